@@ -1,0 +1,1 @@
+"""Tidegate: event-time state for Spark and Delta Lake."""

@@ -1,0 +1,94 @@
+"""The base of every operator's configuration. May import: the standard library, pydantic, contracts.
+
+Frozen, keyword-only, unknown keys refused; nothing has a silent default for grace or retention. Each operator's own
+type lives in its folder; `read` gathers all problems at once, each with the value, the cause and the remedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from tidegate.contracts.errors import ConfigurationError, Problem
+from tidegate.contracts.event_time import parse_duration_ms, parse_size_bytes
+
+
+def _duration(value: object) -> object:
+    if isinstance(value, str):
+        return parse_duration_ms(value)
+    if isinstance(value, int) and not isinstance(value, bool) and value != 0:
+        raise ValueError("a duration needs a unit; write 200ms, 30s, 5m, 2h, 30d or ISO 8601 such as PT5M")
+    return value
+
+
+def _size(value: object) -> object:
+    return parse_size_bytes(value) if isinstance(value, str) else value
+
+
+Duration = Annotated[int, BeforeValidator(_duration), Field(ge=0, description="Milliseconds; written 30s, 5m, PT5M.")]
+Size = Annotated[int, BeforeValidator(_size), Field(ge=0, description="Bytes; written as a number or 64MiB.")]
+Format = Literal["bytes", "string", "json"]
+
+
+class Config(BaseModel):
+    """Frozen values, every key known."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class TimestampField(Config):
+    """The event timestamp is a top-level field of a JSON value."""
+
+    field: str
+    """Name of the field."""
+    unit: Literal["ms", "s", "us"] = "ms"
+    """Unit of its number."""
+
+
+class OperatorConfig(Config):
+    """What every operator takes."""
+
+    kind: str
+    """Kind of operator."""
+    input: str
+    """Topic that is read."""
+    output: str | None = None
+    """Topic of the emissions; omitted: they stay in the lake."""
+    timestamp: TimestampField | None = None
+    """Where the event timestamp is; default: the Kafka record's."""
+    key_format: Format = "bytes"
+    """How views show keys."""
+    value_format: Format = "bytes"
+    """How views show values and aggregates read them."""
+    max_ahead: Duration | None = None
+    """Records with a timestamp further than this ahead of the batch's clock are rejected; default: none is."""
+    idle_after: Duration | None = None
+    """Wall time without a record after which stream time goes on by itself; default: never."""
+    rewind_window: Duration = 7 * 86_400_000
+    """How far back the log can be read as of an earlier version."""
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def read(model: type[Model], raw: Mapping[str, Any], where: str = "") -> Model:
+    """The configuration that `raw` describes. Raises ConfigurationError with every problem at once."""
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        raise ConfigurationError([_problem(found, where) for found in error.errors()]) from None
+
+
+def _problem(found: Any, where: str) -> Problem:
+    place = ".".join(str(part) for part in ([where] if where else []) + list(found["loc"]))
+    message = found["msg"].removeprefix("Value error, ")
+    cause, _, remedy = message.partition("; ")
+    if found["type"] == "extra_forbidden":
+        cause, remedy = "unknown key", "remove it, or compare its spelling with `tidegate validate --schema`"
+    elif found["type"] == "missing":
+        cause, remedy = "required, and not there", "add it"
+    return Problem(
+        where=place or "file", value=found.get("input"), cause=cause, remedy=remedy or "give a value of that form"
+    )

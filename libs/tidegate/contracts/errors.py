@@ -1,0 +1,100 @@
+"""Every error that Tidegate raises on purpose. May import: the standard library.
+
+    TidegateError
+    |- UserError            the user can mend it: a configuration, a command, a missing topic   (exit code 2)
+    |  `- ConfigurationError  every problem of a configuration at once
+    |- BufferFull           a bound of `when_full: shut_down` was reached: raise it and start again
+    |- StateError           what is stored contradicts itself or belongs to another: stop, name the file
+    |  |- Fenced            a newer driver owns the operator: this one ends
+    |  `- Superseded        a newer attempt owns a partition's local state: this task touches nothing
+    `- EngineError          Spark, Delta, Kafka or the disk failed; wraps its cause; the driver may try again
+       `- OutputTooLarge    a record that the output topic does not take
+
+Bad *data* is never an exception: it becomes a row of kind `rejected` or `late` (see `contracts.schema`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class TidegateError(Exception):
+    """Says what is wrong (problem), with which value, and what to do about it (remedy)."""
+
+    def __init__(self, problem: str, *, value: object = None, remedy: str = "") -> None:
+        self.problem = problem
+        self.value = value
+        self.remedy = remedy
+        super().__init__(problem)
+
+    def __str__(self) -> str:
+        lines = [self.problem]
+        if self.value is not None:
+            lines.append(f"  value:  {self.value}")
+        if self.remedy:
+            lines.append(f"  remedy: {self.remedy}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.problem, self.value, self.remedy)
+
+
+def _rebuild(kind: type[TidegateError], problem: str, value: object, remedy: str) -> TidegateError:
+    return kind(problem, value=value, remedy=remedy)
+
+
+class UserError(TidegateError):
+    """The user can mend it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One thing wrong with a configuration: where, which value, why, and what to write instead."""
+
+    where: str
+    value: object
+    cause: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.cause}\n    value:  {self.value!r}\n    remedy: {self.remedy}"
+
+
+class ConfigurationError(UserError):
+    """All problems of a configuration, at once."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        count = len(self.problems)
+        super().__init__(f"{count} problem{'s' if count != 1 else ''} in the configuration")
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self.problem}:", *(f"  {problem}" for problem in self.problems)])
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return ConfigurationError, (self.problems,)
+
+
+class BufferFull(TidegateError):
+    """A bound of `when_full: shut_down` would be passed; everything before the offset is committed."""
+
+
+class StateError(TidegateError):
+    """What is stored contradicts itself; nothing goes on until a person has looked."""
+
+
+class Fenced(StateError):
+    """A newer driver has claimed the operator; this one stops."""
+
+
+class Superseded(StateError):
+    """A newer attempt owns a partition's local state; this task has touched nothing."""
+
+
+class EngineError(TidegateError):
+    """Spark, Delta, Kafka or the disk failed."""
+
+
+class OutputTooLarge(EngineError):
+    """An emission is larger than the output topic's `max.message.bytes`."""

@@ -1,0 +1,46 @@
+"""Names of everything that is derived from an application and an operator. May import: the standard library."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+
+HEADER_OPERATOR = "tidegate-operator"
+HEADER_BATCH = "tidegate-batch"
+HEADER_SEQ = "tidegate-seq"
+HEADER_CAUSE = "tidegate-cause"
+HEADER_WINDOW_START = "tidegate-window-start"
+HEADER_WINDOW_END = "tidegate-window-end"
+COMMIT_METADATA_KEY = "tidegate"
+
+
+def is_name(text: str) -> bool:
+    """True for names that serve as folder, SQL view and Kafka id alike: a-z, 0-9, _; a letter first; 63 at most."""
+    return _NAME.fullmatch(text) is not None
+
+
+def group_id(application: str, operator: str) -> str:
+    """The consumer group that carries an operator's input offsets and publication marks."""
+    return f"{application}-{operator}"
+
+
+def transactional_id(application: str, operator: str, partition: int) -> str:
+    """The transactional id of one partition's output."""
+    return f"{application}-{operator}-{partition}"
+
+
+def app_transaction_id(operator: str) -> str:
+    """The Delta application transaction whose version is the operator's newest batch."""
+    return f"tidegate/{operator}"
+
+
+def log_path(lake: Path, operator: str) -> Path:
+    """The folder of an operator's log."""
+    return lake / operator
+
+
+def data_folder(kind: str, partition: int) -> str:
+    """The folder of a log's data files, relative to the log."""
+    return f"kind={kind}/partition={partition}"

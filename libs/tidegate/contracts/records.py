@@ -1,0 +1,102 @@
+"""Records in columns: what every operator receives. May import: the standard library, numpy, pyarrow.
+
+A batch of records is one byte buffer and flat arrays of positions into it, so that raw Kafka bytes and Arrow columns
+are both served without a copy per record. A length of -1 is a null; `headers` is the block of a Kafka v2 record (a
+varint count, then the headers), or length 0 where the record has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Int64s = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+NULL_LENGTH = -1
+
+
+class Row(NamedTuple):
+    """One record as Python objects: for tests, drivers and the command line, never for the hot path."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    offset: int
+    headers: bytes = b""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Records:
+    """A batch of one partition's records, in offset order. All arrays but `data` have the same length."""
+
+    data: Bytes
+    offset: Int64s
+    timestamp: Int64s
+    key_start: Int64s
+    key_length: Int64s
+    value_start: Int64s
+    value_length: Int64s
+    headers_start: Int64s
+    headers_length: Int64s
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[Row]) -> Records:
+        """The columns of the given rows; inverse of `rows`."""
+        listed = list(rows)
+        data = bytearray()
+        positions = np.zeros((6, len(listed)), np.int64)
+        for column, row in enumerate(listed):
+            for place, part in enumerate((row.key, row.value, row.headers)):
+                positions[2 * place, column] = len(data)
+                positions[2 * place + 1, column] = NULL_LENGTH if part is None else len(part)
+                data += part or b""
+        return cls(
+            data=np.frombuffer(bytes(data), np.uint8),
+            offset=np.array([row.offset for row in listed], np.int64),
+            timestamp=np.array([row.timestamp for row in listed], np.int64),
+            key_start=positions[0],
+            key_length=positions[1],
+            value_start=positions[2],
+            value_length=positions[3],
+            headers_start=positions[4],
+            headers_length=positions[5],
+        )
+
+    def rows(self) -> list[Row]:
+        """The records as Python objects."""
+        return [self._row(index) for index in range(len(self))]
+
+    def slice(self, start: int, end: int) -> Records:
+        """Records start to end (exclusive), sharing the same bytes."""
+        cut = slice(start, end)
+        return Records(
+            data=self.data,
+            offset=self.offset[cut],
+            timestamp=self.timestamp[cut],
+            key_start=self.key_start[cut],
+            key_length=self.key_length[cut],
+            value_start=self.value_start[cut],
+            value_length=self.value_length[cut],
+            headers_start=self.headers_start[cut],
+            headers_length=self.headers_length[cut],
+        )
+
+    def _row(self, index: int) -> Row:
+        return Row(
+            key=self._bytes(self.key_start[index], self.key_length[index]),
+            value=self._bytes(self.value_start[index], self.value_length[index]),
+            timestamp=int(self.timestamp[index]),
+            offset=int(self.offset[index]),
+            headers=self._bytes(self.headers_start[index], self.headers_length[index]) or b"",
+        )
+
+    def _bytes(self, start: int, length: int) -> bytes | None:
+        return None if length == NULL_LENGTH else self.data[start : start + length].tobytes()
