@@ -1,0 +1,83 @@
+"""Creating and looking at topics. May import: contracts, kafka-python.
+
+Topics that Tidegate creates keep their records for ever unless told otherwise: a broker deletes by the records' own
+timestamps, so with an ordinary retention it would delete historical event times on arrival.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import InvalidConfigurationError, InvalidTopicError, KafkaError, TopicAlreadyExistsError
+
+from tidegate.contracts.errors import EngineError, TidegateError, UserError
+
+DEFAULT_CONFIGS = {"retention.ms": "-1"}
+_UNKNOWN_TOPIC = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topic:
+    """A topic as the cluster knows it; `configs` holds what differs from the broker's defaults."""
+
+    name: str
+    topic_id: str
+    partitions: int
+    configs: Mapping[str, str]
+
+
+def create(admin: KafkaAdminClient, name: str, *, partitions: int, configs: Mapping[str, str] | None = None) -> None:
+    """The topic exists, with a leader for every partition. UserError if it existed before or Kafka refuses it."""
+    wanted = {"num_partitions": partitions, "configs": DEFAULT_CONFIGS | dict(configs or {})}
+    with _explained(name):
+        admin.create_topics({name: wanted}, wait_for_metadata=True)
+
+
+def names(admin: KafkaAdminClient) -> list[str]:
+    """The names of all topics but Kafka's own, sorted."""
+    with _explained("all topics"):
+        return sorted(name for name in admin.list_topics() if not name.startswith("__"))
+
+
+def describe(admin: KafkaAdminClient, wanted: Sequence[str]) -> list[Topic]:
+    """The topics of these names, in this order. UserError for one that does not exist."""
+    with _explained(", ".join(wanted)):
+        found = {topic["name"]: topic for topic in admin.describe_topics(list(wanted))}
+        _require_all(found)
+        resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in wanted]
+        configs = admin.describe_configs(resources)["topic"]
+    return [_topic(found[name], configs[name]) for name in wanted]
+
+
+def _require_all(found: Mapping[str, dict[str, Any]]) -> None:
+    for name, topic in found.items():
+        if topic["error_code"] == _UNKNOWN_TOPIC:
+            raise UserError("the topic does not exist", value=name, remedy=f"tidegate topics create {name}")
+
+
+def _topic(metadata: Mapping[str, Any], configs: Mapping[str, Mapping[str, Any]]) -> Topic:
+    return Topic(
+        name=metadata["name"],
+        topic_id=str(metadata["topic_id"]),
+        partitions=len(metadata["partitions"]),
+        configs={key: config["value"] for key, config in sorted(configs.items())},
+    )
+
+
+@contextmanager
+def _explained(value: str) -> Iterator[None]:
+    try:
+        yield
+    except TidegateError:
+        raise
+    except TopicAlreadyExistsError as cause:
+        raise UserError("the topic exists already", value=value, remedy="use it, or choose another name") from cause
+    except (InvalidTopicError, InvalidConfigurationError) as cause:
+        raise UserError(f"Kafka refuses the topic: {cause}", value=value, remedy="mend its name or configs") from cause
+    except KafkaError as cause:
+        raise EngineError(f"Kafka failed: {cause}", value=value, remedy="look at the broker, then try again") from cause

@@ -1,0 +1,46 @@
+"""What tests share: one embedded broker a session, and topics of their own."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+from kafka import KafkaAdminClient
+
+from tidegate.runtime import home
+from tidegate.runtime.kafka import topics
+from tidegate.runtime.kafka.broker import Broker
+
+NewTopic = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """An embedded broker on free ports, with an empty data folder."""
+    with Broker.start(tmp_path_factory.mktemp("broker"), home.jars("broker")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def admin(broker: Broker) -> Iterator[KafkaAdminClient]:
+    """A kafka-python admin client of the embedded broker."""
+    client = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="session")
+def topic(admin: KafkaAdminClient) -> NewTopic:
+    """`topic(partitions=1, max_message_bytes="1000")` creates a topic and gives its name, which no other test has."""
+    numbers = itertools.count()
+
+    def create(partitions: int = 1, **configs: str) -> str:
+        name = f"topic-{os.getpid()}-{next(numbers)}"
+        topics.create(
+            admin, name, partitions=partitions, configs={key.replace("_", "."): value for key, value in configs.items()}
+        )
+        return name
+
+    return create
