@@ -86,7 +86,10 @@ class OperatorState(Protocol):
         ...
 
     def step(self, records: Records, clock_ms: int) -> StepResult:
-        """Every record is counted once; the state equals what the changelog describes. `clock_ms`: the batch's clock."""
+        """Every record is counted once; the state equals what the changelog describes.
+
+        `clock_ms` is the batch's clock.
+        """
         ...
 
     def advance(self, stream_time: int) -> StepResult:
@@ -98,7 +101,7 @@ class OperatorState(Protocol):
         ...
 
     def restore(self, rows: pa.Table, stream_time: int) -> None:
-        """The rows are applied: `put` replaces a slot, `delete` removes it; any order of slots, the latest of a slot last.
+        """The rows are applied: `put` replaces a slot, `delete` removes it; the latest row of a slot comes last.
 
         Serves the rebuild from a snapshot and its tail, and the catching up of an older state. T becomes `stream_time`.
         """

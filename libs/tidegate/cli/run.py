@@ -1,0 +1,82 @@
+"""`tidegate run`: runs operators in the foreground."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import click
+
+from services.service import chosen, run
+from tidegate.contracts.event_time import format_duration_ms
+from tidegate.contracts.schema import BatchMeta
+from tidegate.runtime.application import load
+from tidegate.runtime.metrics import Metrics
+
+
+@click.command("run")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--operator", "name", help="Run this operator alone.")
+@click.option("--until-caught-up", is_flag=True, help="End when the input as of the start is processed and published.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON line per batch.")
+@click.option("--verbose", is_flag=True, help="A line per batch, and where its time went.")
+def command(file: Path, name: str | None, until_caught_up: bool, as_json: bool, verbose: bool) -> None:
+    """Run all operators of FILE, or one, in the foreground; SIGTERM and Ctrl-C drain.
+
+    Example: tidegate run flights.yaml --operator carrier_updates --until-caught-up
+    """
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logging.getLogger("kafka").setLevel(logging.ERROR)
+    application = load(file)
+    names = chosen(application, name)
+    progress = Progress(as_json, verbose)
+    progress.say(f"starting {', '.join(names)}: Spark, the claim, what is left to publish")
+    run(
+        application,
+        names,
+        until_caught_up=until_caught_up,
+        listener=progress.batch,
+        ready=lambda ready: progress.say(f"{ready}: ready"),
+    )
+    progress.end()
+
+
+class Progress:
+    """Tells a person, about once a second, or a machine, every batch, how far the operators are."""
+
+    def __init__(self, as_json: bool, verbose: bool) -> None:
+        self._as_json, self._verbose = as_json, verbose
+        self._metrics: dict[str, Metrics] = {}
+        self._said = 0
+
+    def say(self, line: str) -> None:
+        """The line is on the error stream: standard output is for results."""
+        click.echo(line, err=True)
+
+    def batch(self, meta: BatchMeta, seconds: dict[str, float]) -> None:
+        """The batch is counted, and told when it is time."""
+        metrics = self._metrics.setdefault(meta.operator, Metrics())
+        metrics.add(meta)
+        if self._as_json:
+            figures = {"operator": meta.operator, "batch": meta.batch, "seconds": seconds, **metrics.report()}
+            click.echo(json.dumps(figures))
+        elif self._verbose or meta.clock - self._said >= 1_000:
+            self._said = meta.clock
+            self.say(self._line(meta, seconds, metrics))
+
+    def end(self) -> None:
+        """The totals of each operator are told."""
+        for operator, metrics in self._metrics.items():
+            total = metrics.report()
+            self.say(
+                f"{operator}: {total['records_in']:,} records in, {total['emitted']:,} emitted, {total['held']:,} held, "
+                f"{total['late']:,} late, {total['rejected']:,} rejected"
+            )
+
+    def _line(self, meta: BatchMeta, seconds: dict[str, float], metrics: Metrics) -> str:
+        total = metrics.report()
+        line = f"{meta.operator}: batch {meta.batch}, {total['records_in']:,} records in, {total['held']:,} held"
+        if self._verbose:
+            line += "  " + ", ".join(f"{part} {format_duration_ms(int(s * 1000))}" for part, s in seconds.items())
+        return line

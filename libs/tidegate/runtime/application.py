@@ -1,0 +1,181 @@
+"""The configuration file: one application with its operators, checked as a whole before anything starts.
+
+May import: contracts, the operators' registry.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import Field, ValidationInfo, field_validator
+
+from tidegate.contracts.config import Config, Duration, OperatorConfig, read
+from tidegate.contracts.errors import ConfigurationError, Problem, UserError
+from tidegate.contracts.naming import is_name
+from tidegate.operators.registry import config_type
+
+ENVIRONMENT_PREFIX = "TIDEGATE_"
+_OTHER_VARIABLES = {"TIDEGATE_NUMBA", "TIDEGATE_HOME", "TIDEGATE_KILL_AT"}
+
+
+class SparkConfig(Config):
+    """How Spark is reached."""
+
+    master: str = "local[*]"
+    """Spark master URL."""
+    conf: dict[str, str] = Field(default_factory=dict)
+    """Further Spark settings, by Spark's own names."""
+
+    @field_validator("conf")
+    @classmethod
+    def _no_speculation(cls, conf: dict[str, str]) -> dict[str, str]:
+        if conf.get("spark.speculation") == "true":
+            raise ValueError("speculation would run a partition twice at once; remove spark.speculation")
+        return conf
+
+
+class Application(Config):
+    """One configuration file."""
+
+    application: str
+    """Prefix of consumer groups and transactional ids."""
+    lake: Path
+    """Folder of the operator logs: the Delta table of operator NAME is <lake>/NAME."""
+    state: Path = Path("state")
+    """Folder of the local state on each machine; it can be deleted at any time and is then rebuilt from the log."""
+    keep_output: Duration | Literal["forever"]
+    """How long emissions, late and rejected rows stay in the logs."""
+    control: str | None = None
+    """URL of the control database."""
+    kafka: dict[str, str]
+    """Kafka settings, by the Java client's names."""
+    spark: SparkConfig = SparkConfig()
+    """How Spark is reached."""
+    trigger: Duration = 200
+    """Pause between micro-batches; 0: as fast as possible."""
+    operators: dict[str, OperatorConfig]
+    """The operators by name."""
+
+    @field_validator("operators", mode="before")
+    @classmethod
+    def _typed(cls, raw: object, info: ValidationInfo) -> object:
+        if not isinstance(raw, Mapping):
+            return raw
+        problems: list[Problem] = []
+        typed = {name: _read_operator(str(name), value, problems) for name, value in raw.items()}
+        if problems:
+            raise _Problems(problems)
+        return typed
+
+    @field_validator("application")
+    @classmethod
+    def _named(cls, name: str) -> str:
+        if not is_name(name):
+            raise ValueError(f"{name!r} cannot be a name; use a-z, 0-9 and _, a letter first, 63 at most")
+        return name
+
+    @field_validator("kafka")
+    @classmethod
+    def _reachable(cls, options: dict[str, str]) -> dict[str, str]:
+        if "bootstrap.servers" not in options:
+            raise ValueError("no broker is named; add bootstrap.servers: HOST:PORT")
+        return options
+
+
+class _Problems(Exception):
+    """Carries the problems of the operators past pydantic, which lets other exceptions through."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = problems
+
+
+def _read_operator(name: str, raw: object, problems: list[Problem]) -> OperatorConfig | None:
+    where = f"operators.{name}"
+    try:
+        if not is_name(name):
+            raise _bad(where, name, "not a name for an operator", "use a-z, 0-9 and _, a letter first, 63 at most")
+        if not isinstance(raw, Mapping) or "kind" not in raw:
+            raise _bad(where, raw, "kind is required", "add kind: suppression")
+        return read(config_type(str(raw["kind"])), raw, where)
+    except ConfigurationError as error:
+        problems.extend(error.problems)
+    except UserError as error:
+        problems.append(Problem(where=f"{where}.kind", value=error.value, cause=error.problem, remedy=error.remedy))
+    return None
+
+
+def _bad(where: str, value: object, cause: str, remedy: str) -> ConfigurationError:
+    return ConfigurationError([Problem(where=where, value=value, cause=cause, remedy=remedy)])
+
+
+def load(file: Path) -> Application:
+    """The application that the file describes, environment variables applied; paths are relative to the file.
+
+    Raises ConfigurationError with every problem of the file at once, UserError if there is no such file.
+    """
+    raw = override(_parse(file), os.environ)
+    problems: list[Problem] = []
+    application = None
+    try:
+        application = read(Application, raw)
+    except _Problems as found:
+        problems.extend(found.problems)
+        problems.extend(_problems_beside_operators(raw))
+    except ConfigurationError as error:
+        problems.extend(error.problems)
+    if application is None:
+        raise ConfigurationError(problems)
+    folder = file.resolve().parent
+    return application.model_copy(update={"lake": folder / application.lake, "state": folder / application.state})
+
+
+def _problems_beside_operators(raw: dict[str, Any]) -> tuple[Problem, ...]:
+    try:
+        read(Application, {**raw, "operators": {}})
+    except ConfigurationError as error:
+        return error.problems
+    return ()
+
+
+def _parse(file: Path) -> dict[str, Any]:
+    try:
+        raw = yaml.safe_load(file.read_text())
+    except OSError as error:
+        remedy = "name an existing configuration file"
+        raise UserError(f"the file cannot be read: {error.strerror}", value=file, remedy=remedy) from None
+    except yaml.YAMLError as error:
+        raise UserError("the file is not YAML", value=f"{file}: {error}", remedy="mend the line it names") from None
+    if not isinstance(raw, dict):
+        raise UserError("the file holds no configuration", value=file, remedy="start with application: NAME")
+    return raw
+
+
+def override(raw: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+    """The configuration with `TIDEGATE_A__B=x` put at a.b (`TIDEGATE_KAFKA__BOOTSTRAP_SERVERS`: `.` written `_`)."""
+    result: dict[str, Any] = json.loads(json.dumps(raw, default=str))
+    for variable, value in environment.items():
+        if variable.startswith(ENVIRONMENT_PREFIX) and variable not in _OTHER_VARIABLES:
+            path = variable.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
+            _put(result, path, yaml.safe_load(value) if path[0] != "kafka" else value)
+    return result
+
+
+def _put(raw: dict[str, Any], path: list[str], value: object) -> None:
+    *folders, name = path
+    for folder in folders:
+        raw = raw.setdefault(folder, {})
+    if folders and folders[0] == "kafka":
+        name = name.replace("_", ".")
+    raw[name] = value
+
+
+def config_hash(config: OperatorConfig) -> str:
+    """A short hash of everything that decides an operator's output."""
+    text = json.dumps(config.model_dump(mode="json"), sort_keys=True)
+    return sha256(text.encode()).hexdigest()[:16]

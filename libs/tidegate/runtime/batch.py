@@ -1,0 +1,81 @@
+"""What travels between the driver and the tasks of one attempt. May import: contracts, operators' registry, state.
+
+Everything here is small and picklable: paths, numbers and names; records and rows never pass through the driver.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.errors import TidegateError
+from tidegate.contracts.schema import Counts
+from tidegate.runtime.kafka.transactions import Producer
+from tidegate.state.data_files import DataFile
+from tidegate.state.decisions import Wanted
+
+Action = Literal["batch", "idle", "flush"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One try of one batch: what is the same for all of its partitions."""
+
+    operator: str
+    config: OperatorConfig
+    kafka: dict[str, str]
+    group: str
+    log: Path
+    version: int
+    table_id: str
+    state: Path
+    epoch: int
+    batch: int
+    attempt: str
+    clock: int
+    max_batch_bytes: int
+    output_limit: int
+    deadline_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionPlan:
+    """What one partition has to do: read offsets [start, end), or advance its stream time, or flush."""
+
+    partition: int
+    action: Action
+    start: int
+    end: int
+    stream_time: int
+    advance_to: int
+    wanted: Wanted
+    producer: Producer | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionResult:
+    """What one partition did: where it stands now; its files and open transaction wait for the decision."""
+
+    partition: int
+    action: Action
+    next_offset: int
+    stream_time: int
+    counts: Counts
+    measures: dict[str, int]
+    files: tuple[DataFile, ...]
+    producer: Producer | None
+    stopped_at: int | None = None
+    stop_reason: str = ""
+    recovery: str = ""
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionFailure:
+    """Why one partition could not finish; the attempt has failed with it."""
+
+    partition: int
+    error: TidegateError
+    trace: str

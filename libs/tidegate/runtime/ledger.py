@@ -1,0 +1,91 @@
+"""How a batch's results become the metadata of its commit. Pure. May import: contracts, runtime.batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tidegate.contracts.errors import StateError
+from tidegate.contracts.schema import BatchMeta, Counts
+from tidegate.runtime.batch import PartitionResult
+
+_ADDED = ("records_in", "applied", "superseded", "late", "rejected", "emitted")
+
+
+def after_claim(newest: BatchMeta, *, attempt: str, clock: int, config: str, topics: Mapping[str, str]) -> BatchMeta:
+    """The metadata of a claim: epoch + 1, a batch of its own, everything else as it was."""
+    return replace(
+        newest,
+        epoch=newest.epoch + 1,
+        batch=newest.batch + 1,
+        attempt=attempt,
+        action="claim",
+        clock=clock,
+        config=config,
+        topics=dict(topics),
+        counts={},
+        measures={},
+        opened=(),
+    )
+
+
+def after_batch(
+    newest: BatchMeta, results: Sequence[PartitionResult], *, topic: str, batch: int, attempt: str, clock: int
+) -> BatchMeta:
+    """The metadata of a batch: maps complete for all partitions, moved on for those that took part.
+
+    Raises StateError when a partition's counts do not balance: nothing may be lost silently.
+    """
+    for result in results:
+        _check_balance(result)
+    return replace(
+        newest,
+        batch=batch,
+        attempt=attempt,
+        action=results[0].action,
+        clock=clock,
+        offsets={
+            **newest.offsets,
+            topic: {**newest.offsets.get(topic, {}), **{r.partition: r.next_offset for r in results}},
+        },
+        stream_time={**newest.stream_time, **{r.partition: r.stream_time for r in results}},
+        last={**newest.last, **{r.partition: (batch, attempt) for r in results}},
+        counts={r.partition: r.counts for r in results},
+        totals={**newest.totals, **{r.partition: _total(newest.totals.get(r.partition), r.counts) for r in results}},
+        measures={r.partition: r.measures for r in results},
+        opened=tuple(r.partition for r in results if r.producer is not None and r.producer.opened),
+        output={**newest.output, **{r.partition: batch for r in results if r.counts.emitted}},
+        active={**newest.active, **{r.partition: clock for r in results if r.counts.records_in}},
+        advanced={**newest.advanced, **{r.partition: clock for r in results if r.action == "idle"}},
+    )
+
+
+def after_compaction(newest: BatchMeta, partitions: Sequence[int], *, attempt: str, clock: int) -> BatchMeta:
+    """The metadata of a compaction: a batch of its own; states keep their `last`, their snapshot is this batch."""
+    batch = newest.batch + 1
+    return replace(
+        newest,
+        batch=batch,
+        attempt=attempt,
+        action="compaction",
+        clock=clock,
+        counts={},
+        measures={},
+        opened=(),
+        snapshot={**newest.snapshot, **dict.fromkeys(partitions, batch)},
+    )
+
+
+def _check_balance(result: PartitionResult) -> None:
+    if not result.counts.balanced:
+        raise StateError(
+            f"partition {result.partition}: not every record has exactly one count",
+            value=result.counts,
+            remedy="this is a defect of Tidegate: report it with the value; nothing was committed",
+        )
+
+
+def _total(before: Counts | None, now: Counts) -> Counts:
+    if before is None:
+        return now
+    return replace(now, **{name: getattr(before, name) + getattr(now, name) for name in _ADDED})

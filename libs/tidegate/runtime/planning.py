@@ -1,0 +1,107 @@
+"""Which partitions a micro-batch touches, and how they are spread over tasks. Pure.
+
+May import: contracts, state's decisions, runtime.batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from tidegate.contracts.event_time import NO_STREAM_TIME
+from tidegate.contracts.schema import BatchMeta, Counts
+from tidegate.runtime.batch import PartitionPlan
+from tidegate.runtime.kafka.transactions import Producer
+from tidegate.state.decisions import Wanted, idle_advance
+
+IDLE_STEP_MS = 1_000
+"""An idle advance is committed when stream time would grow by this much: a commit a second, not one per trigger."""
+
+Lineage = Mapping[int, Sequence[tuple[int, str]]]
+
+
+def plan_records(
+    newest: BatchMeta,
+    topic: str,
+    ends: Mapping[int, int],
+    producers: Mapping[int, Producer],
+    lineage: Lineage,
+    left_out: Collection[int] = (),
+) -> list[PartitionPlan]:
+    """A plan for each partition with records between its offset and its last stable offset."""
+    offsets = newest.offsets[topic]
+    return [
+        _plan(newest, partition, offsets[partition], end, producers, lineage)
+        for partition, end in sorted(ends.items())
+        if end > offsets[partition] and partition not in left_out
+    ]
+
+
+def plan_idle(
+    newest: BatchMeta,
+    topic: str,
+    now: int,
+    idle_after: int,
+    producers: Mapping[int, Producer],
+    lineage: Lineage,
+    left_out: Collection[int] = (),
+) -> list[PartitionPlan]:
+    """A plan for each partition that holds something and whose stream time goes on without records.
+
+    Only called when everything readable has been read.
+    """
+    plans = []
+    for partition in sorted(newest.active):
+        if partition in left_out or not newest.totals.get(partition, Counts()).held:
+            continue
+        growth = idle_advance(newest.active[partition], newest.advanced.get(partition), now, idle_after)
+        if growth is not None and growth >= IDLE_STEP_MS:
+            offset = newest.offsets[topic][partition]
+            plan = _plan(newest, partition, offset, offset, producers, lineage)
+            plans.append(replace(plan, action="idle", advance_to=plan.stream_time + growth))
+    return plans
+
+
+def plan_flush(
+    newest: BatchMeta, topic: str, producers: Mapping[int, Producer], lineage: Lineage
+) -> list[PartitionPlan]:
+    """A plan for each partition that holds something: release it."""
+    held = [p for p, counts in sorted(newest.totals.items()) if counts.held]
+    offsets = newest.offsets[topic]
+    plans = [_plan(newest, p, offsets[p], offsets[p], producers, lineage) for p in held]
+    return [replace(plan, action="flush") for plan in plans]
+
+
+def spread(plans: Sequence[PartitionPlan], tasks: int) -> list[list[PartitionPlan]]:
+    """The plans in at most `tasks` groups of about equal numbers of records; none empty."""
+    groups: list[list[PartitionPlan]] = [[] for _ in range(min(tasks, len(plans)))]
+    loads = [0] * len(groups)
+    for plan in sorted(plans, key=lambda plan: plan.start - plan.end):
+        lightest = loads.index(min(loads))
+        groups[lightest].append(plan)
+        loads[lightest] += plan.end - plan.start + 1
+    return groups
+
+
+def _plan(
+    newest: BatchMeta,
+    partition: int,
+    start: int,
+    end: int,
+    producers: Mapping[int, Producer],
+    lineage: Lineage,
+) -> PartitionPlan:
+    return PartitionPlan(
+        partition=partition,
+        action="batch",
+        start=start,
+        end=end,
+        stream_time=newest.stream_time.get(partition, NO_STREAM_TIME),
+        advance_to=NO_STREAM_TIME,
+        wanted=Wanted(
+            last=newest.last.get(partition),
+            lineage=tuple(lineage.get(partition, ())),
+            snapshot=newest.snapshot.get(partition, -1),
+        ),
+        producer=producers.get(partition),
+    )

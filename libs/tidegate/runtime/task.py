@@ -1,0 +1,201 @@
+"""One partition's share of a micro-batch, inside a Spark task.
+
+May import: contracts, operators' registry, state, runtime.
+
+The order of the steps is that of `docs/protocol.md`: lock, recover, fetch, dirty header, kernel, open transaction,
+files, complete header. Nothing is decided here: the driver's commit decides.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+from pyspark import TaskContext
+
+from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.errors import EngineError, StateError, TidegateError
+from tidegate.contracts.kill_points import reach
+from tidegate.contracts.operator import Operator, OperatorState, StepResult
+from tidegate.contracts.records import Records
+from tidegate.operators.registry import operator_for
+from tidegate.runtime.batch import Attempt, PartitionFailure, PartitionPlan, PartitionResult
+from tidegate.runtime.kafka.client import client
+from tidegate.runtime.kafka.fetch import Fetched, fetch
+from tidegate.runtime.kafka.transactions import Producer
+from tidegate.runtime.output import Destination, open_output
+from tidegate.state.data_files import DataFile, write_rows
+from tidegate.state.local_state import LocalState
+from tidegate.state.recovery import recover
+
+_TABLES = (("state", "changes"), ("emission", "emissions"), ("late", "late"), ("rejected", "rejected"))
+
+
+class Stopwatch:
+    """Seconds spent in each named part, one after the other."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._since = time.monotonic()
+
+    def lap(self, part: str) -> None:
+        """The time since the last lap counts as `part`."""
+        now = time.monotonic()
+        self.seconds[part] = self.seconds.get(part, 0.0) + now - self._since
+        self._since = now
+
+
+def run_group(attempt: Attempt, plans: Iterable[PartitionPlan]) -> Iterator[PartitionResult | PartitionFailure]:
+    """Each plan has a result or a failure; an error never leaves the task as an exception."""
+    for plan in plans:
+        try:
+            _refuse_retries()
+            yield run_partition(attempt, plan)
+        except TidegateError as error:
+            yield PartitionFailure(partition=plan.partition, error=error, trace=traceback.format_exc())
+        except Exception as error:
+            wrapped = EngineError(
+                f"partition {plan.partition}: {type(error).__name__}", value=error, remedy="see trace"
+            )
+            yield PartitionFailure(partition=plan.partition, error=wrapped, trace=traceback.format_exc())
+
+
+def run_partition(attempt: Attempt, plan: PartitionPlan) -> PartitionResult:
+    """The partition's local state is that of the batch, its rows are in files, its output in an open transaction."""
+    watch = Stopwatch()
+    operator = _operator(attempt.config)
+    with LocalState.lock(
+        attempt.state,
+        plan.partition,
+        operator=attempt.operator,
+        table_id=attempt.table_id,
+        token=(attempt.epoch, attempt.batch),
+    ) as local:
+        state, recovery = recover(
+            local, operator, attempt.log, attempt.version, plan.wanted, plan.partition, plan.stream_time
+        )
+        watch.lap("recover")
+        fetched = _fetch(attempt, plan)
+        watch.lap("fetch")
+        local.begin(attempt.epoch, attempt.batch, attempt.attempt)
+        reach("after_dirty_header")
+        step = _act(attempt, plan, state, fetched.records)
+        watch.lap("kernel")
+        next_offset = fetched.next_offset if step.stopped_at is None else step.stopped_at
+        producer = _open(attempt, plan, step, next_offset)
+        watch.lap("output")
+        files = _write(attempt, plan, step)
+        watch.lap("files")
+        local.complete()
+        reach("after_complete_header")
+    return PartitionResult(
+        partition=plan.partition,
+        action=plan.action,
+        next_offset=next_offset,
+        stream_time=step.stream_time,
+        counts=step.counts,
+        measures=step.measures,
+        files=files,
+        producer=producer,
+        stopped_at=step.stopped_at,
+        stop_reason=step.stop_reason,
+        recovery=recovery,
+        seconds=watch.seconds,
+    )
+
+
+@lru_cache(maxsize=16)
+def _operator(config: OperatorConfig) -> Operator:
+    return operator_for(config)
+
+
+def _refuse_retries() -> None:
+    context = TaskContext.get()
+    if context is not None and (context.attemptNumber() > 0 or context.stageAttemptNumber() > 0):
+        raise StateError(
+            "Spark has retried a task of its own accord",
+            value=f"attempt {context.attemptNumber()} of stage attempt {context.stageAttemptNumber()}",
+            remedy="set spark.task.maxFailures=1: only the driver retries, with a new attempt",
+        )
+
+
+def _fetch(attempt: Attempt, plan: PartitionPlan) -> Fetched:
+    if plan.start == plan.end:
+        return Fetched(records=Records.from_rows([]), next_offset=plan.start)
+    return fetch(
+        client(attempt.kafka),
+        attempt.config.input,
+        plan.partition,
+        plan.start,
+        plan.end,
+        max_bytes=attempt.max_batch_bytes,
+        deadline_s=attempt.deadline_s,
+    )
+
+
+def _act(attempt: Attempt, plan: PartitionPlan, state: OperatorState, records: Records) -> StepResult:
+    if plan.action == "idle":
+        reach("during_idle_advance")
+        return state.advance(plan.advance_to)
+    if plan.action == "flush":
+        return state.flush()
+    return state.step(records, attempt.clock)
+
+
+def _open(attempt: Attempt, plan: PartitionPlan, step: StepResult, next_offset: int) -> Producer | None:
+    if plan.producer is None or attempt.config.output is None or not step.emissions.num_rows:
+        return plan.producer
+    destination = Destination(
+        operator=attempt.operator,
+        input=attempt.config.input,
+        output=attempt.config.output,
+        group=attempt.group,
+        table_id=attempt.table_id,
+        partition=plan.partition,
+        batch=attempt.batch,
+        next_offset=next_offset,
+        output_limit=attempt.output_limit,
+        deadline_s=attempt.deadline_s,
+    )
+    return open_output(client(attempt.kafka), plan.producer, destination, step.emissions)
+
+
+def _write(attempt: Attempt, plan: PartitionPlan, step: StepResult) -> tuple[DataFile, ...]:
+    tables = [(kind, getattr(step, name)) for kind, name in _TABLES]
+    return tuple(
+        write_rows(
+            attempt.log,
+            kind,
+            plan.partition,
+            table,
+            batch=attempt.batch,
+            topic=attempt.config.input,
+            attempt=attempt.attempt,
+        )
+        for kind, table in tables
+        if table.num_rows
+    )
+
+
+def warm_up(config: OperatorConfig, _worker: int) -> int:
+    """This worker process has imported and compiled everything that a batch of the operator needs."""
+    from tidegate.kernels.storage import MemoryStorage
+
+    operator = _operator(config)
+    operator.open(MemoryStorage(operator.layout)).step(Records.from_rows([]), 0)
+    return os.getpid()
+
+
+def make_durable(attempt: Attempt, partition: int) -> None:
+    """The partition's local state is synced to disk and says so."""
+    with LocalState.lock(
+        attempt.state,
+        partition,
+        operator=attempt.operator,
+        table_id=attempt.table_id,
+        token=(attempt.epoch, attempt.batch),
+    ) as local:
+        local.make_durable()

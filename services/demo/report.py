@@ -1,0 +1,113 @@
+"""What the demo shows at its end. May import: rich, the demo's parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from services.demo.expectation import Expected
+
+_QUESTIONS = (
+    (
+        "What is held now, oldest first? (the buffer is a Delta table)",
+        "SELECT key, held_since, value FROM {op}_buffer ORDER BY place LIMIT 5",
+    ),
+    (
+        "Which keys gained most from suppression?",
+        "SELECT key, count(*) AS updates, max(event_time) AS newest FROM {op}_emissions "
+        "GROUP BY key ORDER BY updates DESC LIMIT 5",
+    ),
+    (
+        "What went out on a day with a storm?",
+        "SELECT date_trunc('HOUR', event_time) AS hour, count(*) AS updates, "
+        "round(avg(get_json_object(value, '$.delay_min')), 1) AS average_delay FROM {op}_emissions "
+        "WHERE event_time BETWEEN '2013-03-08 12:00' AND '2013-03-08 16:00' GROUP BY 1 ORDER BY 1",
+    ),
+)
+
+
+def queries(spark: Any, operator: str) -> list[tuple[str, str, Table]]:
+    """The questions, their SQL and the answers."""
+    asked = [(question, query.format(op=operator)) for question, query in _QUESTIONS]
+    return [(question, query, _table(spark.sql(query).toArrow())) for question, query in asked]
+
+
+def summary(console: Console, spark: Any, operator: str, records: int) -> None:
+    """A table of what went in, what came out and why, what is held, and what was late."""
+    by_cause = dict(_pairs(spark, f"SELECT cause, count(*) FROM {operator}_emissions GROUP BY cause ORDER BY cause"))
+    emitted = sum(by_cause.values())
+    table = Table(title="Suppression: at most one update per carrier and airport in 30 minutes", title_justify="left")
+    table.add_column("what")
+    table.add_column("records", justify="right")
+    rows = [("departures in", f"{records:,}")]
+    rows += [(f"updates emitted, cause {cause}", f"{count:,}") for cause, count in by_cause.items()]
+    rows += [
+        ("held at the end (last update still waiting)", f"{_count(spark, f'{operator}_buffer'):,}"),
+        ("suppressed: replaced before they were sent", f"{records - emitted - _count(spark, f'{operator}_buffer'):,}"),
+        ("late", f"{_count(spark, f'{operator}_late'):,}"),
+        ("rejected", f"{_count(spark, f'{operator}_rejected'):,}"),
+        ("reduction", f"{1 - emitted / records:.1%}"),
+    ]
+    for row in rows:
+        table.add_row(*row)
+    console.print()
+    console.print(table)
+
+
+def compare(
+    console: Console,
+    output: list[list[tuple[bytes, bytes, int]]],
+    held: set[tuple[str, str, int]],
+    expectation: list[Expected],
+) -> bool:
+    """True, and said so, when every emission, its order per partition and the buffer are what other code expects."""
+    wanted_held = {
+        (key.decode(), value.decode(), timestamp)
+        for part in expectation
+        for key, (value, timestamp) in part.held.items()
+    }
+    wrong = [partition for partition, part in enumerate(expectation) if output[partition] != part.emissions]
+    right = not wrong and held == wanted_held
+    checked = sum(len(part.emissions) for part in expectation)
+    if right:
+        console.print(
+            f"\n[green]Checked:[/] all {checked:,} emissions in the output topic, their order in each partition and "
+            f"the {len(held)} held updates equal an independent computation."
+        )
+    else:
+        console.print(f"\n[red]Wrong:[/] partitions {wrong} or the buffer differ from an independent computation.")
+    return right
+
+
+def where_next(console: Console, file: Path) -> None:
+    """Says what to try next."""
+    name = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
+    console.print(
+        f"""
+Where to look next
+  .venv/bin/tidegate sql {name} "SELECT * FROM carrier_updates_emissions LIMIT 10"
+  .venv/bin/tidegate sql {name} --version 1 "SELECT count(*) FROM carrier_updates_buffer"
+  {name}: the configuration; {name.parent}/lake: the operator log, an open Delta table
+  docs/protocol.md: what each row means; libs/tidegate/operators/suppression/README.md: the rule
+"""
+    )
+
+
+def _pairs(spark: Any, query: str) -> list[tuple[str, int]]:
+    return [(row[0], row[1]) for row in spark.sql(query).collect()]
+
+
+def _count(spark: Any, view: str) -> int:
+    return int(spark.sql(f"SELECT count(*) FROM {view}").collect()[0][0])
+
+
+def _table(rows: Any) -> Table:
+    table = Table()
+    for name in rows.column_names:
+        table.add_column(name)
+    for row in rows.to_pylist():
+        table.add_row(*(str(value) for value in row.values()))
+    return table

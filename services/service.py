@@ -1,0 +1,99 @@
+"""What all services share: running the operators of an application in one process. May import: tidegate.runtime.
+
+Each operator has a driver in a thread of its own; they share one Spark session. SIGTERM and SIGINT drain: the batch in
+hand is committed and published, then the process ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, current_thread, main_thread
+from typing import Any
+
+from tidegate.contracts.errors import UserError
+from tidegate.contracts.schema import BatchMeta
+from tidegate.runtime.application import Application, load
+from tidegate.runtime.driver import OperatorDriver, Wiring
+from tidegate.runtime.spark.session import start_session
+
+Listener = Callable[[BatchMeta, dict[str, float]], None]
+
+
+def run(
+    application: Application,
+    names: Collection[str],
+    *,
+    until_caught_up: bool = False,
+    listener: Listener = lambda meta, seconds: None,
+    ready: Callable[[str], None] = lambda name: None,
+    stop: Event | None = None,
+) -> None:
+    """The operators have run until a signal, `stop`, or (`until_caught_up`) the input as of the start is published.
+
+    Raises the first operator's error after all have ended; one that fails does not stop the others.
+    """
+    with stopped_by_signals(stop or Event()) as ended:
+        spark = start_session(application.application, application.spark.master, application.spark.conf)
+        try:
+            drivers = [
+                OperatorDriver(Wiring(spark=spark, application=application, name=name, listener=listener))
+                for name in names
+            ]
+            _run_all(drivers, ended, until_caught_up, ready)
+        finally:
+            spark.stop()
+
+
+def _run_all(drivers: list[OperatorDriver], stop: Event, until_caught_up: bool, ready: Callable[[str], None]) -> None:
+    def one(driver: OperatorDriver) -> None:
+        driver.start()
+        ready(driver.name)
+        driver.run(stop, until_caught_up=until_caught_up)
+
+    with ThreadPoolExecutor(len(drivers)) as threads:
+        ends = [threads.submit(one, driver) for driver in drivers]
+        errors = [error for end in ends if (error := end.exception()) is not None]
+    if errors:
+        raise errors[0]
+
+
+@contextmanager
+def stopped_by_signals(stop: Event) -> Iterator[Event]:
+    """SIGTERM and SIGINT set the event; outside the main thread signals are somebody else's."""
+    if current_thread() is not main_thread():
+        yield stop
+        return
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def chosen(application: Application, name: str | None, kind: str | None = None) -> list[str]:
+    """The operators to run: the one named, or all (of the kind). Raises UserError when there is none."""
+    names = [
+        found
+        for found, config in application.operators.items()
+        if name in (None, found) and kind in (None, config.kind)
+    ]
+    if not names:
+        known = ", ".join(f"{found} ({config.kind})" for found, config in application.operators.items())
+        raise UserError("no such operator in the file", value=name or kind, remedy=f"the file has: {known or 'none'}")
+    return names
+
+
+def main(kind: str) -> Any:
+    """Runs the operators of one kind, as a container does."""
+    parser = argparse.ArgumentParser(description=f"Runs every {kind} operator of a configuration file.")
+    parser.add_argument("file", type=Path)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    application = load(parser.parse_args().file)
+    run(application, chosen(application, None, kind))

@@ -1,0 +1,27 @@
+"""What people query of a suppression buffer in Spark SQL. May import: tidegate.runtime.spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidegate.operators.suppression.config import SuppressionConfig
+from tidegate.runtime.spark.views import create_view, shown_columns
+
+
+def register(spark: Any, name: str, config: SuppressionConfig) -> list[str]:
+    """The view `<name>_buffer` shows what is held, one row per key; gives its name.
+
+    Columns: partition, key, value, headers, timestamp (of the last update), place (what it is ordered by), arrival
+    (offset of the record that opened the slot), offset (of the last update), held_since (place as a time).
+    """
+    key, value = shown_columns(config)
+    newest = "row_number() OVER (PARTITION BY partition, key ORDER BY batch DESC, seq DESC)"
+    create_view(
+        spark,
+        f"{name}_buffer",
+        f"""SELECT partition, {key} AS key, {value} AS value, headers, timestamp, place, arrival, offset,
+                   timestamp_millis(place) AS held_since
+            FROM (SELECT *, {newest} AS age FROM {name}_log WHERE kind = 'state')
+            WHERE age = 1 AND op = 'put'""",
+    )
+    return [f"{name}_buffer"]

@@ -1,0 +1,79 @@
+"""How results become the metadata of a commit."""
+
+import pytest
+
+from tests.runtime.test_metrics import meta
+from tidegate.contracts.errors import StateError
+from tidegate.contracts.schema import BatchMeta, Counts
+from tidegate.runtime.batch import PartitionResult
+from tidegate.runtime.ledger import after_batch, after_claim, after_compaction
+
+pytestmark = pytest.mark.fast
+
+
+def result(partition, counts, next_offset=10, action="batch"):
+    return PartitionResult(
+        partition=partition,
+        action=action,
+        next_offset=next_offset,
+        stream_time=1_000 + partition,
+        counts=counts,
+        measures={},
+        files=(),
+        producer=None,
+    )
+
+
+def test_maps_are_complete_for_partitions_that_took_no_part():
+    first = after_batch(
+        meta(0, 0, {}),
+        [result(p, Counts(records_in=1, applied=1, held=1)) for p in range(3)],
+        topic="in",
+        batch=1,
+        attempt="x",
+        clock=5,
+    )
+    second = after_batch(
+        first,
+        [result(1, Counts(records_in=2, superseded=2, held=1, emitted=1), 12)],
+        topic="in",
+        batch=2,
+        attempt="y",
+        clock=9,
+    )
+    assert second.offsets == {"in": {0: 10, 1: 12, 2: 10}}
+    assert second.last == {0: (1, "x"), 1: (2, "y"), 2: (1, "x")}
+    assert second.totals[1] == Counts(records_in=3, applied=1, superseded=2, emitted=1, held=1)
+    assert second.output == {1: 2}
+    assert second.active == {0: 5, 1: 9, 2: 5}
+    assert set(second.counts) == {1}
+
+
+def test_a_batch_whose_counts_do_not_balance_is_not_committed():
+    with pytest.raises(StateError, match="exactly one count"):
+        after_batch(
+            meta(0, 0, {}), [result(0, Counts(records_in=3, applied=2))], topic="in", batch=1, attempt="x", clock=5
+        )
+
+
+def test_an_idle_advance_is_no_activity():
+    moved = after_batch(meta(0, 0, {}), [result(0, Counts(), action="idle")], topic="in", batch=1, attempt="x", clock=5)
+    assert (moved.active, moved.advanced, moved.action) == ({}, {0: 5}, "idle")
+
+
+def test_a_claim_and_a_compaction_take_a_batch_each_and_keep_last():
+    before = after_batch(
+        meta(0, 0, {}), [result(0, Counts(records_in=1, applied=1))], topic="in", batch=1, attempt="x", clock=5
+    )
+    claimed = after_claim(before, attempt="c", clock=6, config="h", topics={"in": "id"})
+    compacted = after_compaction(claimed, [0], attempt="k", clock=7)
+    assert (claimed.epoch, claimed.batch) == (before.epoch + 1, 2)
+    assert (compacted.epoch, compacted.batch, compacted.snapshot) == (claimed.epoch, 3, {0: 3})
+    assert compacted.last == before.last
+
+
+def test_metadata_survives_its_json():
+    before = after_batch(
+        meta(0, 0, {}), [result(0, Counts(records_in=1, applied=1))], topic="in", batch=1, attempt="x", clock=5
+    )
+    assert BatchMeta.from_json(before.to_json()) == before

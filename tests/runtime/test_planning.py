@@ -1,0 +1,61 @@
+"""Which partitions a micro-batch touches."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.runtime.test_metrics import meta
+from tidegate.contracts.schema import Counts
+from tidegate.runtime.planning import IDLE_STEP_MS, plan_flush, plan_idle, plan_records, spread
+
+pytestmark = pytest.mark.fast
+
+
+def standing(**changes):
+    return replace(meta(4, 0, {}), offsets={"in": {0: 10, 1: 20, 2: 30}}, stream_time={0: 500}, **changes)
+
+
+def test_a_partition_is_planned_from_its_offset_to_the_last_stable_offset():
+    plans = plan_records(standing(), "in", {0: 15, 1: 20, 2: 31}, {}, {})
+    assert [(p.partition, p.start, p.end, p.stream_time) for p in plans] == [(0, 10, 15, 500), (2, 30, 31, -1)]
+
+
+def test_a_partition_whose_publication_is_not_settled_is_left_out():
+    assert [p.partition for p in plan_records(standing(), "in", {0: 15, 2: 31}, {}, {}, left_out={0})] == [2]
+
+
+def test_stream_time_of_an_idle_partition_grows_by_the_wall_time_since_it_became_idle():
+    """last record at 0 s, idle after 10 s; at 15 s it has been idle for 5 s"""
+    held = standing(active={0: 0}, totals={0: Counts(held=1)})
+    (plan,) = plan_idle(held, "in", 15_000, 10_000, {}, {})
+    assert (plan.action, plan.start, plan.end, plan.advance_to) == ("idle", 10, 10, 500 + 5_000)
+
+
+def test_idle_time_is_counted_once():
+    held = standing(active={0: 0}, advanced={0: 15_000}, totals={0: Counts(held=1)})
+    (plan,) = plan_idle(held, "in", 17_000, 10_000, {}, {})
+    assert plan.advance_to == 500 + 2_000
+
+
+def test_an_idle_advance_waits_until_it_is_worth_a_commit_and_for_something_held():
+    held = standing(active={0: 0}, totals={0: Counts(held=1)})
+    assert plan_idle(held, "in", 10_000 + IDLE_STEP_MS - 1, 10_000, {}, {}) == []
+    assert plan_idle(replace(held, totals={0: Counts()}), "in", 60_000, 10_000, {}, {}) == []
+
+
+def test_a_flush_touches_partitions_that_hold_something():
+    plans = plan_flush(standing(totals={0: Counts(), 2: Counts(held=4)}), "in", {}, {})
+    assert [(p.partition, p.action) for p in plans] == [(2, "flush")]
+
+
+@given(st.lists(st.integers(1, 1_000), min_size=1, max_size=40), st.integers(1, 8))
+def test_plans_are_spread_over_the_tasks_without_loss_and_about_evenly(sizes, tasks):
+    now = replace(meta(0, 0, {}), offsets={"in": dict.fromkeys(range(len(sizes)), 0)})
+    plans = plan_records(now, "in", dict(enumerate(sizes)), {}, {})
+    groups = spread(plans, tasks)
+    assert sorted(p.partition for group in groups for p in group) == list(range(len(sizes)))
+    assert len(groups) == min(tasks, len(sizes))
+    loads = [sum(p.end - p.start for p in group) for group in groups]
+    assert max(loads) <= min(loads) + max(sizes) + len(sizes)
