@@ -1,0 +1,223 @@
+"""Record batches to columns. May import: the standard library, numpy, contracts, kernels.
+
+Python loops go over batches, kernels over records. Nothing in the bytes is trusted: what does not fit ends in an
+EngineError that names the batch, never in a read outside it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tidegate.contracts.errors import EngineError
+from tidegate.contracts.records import Bytes, Int64s, Records
+from tidegate.kernels.compiled import compiled
+from tidegate.kernels.compression import CODE_MASK, decompress
+from tidegate.kernels.record_frames import (
+    CONTROL,
+    ENVELOPE_BYTES,
+    LOG_APPEND_TIME,
+    MAGIC,
+    TRANSACTIONAL,
+    Frames,
+    check_sums,
+    damaged_batch,
+    frames,
+)
+from tidegate.kernels.varint import read_big_endian, read_varint
+
+Mask = npt.NDArray[np.bool_]
+
+SMALLEST_RECORD = 7
+_ABORT_MARKER = 0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Decoded:
+    """The records of a range, the offset to go on at, and how many bytes the complete batches took."""
+
+    records: Records
+    next_offset: int
+    bytes_used: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Payload:
+    """The records of batches, uncompressed, in one buffer: those of batch i are data[start[i]:end[i]]."""
+
+    data: Bytes
+    start: Int64s
+    end: Int64s
+
+
+def decode(
+    raw: bytes | memoryview | Bytes, start_offset: int, end_offset: int, aborted: Sequence[tuple[int, int]]
+) -> Decoded:
+    """The committed records with start_offset <= offset < end_offset of the complete batches in the bytes.
+
+    `aborted` holds (producer id, first offset) of the aborted transactions, as a read_committed fetch gives them: their
+    batches are skipped, and control batches too. `next_offset` is the offset behind the last complete batch, skipped
+    or not, at most `end_offset`. Where no batch is compressed the records point into `raw`: nothing is copied.
+
+    Raises EngineError, naming a base offset, for damaged batches and for those older than magic 2.
+    """
+    data = np.frombuffer(raw, np.uint8)
+    found = frames(data)
+    if not len(found.start):
+        return Decoded(records=Records.from_rows([]), next_offset=start_offset, bytes_used=0)
+    if found.magic.min() != MAGIC:
+        raise EngineError("a record batch is older than magic 2", value=f"base offset {found.base_offset[0]}")
+    inside = (found.last_offset >= start_offset) & (found.base_offset < end_offset)
+    check_sums(data, found.where(inside))
+    wanted = found.where(inside & ((found.attributes & CONTROL) == 0) & ~_in_aborted(data, found, aborted))
+    return Decoded(
+        records=_records(_payload(data, wanted), wanted, start_offset, end_offset),
+        next_offset=min(max(int(found.last_offset[-1]) + 1, start_offset), end_offset),
+        bytes_used=int(found.end[-1]),
+    )
+
+
+def _in_aborted(data: Bytes, found: Frames, aborted: Sequence[tuple[int, int]]) -> Mask:
+    """True for the batches of aborted transactions.
+
+    A transaction is on from its first offset to its producer's abort marker; batches come in offset order.
+    """
+    skipped = np.zeros(len(found.start), np.bool_)
+    if not aborted:
+        return skipped
+    waiting = [(first_offset, producer_id) for producer_id, first_offset in aborted]
+    heapq.heapify(waiting)
+    aborting: set[int] = set()
+    for batch, (last_offset, producer_id, attributes) in enumerate(_producers(found)):
+        while waiting and waiting[0][0] <= last_offset:
+            aborting.add(heapq.heappop(waiting)[1])
+        if producer_id in aborting and attributes & CONTROL:
+            if _control_type(data, int(found.start[batch]), int(found.end[batch])) == _ABORT_MARKER:
+                aborting.discard(producer_id)
+        elif producer_id in aborting and attributes & TRANSACTIONAL:
+            skipped[batch] = True
+    return skipped
+
+
+def _producers(found: Frames) -> Iterable[tuple[int, int, int]]:
+    return zip(found.last_offset.tolist(), found.producer_id.tolist(), found.attributes.tolist(), strict=True)
+
+
+def _control_type(data: Bytes, start: int, end: int) -> int:
+    """0 for an abort marker, 1 for a commit marker: the second number of the only record's key."""
+    at = start + ENVELOPE_BYTES
+    _length, at = read_varint(data, at, end)
+    at = at + 1 if at >= 0 else -1
+    for _field in ("timestamp", "offset", "key"):
+        length, at = read_varint(data, at, end)
+    if at < 0 or length < 4 or end - at < 4:
+        raise damaged_batch(int(read_big_endian(data, start, 8)), "it should hold one control record")
+    return int(read_big_endian(data, at + 2, 2))
+
+
+def _payload(data: Bytes, batches: Frames) -> _Payload:
+    codes = batches.attributes & CODE_MASK
+    if not codes.any():
+        return _Payload(data=data, start=batches.start + ENVELOPE_BYTES, end=batches.end)
+    parts = [_uncompressed(data, *place) for place in zip(*(c.tolist() for c in _places(batches, codes)), strict=True)]
+    end = np.cumsum([len(part) for part in parts], dtype=np.int64)
+    return _Payload(data=np.concatenate(parts), start=np.concatenate([[0], end[:-1]]).astype(np.int64), end=end)
+
+
+def _places(batches: Frames, codes: Int64s) -> tuple[Int64s, ...]:
+    return batches.start + ENVELOPE_BYTES, batches.end, batches.base_offset, codes
+
+
+def _uncompressed(data: Bytes, start: int, end: int, base_offset: int, code: int) -> Bytes:
+    if code == 0:
+        return data[start:end]
+    try:
+        return decompress(data[start:end], code)
+    except ValueError as cause:
+        raise damaged_batch(base_offset, str(cause)) from cause
+
+
+def _records(payload: _Payload, batches: Frames, start_offset: int, end_offset: int) -> Records:
+    impossible = np.flatnonzero(batches.record_count > (payload.end - payload.start) // SMALLEST_RECORD)
+    if len(impossible):
+        raise damaged_batch(int(batches.base_offset[impossible[0]]), "it is too small for its number of records")
+    columns = np.empty((8, int(batches.record_count.sum())), np.int64)
+    count, damaged = _read_batches(payload.data, payload.start, payload.end, batches, start_offset, end_offset, columns)
+    if damaged >= 0:
+        raise damaged_batch(int(batches.base_offset[damaged]), "its records do not fit into it")
+    offset, timestamp, *places = columns[:, :count]
+    names = ("key_start", "key_length", "value_start", "value_length", "headers_start", "headers_length")
+    return Records(data=payload.data, offset=offset, timestamp=timestamp, **dict(zip(names, places, strict=True)))
+
+
+@compiled
+def _read_batches(
+    data: Bytes, starts: Int64s, ends: Int64s, batches: Frames, start_offset: int, end_offset: int, columns: Int64s
+) -> tuple[int, int]:
+    """The number of records in the range, which the columns hold, and the index of a damaged batch (-1: none)."""
+    row = 0
+    for batch in range(len(starts)):
+        at = starts[batch]
+        previous = -1
+        for _record in range(batches.record_count[batch]):
+            length, at = read_varint(data, at, ends[batch])
+            if at < 0 or length < SMALLEST_RECORD - 1 or length > ends[batch] - at:
+                return row, batch
+            end = at + length
+            delta_ms, at = read_varint(data, at + 1, end)  # + 1: attributes, which have no meaning yet
+            delta, at = read_varint(data, at, end)
+            key_length, key_start = read_varint(data, at, end)
+            at = _behind(key_start, key_length, end)
+            value_length, value_start = read_varint(data, at, end)
+            at = _behind(value_start, value_length, end)
+            headers, after = _read_headers(data, at, end)
+            offset = batches.base_offset[batch] + delta
+            if after != end or delta <= previous or offset > batches.last_offset[batch]:
+                return row, batch
+            if start_offset <= offset < end_offset:
+                columns[0, row] = offset
+                columns[1, row] = batches.base_timestamp[batch] + delta_ms
+                if batches.attributes[batch] & LOG_APPEND_TIME:
+                    columns[1, row] = batches.max_timestamp[batch]
+                columns[2, row] = key_start
+                columns[3, row] = key_length
+                columns[4, row] = value_start
+                columns[5, row] = value_length
+                columns[6, row] = at
+                columns[7, row] = end - at if headers > 0 else 0
+                row += 1
+            previous = delta
+            at = end
+        if at != ends[batch]:
+            return row, batch
+    return row, -1
+
+
+@compiled
+def _behind(start: int, length: int, end: int) -> int:
+    """The position behind a field that may be null (length -1), or -1 if it is not inside its record."""
+    if start < 0 or length < -1 or length > end - start:
+        return -1
+    return start + max(length, 0)
+
+
+@compiled
+def _read_headers(data: Bytes, at: int, end: int) -> tuple[int, int]:
+    """The number of headers in a block and the position behind it, -1 if they run out."""
+    count, at = read_varint(data, at, end)
+    if at < 0 or count < 0:
+        return 0, -1
+    for _header in range(count):
+        length, at = read_varint(data, at, end)
+        if length < 0:
+            return 0, -1
+        at = _behind(at, length, end)
+        length, at = read_varint(data, at, end)
+        at = _behind(at, length, end)
+        if at < 0:
+            return 0, -1
+    return count, at
