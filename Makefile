@@ -1,0 +1,47 @@
+# `make` lists the targets. Needed beforehand: Python 3.11 or later with venv, Java 17 or later, make.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+export PYTHON
+
+.PHONY: help setup demo test test-fast lint kill bench lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## fetch and install everything into .venv and .tidegate; nothing is done twice
+	@infra/setup.sh
+
+demo: setup ## run the suppression service on real flights of 2013, from an empty folder to its end
+	@$(BIN)/python -m services.suppression.demo
+
+test: lint ## every check and every test, the fast ones first
+	@echo "Tests"
+	@$(BIN)/python -m pytest
+
+test-fast: setup ## the tests that need neither Spark nor a broker
+	@$(BIN)/python -m pytest -m fast
+
+lint: setup ## style, types and the layer rule
+	@echo "Style, types and layers"
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ." >&2; exit 1; }
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo
+
+kill: setup ## the tests that kill the service at every dangerous point
+	@$(BIN)/python -m pytest -m kill
+
+bench: setup ## the benchmarks, peers included
+	@$(BIN)/tidegate bench all
+
+lock: ## resolve the Python packages again into requirements.lock (needs uv)
+	@command -v uv >/dev/null || { echo "make lock needs uv: pip install uv" >&2; exit 2; }
+	@echo 'setuptools>=80' | UV_CUSTOM_COMPILE_COMMAND="make lock" uv pip compile pyproject.toml - --extra dev --extra demo \
+		--universal --python-version 3.11 --generate-hashes --no-emit-index-url --quiet --output-file requirements.lock
+
+clean: ## remove what the other targets made; data of a broker in .tidegate/kafka stay
+	@rm -rf .venv .tidegate/jars .tidegate/jars.new .tidegate/python build dist libs/*.egg-info *.egg-info
+	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
