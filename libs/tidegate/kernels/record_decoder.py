@@ -27,6 +27,7 @@ from tidegate.kernels.record_frames import (
     check_sums,
     damaged_batch,
     frames,
+    read_only,
 )
 from tidegate.kernels.varint import read_big_endian, read_varint
 
@@ -65,7 +66,7 @@ def decode(
 
     Raises EngineError, naming a base offset, for damaged batches and for those older than magic 2.
     """
-    data = np.frombuffer(raw, np.uint8)
+    data = read_only(np.frombuffer(raw, np.uint8))
     found = frames(data)
     if not len(found.start):
         return Decoded(records=Records.from_rows([]), next_offset=start_offset, bytes_used=0)
@@ -125,7 +126,9 @@ def _payload(data: Bytes, batches: Frames) -> _Payload:
         return _Payload(data=data, start=batches.start + ENVELOPE_BYTES, end=batches.end)
     parts = [_uncompressed(data, *place) for place in zip(*(c.tolist() for c in _places(batches, codes)), strict=True)]
     end = np.cumsum([len(part) for part in parts], dtype=np.int64)
-    return _Payload(data=np.concatenate(parts), start=np.concatenate([[0], end[:-1]]).astype(np.int64), end=end)
+    return _Payload(
+        data=read_only(np.concatenate(parts)), start=np.concatenate([[0], end[:-1]]).astype(np.int64), end=end
+    )
 
 
 def _places(batches: Frames, codes: Int64s) -> tuple[Int64s, ...]:

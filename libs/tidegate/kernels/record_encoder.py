@@ -20,7 +20,15 @@ from tidegate.contracts.naming import HEADER_BATCH, HEADER_CAUSE, HEADER_OPERATO
 from tidegate.contracts.records import NULL_LENGTH, Bytes, Int64s
 from tidegate.kernels.compiled import compiled
 from tidegate.kernels.compression import CODES, compress
-from tidegate.kernels.record_frames import CHECKED_FROM, ENVELOPE, ENVELOPE_BYTES, MAGIC, SIZE_END, TRANSACTIONAL
+from tidegate.kernels.record_frames import (
+    CHECKED_FROM,
+    ENVELOPE,
+    ENVELOPE_BYTES,
+    MAGIC,
+    SIZE_END,
+    TRANSACTIONAL,
+    read_only,
+)
 from tidegate.kernels.record_headers import encode_header, varint
 from tidegate.kernels.varint import read_varint, varint_size, write_varint
 
@@ -164,7 +172,7 @@ def _columns(columns: OutgoingColumns) -> _Columns:
         key=_from_arrow(columns.key),
         value=_from_arrow(columns.value),
         headers=_from_arrow(columns.headers),
-        timestamp=np.ascontiguousarray(columns.timestamp, np.int64),
+        timestamp=read_only(columns.timestamp),
     )
 
 
@@ -176,7 +184,7 @@ def _from_arrow(column: pa.BinaryArray) -> _Binaries:
     length = np.diff(bounds)
     if column.null_count:
         length[column.is_null().to_numpy(zero_copy_only=False)] = NULL_LENGTH
-    return _Binaries(np.frombuffer(data or b"", np.uint8), bounds[:-1], length)
+    return _Binaries(read_only(np.frombuffer(data or b"", np.uint8)), bounds[:-1], length)
 
 
 def _binaries(items: Sequence[bytes]) -> _Binaries:
@@ -186,7 +194,7 @@ def _binaries(items: Sequence[bytes]) -> _Binaries:
 
 def _added(stamp: Stamp | None, count: int) -> _Added:
     if stamp is None:
-        nothing, no_choice = _binaries([]), np.empty(0, np.int8)
+        nothing, no_choice = _binaries([]), read_only(np.empty(0, np.int8))
         return _Added(0, nothing.data, nothing, np.empty((0, count), np.int64), nothing, no_choice)
     constant = _header(HEADER_OPERATOR, stamp.operator) + _header(HEADER_BATCH, str(stamp.batch))
     return _Added(
@@ -195,7 +203,7 @@ def _added(stamp: Stamp | None, count: int) -> _Added:
         number_names=_binaries([varint(len(HEADER_SEQ)) + HEADER_SEQ.encode()]),
         numbers=np.arange(stamp.first_seq, stamp.first_seq + count, dtype=np.int64).reshape(1, count),
         choices=_binaries([_header(HEADER_CAUSE, cause) for cause in stamp.causes]),
-        choice=np.ascontiguousarray(stamp.cause_codes, np.int8),
+        choice=read_only(stamp.cause_codes),
     )
 
 

@@ -9,7 +9,7 @@ checksum, attributes, last offset delta, base and largest timestamp, producer id
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import google_crc32c
 import numpy as np
@@ -19,6 +19,8 @@ from tidegate.contracts.errors import EngineError
 from tidegate.contracts.records import Bytes, Int64s
 from tidegate.kernels.compiled import compiled
 from tidegate.kernels.varint import read_big_endian
+
+Item = TypeVar("Item", bound="np.generic[Any]")
 
 MAGIC = 2
 ENVELOPE = struct.Struct(">qiibIhiqqqhii")
@@ -57,6 +59,13 @@ class Frames(NamedTuple):
     def where(self, wanted: npt.NDArray[np.bool_]) -> Frames:
         """The frames that are wanted."""
         return Frames(*(column[wanted] for column in self))
+
+
+def read_only(array: npt.NDArray[Item]) -> npt.NDArray[Item]:
+    """A contiguous view that kernels cannot write to; numba compiles read-only and writable arrays apart."""
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view
 
 
 def frames(data: Bytes) -> Frames:

@@ -1,0 +1,262 @@
+"""Requests to Kafka, and where to send them. The only module that imports kafka.net. May import: kafka, contracts.
+
+kafka-python does connections, TLS, SASL and encoding; it has no thread of its own here: the calling thread drives its
+event loop while it waits. One client per process, made after the fork. An answer that does not come in time closes all
+connections, because the request may still be carried out: the caller decides what follows.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.errors import (
+    AuthorizationError,
+    IncompatibleBrokerVersion,
+    KafkaError,
+    NodeNotReadyError,
+    SaslAuthenticationFailedError,
+    UnknownBrokerIdError,
+    UnknownTopicOrPartitionError,
+)
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+from kafka.protocol.admin import DescribeConfigsRequest
+from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
+
+from tidegate.contracts.errors import EngineError, TidegateError, UserError
+from tidegate.runtime.kafka.options import kafka_python_options
+from tidegate.runtime.kafka.retry import Deadline, is_retriable, refusal, too_late
+
+GROUP, TRANSACTION = 0, 1
+"""Kinds of coordinators."""
+
+DEFAULT_TIMEOUT_S = 30.0
+_LARGEST_ANSWER_BYTES = 2**31 - 1
+_UNLIMITED = 2**31
+_RECONNECT_PAUSE_S = 0.02
+_REFUSED_LOGIN = (SaslAuthenticationFailedError, AuthorizationError)
+_TOPIC_RESOURCE = 2
+_NO_LEADER = -1
+
+_clients: dict[tuple[int, frozenset[tuple[str, str]]], KafkaClient] = {}
+
+
+def client(options: Mapping[str, str]) -> KafkaClient:
+    """This process's client for these options (the Java client's names); connects when the first request is sent."""
+    key = (os.getpid(), frozenset((name, str(value)) for name, value in options.items()))
+    if key not in _clients:
+        _clients[key] = KafkaClient(options)
+    return _clients[key]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topic:
+    """A topic as the cluster describes it now; `id` changes when it is deleted and made again."""
+
+    name: str
+    id: str
+    leaders: dict[int, int]
+
+
+class KafkaClient:
+    """Sends requests and remembers who leads what. Threads may share it; one request runs at a time."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._settings = kafka_python_options(options)
+        self._timeout_s = self._settings.get("request_timeout_ms", DEFAULT_TIMEOUT_S * 1_000) / 1_000
+        self._lock = threading.RLock()
+        self._network: _Network | None = None
+        self._topics: dict[str, Topic] = {}
+        self._coordinators: dict[tuple[int, str], int] = {}
+
+    def send(self, request: Any, node_id: int | None = None, *, timeout_s: float | None = None) -> Any:
+        """The answer of that broker, or of any. Without one in time: EngineError, and every connection is closed."""
+        [answer] = self.send_all([(request, node_id)], timeout_s=timeout_s)
+        if isinstance(answer, TidegateError):
+            raise answer
+        return answer
+
+    def send_all(self, requests: Sequence[tuple[Any, int | None]], *, timeout_s: float | None = None) -> list[Any]:
+        """The answers in order, to requests that are under way all at once; in the place of a missing one its error."""
+        with self._lock:
+            deadline = Deadline(self._timeout_s if timeout_s is None else timeout_s)
+            answers = self._connected(deadline).send_all(requests, deadline)
+            if any(isinstance(answer, TidegateError) for answer in answers):
+                self.close()
+            return answers
+
+    def topic(self, name: str) -> Topic:
+        """The topic, by fresh metadata. UserError if it does not exist; `leaders` may lack one for a moment (-1)."""
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=name)],
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=False,
+            min_version=10,
+            max_version=12,
+        )
+        [found] = self.send(request).topics
+        if found.error_code == UnknownTopicOrPartitionError.errno:
+            raise UserError(f"topic {name} does not exist", remedy=f"tidegate topics create {name}")
+        if found.error_code and not is_retriable(found.error_code):
+            raise refusal(found.error_code, f"metadata of topic {name}")
+        leaders = {partition.partition_index: partition.leader_id for partition in found.partitions}
+        self._topics[name] = Topic(name=name, id=str(found.topic_id), leaders=dict(sorted(leaders.items())))
+        return self._topics[name]
+
+    def leader(self, topic: str, partition: int, deadline: Deadline) -> int:
+        """The broker that leads the partition, as far as is known. UserError if there is no such partition."""
+        for _attempt in deadline.attempts():
+            known = self._topics.get(topic) or self.topic(topic)
+            if partition not in known.leaders:
+                raise UserError(f"topic {topic} has no partition {partition}", value=f"{len(known.leaders)} partitions")
+            if known.leaders[partition] != _NO_LEADER:
+                return known.leaders[partition]
+            self.forget_leaders(topic)
+        raise EngineError(f"partition {partition} of topic {topic} has no leader", remedy="look at the brokers")
+
+    def forget_leaders(self, topic: str) -> None:
+        """The next `leader` of the topic asks the cluster."""
+        self._topics.pop(topic, None)
+
+    def coordinator(self, kind: int, key: str, deadline: Deadline) -> int:
+        """The broker that coordinates the group or the transactional id, as far as is known."""
+        if (kind, key) not in self._coordinators:
+            self._coordinators[kind, key] = self._find_coordinator(kind, key, deadline)
+        return self._coordinators[kind, key]
+
+    def forget_coordinator(self, kind: int, key: str) -> None:
+        """The next `coordinator` for the key asks the cluster."""
+        self._coordinators.pop((kind, key), None)
+
+    def transaction_version(self) -> int:
+        """2 where the cluster has finalised KIP-890's transactions, else 1."""
+        answer = self.send(ApiVersionsRequest(client_software_name="tidegate", client_software_version="1"))
+        levels = {feature.name: feature.max_version_level for feature in answer.finalized_features or []}
+        return 2 if levels.get("transaction.version", 0) >= 2 else 1
+
+    def max_message_bytes(self, topic: str) -> int:
+        """The largest record batch that the topic takes."""
+        resource = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=["max.message.bytes"]
+        )
+        [result] = self.send(DescribeConfigsRequest(resources=[resource], max_version=4)).results
+        if result.error_code == UnknownTopicOrPartitionError.errno:
+            raise UserError(f"topic {topic} does not exist", remedy=f"tidegate topics create {topic}")
+        if result.error_code:
+            raise refusal(result.error_code, f"configuration of topic {topic}")
+        return int(result.configs[0].value)
+
+    def close(self) -> None:
+        """All connections are closed, and what was known is forgotten; the next request connects again."""
+        with self._lock:
+            network, self._network = self._network, None
+            self._topics.clear()
+            self._coordinators.clear()
+        if network is not None:
+            network.close()
+
+    def _connected(self, deadline: Deadline) -> _Network:
+        if self._network is None:
+            network = _Network(self._settings)
+            network.connect(deadline)
+            self._network = network
+        return self._network
+
+    def _find_coordinator(self, kind: int, key: str, deadline: Deadline) -> int:
+        code, what = 0, f"find the coordinator of {key}"
+        for _attempt in deadline.attempts():
+            answer = self.send(FindCoordinatorRequest(key=key, key_type=kind, min_version=1, max_version=3))
+            code = answer.error_code
+            if not code:
+                return int(answer.node_id)
+            if not is_retriable(code):
+                raise refusal(code, what)
+        raise too_late(code, what)
+
+
+class _Network:
+    """kafka-python's connections and event loop."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._servers = ", ".join(settings["bootstrap_servers"])
+        self._loop = NetworkSelector(slow_task_threshold_secs=0)
+        self._manager = KafkaConnectionManager(
+            self._loop,
+            receive_message_max_bytes=_LARGEST_ANSWER_BYTES,
+            max_in_flight_requests_per_connection=_UNLIMITED,
+            **settings,
+        )
+
+    def connect(self, deadline: Deadline) -> None:
+        """A broker has answered, and the cluster's brokers are known."""
+        try:
+            self._manager.bootstrap(timeout_ms=deadline.remaining_s * 1_000)
+        except KafkaError as cause:
+            self.close()
+            raise self._unreachable(cause) from cause
+
+    def send_all(self, requests: Sequence[tuple[Any, int | None]], deadline: Deadline) -> list[Any]:
+        """Answers and errors, in order."""
+        self._loop.poll(timeout_ms=0)  # notices connections that the brokers have closed since
+
+        async def gather() -> list[Any]:
+            running = [self._manager.call_soon(self._answer, request, node, deadline) for request, node in requests]
+            return [await answer for answer in running]
+
+        return list(self._loop.run(gather))
+
+    def close(self) -> None:
+        """Nothing is connected."""
+        self._manager.close()
+        self._loop.close()
+
+    async def _answer(self, request: Any, node_id: int | None, deadline: Deadline) -> Any:
+        """The answer or the error. What has not been sent is tried again; what has been sent is not."""
+        try:
+            connection = await self._connection(node_id, deadline)
+        except KafkaError as cause:
+            return self._unreachable(cause)
+        try:
+            return await connection.send_request(request, request_timeout_ms=deadline.remaining_s * 1_000)
+        except IncompatibleBrokerVersion as cause:
+            return EngineError(f"the broker does not know {request.name}", value=str(cause), remedy="update the broker")
+        except KafkaError as cause:
+            return EngineError(
+                f"no answer to {request.name}; it may have been carried out all the same",
+                value=f"{self._servers}: {cause}",
+                remedy="look at the brokers; Tidegate goes on by itself once they answer",
+            )
+
+    async def _connection(self, node_id: int | None, deadline: Deadline) -> Any:
+        """A connection that takes requests now."""
+        while True:
+            try:
+                node = self._manager.least_loaded_node() if node_id is None else node_id
+                connection = await self._manager.get_connection(node, timeout_ms=deadline.remaining_s * 1_000)
+                if not connection.paused:
+                    return connection
+                if not deadline.remaining_s:
+                    raise NodeNotReadyError(f"node {node} is throttled")
+            except _REFUSED_LOGIN:
+                raise
+            except UnknownBrokerIdError:
+                self._manager.cluster.request_update()
+                if not deadline.remaining_s:
+                    raise
+            except KafkaError:
+                if not deadline.remaining_s:
+                    raise
+            await self._loop.sleep(_RECONNECT_PAUSE_S)
+
+    def _unreachable(self, cause: KafkaError) -> TidegateError:
+        if isinstance(cause, _REFUSED_LOGIN):
+            return UserError(f"Kafka refuses the login: {cause}", value=self._servers, remedy="mend sasl.jaas.config")
+        return EngineError(
+            f"no Kafka broker answers at {self._servers}",
+            value=str(cause),
+            remedy="start it (`tidegate kafka start`), or mend bootstrap.servers and security.protocol",
+        )

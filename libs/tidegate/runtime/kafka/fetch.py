@@ -1,0 +1,196 @@
+"""Committed records of a range of offsets, in columns. May import: numpy, kafka, contracts, kernels.
+
+A fetch names the topic, has no session, and asks the leader alone. Batches older than magic 2, which only topics that
+were written before Kafka 0.11 hold, go through kafka-python's own parser, record by record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from kafka.errors import CorruptRecordError, OffsetOutOfRangeError
+from kafka.protocol.consumer import FetchRequest
+from kafka.record import MemoryRecords
+
+from tidegate.contracts.errors import EngineError, StateError
+from tidegate.contracts.records import Records, Row
+from tidegate.kernels.record_batch import Decoded, decode
+from tidegate.kernels.record_frames import MAGIC, frames
+from tidegate.runtime.kafka.client import KafkaClient
+from tidegate.runtime.kafka.retry import Deadline, is_retriable, refusal
+
+_READ_COMMITTED = 1
+_MAX_WAIT_MS = 500
+_SMALLEST_FETCH_BYTES = 2**16
+_LARGEST_FETCH_BYTES = 2**30
+_FIRST_GUESS_BYTES = 128
+"""Bytes of a record, as long as none has been seen."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Fetched:
+    """The records of a range as far as it was read, and the offset to go on at."""
+
+    records: Records
+    next_offset: int
+
+
+def fetch(
+    client: KafkaClient, topic: str, partition: int, start: int, end: int, *, max_bytes: int, deadline_s: float
+) -> Fetched:
+    """The committed records with start <= offset < end, in one buffer.
+
+    Reads on until `next_offset` is `end`, or until the batches read hold `max_bytes`: then it stops behind one of them.
+    Brokers that are not ready are asked again until the deadline, in seconds from the call; EngineError when it has
+    passed. StateError when the broker has deleted the start of the range.
+    """
+    parts: list[Records] = []
+    position, held, deadline = start, 0, Deadline(deadline_s)
+    while position < end and held < max_bytes:
+        per_record = held // (position - start) + 1 if held else _FIRST_GUESS_BYTES
+        wanted = min(max((end - position) * per_record, _SMALLEST_FETCH_BYTES), max_bytes - held, _LARGEST_FETCH_BYTES)
+        read = _read_some(client, topic, partition, position, end, wanted, deadline)
+        parts += [read.records] if len(read.records) else []
+        position, held = read.next_offset, held + read.bytes_used
+    return Fetched(records=concatenate(parts), next_offset=position)
+
+
+def concatenate(parts: Sequence[Records]) -> Records:
+    """The records of all parts, one after the other, in one buffer; a single part as it is."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return Records.from_rows([])
+    shifts = np.cumsum([0] + [len(part.data) for part in parts[:-1]])
+
+    def column(name: str, *, is_position: bool = False) -> np.ndarray:
+        return np.concatenate(
+            [getattr(part, name) + (shift if is_position else 0) for part, shift in zip(parts, shifts, strict=True)]
+        )
+
+    return Records(
+        data=np.concatenate([part.data for part in parts]),
+        offset=column("offset"),
+        timestamp=column("timestamp"),
+        key_start=column("key_start", is_position=True),
+        key_length=column("key_length"),
+        value_start=column("value_start", is_position=True),
+        value_length=column("value_length"),
+        headers_start=column("headers_start", is_position=True),
+        headers_length=column("headers_length"),
+    )
+
+
+def decode_any(raw: bytes, start: int, end: int, aborted: Sequence[tuple[int, int]]) -> Decoded:
+    """`decode` for batches of every magic."""
+    found = frames(np.frombuffer(raw, np.uint8))
+    if not len(found.magic) or found.magic.min() == MAGIC:
+        return decode(raw, start, end, aborted)
+    parts = [
+        decode(run, start, end, aborted) if magic == MAGIC else _decode_old(run, start, end)
+        for magic, run in _runs(raw, found.start.tolist(), found.end.tolist(), found.magic.tolist())
+    ]
+    return Decoded(
+        records=concatenate([part.records for part in parts if len(part.records)]),
+        next_offset=parts[-1].next_offset,
+        bytes_used=int(found.end[-1]),
+    )
+
+
+def _runs(raw: bytes, starts: list[int], ends: list[int], magics: list[int]) -> Iterator[tuple[int, bytes]]:
+    """Neighbouring batches of the same magic, together."""
+    first = 0
+    for batch in range(1, len(magics) + 1):
+        if batch == len(magics) or magics[batch] != magics[first]:
+            yield magics[first], raw[starts[first] : ends[batch - 1]]
+            first = batch
+
+
+def _decode_old(raw: bytes, start: int, end: int) -> Decoded:
+    rows, next_offset = [], start
+    try:
+        for batch in MemoryRecords(raw):
+            if not batch.validate_crc():
+                raise CorruptRecordError("its checksum is wrong")
+            for record in batch:
+                next_offset = record.offset + 1
+                if start <= record.offset < end:
+                    rows.append(Row(record.key, record.value, _timestamp(record), record.offset))
+    except CorruptRecordError as cause:
+        raise EngineError(f"a record batch is damaged: {cause}", value=f"behind offset {next_offset}") from cause
+    return Decoded(records=Records.from_rows(rows), next_offset=min(max(next_offset, start), end), bytes_used=len(raw))
+
+
+def _timestamp(record: Any) -> int:
+    """Magic 0 has no timestamps: -1, as Kafka says it."""
+    return -1 if record.timestamp is None else int(record.timestamp)
+
+
+def _read_some(
+    client: KafkaClient, topic: str, partition: int, position: int, end: int, wanted: int, deadline: Deadline
+) -> Decoded:
+    """At least one batch from the position on."""
+    last_error: EngineError | None = None
+    for _attempt in deadline.attempts():
+        try:
+            answer = _ask(client, topic, partition, position, wanted, deadline)
+        except EngineError as error:
+            last_error = error
+            continue
+        if answer.error_code == OffsetOutOfRangeError.errno:
+            raise _lost(topic, partition, position, answer.log_start_offset)
+        if answer.error_code and not is_retriable(answer.error_code):
+            raise refusal(answer.error_code, f"fetch {topic}/{partition} from offset {position}")
+        if answer.error_code:
+            client.forget_leaders(topic)
+            continue
+        read = _decoded(topic, partition, answer, position, end)
+        if read.next_offset > position:
+            return read
+    raise EngineError(
+        f"offsets {position} to {end} of {topic}/{partition} did not arrive in time",
+        value=last_error,
+        remedy="look at the brokers; Tidegate tries again",
+    ) from last_error
+
+
+def _ask(client: KafkaClient, topic: str, partition: int, position: int, wanted: int, deadline: Deadline) -> Any:
+    """What the leader says of the partition, records included."""
+    wanted_partition = FetchRequest.FetchTopic.FetchPartition(
+        partition=partition, fetch_offset=position, partition_max_bytes=wanted
+    )
+    request = FetchRequest(
+        max_wait_ms=_MAX_WAIT_MS,
+        min_bytes=1,
+        max_bytes=wanted,
+        isolation_level=_READ_COMMITTED,
+        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[wanted_partition])],
+        forgotten_topics_data=[],
+        min_version=4,
+        max_version=12,
+    )
+    answer = client.send(request, client.leader(topic, partition, deadline), timeout_s=deadline.remaining_s)
+    if answer.error_code:
+        raise refusal(answer.error_code, f"fetch {topic}/{partition}")
+    return answer.responses[0].partitions[0]
+
+
+def _decoded(topic: str, partition: int, answer: Any, position: int, end: int) -> Decoded:
+    aborted = [(transaction.producer_id, transaction.first_offset) for transaction in answer.aborted_transactions or []]
+    try:
+        return decode_any(answer.records or b"", position, end, aborted)
+    except EngineError as error:
+        raise EngineError(f"{topic}/{partition}: {error.problem}", value=error.value, remedy=error.remedy) from error
+
+
+def _lost(topic: str, partition: int, position: int, log_start: int) -> StateError:
+    return StateError(
+        f"{topic}/{partition} no longer has offset {position}",
+        value=f"its first offset is {log_start}: offsets {position} to {log_start} were deleted before they were read"
+        if log_start > position
+        else "its end is before that offset: the topic was made again, or lost its newest records",
+        remedy="restore the topic, or start a new operator on what is left; give input topics enough retention",
+    )

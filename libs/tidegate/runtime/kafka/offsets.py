@@ -1,0 +1,150 @@
+"""Where partitions begin and end; what groups and outputs say is done. May import: kafka, contracts, kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from kafka.protocol.consumer import ListOffsetsRequest, OffsetFetchRequest
+
+from tidegate.contracts.naming import HEADER_BATCH, HEADER_OPERATOR
+from tidegate.contracts.records import Records
+from tidegate.kernels.record_batch import decode_headers
+from tidegate.runtime.kafka.client import GROUP, KafkaClient
+from tidegate.runtime.kafka.fetch import fetch
+from tidegate.runtime.kafka.retry import Deadline, is_retriable, refusal, too_late
+
+TIMEOUT_S = 60.0
+
+_EARLIEST, _LATEST = -2, -1
+_READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
+_FIRST_STEP, _LARGEST_STEP = 2**10, 2**18
+_STEP_BYTES = 2**25
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommittedOffset:
+    """A group's offset of a partition, and the text committed with it."""
+
+    offset: int
+    metadata: str
+
+
+def earliest(client: KafkaClient, topic: str) -> dict[int, int]:
+    """The first offset that each partition still has."""
+    return _offsets(client, topic, _EARLIEST, _READ_UNCOMMITTED)
+
+
+def latest(client: KafkaClient, topic: str) -> dict[int, int]:
+    """The offset behind the last record of each partition, open transactions included."""
+    return _offsets(client, topic, _LATEST, _READ_UNCOMMITTED)
+
+
+def stable(client: KafkaClient, topic: str) -> dict[int, int]:
+    """The last stable offset of each partition: every transaction below it has ended."""
+    return _offsets(client, topic, _LATEST, _READ_COMMITTED)
+
+
+def marks(client: KafkaClient, group: str, topic: str, partitions: Sequence[int]) -> dict[int, CommittedOffset | None]:
+    """What the group has committed for each partition, None where nothing; waits for open transactions to end."""
+    code, what, deadline = 0, f"read the offsets of group {group}", Deadline(TIMEOUT_S)
+    request = OffsetFetchRequest(
+        group_id=group,
+        topics=[OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=list(partitions))],
+        require_stable=True,
+        min_version=7,
+        max_version=7,
+    )
+    for _attempt in deadline.attempts():
+        answer = client.send(request, client.coordinator(GROUP, group, deadline), timeout_s=deadline.remaining_s)
+        found = [row for part in answer.topics for row in part.partitions]
+        code = answer.error_code or max((row.error_code for row in found), default=0)
+        if not code:
+            return {row.partition_index: _committed(row) for row in found}
+        if not is_retriable(code):
+            raise refusal(code, what)
+        client.forget_coordinator(GROUP, group)
+    raise too_late(code, what)
+
+
+def newest_batch_header(client: KafkaClient, topic: str, partition: int, operator: str) -> int | None:
+    """The batch of the operator's newest committed record in the partition; None if it has none there.
+
+    Reads backwards in growing steps, each of bounded memory, as far as the partition's first offset.
+    """
+    first, end = earliest(client, topic)[partition], stable(client, topic)[partition]
+    step = _FIRST_STEP
+    while end > first:
+        start = max(first, end - step)
+        found = _newest_between(client, topic, partition, start, end, operator)
+        if found is not None:
+            return found
+        end, step = start, min(4 * step, _LARGEST_STEP)
+    return None
+
+
+def _newest_between(client: KafkaClient, topic: str, partition: int, start: int, end: int, operator: str) -> int | None:
+    newest = None
+    while start < end:
+        read = fetch(client, topic, partition, start, end, max_bytes=_STEP_BYTES, deadline_s=TIMEOUT_S)
+        found = _newest_of(read.records, operator)
+        newest, start = newest if found is None else found, read.next_offset
+    return newest
+
+
+def _newest_of(records: Records, operator: str) -> int | None:
+    for index in np.flatnonzero(records.headers_length)[::-1].tolist():
+        [row] = records.slice(index, index + 1).rows()
+        headers = dict(decode_headers(row.headers))
+        if headers.get(HEADER_OPERATOR.encode()) == operator.encode():
+            return int(headers[HEADER_BATCH.encode()] or b"")
+    return None
+
+
+def _committed(row: Any) -> CommittedOffset | None:
+    return (
+        None if row.committed_offset < 0 else CommittedOffset(offset=row.committed_offset, metadata=row.metadata or "")
+    )
+
+
+def _offsets(client: KafkaClient, topic: str, timestamp: int, isolation: int) -> dict[int, int]:
+    """Of each partition, from its leader; asked again until all leaders have answered."""
+    found: dict[int, int] = {}
+    code, what, deadline = 0, f"list the offsets of {topic}", Deadline(TIMEOUT_S)
+    for _attempt in deadline.attempts():
+        missing = {
+            partition: leader for partition, leader in client.topic(topic).leaders.items() if partition not in found
+        }
+        for node in sorted(set(missing.values()) - {-1}):
+            asked = [partition for partition, leader in missing.items() if leader == node]
+            for row in _ask_offsets(client, topic, node, asked, timestamp, isolation):
+                if row.error_code and not is_retriable(row.error_code):
+                    raise refusal(row.error_code, what)
+                code = row.error_code or code
+                found |= {} if row.error_code else {row.partition_index: row.offset}
+        if missing.keys() <= found.keys():
+            return dict(sorted(found.items()))
+    raise too_late(code, what)
+
+
+def _ask_offsets(
+    client: KafkaClient, topic: str, node: int, partitions: Sequence[int], timestamp: int, isolation: int
+) -> Sequence[Any]:
+    wanted = ListOffsetsRequest.ListOffsetsTopic
+    request = ListOffsetsRequest(
+        isolation_level=isolation,
+        topics=[
+            wanted(
+                name=topic,
+                partitions=[
+                    wanted.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+                    for partition in partitions
+                ],
+            )
+        ],
+        min_version=2,
+        max_version=7,
+    )
+    return list(client.send(request, node).topics[0].partitions)
