@@ -14,7 +14,7 @@ setup: ## fetch and install everything into .venv and .tidegate; nothing is done
 	@infra/setup.sh
 
 demo: setup ## run the suppression service on real flights of 2013, from an empty folder to its end
-	@$(BIN)/python -m services.suppression.demo
+	@$(BIN)/python -m services.demo
 
 test: lint ## every check and every test, the fast ones first
 	@echo "Tests"

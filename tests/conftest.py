@@ -7,11 +7,10 @@ import os
 from collections.abc import Callable, Iterator
 
 import pytest
-from kafka import KafkaAdminClient
 
 from tidegate.runtime import home
-from tidegate.runtime.kafka import topics
 from tidegate.runtime.kafka.broker import Broker
+from tidegate.runtime.kafka.topics import create_topic
 
 NewTopic = Callable[..., str]
 
@@ -24,23 +23,14 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="session")
-def admin(broker: Broker) -> Iterator[KafkaAdminClient]:
-    """A kafka-python admin client of the embedded broker."""
-    client = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
-    yield client
-    client.close()
-
-
-@pytest.fixture(scope="session")
-def topic(admin: KafkaAdminClient) -> NewTopic:
+def topic(broker: Broker) -> NewTopic:
     """`topic(partitions=1, max_message_bytes="1000")` creates a topic and gives its name, which no other test has."""
     numbers = itertools.count()
+    options = {"bootstrap.servers": broker.bootstrap}
 
     def create(partitions: int = 1, **configs: str) -> str:
         name = f"topic-{os.getpid()}-{next(numbers)}"
-        topics.create(
-            admin, name, partitions=partitions, configs={key.replace("_", "."): value for key, value in configs.items()}
-        )
+        create_topic(options, name, partitions, {key.replace("_", "."): value for key, value in configs.items()})
         return name
 
     return create

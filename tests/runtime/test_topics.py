@@ -3,39 +3,68 @@
 from __future__ import annotations
 
 import pytest
-from kafka import KafkaAdminClient
 
 from tests.conftest import NewTopic
-from tidegate.contracts.errors import UserError
-from tidegate.runtime.kafka import topics
+from tidegate.contracts.errors import EngineError, UserError
+from tidegate.runtime.kafka.broker import Broker
+from tidegate.runtime.kafka.topics import create_topic, describe_topics, topic_names
 
-pytestmark = pytest.mark.broker
+
+@pytest.fixture
+def options(broker: Broker) -> dict[str, str]:
+    return {"bootstrap.servers": broker.bootstrap}
 
 
+@pytest.mark.broker
 def test_a_created_topic_has_its_partitions_and_keeps_historical_event_times(
-    admin: KafkaAdminClient, topic: NewTopic
+    options: dict[str, str], topic: NewTopic
 ) -> None:
     name = topic(3, max_message_bytes="1000")
-    (described,) = topics.describe(admin, [name])
+    (described,) = describe_topics(options, [name])
     assert described.partitions == 3
     assert described.configs == {"max.message.bytes": "1000", "retention.ms": "-1"}
-    assert name in topics.names(admin)
+    assert name in topic_names(options)
 
 
-def test_a_topic_that_exists_is_a_user_error(admin: KafkaAdminClient, topic: NewTopic) -> None:
+@pytest.mark.broker
+def test_kafkas_own_topics_are_not_listed(options: dict[str, str], topic: NewTopic) -> None:
+    topic()
+    assert not [name for name in topic_names(options) if name.startswith("__")]
+
+
+@pytest.mark.broker
+def test_a_topic_that_exists_is_a_user_error(options: dict[str, str], topic: NewTopic) -> None:
     with pytest.raises(UserError, match="exists already"):
-        topics.create(admin, topic(), partitions=1)
+        create_topic(options, topic(), 1)
 
 
-def test_a_topic_that_does_not_exist_is_a_user_error_that_names_it(admin: KafkaAdminClient, topic: NewTopic) -> None:
+@pytest.mark.broker
+def test_a_topic_that_does_not_exist_is_a_user_error_that_names_it(options: dict[str, str], topic: NewTopic) -> None:
     with pytest.raises(UserError, match="does not exist") as refused:
-        topics.describe(admin, [topic(), "absent"])
+        describe_topics(options, [topic(), "absent"])
     assert refused.value.value == "absent"
 
 
-@pytest.mark.parametrize(("name", "configs"), [("a/b", {}), ("fine", {"retention.ms": "soon"}), ("fine", {"odd": "1"})])
-def test_a_name_or_config_that_kafka_refuses_is_a_user_error(
-    admin: KafkaAdminClient, name: str, configs: dict[str, str]
+@pytest.mark.broker
+@pytest.mark.parametrize(
+    ("name", "partitions", "configs"),
+    [("a/b", 1, {}), ("fine", 1, {"retention.ms": "soon"}), ("fine", 1, {"odd": "1"}), ("fine", -3, {})],
+)
+def test_a_topic_that_kafka_refuses_is_a_user_error(
+    options: dict[str, str], name: str, partitions: int, configs: dict[str, str]
 ) -> None:
     with pytest.raises(UserError, match="Kafka refuses the topic"):
-        topics.create(admin, name, partitions=1, configs=configs)
+        create_topic(options, name, partitions, configs)
+
+
+@pytest.mark.fast
+def test_a_broker_that_is_not_there_is_an_engine_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafka.admin.client.KafkaAdminClient.DEFAULT_CONFIG", _impatient(), raising=True)
+    with pytest.raises(EngineError, match="Kafka failed"):
+        topic_names({"bootstrap.servers": "127.0.0.1:1"})
+
+
+def _impatient() -> dict[str, object]:
+    from kafka.admin.client import KafkaAdminClient
+
+    return {**KafkaAdminClient.DEFAULT_CONFIG, "bootstrap_timeout_ms": 300}
