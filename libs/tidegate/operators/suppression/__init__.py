@@ -1,0 +1,38 @@
+"""Suppression (KIP-328): the newest record of each key is held back until it is time. May import: contracts, kernels.
+
+`SuppressionConfig` says until when; `Suppression` is the operator that it describes.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tidegate.contracts.errors import UserError
+from tidegate.contracts.operator import Layout, Storage
+from tidegate.operators.suppression.config import SuppressionConfig
+from tidegate.operators.suppression.state import LAYOUT, SuppressionState
+from tidegate.operators.suppression.tables import PLACE_COLUMNS
+
+__all__ = ["Suppression", "SuppressionConfig"]
+
+
+class Suppression:
+    """The Operator of a `SuppressionConfig`."""
+
+    kind: str = "suppression"
+    layout: Layout = LAYOUT
+    columns: tuple[pa.Field, ...] = PLACE_COLUMNS
+    slot: tuple[str, ...] = ("key",)
+
+    def __init__(self, config: SuppressionConfig) -> None:
+        self.config = config
+
+    def open(self, storage: Storage) -> SuppressionState:
+        """The state that lives in the storage. Raises UserError for `until: window_close`, which is not built yet."""
+        if self.config.until == "window_close":
+            raise UserError(
+                "suppression until window_close comes with the window operators",
+                value=self.config.until,
+                remedy="use until: {time_limit: ...} for now",
+            )
+        return SuppressionState(self.config, storage)

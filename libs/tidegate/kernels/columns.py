@@ -1,0 +1,120 @@
+"""Records out of flat arrays into Arrow columns, and back. May import: numpy, pyarrow, contracts, kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.contracts.operator import Array
+from tidegate.contracts.records import NULL_LENGTH, Records
+from tidegate.kernels.arena import copy_bytes
+from tidegate.kernels.compiled import compiled_in_place
+from tidegate.kernels.payloads import Batch, Located, Payloads, locate
+
+CHUNK_BYTES = 2**31 - 1
+"""Arrow's binary columns count with 32 bits: longer ones are cut into chunks."""
+
+
+def record_columns(
+    payloads: Payloads, batch: Batch, sources: Array, only_key: Array | None = None
+) -> dict[str, pa.ChunkedArray]:
+    """Key, value, headers, timestamp and offset of every source (a row >= 0, or `~slot`), copied into Arrow.
+
+    Where `only_key` is true, all but the key is null.
+    """
+    at = Located(*(np.empty(len(sources), np.int64) for _ in Located._fields))
+    locate(payloads, batch, sources, at)
+    value_length = at.value_length
+    headers_length = np.where(at.headers_length > 0, at.headers_length, NULL_LENGTH)
+    if only_key is not None:
+        value_length = np.where(only_key, NULL_LENGTH, value_length)
+        headers_length = np.where(only_key, NULL_LENGTH, headers_length)
+    parts = (batch.data, payloads.arena.data)
+    return {
+        "key": binary_column(*parts, at.key_start, at.key_length),
+        "value": binary_column(*parts, at.value_start, value_length),
+        "headers": binary_column(*parts, at.headers_start, headers_length),
+        "timestamp": pa.chunked_array([pa.array(at.timestamp, mask=only_key)]),
+        "offset": pa.chunked_array([pa.array(at.offset, mask=only_key)]),
+    }
+
+
+def binary_column(
+    data: Array, arena: Array, starts: Array, lengths: Array, chunk_bytes: int = CHUNK_BYTES
+) -> pa.ChunkedArray:
+    """The byte strings at the positions (>= 0: of `data`; `~position`: of `arena`); length -1 is a null."""
+    ends = np.cumsum(np.maximum(lengths, 0))
+    chunks = [
+        _binary_chunk(data, arena, starts[first:last], lengths[first:last]) for first, last in _cuts(ends, chunk_bytes)
+    ]
+    return pa.chunked_array(chunks, pa.binary())
+
+
+def _cuts(ends: Array, chunk_bytes: int) -> Iterator[tuple[int, int]]:
+    first = 0
+    while first < len(ends):
+        before = ends[first - 1] if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, before + chunk_bytes, side="right")))
+        yield first, last
+        first = last
+
+
+def _binary_chunk(data: Array, arena: Array, starts: Array, lengths: Array) -> pa.Array:
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(np.maximum(lengths, 0), out=offsets[1:])
+    present = lengths != NULL_LENGTH
+    validity = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
+    content = np.empty(offsets[-1], np.uint8)
+    gather(data, arena, starts, lengths, content)
+    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(content)]
+    return pa.Array.from_buffers(pa.binary(), len(lengths), buffers)
+
+
+@compiled_in_place
+def gather(data: Array, arena: Array, starts: Array, lengths: Array, content: Array) -> None:
+    """`content` holds the byte strings one after the other."""
+    at = 0
+    for row in range(len(starts)):
+        if lengths[row] > 0:
+            if starts[row] >= 0:
+                copy_bytes(data, starts[row], content, at, lengths[row])
+            else:
+                copy_bytes(arena, ~starts[row], content, at, lengths[row])
+            at += lengths[row]
+
+
+def records_of(rows: pa.RecordBatch) -> Records:
+    """The rows of a log as records: the three byte columns in one buffer. Null times and offsets become 0."""
+    parts = [_binary_parts(rows.column(name)) for name in ("key", "value", "headers")]
+    bases = np.cumsum([0, *(len(content) for content, _, _ in parts)])
+    (key_start, key_length), (value_start, value_length), (headers_start, headers_length) = (
+        (starts + base, lengths) for (_, starts, lengths), base in zip(parts, bases, strict=False)
+    )
+    return Records(
+        data=np.concatenate([content for content, _, _ in parts]),
+        offset=int_column(rows.column("offset")),
+        timestamp=int_column(rows.column("timestamp")),
+        key_start=key_start,
+        key_length=key_length,
+        value_start=value_start,
+        value_length=value_length,
+        headers_start=headers_start,
+        headers_length=np.maximum(headers_length, 0),
+    )
+
+
+def int_column(column: pa.Array) -> Array:
+    """The numbers of an int64 column; nulls are 0."""
+    return np.asarray(column.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _binary_parts(column: pa.Array) -> tuple[Array, Array, Array]:
+    column = column.cast(pa.large_binary())
+    _, offsets, content = column.buffers()
+    starts = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
+    present = column.is_valid().to_numpy(zero_copy_only=False)
+    lengths = np.where(present, np.diff(starts), NULL_LENGTH)
+    data = np.zeros(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)
+    return data, starts[:-1].copy(), lengths

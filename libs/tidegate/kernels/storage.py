@@ -1,0 +1,47 @@
+"""Where a state's arrays live when nothing has to outlast the process. May import: numpy, contracts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tidegate.contracts.operator import Array, Layout
+
+
+class MemoryStorage:
+    """A Storage in process memory: for the per-record driver, the laws and anything that is not worth a file."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._capacity = dict(layout.capacity)
+        self._arrays = {spec.name: np.zeros(self._length(spec.name), spec.dtype) for spec in layout.arrays}
+
+    def arrays(self) -> Mapping[str, Array]:
+        """The current arrays."""
+        return self._arrays
+
+    def capacity(self) -> Mapping[str, int]:
+        """The current capacity of each dimension."""
+        return self._capacity
+
+    def grow(self, capacity: Mapping[str, int]) -> None:
+        """Every dimension named has at least that capacity; contents stay at the front, the rest is zero."""
+        for dimension, wanted in capacity.items():
+            self._capacity[dimension] = max(wanted, self._capacity[dimension])
+        for name, old in self._arrays.items():
+            length = self._length(name)
+            if length > len(old):
+                self._arrays[name] = np.zeros(length, old.dtype)
+                self._arrays[name][: len(old)] = old
+
+    def copy(self) -> MemoryStorage:
+        """An equal storage that shares nothing with this one."""
+        twin = MemoryStorage(self._layout)
+        twin._capacity = dict(self._capacity)
+        twin._arrays = {name: array.copy() for name, array in self._arrays.items()}
+        return twin
+
+    def _length(self, name: str) -> int:
+        spec = next(spec for spec in self._layout.arrays if spec.name == name)
+        return spec.factor * self._capacity[spec.dimension]

@@ -1,0 +1,45 @@
+"""The kinds of operators: one line each. May import: contracts, kernels, the operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.errors import UserError
+from tidegate.contracts.operator import Operator
+from tidegate.operators.suppression import Suppression, SuppressionConfig
+
+
+class _Entry(NamedTuple):
+    config: type[OperatorConfig]
+    operator: Callable[[Any], Operator]
+
+
+_KINDS = {
+    "suppression": _Entry(SuppressionConfig, Suppression),
+}
+_LATER = ("table_history", "stream_table_join", "windowed_aggregation")
+
+
+def kinds() -> tuple[str, ...]:
+    """The kinds that are built."""
+    return tuple(_KINDS)
+
+
+def config_type(kind: str) -> type[OperatorConfig]:
+    """The configuration of a kind. Raises UserError for a kind that is not built."""
+    return _entry(kind).config
+
+
+def operator_for(config: OperatorConfig) -> Operator:
+    """The operator that the configuration describes."""
+    return _entry(config.kind).operator(config)
+
+
+def _entry(kind: str) -> _Entry:
+    if kind in _KINDS:
+        return _KINDS[kind]
+    built, later = ", ".join(_KINDS), ", ".join(_LATER)
+    problem = f"the operator {kind} is not built yet" if kind in _LATER else f"there is no operator of kind {kind}"
+    raise UserError(problem, value=kind, remedy=f"built: {built}; to come: {later}")

@@ -1,0 +1,68 @@
+"""What KIP-328's metrics are made of, per batch and partition. May import: numpy, contracts.
+
+How measures of batches combine is told by their names: `*_now` is replaced, `*_max` and `*_min` are the largest and
+the smallest, everything else adds up. Averages are quotients: lateness over all records that are not rejected,
+overtime over `emitted_time + emitted_idle`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tidegate.contracts.schema import Counts
+from tidegate.operators.suppression import step
+from tidegate.operators.suppression.config import StrictBuffer, SuppressionConfig
+
+
+def counts(outcome: step.Outcome, held: int, held_bytes: int) -> Counts:
+    """Where each record went."""
+    tally = [int(number) for number in outcome.tally]
+    return Counts(
+        records_in=tally[step.NEXT_ROW],
+        applied=tally[step.APPLIED],
+        superseded=tally[step.SUPERSEDED],
+        late=tally[step.LATE_COUNT],
+        rejected=tally[step.REFUSED] - tally[step.LATE_COUNT],
+        emitted=tally[step.EMITTED],
+        held=held,
+        held_bytes=held_bytes,
+    )
+
+
+def measures(outcome: step.Outcome, config: SuppressionConfig, held: int, held_bytes: int) -> dict[str, int]:
+    """Lateness and overtime in ms, emissions by cause, and the size of the buffer in memory and on disk."""
+    tally = [int(number) for number in outcome.tally]
+    causes = np.bincount(outcome.cause[: tally[step.EMITTED]], minlength=len(step.CAUSES))
+    found = {"lateness_sum": tally[step.LATENESS_SUM], "lateness_max": tally[step.LATENESS_MAX]}
+    found |= {f"emitted_{cause}": int(count) for cause, count in zip(step.CAUSES, causes, strict=True)}
+    if tally[step.OVERTIME_MIN] != step.MAX:
+        found |= {"overtime_sum": tally[step.OVERTIME_SUM], "overtime_min": tally[step.OVERTIME_MIN]}
+    largest, largest_bytes = tally[step.HELD_MAX], tally[step.HELD_BYTES_MAX]
+    return found | _sizes(config, held, held_bytes, "now") | _sizes(config, largest, largest_bytes, "max")
+
+
+def _sizes(config: SuppressionConfig, held: int, held_bytes: int, when: str) -> dict[str, int]:
+    """The memory and the disk part of the buffer.
+
+    Memory has the largest share of the buffer that meets both bounds of `spill`, disk the rest; without `spill` all
+    is memory, and nothing is said of a disk.
+    """
+    whole = {f"memory_records_{when}": held, f"memory_bytes_{when}": held_bytes}
+    if not isinstance(config.buffer, StrictBuffer) or config.buffer.when_full != "spill":
+        return whole
+    records, size = _in_memory(config.buffer, held, held_bytes)
+    return {
+        f"memory_records_{when}": records,
+        f"memory_bytes_{when}": size,
+        f"disk_records_{when}": held - records,
+        f"disk_bytes_{when}": held_bytes - size,
+    }
+
+
+def _in_memory(bounds: StrictBuffer, held: int, held_bytes: int) -> tuple[int, int]:
+    records, size = held, held_bytes
+    if bounds.max_keys is not None and records > bounds.max_keys:
+        records, size = bounds.max_keys, size * bounds.max_keys // records
+    if bounds.max_bytes is not None and size > bounds.max_bytes:
+        records, size = records * bounds.max_bytes // size, bounds.max_bytes
+    return records, size

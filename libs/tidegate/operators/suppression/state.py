@@ -1,0 +1,233 @@
+"""One partition's suppression buffer over the arrays of a Storage. May import: numpy, pyarrow, contracts, kernels.
+
+The shell around `step`: it maps the arrays, makes room when a kernel asks for it, and turns what the kernel noted into
+Arrow tables. Growth doubles, so its cost per record is constant; nothing else looks at the whole state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.contracts.errors import EngineError
+from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME
+from tidegate.contracts.operator import ArraySpec, Layout, StepResult, Storage
+from tidegate.contracts.records import Records
+from tidegate.kernels import arena, columns, slots, time_buffer
+from tidegate.kernels.payloads import Batch, Payloads, batch_of, record_length, repack
+from tidegate.operators import event_timestamps
+from tidegate.operators.suppression import measures, tables
+from tidegate.operators.suppression import step as kernel
+from tidegate.operators.suppression.config import EagerBuffer, StrictBuffer, SuppressionConfig, TimeLimit
+
+STREAM_TIME, OPENED, BYTES_OF = range(3)
+MAX_SLOTS = 2**30
+
+LAYOUT = Layout(
+    kind="suppression",
+    version=1,
+    arrays=(
+        ArraySpec("numbers", "int64", "fixed", 3),
+        ArraySpec("time_numbers", "int64", "fixed", time_buffer.NUMBERS),
+        ArraySpec("pool_numbers", "int64", "fixed", slots.NUMBERS),
+        ArraySpec("arena_numbers", "int64", "fixed", arena.NUMBERS),
+        *(ArraySpec(name, "int64", "slots") for name in ("place", "arrival", "timestamp", "offset", "block")),
+        *(ArraySpec(name, "int32", "slots") for name in ("key_length", "value_length", "headers_length")),
+        *(ArraySpec(name, "int32", "slots") for name in ("hash", "row", "position", "heap")),
+        ArraySpec("index", "int32", "slots", 2),
+        ArraySpec("arena", "uint8", "arena"),
+    ),
+    capacity={"fixed": 1, "slots": 1024, "arena": 65536},
+)
+
+_STOP_REASONS = {kernel.FULL_KEYS: "buffer.max_keys is reached", kernel.FULL_BYTES: "buffer.max_bytes is reached"}
+_NO_RECORDS = batch_of(Records.from_rows([]))
+
+
+def rules_of(config: SuppressionConfig) -> kernel.Rules:
+    """The configuration in numbers."""
+    emit = config.buffer if isinstance(config.buffer, EagerBuffer) else None
+    strict = config.buffer if isinstance(config.buffer, StrictBuffer) else None
+    stop = strict if strict and strict.when_full == "shut_down" else None
+    return kernel.Rules(
+        time_limit=config.until.time_limit if isinstance(config.until, TimeLimit) else -1,
+        evict_keys=_bound(emit.max_keys if emit else None),
+        evict_bytes=_bound(emit.max_bytes if emit else None),
+        stop_keys=_bound(stop.max_keys if stop else None),
+        stop_bytes=_bound(stop.max_bytes if stop else None),
+        last_update=config.timer == "last_update",
+        bytes_of_record=config.bytes_of == "record",
+        max_lateness=-1 if config.max_lateness is None else config.max_lateness,
+    )
+
+
+def _bound(bound: int | None) -> int:
+    return kernel.MAX if bound is None else bound
+
+
+class SuppressionState:
+    """The OperatorState of suppression."""
+
+    def __init__(self, config: SuppressionConfig, storage: Storage) -> None:
+        self._config = config
+        self._rules = rules_of(config)
+        self._storage = storage
+        self._map()
+        self._begin()
+
+    @property
+    def stream_time(self) -> int:
+        """T of the partition; NO_STREAM_TIME before the first accepted record."""
+        return int(self._numbers[STREAM_TIME])
+
+    def step(self, records: Records, clock_ms: int) -> StepResult:
+        """Every record up to a stop is counted once; the state equals what the changelog describes."""
+        timestamps, codes = event_timestamps.event_timestamps(records, self._config.timestamp)
+        batch = batch_of(records, timestamps)
+        undecodable = np.where(codes > 0, codes + (kernel.UNDECODABLE - 1), 0).astype(np.int8)
+        newest = self._newest(clock_ms)
+        outcome = self._outcome(len(records))
+        stopped = self._run(lambda: kernel.absorb(self._state, batch, undecodable, newest, self._rules, outcome))
+        return self._result(batch, outcome, newest, stopped)
+
+    def advance(self, stream_time: int) -> StepResult:
+        """T is at least `stream_time`; what became due is emitted with cause `idle`."""
+        outcome = self._outcome(0)
+        outcome.tally[kernel.STREAM_TIME] = max(self.stream_time, stream_time)
+        due = int(kernel.due_until(self._rules.time_limit, outcome.tally[kernel.STREAM_TIME]))
+        kernel.evict(self._state, _NO_RECORDS, due, kernel.IDLE, self._rules, outcome)
+        return self._result(_NO_RECORDS, outcome)
+
+    def flush(self) -> StepResult:
+        """Nothing is held; everything that was is emitted with cause `flush`."""
+        outcome = self._outcome(0)
+        kernel.evict(self._state, _NO_RECORDS, kernel.MAX, kernel.FLUSH, self._rules, outcome)
+        return self._result(_NO_RECORDS, outcome)
+
+    def restore(self, rows: pa.Table, stream_time: int) -> None:
+        """The changelog rows are applied, the latest of a key last; T is `stream_time`."""
+        for rows_of_batch in rows.to_batches():
+            if rows_of_batch.num_rows:
+                self._replay(rows_of_batch)
+        self._numbers[STREAM_TIME] = stream_time
+
+    def snapshot(self) -> pa.Table:
+        """The rows (all `put`) from which `restore` makes an equal state, in emission order."""
+        time = self._state.time
+        held = time.heap[: time.numbers[time_buffer.HELD]]
+        return tables.changes(self._state, _NO_RECORDS, held[np.lexsort((time.arrival[held], time.place[held]))])
+
+    def _map(self) -> None:
+        """The kernels see the storage's current arrays."""
+        arrays = self._storage.arrays()
+        self._numbers = arrays["numbers"]
+        blocks = arena.Arena(arrays["arena"], arrays["arena"].view(np.int64), arrays["arena_numbers"])
+        per_slot = ("block", "key_length", "value_length", "headers_length", "timestamp", "offset")
+        self._state = kernel.State(
+            time_buffer.TimeBuffer(
+                arrays["time_numbers"], *(arrays[name] for name in ("heap", "position", "place", "arrival"))
+            ),
+            slots.SlotPool(arrays["pool_numbers"], arrays["arrival"]),
+            Payloads(blocks, *(arrays[name] for name in per_slot)),
+            *(arrays[name] for name in ("index", "hash", "row")),
+        )
+
+    def _begin(self) -> None:
+        """A new storage has no stream time; bytes are counted as this configuration counts them."""
+        if not self._numbers[OPENED]:
+            self._numbers[OPENED] = 1
+            self._numbers[STREAM_TIME] = NO_STREAM_TIME
+        if self._numbers[BYTES_OF] != self._rules.bytes_of_record:
+            self._numbers[BYTES_OF] = self._rules.bytes_of_record
+            kernel.recount(self._state, self._rules)
+
+    def _newest(self, clock_ms: int) -> int:
+        """The largest timestamp that a batch of that clock takes."""
+        if self._config.max_ahead is None:
+            return MAX_TIMESTAMP
+        return min(clock_ms + self._config.max_ahead, MAX_TIMESTAMP)
+
+    def _outcome(self, records: int) -> kernel.Outcome:
+        """Room for everything that so many records can do; memory that is not written to is not taken."""
+        numbers = self._state.time.numbers
+        held = int(numbers[time_buffer.HELD])
+        tally = np.zeros(kernel.TALLIES, np.int64)
+        tally[kernel.STREAM_TIME] = self.stream_time
+        tally[kernel.OVERTIME_MIN] = kernel.MAX
+        tally[kernel.HELD_MAX : kernel.HELD_BYTES_MAX + 1] = numbers
+        return kernel.Outcome(
+            emitted=np.empty(held + records, np.int64),
+            cause=np.empty(held + records, np.int8),
+            touched=np.empty(held + records, np.int32),
+            refused=np.empty(records, np.int64),
+            refusal=np.empty(records, np.int8),
+            refused_at=np.empty(records, np.int64),
+            tally=tally,
+        )
+
+    def _run(self, work: Callable[[], int]) -> int:
+        """What the kernel returned in the end, with all the slots that it wanted."""
+        while (signal := work()) == kernel.NEEDS_SLOT:
+            wanted = 2 * self._storage.capacity()["slots"]
+            if wanted > MAX_SLOTS:
+                raise EngineError(
+                    "a partition holds more keys than one buffer can", value=wanted // 2, remedy="use more partitions"
+                )
+            self._storage.grow({"slots": wanted})
+            self._map()
+            kernel.reindex(self._state)
+        return signal
+
+    def _replay(self, rows: pa.RecordBatch) -> None:
+        batch = batch_of(columns.records_of(rows))
+        deleted = np.asarray(rows.column("op").to_numpy(zero_copy_only=False) == "delete", np.bool_)
+        places, arrivals = (columns.int_column(rows.column(field.name)) for field in tables.PLACE_COLUMNS)
+        outcome = self._outcome(len(rows))
+        self._run(lambda: kernel.replay(self._state, batch, deleted, places, arrivals, self._rules, outcome))
+        self._settle(batch, outcome)
+
+    def _result(
+        self, batch: Batch, outcome: kernel.Outcome, newest: int = MAX_TIMESTAMP, stopped: int = kernel.DONE
+    ) -> StepResult:
+        """What the outcome says, in tables; then the batch is settled."""
+        changed = np.empty(outcome.tally[kernel.TOUCHED], np.int32)
+        changed = changed[: kernel.net_changes(self._state, outcome, changed)]
+        emissions = tables.emissions(self._state, batch, outcome)
+        late = tables.late(self._state, batch, outcome, self._rules)
+        rejected = tables.rejected(self._state, batch, outcome, newest)
+        changes = tables.changes(self._state, batch, changed)
+        self._settle(batch, outcome)
+        self._numbers[STREAM_TIME] = outcome.tally[kernel.STREAM_TIME]
+        held, held_bytes = (int(number) for number in self._state.time.numbers)
+        return StepResult(
+            emissions=emissions,
+            late=late,
+            rejected=rejected,
+            changes=changes,
+            counts=measures.counts(outcome, held, held_bytes),
+            stream_time=self.stream_time,
+            stopped_at=None if stopped == kernel.DONE else int(batch.offset[outcome.tally[kernel.NEXT_ROW]]),
+            stop_reason="" if stopped == kernel.DONE else _STOP_REASONS[stopped],
+            measures=measures.measures(outcome, self._config, held, held_bytes),
+        )
+
+    def _settle(self, batch: Batch, outcome: kernel.Outcome) -> None:
+        """Stored payloads equal what is held. The tables of the batch must have been made before."""
+        while not kernel.settle(self._state, batch, outcome):
+            row = self._state.row[outcome.touched[outcome.tally[kernel.SETTLED]]] - 1
+            self._make_room(int(record_length(batch, row)))
+
+    def _make_room(self, length: int) -> None:
+        """A block for that many bytes fits: the arena was packed if a third of it was dead, and has grown otherwise."""
+        live = int(self._state.payloads.arena.numbers[arena.LIVE])
+        wanted = arena.WORD * (live + int(arena.class_words(arena.size_class(length))) + 1)
+        capacity = self._storage.capacity()["arena"]
+        if 3 * wanted <= 2 * capacity:
+            repack(self._state.payloads, int(self._state.pool.numbers[slots.USED]), np.empty(live + 1, np.int64))
+            return
+        while 3 * wanted > 2 * capacity:
+            capacity *= 2
+        self._storage.grow({"arena": capacity})
+        self._map()

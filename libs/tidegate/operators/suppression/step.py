@@ -1,0 +1,424 @@
+"""Suppression's kernels: what a record, an advance, a flush or a changelog row does to the buffer.
+
+May import: numpy, contracts, kernels.
+
+While a batch is worked on, a slot remembers the row of its newest record (`row`, + 1); payloads are copied once, when
+the batch is settled. A slot that was stored before the batch and leaves in it stays in the index as a *ghost* (it has
+a block, but is not held) until then, because its key may come back: the changelog then gets one `put`, no `delete`.
+A slot that was opened in the batch and leaves in it is free at once. Every slot whose `row` is not 0 is in the list
+of touched slots, so that settling looks at nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tidegate.contracts.operator import Array
+from tidegate.kernels import hash_index, payloads, slots, time_buffer
+from tidegate.kernels.compiled import compiled_in_place, inlined, wide
+from tidegate.kernels.payloads import Batch, Payloads
+from tidegate.kernels.slots import SlotPool
+from tidegate.kernels.time_buffer import HELD, HELD_BYTES, TimeBuffer
+
+CAUSES = ("time", "keys", "bytes", "flush", "idle")
+TIME, KEYS, BYTES, FLUSH, IDLE = range(5)
+
+ACCEPTED, LATE, NULL_KEY, NEGATIVE_TIMESTAMP, TOO_FAR_AHEAD, UNDECODABLE = range(6)
+"""What becomes of a record before the buffer is looked at; codes from UNDECODABLE on say why it has no timestamp."""
+
+DONE, NEEDS_SLOT, FULL_KEYS, FULL_BYTES = range(4)
+"""Why a kernel returned: all rows are read, a larger state is wanted, or a bound of `shut_down` is reached."""
+
+NEVER = -1
+"""Nothing is due: no place is that small."""
+
+LISTED = -1
+"""The `row` of a slot that was touched, but by no row of the batch."""
+
+MAX = 2**63 - 1
+"""No bound."""
+
+NEXT_ROW, STREAM_TIME, EMITTED, TOUCHED, REFUSED, APPLIED, SUPERSEDED, LATE_COUNT = range(8)
+LATENESS_SUM, LATENESS_MAX, OVERTIME_SUM, OVERTIME_MIN, HELD_MAX, HELD_BYTES_MAX, SETTLED = range(8, 15)
+TALLIES = 15
+
+
+class Rules(NamedTuple):
+    """The configuration in numbers: -1 for no time limit and no bound of lateness, MAX for no bound of the buffer."""
+
+    time_limit: int
+    evict_keys: int
+    evict_bytes: int
+    stop_keys: int
+    stop_bytes: int
+    last_update: bool
+    bytes_of_record: bool
+    max_lateness: int
+
+
+class State(NamedTuple):
+    """All of a partition's arrays."""
+
+    time: TimeBuffer
+    pool: SlotPool
+    payloads: Payloads
+    key_index: Array
+    hash: Array
+    row: Array
+
+
+class Outcome(NamedTuple):
+    """What has happened: emissions (source, cause), touched slots, refused rows (code, T), and the tallies."""
+
+    emitted: Array
+    cause: Array
+    touched: Array
+    refused: Array
+    refusal: Array
+    refused_at: Array
+    tally: Array
+
+
+@compiled_in_place
+def absorb(state: State, batch: Batch, undecodable: Array, newest: int, rules: Rules, outcome: Outcome) -> Any:
+    """The rows from tally[NEXT_ROW] on are counted and have had their effect, up to the one that stopped it.
+
+    `undecodable`: a code per row, 0 where the timestamp is known. `newest`: the largest timestamp that is taken.
+    """
+    tally = outcome.tally
+    for row in range(tally[NEXT_ROW], len(batch.offset)):
+        tally[NEXT_ROW] = row
+        timestamp = batch.timestamp[row]
+        code = _refusal(batch, row, undecodable[row], newest, rules.max_lateness, tally[STREAM_TIME])
+        if code != ACCEPTED:
+            _refuse(outcome, row, code, timestamp)
+            continue
+        stream_time = max(tally[STREAM_TIME], timestamp)
+        due = due_until(rules.time_limit, stream_time)
+        hashed = hash_index.hash_bytes(batch.data, batch.key_start[row], batch.key_length[row])
+        slot = _find(state, batch, row, hashed)
+        full = _full(state, batch, row, slot, due, rules)
+        if full != DONE:
+            return full
+        if slot < 0 and not slots.has_slot(state.pool):
+            return NEEDS_SLOT
+        tally[STREAM_TIME] = stream_time
+        _observe_lateness(tally, stream_time - timestamp)
+        _insert_or_update(state, batch, row, slot, hashed, rules, outcome)
+        evict(state, batch, due, wide(TIME), rules, outcome)
+        _observe_size(tally, state.time)
+    tally[NEXT_ROW] = len(batch.offset)
+    return DONE
+
+
+@inlined
+def due_until(time_limit: int, stream_time: int) -> Any:
+    """Slots with a place up to this have been held for the time limit."""
+    return stream_time - time_limit if time_limit >= 0 else NEVER
+
+
+@compiled_in_place
+def evict(state: State, batch: Batch, due: int, cause_of_due: int, rules: Rules, outcome: Outcome) -> None:
+    """No bound is violated: the oldest slots are emitted while they are due, or keys or bytes are too many."""
+    numbers = state.time.numbers
+    while numbers[HELD] > 0:
+        slot = wide(state.time.heap[0])
+        if state.time.place[slot] <= due:
+            cause = cause_of_due
+            if cause != FLUSH:
+                _observe_overtime(outcome.tally, due - state.time.place[slot])
+        elif numbers[HELD] > rules.evict_keys:
+            cause = KEYS
+        elif numbers[HELD_BYTES] > rules.evict_bytes:
+            cause = BYTES
+        else:
+            return
+        _emit(state, batch, slot, cause, rules, outcome)
+
+
+@compiled_in_place
+def replay(
+    state: State, batch: Batch, deleted: Array, places: Array, arrivals: Array, rules: Rules, out: Outcome
+) -> Any:
+    """The changelog rows from tally[NEXT_ROW] on are applied; DONE, or NEEDS_SLOT before the row that needs one."""
+    for row in range(out.tally[NEXT_ROW], len(batch.offset)):
+        out.tally[NEXT_ROW] = row
+        hashed = hash_index.hash_bytes(batch.data, batch.key_start[row], batch.key_length[row])
+        slot = _find(state, batch, row, hashed)
+        if slot < 0 and not deleted[row] and not slots.has_slot(state.pool):
+            return NEEDS_SLOT
+        if slot >= 0 and time_buffer.is_held(state.time, slot):
+            _leave(state, batch, slot, rules, out)
+            slot = _find(state, batch, row, hashed)
+        if not deleted[row]:
+            _hold(state, batch, row, slot, hashed, places[row], arrivals[row], rules, out)
+    out.tally[NEXT_ROW] = len(batch.offset)
+    return DONE
+
+
+@compiled_in_place
+def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
+    """`changed` lists the touched slots that the changelog tells of; returned: how many. Held: put; not: delete."""
+    count = 0
+    for at in range(outcome.tally[TOUCHED]):
+        slot = wide(outcome.touched[at])
+        if time_buffer.is_held(state.time, slot) or state.payloads.block[slot] != 0:
+            changed[count] = slot
+            count += 1
+    return count
+
+
+@compiled_in_place
+def settle(state: State, batch: Batch, outcome: Outcome) -> bool:
+    """Payloads of held slots are stored and ghosts are gone; False when the arena wants room (then call again)."""
+    for at in range(outcome.tally[SETTLED], outcome.tally[TOUCHED]):
+        outcome.tally[SETTLED] = at
+        slot = wide(outcome.touched[at])
+        if time_buffer.is_held(state.time, slot):
+            if not payloads.store(state.payloads, slot, batch, wide(state.row[slot]) - 1):
+                return False
+        elif state.payloads.block[slot] != 0:
+            payloads.drop(state.payloads, slot)
+            _free(state, slot)
+        state.row[slot] = 0
+    return True
+
+
+@compiled_in_place
+def reindex(state: State) -> None:
+    """The index holds every slot that is held or a ghost, whatever its length was before."""
+    state.key_index[:] = 0
+    for slot in range(state.pool.numbers[slots.USED]):
+        if time_buffer.is_held(state.time, slot) or state.payloads.block[slot] != 0:
+            hash_index.insert(state.key_index, state.hash, slot)
+
+
+@compiled_in_place
+def recount(state: State, rules: Rules) -> None:
+    """The bytes held are counted as the rules say; between batches only."""
+    total = 0
+    for node in range(state.time.numbers[HELD]):
+        total += _stored_size(state, wide(state.time.heap[node]), rules)
+    state.time.numbers[HELD_BYTES] = total
+
+
+@inlined
+def _refusal(batch: Batch, row: int, undecodable: int, newest: int, max_lateness: int, stream_time: int) -> Any:
+    timestamp = batch.timestamp[row]
+    if batch.key_length[row] < 0:
+        return NULL_KEY
+    if undecodable != 0:
+        return undecodable
+    if timestamp < 0:
+        return NEGATIVE_TIMESTAMP
+    if timestamp > newest:
+        return TOO_FAR_AHEAD
+    if max_lateness >= 0 and timestamp < stream_time - max_lateness:
+        return LATE
+    return ACCEPTED
+
+
+@inlined
+def _refuse(outcome: Outcome, row: int, code: int, timestamp: int) -> None:
+    tally = outcome.tally
+    at = tally[REFUSED]
+    outcome.refused[at] = row
+    outcome.refusal[at] = code
+    outcome.refused_at[at] = tally[STREAM_TIME]
+    tally[REFUSED] += 1
+    if code == LATE:
+        tally[LATE_COUNT] += 1
+        _observe_lateness(tally, tally[STREAM_TIME] - timestamp)
+
+
+@inlined
+def _full(state: State, batch: Batch, row: int, slot: int, due: int, rules: Rules) -> Any:
+    """DONE, or the bound of `shut_down` that this record would violate even after the evictions by time.
+
+    `slot`: the record's, -1 without one. Looks at the slots that are due alone, and only when a bound is in danger.
+    """
+    if rules.stop_keys == MAX and rules.stop_bytes == MAX:
+        return DONE
+    held = slot >= 0 and time_buffer.is_held(state.time, slot)
+    size = _record_size(batch, row, rules)
+    keys = state.time.numbers[HELD]
+    total = state.time.numbers[HELD_BYTES]
+    if held:
+        total += size - _size(state, batch, slot, rules)
+    else:
+        keys += 1
+        total += size
+    if keys <= rules.stop_keys and total <= rules.stop_bytes:
+        return DONE
+    place = state.time.place[slot] if held and not rules.last_update else batch.timestamp[row]
+    if place <= due:
+        keys -= 1
+        total -= size
+    due_keys, due_bytes = _due_besides(state, batch, slot, due, rules)
+    if keys - due_keys > rules.stop_keys:
+        return FULL_KEYS
+    if total - due_bytes > rules.stop_bytes:
+        return FULL_BYTES
+    return DONE
+
+
+@inlined
+def _due_besides(state: State, batch: Batch, slot: int, due: int, rules: Rules) -> Any:
+    """How many slots other than this one are due, and their bytes."""
+    keys = 0
+    total = 0
+    node = 0
+    walking = state.time.numbers[HELD] > 0
+    while walking:
+        descend = False
+        if node < state.time.numbers[HELD]:
+            other = wide(state.time.heap[node])
+            descend = state.time.place[other] <= due
+            if descend and other != slot:
+                keys += 1
+                total += _size(state, batch, other, rules)
+        node = time_buffer.next_node(node, descend)
+        walking = node > 0
+    return keys, total
+
+
+@inlined
+def _insert_or_update(
+    state: State, batch: Batch, row: int, slot: int, hashed: int, rules: Rules, outcome: Outcome
+) -> None:
+    timestamp = batch.timestamp[row]
+    if slot < 0 or not time_buffer.is_held(state.time, slot):
+        outcome.tally[APPLIED] += 1
+        _hold(state, batch, row, slot, hashed, timestamp, batch.offset[row], rules, outcome)
+        return
+    outcome.tally[SUPERSEDED] += 1
+    state.time.numbers[HELD_BYTES] += _record_size(batch, row, rules) - _size(state, batch, slot, rules)
+    _touch(state, slot, row, outcome)
+    if rules.last_update and state.time.place[slot] != timestamp:
+        time_buffer.move(state.time, slot, timestamp)
+
+
+@inlined
+def _hold(
+    state: State, batch: Batch, row: int, slot: int, hashed: int, place: int, arrival: int, rules: Rules, out: Outcome
+) -> None:
+    """The row's key is held at that place: in a slot of its own, or in `slot`, a ghost that comes back."""
+    if slot < 0:
+        slot = slots.take(state.pool)
+        state.hash[slot] = hashed
+        hash_index.insert(state.key_index, state.hash, slot)
+    _touch(state, slot, row, out)
+    time_buffer.push(state.time, slot, place, arrival, _record_size(batch, row, rules))
+
+
+@inlined
+def _touch(state: State, slot: int, row: int, outcome: Outcome) -> None:
+    """The slot's newest record is that row, and the slot is listed once."""
+    if state.row[slot] == 0:
+        _list(outcome, slot)
+    state.row[slot] = row + 1
+
+
+@inlined
+def _list(outcome: Outcome, slot: int) -> None:
+    outcome.touched[outcome.tally[TOUCHED]] = slot
+    outcome.tally[TOUCHED] += 1
+
+
+@inlined
+def _emit(state: State, batch: Batch, slot: int, cause: int, rules: Rules, outcome: Outcome) -> None:
+    at = outcome.tally[EMITTED]
+    outcome.emitted[at] = wide(state.row[slot]) - 1 if state.row[slot] != 0 else ~slot
+    outcome.cause[at] = cause
+    outcome.tally[EMITTED] += 1
+    _leave(state, batch, slot, rules, outcome)
+
+
+@inlined
+def _leave(state: State, batch: Batch, slot: int, rules: Rules, outcome: Outcome) -> None:
+    """The slot is not held: a ghost if it was stored before the batch, free if it was opened in it."""
+    time_buffer.remove(state.time, slot, _size(state, batch, slot, rules))
+    if state.row[slot] == 0:
+        _list(outcome, slot)
+        state.row[slot] = LISTED
+    if state.payloads.block[slot] == 0:
+        _free(state, slot)
+
+
+@inlined
+def _free(state: State, slot: int) -> None:
+    hash_index.remove(state.key_index, state.hash, slot)
+    slots.give_back(state.pool, slot)
+
+
+@inlined
+def _find(state: State, batch: Batch, row: int, hashed: int) -> Any:
+    """The slot of the row's key, held or a ghost; -1 when the key has none."""
+    place = hash_index.home(state.key_index, hashed)
+    while True:
+        place = hash_index.candidate(state.key_index, state.hash, hashed, place)
+        slot = wide(state.key_index[place]) - 1
+        if slot < 0 or _has_key(state, batch, slot, row):
+            return slot
+        place = hash_index.next_place(state.key_index, place)
+
+
+@inlined
+def _has_key(state: State, batch: Batch, slot: int, row: int) -> bool:
+    start = batch.key_start[row]
+    length = batch.key_length[row]
+    if state.payloads.block[slot] != 0:
+        if state.payloads.key_length[slot] != length:
+            return False
+        data = state.payloads.arena.data
+        return hash_index.same_bytes(batch.data, start, data, state.payloads.block[slot], length)
+    own = wide(state.row[slot]) - 1
+    if batch.key_length[own] != length:
+        return False
+    return hash_index.same_bytes(batch.data, start, batch.data, batch.key_start[own], length)
+
+
+@inlined
+def _size(state: State, batch: Batch, slot: int, rules: Rules) -> Any:
+    """The bytes that the held slot counts."""
+    if state.row[slot] != 0:
+        return _record_size(batch, wide(state.row[slot]) - 1, rules)
+    return _stored_size(state, slot, rules)
+
+
+@inlined
+def _record_size(batch: Batch, row: int, rules: Rules) -> Any:
+    if rules.bytes_of_record:
+        return payloads.record_length(batch, row)
+    return max(0, batch.value_length[row])
+
+
+@inlined
+def _stored_size(state: State, slot: int, rules: Rules) -> Any:
+    if rules.bytes_of_record:
+        return payloads.payload_length(state.payloads, slot)
+    return max(0, state.payloads.value_length[slot])
+
+
+@inlined
+def _observe_lateness(tally: Array, lateness: int) -> None:
+    _add(tally, LATENESS_SUM, lateness)
+    tally[LATENESS_MAX] = max(tally[LATENESS_MAX], lateness)
+
+
+@inlined
+def _observe_overtime(tally: Array, overtime: int) -> None:
+    _add(tally, OVERTIME_SUM, overtime)
+    tally[OVERTIME_MIN] = min(tally[OVERTIME_MIN], overtime)
+
+
+@inlined
+def _observe_size(tally: Array, time: TimeBuffer) -> None:
+    tally[HELD_MAX] = max(tally[HELD_MAX], time.numbers[HELD])
+    tally[HELD_BYTES_MAX] = max(tally[HELD_BYTES_MAX], time.numbers[HELD_BYTES])
+
+
+@inlined
+def _add(tally: Array, name: int, amount: int) -> None:
+    """The sum is larger by the amount, or as large as a number can be."""
+    tally[name] += min(amount, MAX - tally[name])
