@@ -1,0 +1,45 @@
+"""What the state asks of a disk: durability, and clear errors. May import: the standard library, contracts."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tidegate.contracts.errors import EngineError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def sync(path: Path) -> None:
+    """The file's bytes, or the folder's entries, survive a loss of power."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(folder: Path, *, synced: bool) -> None:
+    """The folder and those above it exist; with `synced`, the entries of new ones survive a loss of power."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent, synced=synced)
+    folder.mkdir(exist_ok=True)
+    if synced:
+        sync(folder.parent)
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """What the operating system refuses inside is an EngineError that names the path; a full disk is named as such."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise EngineError(
+                "disk full", value=path, remedy="free space there, or move it to a larger disk"
+            ) from error
+        raise EngineError(f"the disk failed: {error.strerror}", value=path, remedy="look at the disk") from error

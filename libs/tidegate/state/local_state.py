@@ -1,0 +1,303 @@
+"""A partition's local state in memory-mapped files. May import: the standard library, numpy, contracts, state.
+
+    <root>/<operator>/<table id>/<partition>/
+        lock            held (flock) by the task that works on the partition
+        header          which commit the state equals, see `state.header`
+        generation-<n>  the arrays, each at a page boundary; `.new` until the header names it
+
+A change is framed by `begin` (dirty) and `complete`. A crash between any two steps leaves a header that is dirty, or
+one that names an older commit and its untouched generation: `decisions.choose_state` treats both rightly.
+Local Linux file systems only: it needs flock, posix_fallocate and shared mappings.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from tidegate.contracts.errors import EngineError
+from tidegate.contracts.operator import Array, Layout
+from tidegate.state import disk
+from tidegate.state.decisions import NO_COMMIT, Header, may_take
+from tidegate.state.header import HeaderFile
+
+LOCK_TIMEOUT_S = 30.0
+_LOCK_PAUSE_S = 0.002
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def boot_id() -> str:
+    """The id of the machine's present run: after another one, what was not synced may be lost."""
+    return _BOOT_ID.read_text().strip()
+
+
+class LocalState:
+    """One partition's local state, held under its lock."""
+
+    def __init__(self, folder: Path, table_id: str) -> None:
+        self.folder = folder
+        self.table_id = table_id
+        self.header: Header | None = None
+        self._file = HeaderFile(folder / "header")
+        self._storage: MappedStorage | None = None
+
+    @classmethod
+    @contextmanager
+    def lock(
+        cls,
+        root: Path,
+        partition: int,
+        *,
+        operator: str,
+        table_id: str,
+        token: tuple[int, int],
+        timeout_s: float = LOCK_TIMEOUT_S,
+    ) -> Iterator[LocalState]:
+        """The partition's state, held by this task alone; `token` is its (epoch, batch).
+
+        Superseded, with nothing touched, if a newer attempt had it. EngineError if another task holds it too long.
+        """
+        folder = root / operator / table_id / str(partition)
+        with disk.disk_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        with _flock(folder / "lock", timeout_s):
+            local = cls(folder, table_id)
+            with disk.disk_errors(folder):
+                local.header = local._file.read()
+            may_take(local.header, token)
+            if local.header is not None and not local._generation(local.header.generation).exists():
+                local.header = None
+            yield local
+
+    def storage(self, layout: Layout) -> MappedStorage:
+        """The arrays of the generation that the header names, as the last task left them."""
+        if self._storage is None:
+            if self.header is None:
+                raise AssertionError("there is no local state; rebuild it")
+            path = self._generation(self.header.generation)
+            self._storage = MappedStorage(self, layout, self.header.capacity, self.header.generation, _map(path))
+        return self._storage
+
+    def rebuild(self, layout: Layout) -> MappedStorage:
+        """New arrays, all zero; the generation before stays as it is until `complete` switches."""
+        generation, mapping = self.new_generation(layout, layout.capacity)
+        self._storage = MappedStorage(self, layout, layout.capacity, generation, mapping)
+        return self._storage
+
+    def begin(self, epoch: int, batch: int, attempt: str) -> None:
+        """The header says that a change is under way; the arrays may be changed from here on."""
+        was_durable = self.header is not None and self.header.durable
+        before = self.header or Header(
+            table_id=self.table_id,
+            epoch=epoch,
+            batch=NO_COMMIT[0],
+            attempt=NO_COMMIT[1],
+            boot_id="",
+            complete=False,
+            durable=False,
+            generation=0,
+            layout=("", 0),
+            capacity={},
+        )
+        self.header = replace(
+            before, epoch=epoch, batch=batch, attempt=attempt, boot_id=boot_id(), complete=False, durable=False
+        )
+        self._write(synced=was_durable)
+        if was_durable:  # a durable header must not come back from the other slot after a loss of power
+            self._write(synced=True)
+
+    def complete(self) -> None:
+        """The header says that the arrays equal the commit that `begin` named; older generations are gone."""
+        if self.header is None or self.header.complete:
+            raise AssertionError("complete without begin")
+        if self._storage is not None:
+            self._switch(self._storage)
+        self.header = replace(self.header, complete=True)
+        self._write(synced=False)
+        self._remove_other_generations()
+
+    def make_durable(self) -> None:
+        """The state survives a loss of power; for a drain. Only a complete state can be made durable."""
+        if self.header is None or not self.header.complete:
+            raise AssertionError("only a complete state can be made durable")
+        with disk.disk_errors(self.folder):
+            disk.sync(self._generation(self.header.generation))  # on Linux this writes what shared mappings changed
+            disk.sync(self.folder)
+        self.header = replace(self.header, durable=True)
+        self._write(synced=True)
+
+    def new_generation(self, layout: Layout, capacity: Mapping[str, int]) -> tuple[int, mmap.mmap]:
+        """A zero-filled mapping, its space reserved: a mapped file on a full disk would end in a bus error."""
+        generation = 1 + max([self._named(), *(number for number, _ in self._generations())])
+        path = self._generation(generation, new=True)
+        with disk.disk_errors(path):
+            return generation, _make(path, _size(layout, capacity))
+
+    def drop_unswitched(self, generation: int) -> None:
+        """A generation that no header has named is gone; one that has, stays."""
+        self._generation(generation, new=True).unlink(missing_ok=True)
+
+    def _switch(self, storage: MappedStorage) -> None:
+        if self.header is None:
+            raise AssertionError("a switch without begin")
+        if storage.generation != self.header.generation:
+            with disk.disk_errors(self.folder):
+                path = self._generation(storage.generation)
+                self._generation(storage.generation, new=True).rename(path)
+            _remember(path, storage.mapping)
+        layout = (storage.layout.kind, storage.layout.version)
+        self.header = replace(
+            self.header, generation=storage.generation, layout=layout, capacity=dict(storage.capacity())
+        )
+
+    def _write(self, *, synced: bool) -> None:
+        if self.header is None:
+            raise AssertionError("there is no header to write")
+        with disk.disk_errors(self.folder):
+            self._file.write(self.header, synced=synced)
+
+    def _named(self) -> int:
+        return self.header.generation if self.header is not None else 0
+
+    def _generation(self, number: int, *, new: bool = False) -> Path:
+        return self.folder / f"generation-{number}{'.new' if new else ''}"
+
+    def _generations(self) -> list[tuple[int, Path]]:
+        return [(int(path.stem.partition("-")[2]), path) for path in self.folder.glob("generation-*")]
+
+    def _remove_other_generations(self) -> None:
+        for number, path in self._generations():
+            if number != self._named():
+                path.unlink(missing_ok=True)
+
+
+class MappedStorage:
+    """Flat arrays over a mapped generation; implements `contracts.operator.Storage`."""
+
+    def __init__(
+        self, owner: LocalState, layout: Layout, capacity: Mapping[str, int], generation: int, mapping: mmap.mmap
+    ) -> None:
+        self.layout = layout
+        self.generation = generation
+        self.mapping = mapping
+        self._owner = owner
+        self._capacity = dict(capacity)
+        self._arrays = _arrays(layout, capacity, mapping)
+
+    def arrays(self) -> Mapping[str, Array]:
+        """The arrays; those fetched before a growth are stale."""
+        return self._arrays
+
+    def capacity(self) -> Mapping[str, int]:
+        """The capacity of each dimension."""
+        return self._capacity
+
+    def grow(self, capacity: Mapping[str, int]) -> None:
+        """Every dimension named has at least that capacity, in a new generation; contents are copied to the front."""
+        larger = {name: max(size, capacity.get(name, 0)) for name, size in self._capacity.items()}
+        if larger == self._capacity:
+            return
+        before, outgrown = self._arrays, self.generation
+        self.generation, self.mapping = self._owner.new_generation(self.layout, larger)
+        self._capacity, self._arrays = larger, _arrays(self.layout, larger, self.mapping)
+        for name, array in before.items():
+            self._arrays[name][: len(array)] = array
+        self._owner.drop_unswitched(outgrown)
+
+
+def _places(layout: Layout, capacity: Mapping[str, int]) -> Iterator[tuple[str, np.dtype[np.generic], int, int]]:
+    """(name, dtype, items, place in bytes) of each array, then the end: each at a page boundary."""
+    place = 0
+    for spec in layout.arrays:
+        items, dtype = spec.factor * capacity[spec.dimension], np.dtype(spec.dtype)
+        yield spec.name, dtype, items, place
+        place += -(-items * dtype.itemsize // mmap.PAGESIZE) * mmap.PAGESIZE
+    yield "", np.dtype(np.uint8), 0, place
+
+
+def _size(layout: Layout, capacity: Mapping[str, int]) -> int:
+    *_, (_, _, _, end) = _places(layout, capacity)
+    return max(end, mmap.PAGESIZE)
+
+
+def _arrays(layout: Layout, capacity: Mapping[str, int], mapping: mmap.mmap) -> dict[str, Array]:
+    *places, _ = _places(layout, capacity)
+    return {name: np.frombuffer(mapping, dtype, items, place) for name, dtype, items, place in places}
+
+
+def _make(path: Path, size: int) -> mmap.mmap:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+        return mmap.mmap(descriptor, size)
+    except OSError:
+        path.unlink()
+        raise
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A mapping and the file it belongs to: the mapping keeps the inode from being used for another file."""
+
+    inode: tuple[int, int]
+    mapping: mmap.mmap
+
+
+_KEPT: dict[Path, _Kept] = {}
+"""This process's mappings, one per state folder: mapping anew costs a page fault per page that a batch touches."""
+
+
+def _map(path: Path) -> mmap.mmap:
+    """The mapping of a generation, kept from an earlier task of this process if it is of the very same file."""
+    kept = _KEPT.get(path.parent)
+    with disk.disk_errors(path):
+        if kept is not None and kept.inode == _inode(path):
+            return kept.mapping
+        with path.open("r+b") as file:
+            mapping = mmap.mmap(file.fileno(), 0)
+    _remember(path, mapping)
+    return mapping
+
+
+def _remember(path: Path, mapping: mmap.mmap) -> None:
+    _KEPT[path.parent] = _Kept(_inode(path), mapping)
+
+
+def _inode(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_dev, status.st_ino
+
+
+@contextmanager
+def _flock(path: Path, timeout_s: float) -> Iterator[None]:
+    """The lock is held; the file itself means nothing and is never removed."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        _wait_for_lock(descriptor, path, time.monotonic() + timeout_s)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _wait_for_lock(descriptor: int, path: Path, deadline: float) -> None:
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise EngineError(
+                    "another task holds the partition's local state",
+                    value=path,
+                    remedy="a task of a failed attempt still runs; the driver tries again",
+                ) from None
+            time.sleep(_LOCK_PAUSE_S)
