@@ -1,0 +1,110 @@
+"""Suppression as KIP-328's page words it: insert or update, then evict the oldest while a bound is violated.
+
+The slow oracle, for tests only: one dict, searched from end to end. May import: contracts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidegate.contracts.records import Row
+from tidegate.operators.suppression.config import SuppressionConfig, TimeLimit
+
+
+class Slot(NamedTuple):
+    """A held key: its newest record, and where it stands in the order."""
+
+    place: int
+    arrival: int
+    row: Row
+
+
+@dataclass
+class Reference:
+    """One partition. `emissions` are (row, cause), `late` (row, lateness, bound), `rejected` (row, reason)."""
+
+    config: SuppressionConfig
+    stream_time: int = -1
+    held: dict[bytes, Slot] = field(default_factory=dict)
+    emissions: list[tuple[Row, str]] = field(default_factory=list)
+    late: list[tuple[Row, int, int]] = field(default_factory=list)
+    rejected: list[tuple[Row, str]] = field(default_factory=list)
+    applied: int = 0
+    superseded: int = 0
+    stopped_at: int | None = None
+
+    def process(self, row: Row, clock_ms: int) -> None:
+        """The record has had its effect, unless it was refused or `stopped_at` names it."""
+        if reason := self._rejection(row, clock_ms):
+            self.rejected.append((row, reason))
+        elif (lateness := self.config.max_lateness) is not None and row.timestamp < self.stream_time - lateness:
+            self.late.append((row, self.stream_time - row.timestamp, self.stream_time - lateness))
+        else:
+            self._accept(row)
+
+    def advance(self, stream_time: int) -> None:
+        """Stream time is at least that."""
+        self.stream_time = max(self.stream_time, stream_time)
+        self._evict("idle")
+
+    def flush(self) -> None:
+        """Nothing is held."""
+        while self.held:
+            self._emit_oldest("flush")
+
+    def _rejection(self, row: Row, clock_ms: int) -> str:
+        if row.key is None:
+            return "null key"
+        if row.timestamp < 0:
+            return "negative timestamp"
+        ahead = self.config.max_ahead
+        return "too far ahead" if ahead is not None and row.timestamp > clock_ms + ahead else ""
+
+    def _accept(self, row: Row) -> None:
+        assert row.key is not None
+        before = dict(self.held), list(self.emissions), self.stream_time
+        old = self.held.get(row.key)
+        place = old.place if old and self.config.timer == "first_update" else row.timestamp
+        self.held[row.key] = Slot(place, old.arrival if old else row.offset, row)
+        self.stream_time = max(self.stream_time, row.timestamp)
+        self._evict("time")
+        buffer = self.config.buffer
+        if buffer and buffer.when_full == "shut_down" and self._full():
+            self.held, self.emissions, self.stream_time = before
+            self.stopped_at = row.offset
+        elif old:
+            self.superseded += 1
+        else:
+            self.applied += 1
+
+    def _evict(self, cause_of_due: str) -> None:
+        emits = self.config.buffer is not None and self.config.buffer.when_full == "emit"
+        while self.held and (cause := (self._due() and cause_of_due) or (emits and self._full())):
+            self._emit_oldest(cause)
+
+    def _due(self) -> bool:
+        until = self.config.until
+        return (
+            isinstance(until, TimeLimit)
+            and min(slot.place for slot in self.held.values()) <= self.stream_time - until.time_limit
+        )
+
+    def _full(self) -> str:
+        buffer = self.config.buffer
+        if buffer and buffer.max_keys is not None and len(self.held) > buffer.max_keys:
+            return "keys"
+        return "bytes" if buffer and buffer.max_bytes is not None and self.held_bytes > buffer.max_bytes else ""
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes held, of what `bytes_of` says."""
+        return sum(self._size(slot.row) for slot in self.held.values())
+
+    def _size(self, row: Row) -> int:
+        parts = (row.value,) if self.config.bytes_of == "value" else (row.key, row.value, row.headers)
+        return sum(len(part or b"") for part in parts)
+
+    def _emit_oldest(self, cause: str) -> None:
+        key = min(self.held, key=lambda held: self.held[held][:2])
+        self.emissions.append((self.held.pop(key).row, cause))

@@ -1,0 +1,16 @@
+"""How recorded scenarios are run: one adapter per kind of scenario, one line each. May import: testing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tidegate.testing.adapters import suppression
+
+Scenario = Mapping[str, Any]
+Adapter = Callable[[Scenario], dict[str, Any]]
+"""What happened, in the form of a scenario's `expected`; parts that an operator does not have are left out."""
+
+ADAPTERS: dict[str, Adapter] = {
+    "suppress": suppression.run,
+}

@@ -1,0 +1,88 @@
+"""The conformance runner: recorded scenarios against the operators. May import: contracts, testing.
+
+A scenario file has one JSON document a line, gzip or plain: `id`, `operator`, `config`, `input`, `expected`. A
+scenario whose operator is not built fails.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidegate.contracts.errors import UserError
+from tidegate.testing.adapters import ADAPTERS, Scenario
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """How the scenarios of one operator in one file went; `differences` has a line for each that failed."""
+
+    operator: str
+    file: str
+    passed: int
+    differences: tuple[str, ...]
+
+    @property
+    def failed(self) -> int:
+        """How many scenarios failed."""
+        return len(self.differences)
+
+
+def run_files(files: Iterable[Path], operator: str | None = None) -> list[Result]:
+    """A result per operator and file, of the named operator alone if one is named.
+
+    Raises UserError for a file that cannot be read, and when there is nothing to run.
+    """
+    results = [result for file in files for result in _run_file(file, operator)]
+    if not results:
+        raise UserError("no scenario to run", value=operator, remedy="name an operator that the files have")
+    return results
+
+
+def scenarios(file: Path) -> Iterator[Scenario]:
+    """The scenarios of a file."""
+    try:
+        with gzip.open(file, "rt") if file.suffix == ".gz" else file.open() as lines:
+            for line in lines:
+                yield json.loads(line)
+    except (OSError, ValueError) as error:
+        raise UserError(f"not a file of scenarios: {error}", value=str(file), remedy="give JSON lines") from error
+
+
+def difference(scenario: Scenario) -> str | None:
+    """The first thing that came out otherwise than expected; None when all is as expected."""
+    adapter = ADAPTERS.get(scenario["operator"])
+    if adapter is None:
+        return f"{scenario['id']}: the operator {scenario['operator']} is not built"
+    expected, found = scenario["expected"], adapter(scenario)
+    for part in (part for part in expected if part in found):
+        if text := _first_difference(part, expected[part], found[part]):
+            return f"{scenario['id']}: {text}"
+    return None
+
+
+def _run_file(file: Path, operator: str | None) -> Iterator[Result]:
+    by_operator: dict[str, list[Scenario]] = {}
+    for scenario in scenarios(file):
+        by_operator.setdefault(scenario["operator"], []).append(scenario)
+    for name in by_operator if operator is None else by_operator.keys() & {operator}:
+        found = [difference(scenario) for scenario in by_operator[name]]
+        differences = tuple(text for text in found if text)
+        yield Result(operator=name, file=file.name, passed=len(found) - len(differences), differences=differences)
+
+
+def _first_difference(part: str, expected: Any, found: Any) -> str:
+    if part == "exception":
+        expected, found = (error and error["at_offset"] for error in (expected, found))
+        return "" if expected == found else f"fails at offset {found}, expected {expected}"
+    if not isinstance(expected, list):
+        return "" if expected == found else f"{part} is {found}, expected {expected}"
+    for index in range(max(len(expected), len(found))):
+        wanted, got = (rows[index] if index < len(rows) else "nothing" for rows in (expected, found))
+        if wanted != got:
+            return f"{part}[{index}] is {got}, expected {wanted}"
+    return ""

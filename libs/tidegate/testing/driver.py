@@ -1,0 +1,92 @@
+"""One partition of an operator, record by record, without Kafka, Spark or a lake. May import: contracts, kernels.
+
+For users' tests, as TopologyTestDriver is for those of Kafka Streams: the real operator runs, on batches of one
+record. Text is UTF-8; the offset counts the records piped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.contracts.errors import BufferFull
+from tidegate.contracts.operator import Operator, OperatorState, StepResult
+from tidegate.contracts.records import Records, Row
+from tidegate.kernels.storage import MemoryStorage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Emission:
+    """A record that left the operator, and why."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    cause: str
+    headers: bytes = b""
+
+
+class Driver:
+    """`pipe` records in and get what they cause; `late` and `rejected` gather what was refused, as log rows."""
+
+    def __init__(self, operator: Operator, *, clock_ms: int = 0) -> None:
+        self.operator = operator
+        self.clock_ms = clock_ms
+        self.late: list[dict[str, Any]] = []
+        self.rejected: list[dict[str, Any]] = []
+        self._state: OperatorState = operator.open(MemoryStorage(operator.layout))
+        self._offset = 0
+
+    @property
+    def stream_time(self) -> int:
+        """T; -1 before the first accepted record."""
+        return self._state.stream_time
+
+    def pipe(
+        self, key: str | bytes | None, value: str | bytes | None, timestamp: int, headers: bytes = b""
+    ) -> list[Emission]:
+        """What the record causes. Raises BufferFull, with nothing changed, where the operator would stop before it."""
+        row = Row(_bytes(key), _bytes(value), timestamp, self._offset, headers)
+        result = self._state.step(Records.from_rows([row]), self.clock_ms)
+        if result.stopped_at is not None:
+            raise BufferFull(result.stop_reason, value=f"offset {result.stopped_at}", remedy="raise the bound")
+        self._offset += 1
+        return self._taken(result)
+
+    def advance(self, stream_time: int) -> list[Emission]:
+        """What comes out when stream time goes on to `stream_time` without a record."""
+        return self._taken(self._state.advance(stream_time))
+
+    def flush(self) -> list[Emission]:
+        """Everything that was held."""
+        return self._taken(self._state.flush())
+
+    def held(self) -> list[dict[str, Any]]:
+        """What is held, as rows of a snapshot, in emission order."""
+        rows: list[dict[str, Any]] = self._state.snapshot().to_pylist()
+        return rows
+
+    def restarted(self, operator: Operator | None = None) -> Driver:
+        """A driver that goes on from here with a restored state, under the same operator or another configuration."""
+        twin = Driver(operator or self.operator, clock_ms=self.clock_ms)
+        twin._state.restore(self._state.snapshot(), self.stream_time)
+        twin._offset = self._offset
+        return twin
+
+    def _taken(self, result: StepResult) -> list[Emission]:
+        self.late += result.late.to_pylist()
+        self.rejected += result.rejected.to_pylist()
+        return [
+            Emission(
+                key=row["key"],
+                value=row["value"],
+                timestamp=row["timestamp"],
+                cause=row["cause"],
+                headers=row["headers"] or b"",
+            )
+            for row in result.emissions.to_pylist()
+        ]
+
+
+def _bytes(text: str | bytes | None) -> bytes | None:
+    return text.encode() if isinstance(text, str) else text
