@@ -77,7 +77,7 @@ def _failure(lacking: list[str], told: list[str]) -> EngineError:
 def _ivy(work: Path, jar_list: Path) -> Iterator[str]:
     """The lines that Ivy writes while it works."""
     settings = os.environ.get(SETTINGS_VARIABLE, str(_SETTINGS))
-    command = [java_command(), "-jar", str(_ivy_jar()), "-settings", settings, "-cache", str(work / "cache")]
+    command = [java_command(), "-jar", str(ivy_jar()), "-settings", settings, "-cache", str(work / "cache")]
     pattern = str(work / "jars" / "[conf]" / "[artifact]-[revision].[ext]")
     with subprocess.Popen(
         [*command, "-ivy", str(jar_list), "-retrieve", pattern],
@@ -89,7 +89,8 @@ def _ivy(work: Path, jar_list: Path) -> Iterator[str]:
         yield from process.stdout
 
 
-def _ivy_jar() -> Path:
+def ivy_jar() -> Path:
+    """The Ivy that PySpark ships."""
     pyspark = importlib.util.find_spec("pyspark")
     found = [] if pyspark is None else [*Path(str(pyspark.origin)).parent.glob("jars/ivy-*.jar")]
     if not found:

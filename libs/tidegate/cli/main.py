@@ -1,0 +1,68 @@
+"""The `tidegate` command. May import: click, contracts; commands are imported when they are called.
+
+Exit codes: 0 done, 1 failed, 2 wrong use or configuration.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from tidegate.cli.shared import exit_code, remember_json, show_error
+from tidegate.contracts.errors import TidegateError
+
+# name: (module with `command`, what it does). One line adds a command.
+COMMANDS = {
+    "validate": ("tidegate.cli.validate", "Check a configuration file: every problem at once."),
+    "run": ("tidegate.cli.run", "Run operators in the foreground."),
+    "status": ("tidegate.cli.status", "Show offsets, lag, stream time and what is held."),
+    "sql": ("tidegate.cli.sql", "Query operators with Spark SQL, at an earlier version too."),
+    "compact": ("tidegate.cli.compact", "Write snapshots of the state and merge small files."),
+    "kafka": ("tidegate.cli.kafka", "Start and stop the embedded Kafka broker."),
+    "topics": ("tidegate.cli.topics", "Create and look at topics."),
+    "produce": ("tidegate.cli.produce", "Write JSON lines to a topic."),
+    "consume": ("tidegate.cli.consume", "Read a topic as JSON lines."),
+}
+
+
+class _Commands(click.Group):
+    """A group that imports a command when it is called, and tells Tidegate's errors without a traceback."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        remember_json(ctx, args)
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _ = COMMANDS[cmd_name]
+        command: click.Command = importlib.import_module(module).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except TidegateError as error:
+            show_error(error)
+            ctx.exit(exit_code(error))
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="tidegate")
+def main() -> None:
+    """Event-time state for Spark and Delta Lake.
+
+    Exit codes: 0 done, 1 failed, 2 wrong use or configuration.
+    """
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""What every command shares: `--json`, the Kafka options, and how results and errors are shown.
+
+May import: contracts, runtime. Commands load what is heavy themselves, so that help stays quick.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+import click
+
+from tidegate.contracts.errors import ConfigurationError, TidegateError, UserError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+_JSON = "tidegate.json"
+DONE, FAILED, WRONG_USE = 0, 1, 2
+
+
+def json_option(command: Command) -> Command:
+    """`--json`, which `show` and `show_error` obey."""
+    return click.option(
+        "--json", is_flag=True, expose_value=False, help="Results on stdout and errors on stderr as JSON."
+    )(command)
+
+
+def remember_json(context: click.Context, arguments: Sequence[str]) -> None:
+    """`wants_json()` is true from here on if the command line asks for JSON."""
+    context.meta[_JSON] = "--json" in arguments
+
+
+def kafka_options(command: Command) -> Command:
+    """`--bootstrap` and `-o NAME=VALUE` become the argument `options`: the Java client's options."""
+
+    @click.option("--bootstrap", metavar="HOST:PORT", default="127.0.0.1:9092", show_default=True, help="The broker.")
+    @click.option(
+        "-o",
+        "--option",
+        "others",
+        metavar="NAME=VALUE",
+        multiple=True,
+        help="Another option by its name in the Java client, such as security.protocol=SSL.",
+    )
+    @functools.wraps(command)
+    def with_options(*args: Any, bootstrap: str, others: tuple[str, ...], **kwargs: Any) -> Any:
+        return command(*args, options=pairs(others) | {"bootstrap.servers": bootstrap}, **kwargs)
+
+    return cast(Command, with_options)
+
+
+def pairs(given: tuple[str, ...]) -> dict[str, str]:
+    """`NAME=VALUE` texts as a mapping."""
+    if wrong := [text for text in given if "=" not in text]:
+        raise click.BadParameter(f"{wrong[0]!r} is not NAME=VALUE")
+    return dict(text.split("=", 1) for text in given)
+
+
+def show(result: Mapping[str, Any], text: str) -> None:
+    """The result on stdout: the text, or with `--json` the JSON."""
+    click.echo(json.dumps(result) if wants_json() else text)
+
+
+def note(text: str) -> None:
+    """Progress on stderr, where people look and programs don't."""
+    click.echo(text, err=True)
+
+
+def show_error(error: TidegateError) -> None:
+    """Problem, value and remedy on stderr."""
+    click.echo(json.dumps({"error": _as_json(error)}) if wants_json() else str(error), err=True)
+
+
+def exit_code(error: TidegateError) -> int:
+    """2 for what the user can mend, 1 for the rest."""
+    return WRONG_USE if isinstance(error, UserError) else FAILED
+
+
+def wants_json() -> bool:
+    """True if the command was called with `--json`."""
+    return bool(click.get_current_context().meta.get(_JSON, False))
+
+
+def _as_json(error: TidegateError) -> dict[str, Any]:
+    value = error.value if isinstance(error.value, str | int | float | None) else str(error.value)
+    told: dict[str, Any] = {"problem": error.problem, "value": value, "remedy": error.remedy}
+    if isinstance(error, ConfigurationError):
+        told["problems"] = [
+            {"where": each.where, "value": str(each.value), "cause": each.cause, "remedy": each.remedy}
+            for each in error.problems
+        ]
+    return told

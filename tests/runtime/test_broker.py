@@ -1,0 +1,78 @@
+"""The embedded broker: what it says when it cannot start, and that it tells the truth about running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from tidegate.contracts.errors import EngineError, UserError
+from tidegate.runtime import home
+from tidegate.runtime.kafka.broker import Broker
+from tidegate.runtime.kafka.topics import create_topic, topic_names
+
+
+@pytest.mark.fast
+def test_missing_jars_are_told_with_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="jars of the Kafka broker are missing") as refused:
+        Broker.start(tmp_path / "data", tmp_path)
+    assert "make setup" in refused.value.remedy
+
+
+@pytest.mark.fast
+def test_a_taken_port_is_told_before_anything_starts(tmp_path: Path) -> None:
+    (tmp_path / "kafka_2.13-0.jar").touch()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UserError, match="port is taken") as refused:
+            Broker.start(tmp_path / "data", tmp_path, port=port)
+    assert refused.value.value == f"127.0.0.1:{port}"
+    assert "--port" in refused.value.remedy
+
+
+@pytest.mark.fast
+def test_a_folder_that_cannot_be_formatted_shows_the_end_of_the_log(tmp_path: Path) -> None:
+    (tmp_path / "kafka_2.13-0.jar").touch()
+    with pytest.raises(EngineError, match="could not be formatted") as failed:
+        Broker.start(tmp_path / "data", tmp_path)
+    assert "kafka.tools.StorageTool" in failed.value.value
+
+
+@pytest.mark.fast
+def test_no_broker_runs_on_a_folder_that_never_had_one(tmp_path: Path) -> None:
+    assert Broker.running(tmp_path / "absent") is None
+
+
+@pytest.mark.broker
+def test_a_broker_that_dies_during_its_start_shows_the_end_of_its_log(tmp_path: Path) -> None:
+    Broker.start(tmp_path, home.jars("broker")).stop()
+    meta = tmp_path / "topics" / "meta.properties"
+    meta.write_text(meta.read_text().replace("node.id=1", "node.id=2"))
+    with pytest.raises(EngineError, match="ended during its start") as failed:
+        Broker.start(tmp_path, home.jars("broker"))
+    assert "node" in failed.value.value.lower()
+    assert Broker.running(tmp_path) is None
+
+
+@pytest.mark.broker
+def test_a_folder_in_use_is_refused_and_its_broker_found(broker: Broker) -> None:
+    with pytest.raises(UserError, match="already runs on this data folder"):
+        Broker.start(broker.data, home.jars("broker"))
+    found = Broker.running(broker.data)
+    assert found is not None
+    assert (found.pid, found.bootstrap) == (broker.pid, broker.bootstrap)
+
+
+@pytest.mark.broker
+def test_a_killed_broker_is_not_running_and_its_topics_are_there_after_the_next_start(tmp_path: Path) -> None:
+    broker = Broker.start(tmp_path, home.jars("broker"))
+    create_topic({"bootstrap.servers": broker.bootstrap}, "kept", 1)
+    os.kill(broker.pid, signal.SIGKILL)
+    os.waitpid(broker.pid, 0)
+    assert Broker.running(tmp_path) is None
+    with Broker.start(tmp_path, home.jars("broker")) as again:
+        assert topic_names({"bootstrap.servers": again.bootstrap}) == ["kept"]
+    assert Broker.running(tmp_path) is None

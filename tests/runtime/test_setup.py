@@ -1,0 +1,132 @@
+"""The set-up: what it says when something is missing, and that it does nothing twice."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tidegate.contracts.errors import EngineError, UserError
+from tidegate.runtime import jars
+from tidegate.runtime.home import project_root
+from tidegate.runtime.java import java_command
+
+pytestmark = pytest.mark.fast
+
+SETUP = project_root() / "infra" / "setup.sh"
+
+
+def fake_java(folder: Path, version: str) -> None:
+    command = folder / "java"
+    command.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2024-01-01' >&2\n")
+    command.chmod(0o755)
+
+
+def touch_all(folder: Path) -> None:
+    """Empty files in place of all listed jars."""
+    for kind, names in jars.listed().items():
+        (folder / kind).mkdir(parents=True)
+        for name in names:
+            (folder / kind / name).touch()
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is all of PATH."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize(("version", "told"), [("11.0.2", "Java 11"), ("1.8.0_292", "Java 8"), ("16", "Java 16")])
+def test_a_java_that_is_too_old_is_refused_by_its_version(path: Path, version: str, told: str) -> None:
+    fake_java(path, version)
+    with pytest.raises(UserError, match=f"{told} is too old") as refused:
+        java_command()
+    assert "17 or later" in refused.value.remedy
+
+
+@pytest.mark.parametrize("version", ["17", "17.0.15", "21.0.1", "25-ea"])
+def test_a_java_that_is_new_enough_is_taken(path: Path, version: str) -> None:
+    fake_java(path, version)
+    assert java_command() == str(path / "java")
+
+
+def test_a_missing_java_is_told(path: Path) -> None:
+    with pytest.raises(UserError, match="Java was not found"):
+        java_command()
+
+
+def test_java_home_comes_before_path(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_java(path, "11")
+    (path / "newer" / "bin").mkdir(parents=True)
+    fake_java(path / "newer" / "bin", "21")
+    monkeypatch.setenv("JAVA_HOME", str(path / "newer"))
+    assert java_command() == str(path / "newer" / "bin" / "java")
+
+
+def test_a_java_home_without_java_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(path / "nothing"))
+    with pytest.raises(UserError, match="Java does not run"):
+        java_command()
+
+
+def test_the_set_up_refuses_an_old_java_before_it_fetches_anything(tmp_path: Path) -> None:
+    fake_java(tmp_path, "11.0.2")
+    refused = _set_up({"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("set-up stopped: Java 11 is too old")
+    assert "remedy: install Java 17 or later" in refused.stderr
+    assert refused.stdout == ""
+
+
+def test_the_set_up_tells_that_there_is_no_java(tmp_path: Path) -> None:
+    refused = _set_up({"PATH": os.environ["PATH"], "JAVA_HOME": str(tmp_path)})
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("set-up stopped: Java was not found")
+
+
+def test_the_listed_jars_are_recognised_and_others_are_not_tolerated(tmp_path: Path) -> None:
+    touch_all(tmp_path)
+    assert jars.missing(tmp_path) == []
+    (tmp_path / "broker" / "kafka_2.13-3.9.0.jar").touch()
+    assert len(jars.missing(tmp_path)) == len(jars.listed()["broker"])
+    (tmp_path / "spark" / "delta-storage-4.4.0.jar").unlink()
+    assert "spark/delta-storage-4.4.0.jar" in jars.missing(tmp_path)
+
+
+def test_jars_that_are_there_are_not_fetched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path))
+    touch_all(tmp_path / "jars")
+    monkeypatch.setattr(jars, "retrieve", lambda folder: pytest.fail("fetched again"))
+    assert jars.main() == 0
+    assert capfd.readouterr().out == ""
+
+
+def test_no_jar_is_listed_that_pyspark_has() -> None:
+    provided = {name.name.rsplit("-", 1)[0] for name in jars.ivy_jar().parent.glob("*.jar")}
+    assert not {name.rsplit("-", 1)[0] for name in jars.listed()["spark"]} & provided
+
+
+def test_a_failing_download_is_one_message_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = tmp_path / "ivysettings.xml"
+    settings.write_text(
+        '<ivysettings><settings defaultResolver="public"/><resolvers>'
+        '<ibiblio name="public" m2compatible="true" usepoms="false" root="https://127.0.0.1:1/"/>'
+        "</resolvers></ivysettings>"
+    )
+    monkeypatch.setenv(jars.SETTINGS_VARIABLE, str(settings))
+    folder = tmp_path / "jars"
+    with pytest.raises(EngineError, match="could not be fetched") as failed:
+        jars.retrieve(folder)
+    assert "55 missing" in failed.value.value
+    assert "run it again" in failed.value.remedy
+    assert not folder.exists()
+
+
+def _set_up(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(SETUP)], env=environment, capture_output=True, text=True, check=False, timeout=60)
