@@ -15,10 +15,11 @@ from tidegate.contracts.errors import TidegateError
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.schema import BatchMeta, Counts
 from tidegate.runtime.application import Application, load
+from tidegate.runtime.history import has_version, metas
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import client
 from tidegate.runtime.metrics import metrics_of
-from tidegate.state.operator_log import OperatorLog, has_version
+from tidegate.state.operator_log import OperatorLog
 
 _COLUMNS = ("partition", "offset", "lag", "stream_time", "held", "held_bytes", "late", "rejected", "last_batch")
 
@@ -46,7 +47,7 @@ def operator_status(application: Application, name: str) -> dict[str, Any]:
     if not has_version(path, None):
         return {"log": None, "note": "no log yet: it has not run"}
     config = application.operators[name]
-    log = OperatorLog.at(path)
+    log = OperatorLog.at(path, None)
     newest = log.newest()
     ends, note = _ends(application, config.input)
     return {
@@ -59,7 +60,7 @@ def operator_status(application: Application, name: str) -> dict[str, Any]:
         "partitions": [
             _partition(newest, config.input, partition, ends) for partition in sorted(newest.offsets[config.input])
         ],
-        "metrics": metrics_of(log.metas()).report(),
+        "metrics": metrics_of(metas(log)).report(),
     }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from tidegate.contracts.errors import ConfigurationError, Problem, UserError
-from tidegate.operators.registry import operator_for
+from tidegate.operators.registry import config_type, kinds, operator_for
 from tidegate.runtime.application import Application, load
 
 
@@ -35,11 +35,9 @@ def command(file: Path | None, schema: bool, as_json: bool) -> None:
 
 def json_schema() -> dict[str, object]:
     """The JSON Schema of the configuration file, each built kind of operator among `operators`."""
-    from tidegate.operators.registry import config_types
-
     schema = Application.model_json_schema()
-    kinds = {kind: config.model_json_schema() for kind, config in config_types().items()}
-    schema["properties"]["operators"]["additionalProperties"] = {"oneOf": list(kinds.values())}
+    operators = [config_type(kind).model_json_schema() for kind in kinds()]
+    schema["properties"]["operators"]["additionalProperties"] = {"oneOf": operators}
     return schema
 
 

@@ -32,9 +32,14 @@ _NAME, _, _COUNT = os.environ.get("TIDEGATE_KILL_AT", "").partition(":")
 _left = [int(_COUNT or 1)]
 
 
+def armed(point: KillPoint) -> bool:
+    """True when the place is the one where the session has to die."""
+    return point == _NAME
+
+
 def reach(point: KillPoint) -> None:
     """Nothing has happened, unless this is the place and the time at which the session has to die."""
-    if point != _NAME:
+    if not armed(point):
         return
     _left[0] -= 1
     if _left[0] == 0:

@@ -60,19 +60,17 @@ def after_batch(
     )
 
 
-def after_compaction(newest: BatchMeta, partitions: Sequence[int], *, attempt: str, clock: int) -> BatchMeta:
-    """The metadata of a compaction: a batch of its own; states keep their `last`, their snapshot is this batch."""
-    batch = newest.batch + 1
+def after_compaction(newest: BatchMeta, *, attempt: str, clock: int) -> BatchMeta:
+    """The metadata of a compaction: a batch of its own; states keep their `last`."""
     return replace(
         newest,
-        batch=batch,
+        batch=newest.batch + 1,
         attempt=attempt,
         action="compaction",
         clock=clock,
         counts={},
         measures={},
         opened=(),
-        snapshot={**newest.snapshot, **dict.fromkeys(partitions, batch)},
     )
 
 

@@ -54,7 +54,7 @@ def plan_idle(
     for partition in sorted(newest.active):
         if partition in left_out or not newest.totals.get(partition, Counts()).held:
             continue
-        growth = idle_advance(newest.active[partition], newest.advanced.get(partition), now, idle_after)
+        growth = idle_advance(newest.active[partition], newest.advanced.get(partition, -1), now, idle_after)
         if growth is not None and growth >= IDLE_STEP_MS:
             offset = newest.offsets[topic][partition]
             plan = _plan(newest, partition, offset, offset, producers, lineage)
@@ -99,6 +99,8 @@ def _plan(
         stream_time=newest.stream_time.get(partition, NO_STREAM_TIME),
         advance_to=NO_STREAM_TIME,
         wanted=Wanted(
+            epoch=newest.epoch,
+            batch=newest.batch + 1,
             last=newest.last.get(partition),
             lineage=tuple(lineage.get(partition, ())),
             snapshot=newest.snapshot.get(partition, -1),

@@ -6,17 +6,19 @@ anything unclear the next request for a transactional id is InitProducerId.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+
+import pyarrow.compute as pc
 
 from tidegate.contracts.errors import EngineError
-from tidegate.contracts.kill_points import reach
+from tidegate.contracts.kill_points import armed, reach
 from tidegate.contracts.naming import group_id, transactional_id
 from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.offsets import marks, newest_batch_header
-from tidegate.runtime.kafka.transactions import Producer, end, initialise
+from tidegate.runtime.kafka.transactions import Producer, end, ends, initialise
 from tidegate.runtime.output import Destination, open_output
-from tidegate.state.decisions import Publish, Unresolved, unpublished
+from tidegate.state.decisions import Settling, parse_mark, unpublished, unpublished_above
 from tidegate.state.operator_log import OperatorLog
 
 
@@ -25,7 +27,7 @@ class Publication:
 
     def __init__(
         self,
-        client: KafkaClient,
+        client: Callable[[], KafkaClient],
         log: OperatorLog,
         *,
         application: str,
@@ -40,8 +42,9 @@ class Publication:
         self._deadline_s = deadline_s
         self._timeout_ms = max(60_000, int(3 * deadline_s * 1_000))
         self.group = group_id(application, operator)
-        self.output_limit = client.max_message_bytes(output)
+        self.output_limit = client().max_message_bytes(output)
         self.producers: dict[int, Producer] = {}
+        self.unclear: set[int] = set()
 
     def start(self, partitions: Iterable[int], newest: BatchMeta) -> None:
         """Older drivers are fenced, what they left open is aborted, and everything committed is published."""
@@ -54,63 +57,69 @@ class Publication:
     def settle(self, partitions: Iterable[int], newest: BatchMeta) -> None:
         """The output of every committed batch of the partitions is published, judged by the marks."""
         wanted = list(partitions)
-        found = marks(self._client, self.group, self._input, wanted)
+        found = marks(self._client(), self.group, self._input, wanted)
         for partition in wanted:
             committed = found.get(partition)
             mark = committed.metadata if committed is not None else None
-            decision = self._judge(mark, partition, newest)
-            if isinstance(decision, Publish):
-                self._publish_again(partition, decision.batch, newest)
+            batch = self._left_to_publish(partition, mark, newest)
+            if batch is not None:
+                self._publish_again(partition, batch, newest)
 
     def end(self, producers: Mapping[int, Producer], newest: BatchMeta) -> None:
-        """The open transactions of a committed batch are committed in Kafka; what is unclear is settled by the marks.
+        """The open transactions of a committed batch are committed in Kafka, or cleared up by the marks."""
+        for wave in self._waves(list(producers)):
+            opened = [producers[partition] for partition in wave]
+            answers = ends(self._client(), opened, commit=True, deadline_s=self._deadline_s)
+            for partition, answer in zip(wave, answers, strict=True):
+                if isinstance(answer, Producer):
+                    self.producers[partition] = answer
+                else:
+                    self.unclear.add(partition)
+            reach("between_ends")
+        self.clear_up(newest)
 
-        Raises Fenced when another driver owns a transactional id.
+    def abandon(self, partitions: Iterable[int]) -> None:
+        """What the partitions have open is not to be committed; until it is cleared up nothing else is sent for them."""
+        if self.producers:
+            self.unclear.update(partitions)
+
+    def clear_up(self, newest: BatchMeta) -> None:
+        """Nothing is unclear: whatever was open is aborted, what is committed in the log is published.
+
+        Raises Fenced after a takeover, EngineError while Kafka does not answer (then it is still unclear).
         """
-        unclear = []
-        for count, (partition, producer) in enumerate(producers.items()):
-            if count == 1:
-                reach("between_ends")
-            try:
-                self.producers[partition] = end(self._client, producer, commit=True, deadline_s=self._deadline_s)
-            except EngineError:
-                unclear.append(partition)
-        if unclear:
-            self.renew(unclear)
-            self.settle(unclear, newest)
-
-    def renew(self, partitions: Iterable[int]) -> None:
-        """Whatever was open or unclear for the partitions is aborted; each has a fresh producer epoch.
-
-        Raises Fenced after a takeover.
-        """
-        for partition in partitions:
+        for partition in sorted(self.unclear):
             self._initialise(partition, self.producers[partition])
+            self.settle([partition], newest)
+            self.unclear.discard(partition)
+
+    def _waves(self, partitions: list[int]) -> list[list[int]]:
+        """All ends at once; the kill point between two of them needs them one after the other."""
+        return [[partition] for partition in partitions] if armed("between_ends") else [partitions]
 
     def _initialise(self, partition: int, current: Producer | None) -> None:
         name = transactional_id(self._application, self._operator, partition)
-        self.producers[partition] = initialise(self._client, name, timeout_ms=self._timeout_ms, current=current)
+        self.producers[partition] = initialise(self._client(), name, timeout_ms=self._timeout_ms, current=current)
 
-    def _judge(self, mark: str | None, partition: int, newest: BatchMeta) -> object:
-        output = newest.output.get(partition)
-        decision = unpublished(mark, newest.table_id, partition, output, newest.batch, newest.published_from)
-        if isinstance(decision, Unresolved):
-            header = newest_batch_header(self._client, self._output, partition, self._operator)
-            decision = unpublished(
-                mark,
-                newest.table_id,
-                partition,
-                output,
-                newest.batch,
-                newest.published_from,
-                header=header,
-                resolved=True,
-            )
-        return decision
+    def _left_to_publish(self, partition: int, mark: str | None, newest: BatchMeta) -> int | None:
+        """The batch whose output is committed and not published; None when there is none."""
+        known = parse_mark(mark) if mark is not None else None
+        outputs = self._log.batches("emission", partition, after_batch=known.batch if known else -1)
+        decision = unpublished(
+            mark,
+            table_id=newest.table_id,
+            newest_batch=newest.batch,
+            outputs=outputs,
+            published_from=newest.published_from,
+        )
+        if decision.what is Settling.RESOLVE:
+            published = newest_batch_header(self._client(), self._output, partition, self._operator)
+            decision = unpublished_above(-1 if published is None else published, outputs, newest.published_from)
+        return decision.batch
 
     def _publish_again(self, partition: int, batch: int, newest: BatchMeta) -> None:
         rows = self._log.read("emission", partition, after_batch=batch - 1)
-        rows = rows.filter(_is(rows, batch))
+        rows = rows.filter(pc.field("batch") == batch)
         destination = Destination(
             operator=self._operator,
             input=self._input,
@@ -123,13 +132,7 @@ class Publication:
             output_limit=self.output_limit,
             deadline_s=self._deadline_s,
         )
-        opened = open_output(self._client, self.producers[partition], destination, rows)
+        opened = open_output(self._client(), self.producers[partition], destination, rows)
         reach("in_settling_before_end")
-        self.producers[partition] = end(self._client, opened, commit=True, deadline_s=self._deadline_s)
+        self.producers[partition] = end(self._client(), opened, commit=True, deadline_s=self._deadline_s)
         reach("in_settling_after_end")
-
-
-def _is(rows: object, batch: int) -> object:
-    import pyarrow.compute as pc
-
-    return pc.equal(rows["batch"], batch)  # type: ignore[index]

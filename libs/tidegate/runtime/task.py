@@ -74,7 +74,7 @@ def run_partition(attempt: Attempt, plan: PartitionPlan) -> PartitionResult:
         table_id=attempt.table_id,
         token=(attempt.epoch, attempt.batch),
     ) as local:
-        state, recovery = recover(
+        recovered = recover(
             local, operator, attempt.log, attempt.version, plan.wanted, plan.partition, plan.stream_time
         )
         watch.lap("recover")
@@ -82,7 +82,7 @@ def run_partition(attempt: Attempt, plan: PartitionPlan) -> PartitionResult:
         watch.lap("fetch")
         local.begin(attempt.epoch, attempt.batch, attempt.attempt)
         reach("after_dirty_header")
-        step = _act(attempt, plan, state, fetched.records)
+        step = _act(attempt, plan, recovered.state, fetched.records)
         watch.lap("kernel")
         next_offset = fetched.next_offset if step.stopped_at is None else step.stopped_at
         producer = _open(attempt, plan, step, next_offset)
@@ -102,7 +102,7 @@ def run_partition(attempt: Attempt, plan: PartitionPlan) -> PartitionResult:
         producer=producer,
         stopped_at=step.stopped_at,
         stop_reason=step.stop_reason,
-        recovery=recovery,
+        recovery=f"{recovered.use.way.value}: {recovered.use.reason}",
         seconds=watch.seconds,
     )
 
@@ -114,10 +114,10 @@ def _operator(config: OperatorConfig) -> Operator:
 
 def _refuse_retries() -> None:
     context = TaskContext.get()
-    if context is not None and (context.attemptNumber() > 0 or context.stageAttemptNumber() > 0):
+    if context is not None and context.attemptNumber() > 0:
         raise StateError(
             "Spark has retried a task of its own accord",
-            value=f"attempt {context.attemptNumber()} of stage attempt {context.stageAttemptNumber()}",
+            value=f"attempt {context.attemptNumber()}",
             remedy="set spark.task.maxFailures=1: only the driver retries, with a new attempt",
         )
 
@@ -190,7 +190,7 @@ def warm_up(config: OperatorConfig, _worker: int) -> int:
 
 
 def make_durable(attempt: Attempt, partition: int) -> None:
-    """The partition's local state is synced to disk and says so."""
+    """The partition's local state on this machine, if it is complete, is synced to disk and says so."""
     with LocalState.lock(
         attempt.state,
         partition,
@@ -198,4 +198,5 @@ def make_durable(attempt: Attempt, partition: int) -> None:
         table_id=attempt.table_id,
         token=(attempt.epoch, attempt.batch),
     ) as local:
-        local.make_durable()
+        if local.header is not None and local.header.complete:
+            local.make_durable()

@@ -21,6 +21,7 @@ _SETTINGS = {
     "spark.scheduler.mode": "FAIR",  # operators of one application share the cores
     "spark.speculation": "false",  # a partition must never run twice at once
     "spark.task.maxFailures": "1",  # only the driver retries, with a new attempt
+    "spark.stage.maxConsecutiveAttempts": "1",  # PySpark does not tell a task its stage attempt, so there is no second
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",

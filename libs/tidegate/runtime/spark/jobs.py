@@ -1,0 +1,51 @@
+"""The Spark jobs of a driver. May import: pyspark, runtime.
+
+Only plans and results go through Spark; a task gets a group of partitions and works on them one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.errors import EngineError
+from tidegate.runtime.batch import Attempt, PartitionFailure, PartitionPlan, PartitionResult
+from tidegate.runtime.planning import spread
+from tidegate.runtime.task import make_durable, run_group, warm_up
+
+
+class Jobs:
+    """Runs plans on the executors of a session."""
+
+    def __init__(self, spark: Any) -> None:
+        self._context = spark.sparkContext
+
+    def run(self, attempt: Attempt, plans: Sequence[PartitionPlan]) -> list[PartitionResult | PartitionFailure]:
+        """What became of each plan. EngineError when Spark itself failed."""
+        groups = spread(plans, self._context.defaultParallelism)
+        return self._collect(groups, lambda group: run_group(attempt, group))
+
+    def warm_up(self, config: OperatorConfig) -> None:
+        """The Python workers have imported and compiled what a batch needs."""
+        workers = list(range(self._context.defaultParallelism))
+        self._collect(workers, lambda worker: [warm_up(config, worker)])
+
+    def make_durable(self, attempt: Attempt, partitions: Sequence[int]) -> None:
+        """The local states of the partitions are synced, where they are."""
+        self._collect([partitions], lambda some: [make_durable(attempt, partition) for partition in some])
+
+    def each(self, work: Any, items: Sequence[Any]) -> list[Any]:
+        """The work's answer for each item, in order."""
+        return self._collect(items, lambda item: [work(item)])
+
+    def _collect(self, items: Sequence[Any], work: Any) -> list[Any]:
+        job = self._context.parallelize(items, len(items)).mapPartitions(_each(work))
+        try:
+            return list(job.collect())
+        except Exception as error:
+            raise EngineError("the Spark job failed", value=error, remedy="see Spark's lines above") from error
+
+
+def _each(work: Any) -> Any:
+    return lambda items: (answer for item in items for answer in work(item))

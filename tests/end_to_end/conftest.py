@@ -1,0 +1,71 @@
+"""A Spark session and an application around a broker, for tests of the whole path."""
+
+from __future__ import annotations
+
+from threading import Event
+
+import pytest
+
+from tidegate.contracts.config import read
+from tidegate.runtime.application import Application
+from tidegate.runtime.driver import OperatorDriver, Wiring
+from tidegate.runtime.spark.session import start_session
+
+PARTITIONS = 4
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """One Spark session for all tests."""
+    session = start_session("tests", "local[2]")
+    yield session
+    session.stop()
+
+
+class World:
+    """An application with one suppression operator, whose driver runs in the test."""
+
+    def __init__(self, spark, broker, folder, source, output, operator):
+        self.spark, self.name = spark, "updates"
+        self.source, self.output = source, output
+        raw = {
+            "application": "test",
+            "lake": str(folder / "lake"),
+            "state": str(folder / "state"),
+            "keep_output": "forever",
+            "kafka": {"bootstrap.servers": broker.bootstrap},
+            "trigger": "0",
+            "operators": {self.name: {"kind": "suppression", "input": source, "output": output, **operator}},
+        }
+        self.raw = raw
+        self.application = read(Application, raw)
+        self.log = folder / "lake" / self.name
+
+    def changed(self, **operator):
+        """The same world with another configuration of its operator."""
+        raw = {**self.raw, "operators": {self.name: {**self.raw["operators"][self.name], **operator}}}
+        self.application = read(Application, raw)
+        return self
+
+    def driver(self):
+        """A driver that has claimed the operator."""
+        driver = OperatorDriver(Wiring(spark=self.spark, application=self.application, name=self.name))
+        driver.start()
+        return driver
+
+    def run(self):
+        """Everything in the input is processed and published."""
+        driver = self.driver()
+        driver.run(Event(), until_caught_up=True)
+        return driver
+
+
+@pytest.fixture
+def world(spark, broker, topic, tmp_path):
+    """`world(until=..., buffer=...)`: a world with topics of its own."""
+
+    def make(*, output=True, **operator):
+        out = topic(partitions=PARTITIONS) if output else None
+        return World(spark, broker, tmp_path, topic(partitions=PARTITIONS), out, operator)
+
+    return make

@@ -1,0 +1,233 @@
+"""Kafka to Delta to Kafka, on real parts."""
+
+from __future__ import annotations
+
+from threading import Event, Timer
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tests.kill.harness import Feed, committed, records
+from tidegate.contracts.errors import BufferFull, EngineError, StateError, UserError
+from tidegate.runtime.driver import OperatorDriver, Wiring
+from tidegate.spark import register_views
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+
+def produce(broker, topic, *made, headers=None):
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "message.max.bytes": 2_000_000})
+    for partition, key, value, timestamp in made:
+        producer.produce(topic, value, key, partition, timestamp=timestamp, headers=headers)
+    producer.flush()
+
+
+def produce_raw(broker, topic, *made):
+    """Records with timestamps that a librdkafka producer would not send."""
+    from tidegate.runtime.kafka.records_io import write_all
+
+    write_all({"bootstrap.servers": broker.bootstrap}, topic, made)
+
+
+def consume(broker, topic, partition=0):
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "outside",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "fetch.message.max.bytes": 4_000_000,
+        }
+    )
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    messages = []
+    while (message := consumer.poll(10)) is not None and message.error() is None:
+        messages.append(message)
+    consumer.close()
+    return messages
+
+
+def newest(driver):
+    return driver._newest
+
+
+def test_keys_values_headers_and_timestamps_pass_through_byte_for_byte(world, broker):
+    here = world(buffer={"max_keys": 0, "when_full": "emit"})
+    every_byte, large = bytes(range(256)), b"x" * 1_000_000
+    produce(
+        broker,
+        here.source,
+        (0, every_byte, large, 7),
+        (0, b"", b"", 8),
+        (0, b"gone", None, 9),
+        headers=[("h", b"\x00"), ("h", None)],
+    )
+    here.run()
+    seen = consume(broker, here.output)
+    assert [(m.key(), m.value(), m.timestamp()[1]) for m in seen] == [
+        (every_byte, large, 7),
+        (b"", b"", 8),
+        (b"gone", None, 9),
+    ]
+    assert seen[0].headers() == [
+        ("h", b"\x00"),
+        ("h", None),
+        ("tidegate-operator", b"updates"),
+        ("tidegate-batch", b"1"),
+        ("tidegate-seq", b"0"),
+        ("tidegate-cause", b"keys"),
+    ]
+
+
+def test_bad_records_become_rows_and_never_stop_the_good_ones(world, broker):
+    """T = 5 000; 3 000 is older than T - 1 s; a year 3000 record is too far ahead of the clock"""
+    here = world(until={"time_limit": "1h"}, max_lateness="1s", max_ahead="1h")
+    produce(
+        broker,
+        here.source,
+        (0, None, b"no key", 5),
+        (0, b"a", b"good", 5_000),
+        (0, b"b", b"late", 3_000),
+        (0, b"c", b"ahead", 32_503_680_000_000),
+    )
+    produce_raw(broker, here.source, (0, b"d", b"negative", -5), (0, b"e", b"good too", 5_001))
+    driver = here.run()
+    register_views(here.spark, here.application)
+    rejected = here.spark.sql("SELECT value, cause FROM updates_rejected ORDER BY offset").toArrow().to_pylist()
+    late = here.spark.sql("SELECT value, lateness, bound, topic FROM updates_late").toArrow().to_pylist()
+    held = here.spark.sql("SELECT key FROM updates_buffer ORDER BY key").toArrow()["key"].to_pylist()
+    assert [(row["value"], row["cause"]) for row in rejected] == [
+        (b"no key", "null key"),
+        (b"ahead", "too far ahead"),
+        (b"negative", "negative timestamp"),
+    ]
+    assert late == [{"value": b"late", "lateness": 2_000, "bound": 4_000, "topic": here.source}]
+    assert held == [b"a", b"e"]
+    total = newest(driver).totals[0]
+    assert (total.records_in, total.applied, total.late, total.rejected) == (6, 2, 1, 3)
+
+
+def test_a_hundred_thousand_records_with_one_timestamp_keep_their_order(world, broker):
+    here = world(buffer={"max_keys": 10, "when_full": "emit"})
+    made = [(0, b"%06d" % i, b"v", 1_000) for i in range(100_000)]
+    produce(broker, here.source, *made)
+    driver = here.run()
+    assert newest(driver).totals[0].emitted == 99_990
+    assert [m.key() for m in consume(broker, here.output)] == [key for _, key, _, _ in made[:99_990]]
+
+
+def test_state_is_carried_over_a_restart_a_deleted_local_state_and_a_compaction(world, broker, tmp_path):
+    import shutil
+
+    here, calm = (world(until={"time_limit": "5s"}, buffer={"max_keys": 100, "when_full": "emit"}) for _ in range(2))
+    made = records(20_000)
+    feed = Feed(broker.bootstrap, here.source)
+    for step, start in enumerate(range(0, 20_000, 5_000)):
+        feed.start(made[start : start + 5_000], seconds=0, steps=1)
+        feed.join()
+        driver = here.run()
+        if step == 0:
+            shutil.rmtree(here.application.state)
+        if step == 1:
+            driver.compact()
+            shutil.rmtree(here.application.state)
+        if step == 2:
+            driver.compact()
+    Feed(broker.bootstrap, calm.source)._feed(made, 0, 1)
+    calm.changed()
+    calm.log = calm.log.parent.parent / "calm"
+    calm.application = calm.application.model_copy(
+        update={"lake": calm.log, "state": tmp_path / "calm-state", "application": "calm"}
+    )
+    calm.run()
+    assert committed(broker.bootstrap, here.output) == committed(broker.bootstrap, calm.output)
+
+
+def test_shut_down_commits_what_went_before_and_goes_on_at_that_offset_with_a_larger_bound(world, broker):
+    here = world(until={"time_limit": "1h"}, buffer={"max_keys": 2, "when_full": "shut_down"})
+    produce(broker, here.source, *((0, b"%d" % i, b"v", i) for i in range(4)))
+    driver = here.driver()
+    with pytest.raises(BufferFull, match="before offset 2 of partition 0"):
+        driver.run(Event(), until_caught_up=True)
+    assert newest(driver).totals[0].held == 2
+    driver = here.changed(buffer={"max_keys": 9, "when_full": "shut_down"}).run()
+    assert newest(driver).totals[0].held == 4
+
+
+def test_an_idle_partition_lets_go_of_what_it_holds(world, broker):
+    """idle after 1 s, then T grows with the wall clock: a limit of 2 s is reached about 3 s after the last record"""
+    here = world(until={"time_limit": "2s"}, idle_after="1s")
+    produce(broker, here.source, (0, b"a", b"v", 1_000))
+    driver, stop = here.driver(), Event()
+    Timer(8, stop.set).start()
+    driver.run(stop)
+    (message,) = consume(broker, here.output)
+    assert dict(message.headers())["tidegate-cause"] == b"idle"
+    assert newest(driver).stream_time[0] >= 3_000
+
+
+def test_flush_releases_everything_held_and_drain_does_not(world, broker):
+    here = world(until={"time_limit": "1h"})
+    produce(broker, here.source, (0, b"a", b"1", 5), (0, b"b", b"2", 3))
+    driver = here.run()
+    assert consume(broker, here.output) == []
+    driver.flush()
+    assert [(m.key(), dict(m.headers())["tidegate-cause"]) for m in consume(broker, here.output)] == [
+        (b"b", b"flush"),
+        (b"a", b"flush"),
+    ]
+
+
+def test_without_an_output_topic_the_emissions_stay_in_the_lake(world, broker):
+    here = world(output=False, buffer={"max_keys": 0, "when_full": "emit"})
+    produce(broker, here.source, (0, b"a", b"1", 5))
+    here.run()
+    register_views(here.spark, here.application)
+    assert here.spark.sql("SELECT key FROM updates_emissions").toArrow()["key"].to_pylist() == [b"a"]
+
+
+def test_an_older_driver_is_fenced_by_a_newer_one(world, broker):
+    here = world(buffer={"max_keys": 0, "when_full": "emit"})
+    old = here.driver()
+    new = here.driver()
+    produce(broker, here.source, (0, b"a", b"1", 5))
+    with pytest.raises(StateError):
+        old.run(Event(), until_caught_up=True)
+    new.run(Event(), until_caught_up=True)
+    assert [m.key() for m in consume(broker, here.output)] == [b"a"]
+
+
+def test_a_missing_topic_is_named_with_the_command_that_creates_it(world):
+    here = world().changed(input="no-such-topic")
+    with pytest.raises(UserError, match="no-such-topic") as raised:
+        here.driver()
+    assert "tidegate topics create" in raised.value.remedy
+
+
+def test_no_broker_is_one_clear_message(world):
+    here = world(until={"time_limit": "1s"})
+    application = here.application.model_copy(update={"kafka": {"bootstrap.servers": "127.0.0.1:1"}})
+    with pytest.raises(EngineError, match=r"127\.0\.0\.1:1"):
+        OperatorDriver(Wiring(spark=here.spark, application=application, name=here.name)).start()
+
+
+def test_a_topic_that_was_created_again_stops_the_operator(world, broker, admin):
+    here = world(until={"time_limit": "1h"})
+    produce(broker, here.source, (0, b"a", b"1", 5))
+    here.run()
+    admin.delete_topics([here.source])
+    from tidegate.runtime.kafka import topics
+
+    topics.create(admin, here.source, partitions=4)
+    with pytest.raises(StateError, match="created again"):
+        here.driver()
+
+
+def test_lag_is_shown_to_ordinary_tools(world, broker):
+    here = world(buffer={"max_keys": 0, "when_full": "emit"})
+    produce(broker, here.source, *((0, b"%d" % i, b"v", i) for i in range(7)))
+    here.run()
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "test-updates"})
+    (position,) = consumer.committed([TopicPartition(here.source, 0)], timeout=10)
+    consumer.close()
+    assert position.offset == 7
