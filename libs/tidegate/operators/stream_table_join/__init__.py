@@ -1,0 +1,1 @@
+"""The stream-table join operator: to come; see README.md."""

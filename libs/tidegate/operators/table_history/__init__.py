@@ -1,0 +1,1 @@
+"""The table history operator: to come; see README.md."""

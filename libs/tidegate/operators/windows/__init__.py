@@ -1,0 +1,1 @@
+"""The windows operator: to come; see README.md."""

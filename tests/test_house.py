@@ -1,0 +1,93 @@
+"""The rules of the house that no other tool checks."""
+
+from __future__ import annotations
+
+import ast
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = sorted(path for room in ("libs", "services") for path in (ROOT / room).rglob("*.py"))
+ROOMS = [
+    *(f"libs/tidegate/operators/{name}" for name in ("suppression", "table_history", "stream_table_join", "windows")),
+    *(
+        f"services/{name}"
+        for name in ("suppression", "table_history", "stream_table_join", "windowed_aggregation", "console")
+    ),
+    "libs/tidegate/control",
+    "benchmarks",
+    "infra",
+    "migrations",
+]
+
+pytestmark = pytest.mark.fast
+
+
+def test_imports_go_downwards_only(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(ROOT)
+    status = lint_imports(config_filename=str(ROOT / "pyproject.toml"), cache_dir=None)
+    assert status == EXIT_STATUS_SUCCESS, capsys.readouterr().out
+
+
+def test_numba_is_imported_in_one_place() -> None:
+    assert _using(lambda node: "numba" in _imported(node)) == ["libs/tidegate/kernels/compiled.py"]
+
+
+def test_the_wall_clock_is_read_in_one_place() -> None:
+    assert _using(_reads_the_wall_clock) == ["libs/tidegate/runtime/clock.py"]
+
+
+def test_the_log_is_never_updated_to_whatever_is_newest() -> None:
+    """`DeltaTable.update_incremental` pulls in a rival's commit, and then lets both drivers go on."""
+    assert _using(lambda node: isinstance(node, ast.Attribute) and node.attr == "update_incremental") == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_room_says_what_it_is_for(room: str) -> None:
+    readme = ROOT / room / "README.md"
+    assert readme.is_file() and len(readme.read_text().splitlines()) >= 3
+
+
+def test_every_module_of_the_library_says_what_it_may_import() -> None:
+    modules = [path for path in SOURCES if path.name != "__init__.py" and path.is_relative_to(ROOT / "libs")]
+    told = {path: ast.get_docstring(ast.parse(path.read_text())) or "" for path in modules}
+    assert [str(path.relative_to(ROOT)) for path in modules if "May import:" not in told[path]] == []
+
+
+def test_functions_are_small() -> None:
+    lengths = [node.end_lineno - node.lineno + 1 for _, node in _nodes() if isinstance(node, ast.FunctionDef)]  # type: ignore[operator]
+    assert statistics.median(lengths) <= 8
+    assert sum(length < 40 for length in lengths) >= 0.98 * len(lengths)
+
+
+def _using(is_use: object) -> list[str]:
+    return sorted({str(path.relative_to(ROOT)) for path, node in _nodes() if is_use(node)})  # type: ignore[operator]
+
+
+def _nodes() -> Iterator[tuple[Path, ast.AST]]:
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            yield path, node
+
+
+def _imported(node: ast.AST) -> set[str]:
+    if isinstance(node, ast.Import):
+        return {name.name.split(".")[0] for name in node.names}
+    return {(node.module or "").split(".")[0]} if isinstance(node, ast.ImportFrom) else set()
+
+
+def _reads_the_wall_clock(node: ast.AST) -> bool:
+    if isinstance(node, ast.ImportFrom) and node.module == "time":
+        return any(name.name in ("time", "time_ns") for name in node.names)
+    if not isinstance(node, ast.Attribute):
+        return False
+    of_time = isinstance(node.value, ast.Name) and node.value.id == "time"
+    return (of_time and node.attr in ("time", "time_ns")) or node.attr in ("utcnow", "today") or _is_now(node)
+
+
+def _is_now(node: ast.Attribute) -> bool:
+    return node.attr == "now" and isinstance(node.value, ast.Name | ast.Attribute) and "date" in ast.unparse(node.value)
