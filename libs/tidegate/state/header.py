@@ -1,8 +1,8 @@
 """The header of a local state on disk: two checksummed slots. May import: the standard library, state.decisions.
 
 A write goes to the older slot, so the newer one stays valid whatever happens to it; the newest valid slot counts.
-A slot is, in little endian: magic (8 bytes), sequence (u64), length (u32), CRC-32 of sequence and payload (u32), payload
-(JSON).
+A slot is, in little endian: magic (8 bytes), sequence (u64), length (u32), CRC-32 of sequence and payload (u32), and
+then the payload, JSON.
 """
 
 from __future__ import annotations

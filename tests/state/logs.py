@@ -1,0 +1,142 @@
+"""Logs, batches and drivers in miniature for the tests of the state room."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+
+from tests.state.tally_operator import Tally, TallyState
+from tidegate.contracts.event_time import NO_STREAM_TIME
+from tidegate.contracts.records import Records, Row
+from tidegate.contracts.schema import FORMAT, BatchMeta, log_schema
+from tidegate.state.compaction import compact
+from tidegate.state.data_files import DataFile, write_rows
+from tidegate.state.decisions import Commit, Wanted
+from tidegate.state.local_state import LocalState
+from tidegate.state.operator_log import OperatorLog
+from tidegate.state.recovery import Recovered, recover
+
+OPERATOR = "tally"
+SCHEMA = log_schema()
+HOUR_MS = 3_600_000
+
+
+def new_log(path: Path) -> OperatorLog:
+    """An empty log."""
+    return OperatorLog.open(path, OPERATOR, SCHEMA, create=True)
+
+
+def reopened(log: OperatorLog) -> OperatorLog:
+    """Another driver's handle on the same log."""
+    return OperatorLog.open(log.path, OPERATOR, SCHEMA, create=False)
+
+
+def meta(log: OperatorLog, batch: int, *, epoch: int = 1, attempt: str = "", **more: object) -> BatchMeta:
+    """The metadata of a batch."""
+    base = BatchMeta(
+        format=FORMAT,
+        operator=OPERATOR,
+        table_id=log.table_id,
+        epoch=epoch,
+        batch=batch,
+        attempt=attempt or uuid4().hex,
+        action="batch",
+        clock=batch * 1_000,
+        config="",
+    )
+    return replace(base, **more)  # type: ignore[arg-type]
+
+
+def rows(*texts: str) -> pa.Table:
+    """Rows with a key and a value each."""
+    return pa.table({"key": [text.encode() for text in texts], "value": [text.encode() for text in texts]})
+
+
+def files(log: OperatorLog, batch: BatchMeta, tables: Mapping[tuple[str, int], pa.Table]) -> list[DataFile]:
+    """A data file of the batch per (kind, partition)."""
+    return [
+        write_rows(log.path, kind, partition, table, batch=batch.batch, topic="t", attempt=batch.attempt, sync=False)
+        for (kind, partition), table in tables.items()
+    ]
+
+
+def commit_rows(log: OperatorLog, batch: int, tables: Mapping[tuple[str, int], pa.Table], **more: object) -> BatchMeta:
+    """The batch with those rows is committed."""
+    committed = meta(log, batch, **more)  # type: ignore[arg-type]
+    log.commit(committed, files(log, committed, tables))
+    return committed
+
+
+@dataclass
+class MiniDriver:
+    """One operator with one partition, its log and its local state; keeps the books that a driver keeps."""
+
+    root: Path
+    log: OperatorLog = field(init=False)
+    last: Commit | None = None
+    lineage: list[Commit] = field(default_factory=list)
+    snapshot: int = -1
+    stream_time: int = NO_STREAM_TIME
+    batch: int = 0
+    epoch: int = 1
+
+    def __post_init__(self) -> None:
+        self.log = new_log(self.root / "lake" / OPERATOR)
+
+    def lock(self) -> object:
+        """The partition's local state, for the next batch."""
+        return LocalState.lock(
+            self.root / "state", 0, operator=OPERATOR, table_id=self.log.table_id, token=(self.epoch, self.batch + 1)
+        )
+
+    def recover(self, local: LocalState) -> Recovered:
+        """The state that the next batch starts from."""
+        wanted = Wanted(
+            epoch=self.epoch,
+            batch=self.batch + 1,
+            last=self.last,
+            lineage=tuple(self.lineage),
+            snapshot=self.snapshot,
+        )
+        return recover(local, Tally(), self.log.path, self.log.version, wanted, 0, self.stream_time)
+
+    def run(self, records: Sequence[tuple[int, bool]], *, commits: bool = True) -> Recovered:
+        """A batch of (key, kept) records; `commits=False`: its attempt fails after everything but the commit."""
+        attempt = uuid4().hex
+        listed = [
+            Row(b"%d" % key, b"x" if kept else None, self.batch * 100 + i, i) for i, (key, kept) in enumerate(records)
+        ]
+        with self.lock() as local:  # type: ignore[attr-defined]
+            recovered = self.recover(local)
+            local.begin(self.epoch, self.batch + 1, attempt)
+            step = recovered.state.step(Records.from_rows(listed), 0)
+            local.complete()
+        if commits:
+            self.commit(step.changes, attempt, step.stream_time)
+        return recovered
+
+    def commit(self, changes: pa.Table, attempt: str, stream_time: int) -> None:
+        """The changes are the next batch."""
+        commit_rows(self.log, self.batch + 1, {("state", 0): changes}, epoch=self.epoch, attempt=attempt)
+        self.batch += 1
+        self.last, self.stream_time = (self.batch, attempt), stream_time
+        self.lineage.append(self.last)
+
+    def compact(self) -> None:
+        """The log is compacted, in a batch of its own."""
+        self.batch += 1
+        compaction = meta(self.log, self.batch, epoch=self.epoch, action="compaction")
+        compact(self.log, compaction, slot=("key",), keep_output_ms=None, rewind_window_ms=HOUR_MS)
+        self.snapshot = self.batch
+
+    def state(self) -> dict[int, int]:
+        """What the next batch would start from."""
+        with self.lock() as local:  # type: ignore[attr-defined]
+            state = self.recover(local).state
+            assert isinstance(state, TallyState)
+            assert state.stream_time == self.stream_time
+            return state.held()

@@ -1,0 +1,268 @@
+"""Compaction, retention and clean-up on a real Delta table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.state.logs import HOUR_MS, OPERATOR, commit_rows, meta, new_log, reopened, rows
+from tidegate.contracts.errors import EngineError, Fenced, StateError
+from tidegate.contracts.schema import BatchMeta
+from tidegate.state import compaction, operator_log
+from tidegate.state.cleanup import clean_up
+from tidegate.state.compaction import compact
+from tidegate.state.log_entries import read_actions, versions
+from tidegate.state.operator_log import OperatorLog
+
+pytestmark = pytest.mark.fast
+
+CHECKPOINT_EVERY = 4
+
+
+@pytest.fixture(autouse=True)
+def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operator_log, "CHECKPOINT_EVERY", CHECKPOINT_EVERY)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> OperatorLog:
+    return new_log(tmp_path / OPERATOR)
+
+
+def changes(*texts: str) -> pa.Table:
+    """State rows: `a=1` is a put, `a` a delete."""
+    parts = [text.partition("=") for text in texts]
+    return pa.table(
+        {
+            "op": ["put" if equals else "delete" for _, equals, _ in parts],
+            "key": [key.encode() for key, _, _ in parts],
+            "value": pa.array([value.encode() if equals else None for _, equals, value in parts], pa.binary()),
+        }
+    )
+
+
+def run(
+    log: OperatorLog, batch: int, *, keep: int | None = None, published: dict[int, int] | None = None, clock: int = 0
+) -> BatchMeta:
+    """The log is compacted as that batch."""
+    mine = meta(log, batch, action="compaction", clock=clock)
+    compact(log, mine, slot=("key",), keep_output_ms=keep, rewind_window_ms=HOUR_MS, published=published)
+    return mine
+
+
+def state(log: OperatorLog) -> list[tuple[int, int, int, bytes]]:
+    table = log.read("state", columns=["partition", "batch", "seq", "key"])
+    return [tuple(row.values()) for row in table.to_pylist()]
+
+
+def test_a_snapshot_keeps_the_last_put_of_each_slot_with_its_batch_and_seq(log: OperatorLog) -> None:
+    commit_rows(log, 1, {("state", 0): changes("a=1", "b=1", "c=1"), ("state", 1): changes("a=1")})
+    commit_rows(log, 2, {("state", 0): changes("b=2", "c", "d=2")})
+    run(log, 3)
+    assert state(log) == [(0, 1, 0, b"a"), (0, 2, 0, b"b"), (0, 2, 2, b"d"), (1, 1, 0, b"a")]
+    assert len(log.data_files("state", 0)) == 1
+
+
+def test_a_compaction_is_one_commit_with_a_batch_of_its_own_that_changes_no_data(log: OperatorLog) -> None:
+    for batch in (1, 2):
+        commit_rows(log, batch, {("state", 0): changes("a=1"), ("emission", 0): rows("x")})
+    before = log.version
+    committed = run(log, 3)
+    assert (log.version, log.newest(), reopened(log).newest()) == (before + 1, committed, committed)
+    actions = read_actions(log.path, log.version) or []
+    added = {a["add"]["path"]: a["add"]["dataChange"] for a in actions if "add" in a}
+    removed = [a["remove"] for a in actions if "remove" in a]
+    assert [path for path, changed in added.items() if changed] == [p for p in added if "/3-" in p and p in metas(log)]
+    assert len(removed) == 6
+    assert not any(remove["dataChange"] for remove in removed)
+
+
+def metas(log: OperatorLog) -> set[str]:
+    """The path of the newest batch's own metadata row."""
+    newest = log.newest()
+    assert newest is not None
+    return {file.path for file in log.data_files("meta", after_batch=newest.batch - 1)}
+
+
+def test_output_and_metadata_are_merged_and_every_row_stays(log: OperatorLog) -> None:
+    for batch in (1, 2, 3):
+        commit_rows(log, batch, {(kind, 0): rows(f"{kind}{batch}") for kind in ("emission", "late", "rejected")})
+    before = [log.read(kind).to_pylist() for kind in ("emission", "late", "rejected", "meta")]
+    run(log, 4)
+    after = [log.read(kind).to_pylist() for kind in ("emission", "late", "rejected", "meta")]
+    assert after[:3] == before[:3]
+    assert after[3][:3] == before[3]
+    assert [len(log.data_files(kind)) for kind in ("emission", "late", "rejected", "meta")] == [1, 1, 1, 2]
+
+
+def test_a_second_compaction_finds_nothing_more_to_rewrite_but_metadata(log: OperatorLog) -> None:
+    for batch in (1, 2):
+        commit_rows(log, batch, {("state", 0): changes("a=1"), ("emission", 0): rows("x")})
+    run(log, 3)
+    kept = {file.path for kind in ("state", "emission") for file in log.data_files(kind)}
+    run(log, 4)
+    assert {file.path for kind in ("state", "emission") for file in log.data_files(kind)} == kept
+
+
+def test_a_state_that_is_empty_leaves_no_file(log: OperatorLog) -> None:
+    commit_rows(log, 1, {("state", 0): changes("a=1")})
+    commit_rows(log, 2, {("state", 0): changes("a")})
+    run(log, 3)
+    assert log.data_files("state") == []
+
+
+def test_large_output_is_cut_into_several_files_in_order(log: OperatorLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "LARGE_FILE_BYTES", 200)
+    for batch in (1, 2):
+        commit_rows(log, batch, {("state", 0): changes(*(f"{batch}{key}=1" for key in range(9)))})
+    before = state(log)
+    run(log, 3)
+    assert len(log.data_files("state")) > 2
+    assert state(log) == before
+
+
+def test_large_files_of_output_are_left_alone(log: OperatorLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "SMALL_FILE_BYTES", 1)
+    for batch in (1, 2):
+        commit_rows(log, batch, {("emission", 0): rows("x")})
+    kept = log.data_files("emission")
+    run(log, 3)
+    assert log.data_files("emission") == kept
+
+
+def test_output_older_than_keep_output_goes_by_the_clock_of_its_batch(log: OperatorLog) -> None:
+    for batch in (1, 2, 3):
+        commit_rows(log, batch, {(kind, 0): rows("x") for kind in ("emission", "late", "rejected")})
+    run(log, 4, keep=1_500, clock=4_000)  # the clock of batch b is b seconds
+    for kind in ("emission", "late", "rejected"):
+        assert log.batches(kind, 0) == [3]
+    assert log.batches("meta", -1) == [3, 4]
+
+
+def test_old_rows_go_from_a_file_that_has_younger_ones_too(log: OperatorLog) -> None:
+    for batch in (1, 2, 3):
+        commit_rows(log, batch, {("emission", 0): rows("x")})
+    run(log, 4, clock=4_000)
+    commit_rows(log, 5, {("emission", 0): rows("y")})
+    run(log, 6, keep=3_500, clock=6_000)
+    assert log.batches("emission", 0) == [3, 5]
+
+
+def test_output_above_the_mark_stays_however_old_it_is(log: OperatorLog) -> None:
+    for batch in (1, 2):
+        commit_rows(log, batch, {("emission", 0): rows("x"), ("emission", 1): rows("x"), ("late", 0): rows("x")})
+    run(log, 3, keep=0, clock=HOUR_MS, published={0: 1})
+    assert log.batches("emission", 0) == log.batches("late", 0) == [2]
+    assert log.batches("emission", 1) == [1, 2]
+
+
+def test_output_is_kept_for_ever_if_that_is_asked_for(log: OperatorLog) -> None:
+    for batch in (1, 2):
+        commit_rows(log, batch, {("emission", 0): rows("x")})
+    run(log, 3, keep=None, clock=10**15)
+    assert log.batches("emission", 0) == [1, 2]
+
+
+def test_an_older_driver_s_compaction_is_fenced_and_the_log_is_as_before(log: OperatorLog) -> None:
+    for batch in (1, 2):
+        commit_rows(log, batch, {("state", 0): changes("a=1")})
+    newer = reopened(log)
+    commit_rows(newer, 3, {}, epoch=2)
+    with pytest.raises(Fenced):
+        run(log, 3)
+    assert len(reopened(newer).data_files("state")) == 2
+
+
+def test_a_crash_before_the_commit_of_a_compaction_changes_nothing(log: OperatorLog) -> None:
+    for batch in (1, 2):
+        commit_rows(log, batch, {("state", 0): changes("a=1", "b")})
+    before = state(log)
+
+    def crash() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compact(
+            log,
+            meta(log, 3, action="compaction"),
+            slot=("key",),
+            keep_output_ms=None,
+            rewind_window_ms=HOUR_MS,
+            before_commit=crash,
+        )
+    again = reopened(log)
+    assert state(again) == before
+    run(again, 3)
+
+
+# --- clean-up
+
+
+def long_log(log: OperatorLog) -> int:
+    """A log with a checkpoint after its first compaction; gives that compaction's version."""
+    for batch in range(1, CHECKPOINT_EVERY):
+        commit_rows(log, batch, {("state", 0): changes("a=1")})
+    run(log, CHECKPOINT_EVERY)
+    compacted = log.version
+    for batch in range(CHECKPOINT_EVERY + 1, 2 * CHECKPOINT_EVERY + 3):
+        commit_rows(log, batch, {("state", 0): changes("a=1")})
+    return compacted
+
+
+def now_ms(log: OperatorLog) -> int:
+    return 10_000 + max(path.stat().st_mtime_ns for path in log.path.glob("kind=*/*/*")) // 1_000_000
+
+
+def data_files(log: OperatorLog) -> int:
+    return len(list(log.path.glob("kind=*/partition=*/*.parquet")))
+
+
+def test_inside_the_rewind_window_nothing_goes(log: OperatorLog) -> None:
+    long_log(log)
+    before = data_files(log)
+    assert clean_up(log, clock_ms=now_ms(log), rewind_window_ms=0) == 0  # an hour stays, whatever is asked for
+    assert (data_files(log), versions(log.path)[0]) == (before, 0)
+
+
+def test_behind_the_rewind_window_the_log_begins_at_a_checkpoint_and_replaced_files_are_gone(log: OperatorLog) -> None:
+    long_log(log)
+    before, rows_before = data_files(log), log.read("state")
+    deleted = clean_up(log, clock_ms=now_ms(log) + HOUR_MS, rewind_window_ms=0)
+    assert deleted == before - data_files(log) > CHECKPOINT_EVERY
+    assert versions(log.path)[0] == 2 * CHECKPOINT_EVERY
+    again = reopened(log)
+    assert (again.newest(), again.read("state")) == (log.newest(), rows_before)
+    commit_rows(log, 200, {})
+    with pytest.raises(StateError, match="cannot be read"):
+        OperatorLog.at(log.path, CHECKPOINT_EVERY)
+
+
+def test_a_pinned_version_can_be_read_after_a_clean_up(log: OperatorLog) -> None:
+    compacted = long_log(log)
+    pinned = compacted - 1  # all the files that the compaction replaced are live in it
+    rows_before = OperatorLog.at(log.path, pinned).read("state")
+    clean_up(log, clock_ms=now_ms(log) + HOUR_MS, rewind_window_ms=0, pinned=pinned)
+    assert OperatorLog.at(log.path, pinned).read("state") == rows_before
+
+
+def test_a_clean_up_goes_on_where_an_interrupted_one_stopped(log: OperatorLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    long_log(log)
+    real, calls = Path.unlink, []
+
+    def dying(path: Path, missing_ok: bool = False) -> None:
+        calls.append(path)
+        if len(calls) > 9:
+            raise OSError(5, "Input/output error")
+        real(path, missing_ok)
+
+    rows_before = log.read("state")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", dying)
+        with pytest.raises(EngineError):
+            clean_up(log, clock_ms=now_ms(log) + HOUR_MS, rewind_window_ms=0)
+    assert reopened(log).read("state") == rows_before
+    clean_up(log, clock_ms=now_ms(log) + HOUR_MS, rewind_window_ms=0)
+    assert reopened(log).read("state") == rows_before
+    assert versions(log.path)[0] == 2 * CHECKPOINT_EVERY

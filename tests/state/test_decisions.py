@@ -1,0 +1,269 @@
+"""Each rule of the commit protocol, by name; no file, no broker."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.contracts.errors import StateError, Superseded
+from tidegate.state.decisions import (
+    Entry,
+    Header,
+    Settling,
+    Verdict,
+    Wanted,
+    Way,
+    choose_state,
+    compaction_due,
+    format_mark,
+    idle_advance,
+    judge_winners,
+    may_take,
+    parse_mark,
+    unpublished,
+    unpublished_above,
+)
+
+pytestmark = pytest.mark.fast
+
+LAYOUT = ("tally", 1)
+HEADER = Header(
+    table_id="t",
+    epoch=3,
+    batch=7,
+    attempt="a7",
+    boot_id="boot",
+    complete=True,
+    durable=False,
+    generation=1,
+    layout=LAYOUT,
+    capacity={},
+)
+WANTED = Wanted(epoch=3, batch=8, last=(7, "a7"), lineage=((5, "a5"), (7, "a7")))
+
+
+def way(header: Header | None, wanted: Wanted = WANTED, boot: str = "boot", layout: tuple[str, int] = LAYOUT) -> Way:
+    return choose_state(header, wanted, boot, layout).way
+
+
+# --- local state
+
+
+def test_no_local_state_is_rebuilt() -> None:
+    assert way(None) is Way.REBUILD
+
+
+def test_a_state_of_the_last_commit_goes_on() -> None:
+    assert way(HEADER) is Way.GO_ON
+
+
+def test_a_state_of_the_last_commit_goes_on_even_when_the_log_was_compacted_since() -> None:
+    assert way(HEADER, replace(WANTED, snapshot=9)) is Way.GO_ON
+
+
+def test_a_failed_attempt_of_the_same_batch_is_rebuilt_because_a_number_alone_does_not_do() -> None:
+    assert way(replace(HEADER, attempt="failed")) is Way.REBUILD
+
+
+def test_a_failed_attempt_of_a_later_batch_is_rebuilt() -> None:
+    assert way(replace(HEADER, batch=8, attempt="failed")) is Way.REBUILD
+
+
+def test_an_earlier_commit_of_the_lineage_is_caught_up_from_its_batch() -> None:
+    use = choose_state(replace(HEADER, batch=5, attempt="a5"), WANTED, "boot", LAYOUT)
+    assert (use.way, use.after_batch) == (Way.CATCH_UP, 5)
+
+
+def test_an_earlier_commit_before_the_newest_snapshot_is_rebuilt_or_deleted_keys_would_come_back() -> None:
+    assert way(replace(HEADER, batch=5, attempt="a5"), replace(WANTED, snapshot=6)) is Way.REBUILD
+
+
+def test_an_earlier_commit_outside_of_the_lineage_is_rebuilt() -> None:
+    assert way(replace(HEADER, batch=4, attempt="a4")) is Way.REBUILD
+
+
+def test_a_dirty_state_is_rebuilt() -> None:
+    assert way(replace(HEADER, complete=False)) is Way.REBUILD
+
+
+def test_after_a_reboot_a_state_that_was_not_durable_is_rebuilt() -> None:
+    assert way(HEADER, boot="another") is Way.REBUILD
+
+
+def test_after_a_reboot_a_durable_state_goes_on() -> None:
+    assert way(replace(HEADER, durable=True), boot="another") is Way.GO_ON
+
+
+def test_a_state_of_another_layout_is_rebuilt() -> None:
+    assert way(HEADER, layout=("tally", 2)) is Way.REBUILD
+
+
+def test_an_empty_state_goes_on_where_no_commit_has_touched_the_partition() -> None:
+    assert way(replace(HEADER, batch=-1, attempt=""), replace(WANTED, last=None, lineage=())) is Way.GO_ON
+
+
+def test_a_failed_first_attempt_is_rebuilt_where_no_commit_has_touched_the_partition() -> None:
+    assert way(replace(HEADER, batch=8), replace(WANTED, last=None, lineage=())) is Way.REBUILD
+
+
+@pytest.mark.parametrize("newer", [(4, 1), (3, 9)])
+def test_a_header_with_a_larger_epoch_or_batch_supersedes_the_task(newer: tuple[int, int]) -> None:
+    with pytest.raises(Superseded):
+        may_take(replace(HEADER, epoch=newer[0], batch=newer[1]), (3, 8))
+
+
+@pytest.mark.parametrize("older", [(3, 8), (3, 7), (2, 99)])
+def test_a_header_with_the_same_or_a_smaller_epoch_and_batch_is_taken(older: tuple[int, int]) -> None:
+    may_take(replace(HEADER, epoch=older[0], batch=older[1]), (3, 8))
+    may_take(None, (3, 8))
+
+
+# --- the fence
+
+
+def entry(epoch: int | None, attempt: str | None = "other", *, changes_data: bool = True) -> Entry:
+    return Entry(version=1, epoch=epoch, attempt=attempt if epoch is not None else None, changes_data=changes_data)
+
+
+MINE = entry(3, "mine")
+OPTIMIZE = entry(None, changes_data=False)
+RESTORE = entry(None)
+
+
+def test_the_own_attempt_among_the_winners_is_committed() -> None:
+    assert judge_winners([MINE], "mine", 3) is Verdict.COMMITTED
+
+
+def test_a_foreign_optimize_beside_the_own_commit_is_tolerated() -> None:
+    assert judge_winners([OPTIMIZE, MINE, OPTIMIZE], "mine", 3) is Verdict.COMMITTED
+
+
+@pytest.mark.parametrize("above", [[entry(4)], [MINE, entry(4)], [RESTORE, entry(4)]])
+def test_a_higher_epoch_fences_even_beside_the_own_commit(above: list[Entry]) -> None:
+    assert judge_winners(above, "mine", 3) is Verdict.FENCED
+
+
+@pytest.mark.parametrize("rival", [3, 2])
+def test_a_rival_of_the_same_or_an_older_epoch_is_an_engine_error(rival: int) -> None:
+    assert judge_winners([entry(rival)], "mine", 3) is Verdict.ENGINE_ERROR
+
+
+def test_a_rival_of_the_same_epoch_beside_the_own_commit_stops() -> None:
+    assert judge_winners([entry(3), MINE], "mine", 3) is Verdict.STOP
+
+
+@pytest.mark.parametrize("above", [[RESTORE], [MINE, RESTORE], [RESTORE, MINE]])
+def test_a_foreign_change_of_data_stops(above: list[Entry]) -> None:
+    assert judge_winners(above, "mine", 3) is Verdict.STOP
+
+
+@pytest.mark.parametrize("above", [[], [OPTIMIZE]])
+def test_a_conflict_without_a_tidegate_winner_is_an_engine_error(above: list[Entry]) -> None:
+    assert judge_winners(above, "mine", 3) is Verdict.ENGINE_ERROR
+
+
+# --- the mark
+
+
+def settle(mark: str | None, *outputs: int, published_from: int = 0) -> tuple[Settling, int | None]:
+    return tuple(unpublished(mark, table_id="t", newest_batch=9, outputs=outputs, published_from=published_from))
+
+
+@given(st.integers(0, 2**63 - 1))
+def test_a_mark_reads_back_as_it_was_written(batch: int) -> None:
+    assert parse_mark(format_mark("a-b", batch)) == ("a-b", batch)
+
+
+@pytest.mark.parametrize("text", ["", "tidegate/1 t", "tidegate/2 t 3", "tidegate/1 t -3", "tidegate/1 t 3 ", "x"])
+def test_a_text_of_another_form_is_no_mark(text: str) -> None:
+    assert parse_mark(text) is None
+
+
+def test_output_up_to_the_mark_is_published() -> None:
+    assert settle("tidegate/1 t 9", 3, 9) == (Settling.NOTHING, None)
+
+
+def test_the_one_batch_above_the_mark_is_published() -> None:
+    assert settle("tidegate/1 t 3", 3, 9) == (Settling.PUBLISH, 9)
+
+
+def test_several_batches_above_the_mark_are_a_state_error() -> None:
+    with pytest.raises(StateError, match="several batches"):
+        settle("tidegate/1 t 3", 8, 9)
+
+
+def test_output_before_publishing_was_configured_is_never_published() -> None:
+    assert settle("tidegate/1 t 3", 4, 5, 9, published_from=6) == (Settling.PUBLISH, 9)
+    assert settle(None, 4, 5, published_from=6) == (Settling.NOTHING, None)
+
+
+def test_an_absent_mark_is_resolved_never_assumed() -> None:
+    assert settle(None, 9) == (Settling.RESOLVE, None)
+
+
+def test_an_absent_mark_without_output_needs_nothing() -> None:
+    assert settle(None) == (Settling.NOTHING, None)
+
+
+def test_what_the_output_s_headers_show_resolves_an_absent_mark() -> None:
+    assert unpublished_above(9, [8, 9], 0) == (Settling.NOTHING, None)
+    assert unpublished_above(8, [8, 9], 0) == (Settling.PUBLISH, 9)
+    assert unpublished_above(-1, [9], 0) == (Settling.PUBLISH, 9)
+
+
+@pytest.mark.parametrize(
+    ("mark", "problem"),
+    [
+        ("tidegate/1 t 10", "above the operator log"),
+        ("tidegate/1 other 3", "another operator log"),
+        ("by hand", "another form"),
+    ],
+)
+def test_a_mark_that_cannot_be_trusted_stops_with_the_way_on(mark: str, problem: str) -> None:
+    with pytest.raises(StateError, match=problem) as stopped:
+        settle(mark, 9)
+    assert "Way on" in stopped.value.remedy
+
+
+# --- idle time and compaction
+
+
+def test_stream_time_grows_by_the_wall_time_since_the_partition_became_idle() -> None:
+    #  records   idle from   now
+    #  1000 ---- 1500 ------ 1800
+    assert idle_advance(1000, -1, 1800, idle_after=500) == 300
+
+
+@pytest.mark.parametrize("now", [1000, 1499, 1500])
+def test_a_partition_that_is_not_idle_does_not_advance(now: int) -> None:
+    assert idle_advance(1000, -1, now, idle_after=500) is None
+
+
+def test_a_clock_that_went_back_does_not_advance() -> None:
+    assert idle_advance(1000, 1800, 1700, idle_after=500) is None
+
+
+@given(st.lists(st.integers(0, 5_000), min_size=1), st.integers(0, 2_000))
+def test_however_often_a_partition_advances_each_part_of_the_idle_time_counts_once(
+    clocks: list[int], idle_after: int
+) -> None:
+    grown, advanced = 0, -1
+    for now in sorted(clocks):
+        growth = idle_advance(0, advanced, now, idle_after)
+        if growth is not None:
+            grown, advanced = grown + growth, now
+    assert grown == max(max(clocks) - idle_after, 0)
+
+
+def test_a_compaction_is_due_by_batches_files_or_dead_rows_and_not_before() -> None:
+    assert compaction_due(batches=512, state_rows=0, held=0, files=0) is not None
+    assert compaction_due(batches=64, state_rows=0, held=0, files=1_024) is not None
+    assert compaction_due(batches=1, state_rows=400_000, held=100_000, files=0) is not None
+    assert compaction_due(batches=511, state_rows=399_999, held=100_000, files=1_023) is None
+
+
+def test_many_files_right_after_a_compaction_do_not_make_the_next_one_due() -> None:
+    assert compaction_due(batches=1, state_rows=0, held=0, files=100_000) is None

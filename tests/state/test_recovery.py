@@ -1,0 +1,136 @@
+"""Recovery and compaction against a real log: whatever happened to the local state, the same state comes back."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.state.logs import MiniDriver
+from tests.state.tally_operator import MemoryStorage, Tally
+from tidegate.contracts.records import Records, Row
+from tidegate.state.decisions import Way
+
+pytestmark = pytest.mark.fast
+
+RECORDS = st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=5)
+EVENTS = st.one_of(
+    st.tuples(st.just("batch"), RECORDS),
+    st.tuples(st.just("failed attempt"), RECORDS),
+    st.tuples(st.sampled_from(["compaction", "local state lost", "local state set aside", "brought back"]), st.none()),
+)
+
+
+def applied(model: dict[int, int], records: list[tuple[int, bool]]) -> dict[int, int]:
+    """The oracle: a dict."""
+    after = dict(model)
+    for key, kept in records:
+        after[key] = after.get(key, 0) + 1 if kept else 0
+    return {key: count for key, count in after.items() if count}
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(events=st.lists(EVENTS, max_size=8))
+def test_whatever_happens_to_local_state_the_committed_state_comes_back(
+    events: list[tuple[str, list[tuple[int, bool]] | None]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    driver, model = MiniDriver(tmp_path_factory.mktemp("driver")), {}
+    state, aside = driver.root / "state", driver.root / "aside"
+    for event, records in events:
+        if event == "batch":
+            assert records is not None
+            driver.run(records)
+            model = applied(model, records)
+        elif event == "failed attempt":
+            assert records is not None
+            driver.run(records, commits=False)
+        elif event == "compaction":
+            driver.compact()
+        elif event == "local state lost":
+            shutil.rmtree(state, ignore_errors=True)
+        elif event == "local state set aside" and state.exists():
+            shutil.rmtree(aside, ignore_errors=True)
+            shutil.copytree(state, aside)
+        elif event == "brought back" and aside.exists():
+            shutil.rmtree(state, ignore_errors=True)
+            shutil.copytree(aside, state)
+    assert driver.state() == model
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> MiniDriver:
+    return MiniDriver(tmp_path)
+
+
+def set_aside(driver: MiniDriver) -> None:
+    shutil.copytree(driver.root / "state", driver.root / "aside")
+
+
+def bring_back(driver: MiniDriver) -> None:
+    shutil.rmtree(driver.root / "state")
+    (driver.root / "aside").rename(driver.root / "state")
+
+
+def test_the_state_of_the_batch_before_goes_on_without_the_log(driver: MiniDriver) -> None:
+    driver.run([(1, True)])
+    recovered = driver.run([(1, True)])
+    assert (recovered.use.way, recovered.rows) == (Way.GO_ON, 0)
+
+
+def test_an_older_state_is_caught_up_with_the_rows_of_the_commits_between_only(driver: MiniDriver) -> None:
+    driver.run([(key, True) for key in range(8)])
+    set_aside(driver)
+    driver.run([(1, False), (2, True)])
+    driver.run([(2, True)])
+    bring_back(driver)
+    recovered = driver.run([(3, True)])
+    assert (recovered.use.way, recovered.rows) == (Way.CATCH_UP, 2)
+    assert driver.state() == {0: 1, 2: 3, 3: 2, 4: 1, 5: 1, 6: 1, 7: 1}
+
+
+def test_a_state_from_before_a_compaction_is_rebuilt_so_that_deleted_keys_stay_deleted(driver: MiniDriver) -> None:
+    driver.run([(1, True), (2, True)])
+    set_aside(driver)
+    driver.run([(1, False)])
+    driver.compact()
+    driver.run([(3, True)])
+    bring_back(driver)
+    assert driver.run([(4, True)]).use.way is Way.REBUILD
+    assert driver.state() == {2: 1, 3: 1, 4: 1}
+
+
+def test_a_rebuild_reads_each_slot_once_and_no_deletes(driver: MiniDriver) -> None:
+    driver.run([(1, True), (2, True), (3, True)])
+    driver.run([(1, False), (2, True)])
+    shutil.rmtree(driver.root / "state")
+    recovered = driver.run([(4, True)])
+    assert (recovered.use.way, recovered.rows) == (Way.REBUILD, 2)
+
+
+def test_a_partition_without_a_commit_starts_empty(driver: MiniDriver) -> None:
+    driver.run([(1, True)], commits=False)
+    assert driver.state() == {}
+
+
+def test_restoring_from_the_log_gives_equal_tables_before_and_after_a_compaction(driver: MiniDriver) -> None:
+    for batch in range(5):
+        driver.run([(key, (key + batch) % 3 > 0) for key in range(10)])
+
+    def restored() -> list[dict[str, object]]:
+        shutil.rmtree(driver.root / "state")
+        with driver.lock() as local:
+            return driver.recover(local).state.snapshot().to_pylist()
+
+    before = restored()
+    driver.compact()
+    assert restored() == before != []
+
+
+def test_the_test_operator_agrees_with_its_oracle() -> None:
+    state = Tally().open(MemoryStorage(Tally.layout))
+    records = [(1, True), (9, True), (1, True), (9, False)]
+    state.step(Records.from_rows([Row(b"%d" % k, b"x" if kept else None, 0, 0) for k, kept in records]), 0)
+    assert state.held() == applied({}, records) == {1: 2}
