@@ -20,14 +20,11 @@ from tidegate.contracts.records import Records, Row
 from tidegate.kernels.record_batch import Decoded, decode
 from tidegate.kernels.record_frames import MAGIC, frames
 from tidegate.runtime.kafka.client import KafkaClient
+from tidegate.runtime.kafka.positions import earliest
 from tidegate.runtime.kafka.retry import Deadline, is_retriable, refusal
 
 _READ_COMMITTED = 1
 _MAX_WAIT_MS = 500
-_SMALLEST_FETCH_BYTES = 2**16
-_LARGEST_FETCH_BYTES = 2**30
-_FIRST_GUESS_BYTES = 128
-"""Bytes of a record, as long as none has been seen."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,16 +40,15 @@ def fetch(
 ) -> Fetched:
     """The committed records with start <= offset < end, in one buffer.
 
-    Reads on until `next_offset` is `end`, or until the batches read hold `max_bytes`: then it stops behind one of them.
-    Brokers that are not ready are asked again until the deadline, in seconds from the call; EngineError when it has
-    passed. StateError when the broker has deleted the start of the range.
+    Reads on until `next_offset` is `end`, or until the batches read hold more than half of `max_bytes`: it stops behind
+    one of them, since the copying that joins a second answer to a full one costs more than another call. Brokers that
+    are not ready are asked again until the deadline, in seconds from the call; EngineError when it has passed.
+    StateError when the start of the range is no longer there.
     """
     parts: list[Records] = []
     position, held, deadline = start, 0, Deadline(deadline_s)
-    while position < end and held < max_bytes:
-        per_record = held // (position - start) + 1 if held else _FIRST_GUESS_BYTES
-        wanted = min(max((end - position) * per_record, _SMALLEST_FETCH_BYTES), max_bytes - held, _LARGEST_FETCH_BYTES)
-        read = _read_some(client, topic, partition, position, end, wanted, deadline)
+    while position < end and held <= max_bytes // 2:
+        read = _read_some(client, topic, partition, position, end, max_bytes - held, deadline)
         parts += [read.records] if len(read.records) else []
         position, held = read.next_offset, held + read.bytes_used
     return Fetched(records=concatenate(parts), next_offset=position)
@@ -141,7 +137,7 @@ def _read_some(
             last_error = error
             continue
         if answer.error_code == OffsetOutOfRangeError.errno:
-            raise _lost(topic, partition, position, answer.log_start_offset)
+            raise _lost(topic, partition, position, earliest(client, topic)[partition])
         if answer.error_code and not is_retriable(answer.error_code):
             raise refusal(answer.error_code, f"fetch {topic}/{partition} from offset {position}")
         if answer.error_code:

@@ -7,21 +7,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from kafka.protocol.consumer import ListOffsetsRequest, OffsetFetchRequest
+from kafka.protocol.consumer import OffsetFetchRequest
 
 from tidegate.contracts.naming import HEADER_BATCH, HEADER_OPERATOR
 from tidegate.contracts.records import Records
 from tidegate.kernels.record_batch import decode_headers
 from tidegate.runtime.kafka.client import GROUP, KafkaClient
 from tidegate.runtime.kafka.fetch import fetch
+from tidegate.runtime.kafka.positions import earliest, latest, stable
 from tidegate.runtime.kafka.retry import Deadline, is_retriable, refusal, too_late
+
+__all__ = ["CommittedOffset", "earliest", "latest", "marks", "newest_batch_header", "stable"]
 
 TIMEOUT_S = 60.0
 
-_EARLIEST, _LATEST = -2, -1
-_READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 _FIRST_STEP, _LARGEST_STEP = 2**10, 2**18
-_STEP_BYTES = 2**25
+_STEP_BYTES = 2**22
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,21 +31,6 @@ class CommittedOffset:
 
     offset: int
     metadata: str
-
-
-def earliest(client: KafkaClient, topic: str) -> dict[int, int]:
-    """The first offset that each partition still has."""
-    return _offsets(client, topic, _EARLIEST, _READ_UNCOMMITTED)
-
-
-def latest(client: KafkaClient, topic: str) -> dict[int, int]:
-    """The offset behind the last record of each partition, open transactions included."""
-    return _offsets(client, topic, _LATEST, _READ_UNCOMMITTED)
-
-
-def stable(client: KafkaClient, topic: str) -> dict[int, int]:
-    """The last stable offset of each partition: every transaction below it has ended."""
-    return _offsets(client, topic, _LATEST, _READ_COMMITTED)
 
 
 def marks(client: KafkaClient, group: str, topic: str, partitions: Sequence[int]) -> dict[int, CommittedOffset | None]:
@@ -107,44 +93,3 @@ def _committed(row: Any) -> CommittedOffset | None:
     return (
         None if row.committed_offset < 0 else CommittedOffset(offset=row.committed_offset, metadata=row.metadata or "")
     )
-
-
-def _offsets(client: KafkaClient, topic: str, timestamp: int, isolation: int) -> dict[int, int]:
-    """Of each partition, from its leader; asked again until all leaders have answered."""
-    found: dict[int, int] = {}
-    code, what, deadline = 0, f"list the offsets of {topic}", Deadline(TIMEOUT_S)
-    for _attempt in deadline.attempts():
-        missing = {
-            partition: leader for partition, leader in client.topic(topic).leaders.items() if partition not in found
-        }
-        for node in sorted(set(missing.values()) - {-1}):
-            asked = [partition for partition, leader in missing.items() if leader == node]
-            for row in _ask_offsets(client, topic, node, asked, timestamp, isolation):
-                if row.error_code and not is_retriable(row.error_code):
-                    raise refusal(row.error_code, what)
-                code = row.error_code or code
-                found |= {} if row.error_code else {row.partition_index: row.offset}
-        if missing.keys() <= found.keys():
-            return dict(sorted(found.items()))
-    raise too_late(code, what)
-
-
-def _ask_offsets(
-    client: KafkaClient, topic: str, node: int, partitions: Sequence[int], timestamp: int, isolation: int
-) -> Sequence[Any]:
-    wanted = ListOffsetsRequest.ListOffsetsTopic
-    request = ListOffsetsRequest(
-        isolation_level=isolation,
-        topics=[
-            wanted(
-                name=topic,
-                partitions=[
-                    wanted.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
-                    for partition in partitions
-                ],
-            )
-        ],
-        min_version=2,
-        max_version=7,
-    )
-    return list(client.send(request, node).topics[0].partitions)

@@ -1,0 +1,75 @@
+"""Where the partitions of a topic begin and end. May import: the standard library, kafka.
+
+`offsets` gives these together with what groups and outputs say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kafka.protocol.consumer import ListOffsetsRequest
+
+from tidegate.runtime.kafka.client import KafkaClient
+from tidegate.runtime.kafka.retry import Deadline, is_retriable, refusal, too_late
+
+TIMEOUT_S = 60.0
+
+_EARLIEST, _LATEST = -2, -1
+_READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
+
+
+def earliest(client: KafkaClient, topic: str) -> dict[int, int]:
+    """The first offset that each partition still has."""
+    return _offsets(client, topic, _EARLIEST, _READ_UNCOMMITTED)
+
+
+def latest(client: KafkaClient, topic: str) -> dict[int, int]:
+    """The offset behind the last record of each partition, open transactions included."""
+    return _offsets(client, topic, _LATEST, _READ_UNCOMMITTED)
+
+
+def stable(client: KafkaClient, topic: str) -> dict[int, int]:
+    """The last stable offset of each partition: every transaction below it has ended."""
+    return _offsets(client, topic, _LATEST, _READ_COMMITTED)
+
+
+def _offsets(client: KafkaClient, topic: str, timestamp: int, isolation: int) -> dict[int, int]:
+    """Of each partition, from its leader; asked again until all leaders have answered."""
+    found: dict[int, int] = {}
+    code, what, deadline = 0, f"list the offsets of {topic}", Deadline(TIMEOUT_S)
+    for _attempt in deadline.attempts():
+        missing = {
+            partition: leader for partition, leader in client.topic(topic).leaders.items() if partition not in found
+        }
+        for node in sorted(set(missing.values()) - {-1}):
+            asked = [partition for partition, leader in missing.items() if leader == node]
+            for row in _ask_offsets(client, topic, node, asked, timestamp, isolation):
+                if row.error_code and not is_retriable(row.error_code):
+                    raise refusal(row.error_code, what)
+                code = row.error_code or code
+                found |= {} if row.error_code else {row.partition_index: row.offset}
+        if missing.keys() <= found.keys():
+            return dict(sorted(found.items()))
+    raise too_late(code, what)
+
+
+def _ask_offsets(
+    client: KafkaClient, topic: str, node: int, partitions: Sequence[int], timestamp: int, isolation: int
+) -> Sequence[Any]:
+    wanted = ListOffsetsRequest.ListOffsetsTopic
+    request = ListOffsetsRequest(
+        isolation_level=isolation,
+        topics=[
+            wanted(
+                name=topic,
+                partitions=[
+                    wanted.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+                    for partition in partitions
+                ],
+            )
+        ],
+        min_version=2,
+        max_version=7,
+    )
+    return list(client.send(request, node).topics[0].partitions)
