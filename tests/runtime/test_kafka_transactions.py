@@ -151,17 +151,21 @@ def test_after_a_timeout_one_s_own_id_and_epoch_are_accepted(
 
 
 class Deaf(KafkaClient):
-    """Its EndTxn requests arrive, and their answers are lost."""
+    """Its requests of one name arrive, and their answers are lost."""
+
+    def __init__(self, broker: Broker, lost: str) -> None:
+        super().__init__({"bootstrap.servers": broker.bootstrap})
+        self._lost = lost
 
     def send_all(self, requests: Sequence[Any], *, timeout_s: float | None = None) -> list[Any]:
         answers = super().send_all(requests, timeout_s=timeout_s)
-        return [EngineError("no answer")] if requests[0][0].name == "EndTxnRequest" else answers
+        return [EngineError("no answer")] if requests[0][0].name == self._lost else answers
 
 
 def test_an_end_without_an_answer_is_resolved_by_one_s_own_id_and_the_mark(
     kafka: KafkaClient, broker: Broker, topic: NewTopic, start: Start
 ) -> None:
-    name, group, deaf = topic(), unused("group"), Deaf({"bootstrap.servers": broker.bootstrap})
+    name, group, deaf = topic(), unused("group"), Deaf(broker, "EndTxnRequest")
     producer = emit(deaf, start(), name, [row(b"published")])
     producer = commit_offset(deaf, producer, group, name, 0, 5, "mark 1", 30)
     with pytest.raises(EngineError, match="no answer"):
@@ -170,6 +174,20 @@ def test_an_end_without_an_answer_is_resolved_by_one_s_own_id_and_the_mark(
     assert marks(kafka, group, name, [0]) == {0: CommittedOffset(offset=5, metadata="mark 1")}
     end(kafka, emit(kafka, renewed, name, [row(b"next")]), commit=True, deadline_s=30)
     assert seen(broker, name) == [b"published", b"next"]
+    deaf.close()
+
+
+def test_initialise_can_be_sent_again_after_one_without_an_answer(
+    kafka: KafkaClient, broker: Broker, topic: NewTopic, start: Start
+) -> None:
+    name, deaf = topic(), Deaf(broker, "InitProducerIdRequest")
+    opened = emit(kafka, start(), name, [row(b"aborted")])
+    for _ in range(2):
+        with pytest.raises(EngineError, match="no answer"):
+            initialise(deaf, opened.transactional_id, timeout_ms=60_000, current=opened)
+    renewed = start(opened.transactional_id, current=opened)
+    end(kafka, emit(kafka, renewed, name, [row(b"kept")]), commit=True, deadline_s=30)
+    assert seen(broker, name) == [b"kept"]
     deaf.close()
 
 

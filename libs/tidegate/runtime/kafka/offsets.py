@@ -46,7 +46,7 @@ def marks(client: KafkaClient, group: str, topic: str, partitions: Sequence[int]
     for _attempt in deadline.attempts():
         answer = client.send(request, client.coordinator(GROUP, group, deadline), timeout_s=deadline.remaining_s)
         found = [row for part in answer.topics for row in part.partitions]
-        code = answer.error_code or max((row.error_code for row in found), default=0)
+        code = next((code for code in [answer.error_code, *(row.error_code for row in found)] if code), 0)
         if not code:
             return {row.partition_index: _committed(row) for row in found}
         if not is_retriable(code):
