@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.conftest import NewTopic
-from tidegate.contracts.errors import EngineError, UserError
+from tidegate.contracts.errors import OutputTooLarge, UserError
 from tidegate.runtime.kafka.broker import Broker
 from tidegate.runtime.kafka.record_lines import Record
 from tidegate.runtime.kafka.records_io import consume, produce_lines, read_all, write_all
@@ -96,11 +96,24 @@ def test_all_of_a_topic_is_read_by_partition(options: dict[str, str], topic: New
     assert read_all(options, name)[2] == []
 
 
-def test_a_record_that_is_not_taken_is_an_engine_error_that_names_it(options: dict[str, str], topic: NewTopic) -> None:
+def test_a_record_that_is_too_large_is_refused_before_anything_is_written(
+    options: dict[str, str], topic: NewTopic
+) -> None:
     name = topic(1, max_message_bytes="1000")
-    with pytest.raises(EngineError, match="did not take 1 record") as failed:
+    with pytest.raises(OutputTooLarge):
         write_all(options, name, [(0, b"k", b"v", 1), (0, b"k", b"v" * 5000, 1)])
-    assert "record 2" in str(failed.value)
+    assert read_all(options, name) == [[]]
+
+
+def test_a_topic_that_is_not_there_is_a_user_error_whichever_way_it_is_used(options: dict[str, str]) -> None:
+    for use in (
+        lambda: write_all(options, "absent", [(0, b"k", b"v", 1)]),
+        lambda: read_all(options, "absent"),
+        lambda: produce_lines(options, "absent", ["{}"], _never),
+        lambda: list(consume(options, "absent")),
+    ):
+        with pytest.raises(UserError, match="does not exist"):
+            use()
 
 
 def test_a_partition_or_offset_that_is_not_there_is_a_user_error(options: dict[str, str], topic: NewTopic) -> None:

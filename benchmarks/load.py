@@ -1,0 +1,76 @@
+"""The standard load: updates of 10,000 keys, up to 5 s out of order, written as fast as the broker takes them.
+
+Record i of the whole load has key `k%06d` and a timestamp of 10 records a millisecond, less a random lateness. A key
+stays in its partition, so each partition holds its keys' records in the order of i.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.kernels.record_batch import OutgoingColumns
+from tidegate.runtime.kafka.bulk import write_columns
+from tidegate.runtime.kafka.client import KafkaClient
+from tidegate.runtime.kafka.topics import create_topic
+
+RECORDS, KEYS, PARTITIONS = 4_000_000, 10_000, 4
+FIRST_TIMESTAMP, RECORDS_PER_MS, LATENESS_MS = 1_700_000_000_000, 10, 5_000
+CHUNK, SEED, TIMEOUT_S = 250_000, 1, 120.0
+
+
+def load(bootstrap: str, topic: str, *, records: int = RECORDS, keys: int = KEYS, partitions: int = PARTITIONS) -> int:
+    """The number of records, all of which are in the new topic."""
+    options = {"bootstrap.servers": bootstrap}
+    create_topic(options, topic, partitions)
+    key, timestamp = columns(records, keys)
+    with ThreadPoolExecutor(partitions) as threads:
+        written = threads.map(
+            lambda partition: _fill(KafkaClient(options), topic, partition, partitions, key, timestamp),
+            range(partitions),
+        )
+    return sum(written)
+
+
+def columns(records: int, keys: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The key's number and the timestamp (ms) of every record; the same for the same numbers."""
+    random = np.random.default_rng(SEED)
+    key = random.integers(0, keys, records)
+    timestamp = FIRST_TIMESTAMP + np.arange(records) // RECORDS_PER_MS - random.integers(0, LATENESS_MS, records)
+    return key, timestamp
+
+
+def _fill(
+    client: KafkaClient,
+    topic: str,
+    partition: int,
+    partitions: int,
+    key: npt.NDArray[np.int64],
+    timestamp: npt.NDArray[np.int64],
+) -> int:
+    mine = np.flatnonzero(key % partitions == partition)
+    try:
+        for start in range(0, len(mine), CHUNK):
+            chosen = mine[start : start + CHUNK]
+            write_columns(client, topic, partition, _outgoing(chosen, key[chosen], timestamp[chosen]), TIMEOUT_S)
+    finally:
+        client.close()
+    return len(mine)
+
+
+def _outgoing(
+    number: npt.NDArray[np.int64], key: npt.NDArray[np.int64], timestamp: npt.NDArray[np.int64]
+) -> OutgoingColumns:
+    digits = pc.utf8_lpad(pa.array(key).cast(pa.string()), 6, "0")
+    amount = pa.array(number % 1_000).cast(pa.string())
+    value = ['{"id":', pa.array(number).cast(pa.string()), ',"v":', amount, ',"pad":"abcdefghijklmnopqrstuvwxyz"}', ""]
+    return OutgoingColumns(
+        key=pc.binary_join_element_wise("k", digits, "").cast(pa.binary()),
+        value=pc.binary_join_element_wise(*value).cast(pa.binary()),
+        headers=pa.nulls(len(number), pa.binary()),
+        timestamp=timestamp,
+    )

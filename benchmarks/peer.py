@@ -1,0 +1,95 @@
+"""How fast Kafka Streams suppresses a topic, exactly once, on this machine: the peer of the service's benchmark."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tidegate.contracts.errors import EngineError
+from tidegate.runtime.home import home
+from tidegate.runtime.jars import missing, retrieve
+from tidegate.runtime.java import java_command
+from tidegate.runtime.kafka.client import KafkaClient
+from tidegate.runtime.kafka.offsets import latest, marks
+
+_HERE = Path(__file__).with_name("peers")
+_JAR_LIST = _HERE / "ivy.xml"
+_PROGRAM = _HERE / "KafkaStreamsSuppress.java"
+_POLL_S = 0.05
+
+
+def run_kafka_streams(
+    bootstrap: str, input_topic: str, output_topic: str, *, threads: int = 2, timeout_s: float = 900.0
+) -> float:
+    """Seconds that Kafka Streams took from being ready until all the input was processed and its output committed.
+
+    The start of its JVM, of its threads and the assignment of partitions are not counted. The end is when the group's
+    committed offsets are the input's ends: they are in the same transactions as the output. EngineError if it fails.
+    """
+    client = KafkaClient({"bootstrap.servers": bootstrap})
+    ends = latest(client, input_topic)
+    application = f"peer-{time.monotonic_ns()}"
+    try:
+        with _running(bootstrap, application, input_topic, output_topic, threads) as process:
+            started, deadline = time.monotonic(), time.monotonic() + timeout_s
+            while _committed(client, application, input_topic, list(ends)) != ends:
+                _require_running(process, deadline)
+                time.sleep(_POLL_S)
+            return time.monotonic() - started
+    finally:
+        client.close()
+
+
+@contextmanager
+def _running(
+    bootstrap: str, application: str, input_topic: str, output_topic: str, threads: int
+) -> Iterator[subprocess.Popen[str]]:
+    """The program, from its being ready."""
+    jars = _jars()
+    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryFile("w+") as complaints:
+        java = [java_command(), f"-Djava.io.tmpdir={scratch}", "-cp", f"{jars}/*", str(_PROGRAM)]
+        arguments = [bootstrap, application, input_topic, output_topic, str(threads)]
+        process = subprocess.Popen([*java, *arguments], stdout=subprocess.PIPE, stderr=complaints, text=True)
+        try:
+            assert process.stdout is not None
+            if process.stdout.readline().strip() != "RUNNING":
+                complaints.seek(0)
+                raise EngineError(
+                    "Kafka Streams did not start", value=complaints.read()[-2_000:], remedy="see its message"
+                )
+            yield process
+        finally:
+            _stop(process)
+
+
+def _jars() -> Path:
+    folder = home() / "peers"
+    if missing(folder, _JAR_LIST):
+        print("Fetching Kafka Streams", flush=True)
+        retrieve(folder, _JAR_LIST)
+    return folder / "kafka-streams"
+
+
+def _committed(client: KafkaClient, group: str, topic: str, partitions: list[int]) -> dict[int, int]:
+    found = marks(client, group, topic, partitions)
+    return {partition: mark.offset for partition, mark in found.items() if mark is not None}
+
+
+def _require_running(process: subprocess.Popen[str], deadline: float) -> None:
+    if process.poll() is not None:
+        raise EngineError("Kafka Streams ended before its work was done", value=process.returncode)
+    if time.monotonic() > deadline:
+        raise EngineError("Kafka Streams did not finish in time")
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
