@@ -38,6 +38,8 @@ DEFAULT_TIMEOUT_S = 30.0
 _LARGEST_ANSWER_BYTES = 2**31 - 1
 _UNLIMITED = 2**31
 _RECONNECT_PAUSE_S = 0.02
+_LONGEST_BOOTSTRAP_S = 5.0
+"""kafka-python tries one server, chosen at random, for as long as it is given: then it chooses again."""
 _REFUSED_LOGIN = (SaslAuthenticationFailedError, AuthorizationError)
 _TOPIC_RESOURCE = 2
 _NO_LEADER = -1
@@ -193,11 +195,17 @@ class _Network:
 
     def connect(self, deadline: Deadline) -> None:
         """A broker has answered, and the cluster's brokers are known."""
-        try:
-            self._manager.bootstrap(timeout_ms=deadline.remaining_s * 1_000)
-        except KafkaError as cause:
-            self.close()
-            raise self._unreachable(cause) from cause
+        cause = self._loop.run(self._first_failure, deadline)
+        while not isinstance(cause, _REFUSED_LOGIN):
+            try:
+                self._manager.bootstrap(timeout_ms=min(deadline.remaining_s, _LONGEST_BOOTSTRAP_S) * 1_000)
+                return
+            except KafkaError as failure:
+                cause = cause or failure
+            if not deadline.remaining_s:
+                break
+        self.close()
+        raise self._unreachable(cause) from cause
 
     def send_all(self, requests: Sequence[tuple[Any, int | None]], deadline: Deadline) -> list[Any]:
         """Answers and errors, in order."""
@@ -213,6 +221,19 @@ class _Network:
         """Nothing is connected."""
         self._manager.close()
         self._loop.close()
+
+    async def _first_failure(self, deadline: Deadline) -> KafkaError | None:
+        """Why the servers named cannot be used, None if one can: kafka-python's bootstrap would not say."""
+        servers = self._manager.cluster.bootstrap_brokers()
+        failure = None
+        for server in servers:
+            share_ms = deadline.remaining_s * 1_000 / (len(servers) + 1)
+            try:
+                await self._manager.get_connection(server.node_id, timeout_ms=share_ms, refresh_metadata_on_err=False)
+                return None
+            except KafkaError as cause:
+                failure = cause
+        return failure
 
     async def _answer(self, request: Any, node_id: int | None, deadline: Deadline) -> Any:
         """The answer or the error. What has not been sent is tried again; what has been sent is not."""
@@ -258,5 +279,5 @@ class _Network:
         return EngineError(
             f"no Kafka broker answers at {self._servers}",
             value=str(cause),
-            remedy="start it (`tidegate kafka start`), or mend bootstrap.servers and security.protocol",
+            remedy="start it (`tidegate kafka start`), or mend bootstrap.servers and the security settings",
         )
