@@ -32,7 +32,7 @@ from tidegate.runtime.java import java_command
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = 9092
-START_TIMEOUT_S = 90.0
+START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 30.0
 _LOG_LINES_SHOWN = 15
 # Below the range from which systems take the ports of outgoing connections: nobody takes one by chance before we do.
