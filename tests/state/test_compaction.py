@@ -239,6 +239,18 @@ def test_behind_the_rewind_window_the_log_begins_at_a_checkpoint_and_replaced_fi
         OperatorLog.at(log.path, CHECKPOINT_EVERY)
 
 
+def test_a_file_that_a_later_version_brought_back_is_not_deleted(log: OperatorLog) -> None:
+    commit_rows(log, 1, {("state", 0): changes("a=1")})
+    removed = log.data_files("state")
+    log.commit(meta(log, 2), [], removed)
+    log.commit(meta(log, 3), removed)
+    for batch in range(4, 2 * CHECKPOINT_EVERY):
+        commit_rows(log, batch, {})
+    clean_up(log, clock_ms=now_ms(log) + HOUR_MS, rewind_window_ms=0)
+    assert versions(log.path)[0] >= 2
+    assert log.read("state").num_rows == 1
+
+
 def test_a_pinned_version_can_be_read_after_a_clean_up(log: OperatorLog) -> None:
     compacted = long_log(log)
     pinned = compacted - 1  # all the files that the compaction replaced are live in it

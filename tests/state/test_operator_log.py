@@ -287,6 +287,23 @@ def test_a_newest_entry_that_is_empty_or_cut_short_stops_and_is_named(log: Opera
     assert stopped.value.value == broken
 
 
+def test_a_log_with_a_missing_entry_is_refused(log: OperatorLog) -> None:
+    for batch in (1, 2, 3):
+        commit_rows(log, batch, {})
+    entry_path(log.path, 2).unlink()
+    with pytest.raises(StateError):
+        reopened(log)
+
+
+def test_a_log_whose_newest_entry_is_missing_under_a_checkpoint_is_refused(log: OperatorLog) -> None:
+    for batch in (1, 2, 3):
+        commit_rows(log, batch, {})
+    DeltaTable(str(log.path)).create_checkpoint()
+    entry_path(log.path, 3).unlink()
+    with pytest.raises(StateError, match="not the one that its entries show"):
+        reopened(log)
+
+
 def test_a_log_that_is_not_there_is_not_made_unless_asked(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="no operator log"):
         OperatorLog.open(tmp_path / "none", OPERATOR, SCHEMA, create=False)

@@ -110,9 +110,10 @@ def test_a_rebuild_reads_each_slot_once_and_no_deletes(driver: MiniDriver) -> No
     assert (recovered.use.way, recovered.rows) == (Way.REBUILD, 2)
 
 
-def test_a_partition_without_a_commit_starts_empty(driver: MiniDriver) -> None:
+def test_a_partition_without_a_commit_starts_empty_and_its_empty_state_goes_on(driver: MiniDriver) -> None:
     driver.run([(1, True)], commits=False)
     assert driver.state() == {}
+    assert driver.run([(1, True)], commits=False).use.way is Way.GO_ON
 
 
 def test_restoring_from_the_log_gives_equal_tables_before_and_after_a_compaction(driver: MiniDriver) -> None:

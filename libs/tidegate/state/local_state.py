@@ -110,7 +110,7 @@ class LocalState:
         self.header = replace(
             before, epoch=epoch, batch=batch, attempt=attempt, boot_id=boot_id(), complete=False, durable=False
         )
-        self._write(synced=was_durable)
+        self._write(synced=False)
         if was_durable:  # a durable header must not come back from the other slot after a loss of power
             self._write(synced=True)
 
@@ -136,7 +136,7 @@ class LocalState:
 
     def new_generation(self, layout: Layout, capacity: Mapping[str, int]) -> tuple[int, mmap.mmap]:
         """A zero-filled mapping, its space reserved: a mapped file on a full disk would end in a bus error."""
-        generation = 1 + max([self._named(), *(number for number, _ in self._generations())])
+        generation = 1 + max((number for number, _ in self._generations()), default=0)
         path = self._generation(generation, new=True)
         with disk.disk_errors(path):
             return generation, _make(path, _size(layout, capacity))
@@ -150,9 +150,7 @@ class LocalState:
             raise AssertionError("a switch without begin")
         if storage.generation != self.header.generation:
             with disk.disk_errors(self.folder):
-                path = self._generation(storage.generation)
-                self._generation(storage.generation, new=True).rename(path)
-            _remember(path, storage.mapping)
+                self._generation(storage.generation, new=True).rename(self._generation(storage.generation))
         layout = (storage.layout.kind, storage.layout.version)
         self.header = replace(
             self.header, generation=storage.generation, layout=layout, capacity=dict(storage.capacity())
@@ -164,9 +162,6 @@ class LocalState:
         with disk.disk_errors(self.folder):
             self._file.write(self.header, synced=synced)
 
-    def _named(self) -> int:
-        return self.header.generation if self.header is not None else 0
-
     def _generation(self, number: int, *, new: bool = False) -> Path:
         return self.folder / f"generation-{number}{'.new' if new else ''}"
 
@@ -175,7 +170,7 @@ class LocalState:
 
     def _remove_other_generations(self) -> None:
         for number, path in self._generations():
-            if number != self._named():
+            if self.header is None or number != self.header.generation:
                 path.unlink(missing_ok=True)
 
 
@@ -265,12 +260,8 @@ def _map(path: Path) -> mmap.mmap:
             return kept.mapping
         with path.open("r+b") as file:
             mapping = mmap.mmap(file.fileno(), 0)
-    _remember(path, mapping)
+        _KEPT[path.parent] = _Kept(_inode(path), mapping)
     return mapping
-
-
-def _remember(path: Path, mapping: mmap.mmap) -> None:
-    _KEPT[path.parent] = _Kept(_inode(path), mapping)
 
 
 def _inode(path: Path) -> tuple[int, int]:
