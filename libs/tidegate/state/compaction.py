@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.contracts.schema import META_PARTITION, BatchMeta
+from tidegate.contracts.schema import META_PARTITION, PARTITION_COLUMNS, BatchMeta
 from tidegate.state.cleanup import clean_up
 from tidegate.state.data_files import DataFile, read_files, write_file
 from tidegate.state.operator_log import OperatorLog
@@ -153,11 +153,8 @@ def _worth_rewriting(kind: str, files: list[DataFile], drop_through: int) -> tup
 def rewrite(part: Rewrite) -> Rewritten:
     """The kept rows are in new files, with the batch and seq that they had; nothing is committed."""
     needed = [file for file in part.files if file.max_batch > part.drop_through]
-    rows = read_files(part.log, needed, part.schema).drop_columns(["kind", "partition"])
-    if part.kind == "state":
-        kept = live_rows(rows, part.slot)
-    else:
-        kept = rows.filter(pc.field("batch") > part.drop_through)
+    rows = read_files(part.log, needed, part.schema, after_batch=part.drop_through).drop_columns(PARTITION_COLUMNS)
+    kept = live_rows(rows, part.slot) if part.kind == "state" else rows
     written = [
         write_file(part.log, part.kind, part.partition, _without_empty(piece), batch=part.batch, attempt=part.attempt)
         for piece in _pieces(kept)

@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from pyarrow import fs
 
 from tidegate.contracts.naming import data_folder
 from tidegate.contracts.schema import PARTITION_COLUMNS
@@ -100,31 +102,34 @@ def _write_parquet(table: pa.Table, path: Path, *, sync: bool) -> int:
 
 
 def read_files(
-    log: Path, files: Iterable[DataFile], schema: pa.Schema, columns: Sequence[str] | None = None
+    log: Path,
+    files: Iterable[DataFile],
+    schema: pa.Schema,
+    columns: Sequence[str] | None = None,
+    *,
+    after_batch: int = -1,
 ) -> pa.Table:
-    """The files' rows in ORDER, with the given columns of the log's schema (all when None); absent ones are null."""
+    """The files' rows of batches above `after_batch` in ORDER, with the given columns of the log's schema (None: all).
+
+    Columns that a file lacks are null.
+    """
     wanted = list(schema.names if columns is None else columns)
-    inner = pa.schema([schema.field(name) for name in dict.fromkeys([*wanted, *ORDER])])
-    tables = [
-        _read_parquet(log, file, inner) for file in sorted(files, key=lambda file: (file.partition, file.min_batch))
+    disk_files, parquet = fs.LocalFileSystem(), ds.ParquetFileFormat()
+    fragments = [
+        parquet.make_fragment(str(log / file.path), disk_files, _constants(file, schema))
+        for file in sorted(files, key=lambda file: (file.partition, file.min_batch))
     ]
-    return _in_order(pa.concat_tables(tables) if tables else inner.empty_table()).select(wanted)
+    source = ds.FileSystemDataset(fragments, schema, parquet, disk_files)
+    with disk.disk_errors(log):
+        rows = source.to_table(list(dict.fromkeys([*wanted, *ORDER])), filter=ds.field("batch") > after_batch)
+    return _in_order(rows).select(wanted)
 
 
-def _read_parquet(log: Path, file: DataFile, schema: pa.Schema) -> pa.Table:
-    with disk.disk_errors(log / file.path), pq.ParquetFile(log / file.path) as source:
-        stored = [name for name in source.schema_arrow.names if name in schema.names and name not in PARTITION_COLUMNS]
-        table = source.read(columns=stored, use_threads=False)
-    constants = {"kind": file.kind, "partition": file.partition}
-    return pa.table([_column(table, field, constants) for field in schema], schema=schema)
-
-
-def _column(table: pa.Table, field: pa.Field, constants: dict[str, object]) -> pa.ChunkedArray | pa.Array:
-    if field.name in constants:
-        return pa.repeat(pa.scalar(constants[field.name], field.type), table.num_rows)
-    if field.name in table.column_names:
-        return table.column(field.name).cast(field.type)
-    return pa.nulls(table.num_rows, field.type)
+def _constants(file: DataFile, schema: pa.Schema) -> ds.Expression:
+    """What is true of every row of a file: the values of the partition columns, which the file itself lacks."""
+    values = {"kind": file.kind, "partition": file.partition}
+    kind, partition = (ds.field(name) == pa.scalar(values[name], schema.field(name).type) for name in PARTITION_COLUMNS)
+    return kind & partition
 
 
 def _in_order(table: pa.Table) -> pa.Table:

@@ -137,12 +137,8 @@ class OperatorLog:
         self, kind: str, partition: int | None = None, after_batch: int = -1, columns: Sequence[str] | None = None
     ) -> pa.Table:
         """The rows of the kind above `after_batch`, by partition, batch and seq; all columns of the log when None."""
-        wanted = list(self.schema.names if columns is None else columns)
         files = self.data_files(kind, partition, after_batch=after_batch)
-        rows = read_files(self.path, files, self.schema, list(dict.fromkeys([*wanted, "batch"])))
-        if any(file.min_batch <= after_batch for file in files):
-            rows = rows.filter(pc.field("batch") > after_batch)
-        return rows.select(wanted)
+        return read_files(self.path, files, self.schema, columns, after_batch=after_batch)
 
     def batches(self, kind: str, partition: int, *, after_batch: int = -1) -> list[int]:
         """The batches above `after_batch` that have rows of the kind in the partition, ascending."""

@@ -11,14 +11,17 @@ import pyarrow.compute as pc
 
 def live_rows(rows: pa.Table, slot: Sequence[str]) -> pa.Table:
     """The last row of each slot, in the rows' order, without the slots whose last row is a `delete`."""
-    last = last_rows(rows, slot)
-    return last.filter(pc.equal(last.column("op"), "put"))
+    return rows.filter(pc.and_(_is_last(rows, slot), pc.equal(rows.column("op"), "put")))
 
 
 def last_rows(rows: pa.Table, slot: Sequence[str]) -> pa.Table:
     """The last row of each slot, in the rows' order; `slot` names the columns that identify one."""
+    return rows.filter(_is_last(rows, slot))
+
+
+def _is_last(rows: pa.Table, slot: Sequence[str]) -> pa.Array:
     numbered = rows.select(list(slot)).append_column("row", pa.array(np.arange(rows.num_rows)))
     newest = numbered.group_by(list(slot)).aggregate([("row", "max")]).column("row_max")
-    if len(newest) == rows.num_rows:
-        return rows
-    return rows.take(np.sort(newest.to_numpy()))
+    last = np.zeros(rows.num_rows, np.bool_)
+    last[newest.to_numpy()] = True
+    return pa.array(last)
