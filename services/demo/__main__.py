@@ -11,7 +11,6 @@ from pathlib import Path
 
 import yaml
 from rich.console import Console
-from tidegate.runtime.kafka.records_io import read_all, write_all
 
 from services.demo.departures import PARTITIONS, Departure, departures
 from services.demo.expectation import Expected, expected
@@ -22,6 +21,7 @@ from tidegate.contracts.event_time import parse_duration_ms
 from tidegate.runtime.application import Application, load
 from tidegate.runtime.home import home, jars
 from tidegate.runtime.kafka.broker import Broker
+from tidegate.runtime.kafka.records_io import read_all, write_all
 from tidegate.runtime.kafka.topics import create_topic
 from tidegate.runtime.spark.session import start_session
 from tidegate.spark import register_views

@@ -6,8 +6,7 @@ from threading import Event
 
 import pytest
 
-from tidegate.contracts.config import read
-from tidegate.runtime.application import Application
+from tidegate.runtime.application import application_of
 from tidegate.runtime.driver import OperatorDriver, Wiring
 from tidegate.runtime.spark.session import start_session
 
@@ -38,13 +37,13 @@ class World:
             "operators": {self.name: {"kind": "suppression", "input": source, "output": output, **operator}},
         }
         self.raw = raw
-        self.application = read(Application, raw)
+        self.application = application_of(raw)
         self.log = folder / "lake" / self.name
 
     def changed(self, **operator):
         """The same world with another configuration of its operator."""
         raw = {**self.raw, "operators": {self.name: {**self.raw["operators"][self.name], **operator}}}
-        self.application = read(Application, raw)
+        self.application = application_of(raw)
         return self
 
     def driver(self):
@@ -64,8 +63,9 @@ class World:
 def world(spark, broker, topic, tmp_path):
     """`world(until=..., buffer=...)`: a world with topics of its own."""
 
-    def make(*, output=True, **operator):
+    def make(*, output=True, years_ahead=False, **operator):
+        configs = {"message_timestamp_after_max_ms": str(2**62)} if years_ahead else {}
         out = topic(partitions=PARTITIONS) if output else None
-        return World(spark, broker, tmp_path, topic(partitions=PARTITIONS), out, operator)
+        return World(spark, broker, tmp_path, topic(partitions=PARTITIONS, **configs), out, operator)
 
     return make

@@ -6,26 +6,31 @@ from threading import Event, Timer
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from tests.kill.harness import Feed, committed, records
 from tidegate.contracts.errors import BufferFull, EngineError, StateError, UserError
 from tidegate.runtime.driver import OperatorDriver, Wiring
+from tidegate.runtime.kafka.records_io import write_all
+from tidegate.runtime.kafka.topics import create_topic
 from tidegate.spark import register_views
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 
 def produce(broker, topic, *made, headers=None):
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "message.max.bytes": 2_000_000})
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "message.max.bytes": 1_040_000})
     for partition, key, value, timestamp in made:
-        producer.produce(topic, value, key, partition, timestamp=timestamp, headers=headers)
+        producer.produce(topic, value, key, partition, timestamp=timestamp, headers=headers, on_delivery=_taken)
     producer.flush()
+
+
+def _taken(error, _message):
+    assert error is None, error
 
 
 def produce_raw(broker, topic, *made):
     """Records with timestamps that a librdkafka producer would not send."""
-    from tidegate.runtime.kafka.records_io import write_all
-
     write_all({"bootstrap.servers": broker.bootstrap}, topic, made)
 
 
@@ -48,20 +53,15 @@ def consume(broker, topic, partition=0):
 
 
 def newest(driver):
-    return driver._newest
+    return driver.newest
 
 
 def test_keys_values_headers_and_timestamps_pass_through_byte_for_byte(world, broker):
     here = world(buffer={"max_keys": 0, "when_full": "emit"})
     every_byte, large = bytes(range(256)), b"x" * 1_000_000
-    produce(
-        broker,
-        here.source,
-        (0, every_byte, large, 7),
-        (0, b"", b"", 8),
-        (0, b"gone", None, 9),
-        headers=[("h", b"\x00"), ("h", None)],
-    )
+    headers = [("h", b"\x00"), ("h", None)]
+    produce(broker, here.source, (0, every_byte, large, 7), headers=headers)
+    produce(broker, here.source, (0, b"", b"", 8), (0, b"gone", None, 9), headers=headers)
     here.run()
     seen = consume(broker, here.output)
     assert [(m.key(), m.value(), m.timestamp()[1]) for m in seen] == [
@@ -81,7 +81,7 @@ def test_keys_values_headers_and_timestamps_pass_through_byte_for_byte(world, br
 
 def test_bad_records_become_rows_and_never_stop_the_good_ones(world, broker):
     """T = 5 000; 3 000 is older than T - 1 s; a year 3000 record is too far ahead of the clock"""
-    here = world(until={"time_limit": "1h"}, max_lateness="1s", max_ahead="1h")
+    here = world(years_ahead=True, until={"time_limit": "1h"}, max_lateness="1s", max_ahead="1h")
     produce(
         broker,
         here.source,
@@ -145,7 +145,7 @@ def test_state_is_carried_over_a_restart_a_deleted_local_state_and_a_compaction(
 
 def test_shut_down_commits_what_went_before_and_goes_on_at_that_offset_with_a_larger_bound(world, broker):
     here = world(until={"time_limit": "1h"}, buffer={"max_keys": 2, "when_full": "shut_down"})
-    produce(broker, here.source, *((0, b"%d" % i, b"v", i) for i in range(4)))
+    produce(broker, here.source, *((0, b"%d" % i, b"v", 1_000 + i) for i in range(4)))
     driver = here.driver()
     with pytest.raises(BufferFull, match="before offset 2 of partition 0"):
         driver.run(Event(), until_caught_up=True)
@@ -198,7 +198,7 @@ def test_an_older_driver_is_fenced_by_a_newer_one(world, broker):
 
 
 def test_a_missing_topic_is_named_with_the_command_that_creates_it(world):
-    here = world().changed(input="no-such-topic")
+    here = world(until={"time_limit": "1s"}).changed(input="no-such-topic")
     with pytest.raises(UserError, match="no-such-topic") as raised:
         here.driver()
     assert "tidegate topics create" in raised.value.remedy
@@ -206,19 +206,19 @@ def test_a_missing_topic_is_named_with_the_command_that_creates_it(world):
 
 def test_no_broker_is_one_clear_message(world):
     here = world(until={"time_limit": "1s"})
-    application = here.application.model_copy(update={"kafka": {"bootstrap.servers": "127.0.0.1:1"}})
+    nowhere = {"bootstrap.servers": "127.0.0.1:1", "request.timeout.ms": "2000"}
+    application = here.application.model_copy(update={"kafka": nowhere})
     with pytest.raises(EngineError, match=r"127\.0\.0\.1:1"):
         OperatorDriver(Wiring(spark=here.spark, application=application, name=here.name)).start()
 
 
-def test_a_topic_that_was_created_again_stops_the_operator(world, broker, admin):
+def test_a_topic_that_was_created_again_stops_the_operator(world, broker):
     here = world(until={"time_limit": "1h"})
     produce(broker, here.source, (0, b"a", b"1", 5))
     here.run()
-    admin.delete_topics([here.source])
-    from tidegate.runtime.kafka import topics
-
-    topics.create(admin, here.source, partitions=4)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.delete_topics([here.source])[here.source].result()
+    create_topic({"bootstrap.servers": broker.bootstrap}, here.source, 4)
     with pytest.raises(StateError, match="created again"):
         here.driver()
 

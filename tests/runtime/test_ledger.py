@@ -66,9 +66,9 @@ def test_a_claim_and_a_compaction_take_a_batch_each_and_keep_last():
         meta(0, 0, {}), [result(0, Counts(records_in=1, applied=1))], topic="in", batch=1, attempt="x", clock=5
     )
     claimed = after_claim(before, attempt="c", clock=6, config="h", topics={"in": "id"})
-    compacted = after_compaction(claimed, attempt="k", clock=7)
+    compacted = after_compaction(claimed, [0], attempt="k", clock=7)
     assert (claimed.epoch, claimed.batch) == (before.epoch + 1, 2)
-    assert (compacted.epoch, compacted.batch, compacted.action) == (claimed.epoch, 3, "compaction")
+    assert (compacted.epoch, compacted.batch, compacted.snapshot) == (claimed.epoch, 3, {0: 3})
     assert compacted.last == before.last
 
 

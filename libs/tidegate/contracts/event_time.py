@@ -14,10 +14,10 @@ NO_STREAM_TIME = -1
 MAX_TIMESTAMP = 2**63 - 1
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_SHORT = re.compile(r"(\d+)(ms|s|m|h|d)")
-_ISO = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,3}))?S)?)?")
+_SHORT = re.compile(r"(\d+)(ms|s|m|h|d)", re.ASCII)
+_ISO = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,3}))?S)?)?", re.ASCII)
 _SIZE_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-_SIZE = re.compile(r"(\d+)(B|KiB|MiB|GiB)")
+_SIZE = re.compile(r"(\d+)(B|KiB|MiB|GiB)", re.ASCII)
 
 
 def parse_duration_ms(text: str) -> int:

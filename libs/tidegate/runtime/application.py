@@ -119,20 +119,18 @@ def load(file: Path) -> Application:
 
     Raises ConfigurationError with every problem of the file at once, UserError if there is no such file.
     """
-    raw = override(_parse(file), os.environ)
-    problems: list[Problem] = []
-    application = None
-    try:
-        application = read(Application, raw)
-    except _Problems as found:
-        problems.extend(found.problems)
-        problems.extend(_problems_beside_operators(raw))
-    except ConfigurationError as error:
-        problems.extend(error.problems)
-    if application is None:
-        raise ConfigurationError(problems)
+    application = application_of(override(_parse(file), os.environ))
     folder = file.resolve().parent
     return application.model_copy(update={"lake": folder / application.lake, "state": folder / application.state})
+
+
+def application_of(raw: dict[str, Any]) -> Application:
+    """The application that the raw configuration describes; ConfigurationError with every problem at once."""
+    try:
+        return read(Application, raw)
+    except _Problems as found:
+        problems = [*found.problems, *_problems_beside_operators(raw)]
+    raise ConfigurationError(problems)
 
 
 def _problems_beside_operators(raw: dict[str, Any]) -> tuple[Problem, ...]:

@@ -32,7 +32,6 @@ from tidegate.runtime.planning import plan_flush, plan_idle, plan_records
 from tidegate.runtime.publication import Publication
 from tidegate.runtime.requests import Requests
 from tidegate.runtime.spark.jobs import Jobs
-from tidegate.state.cleanup import clean_up
 from tidegate.state.compaction import compact
 from tidegate.state.data_files import DataFile, delete_attempt
 from tidegate.state.decisions import compaction_due
@@ -178,27 +177,23 @@ class OperatorDriver:
 
     def compact(self) -> None:
         """Each partition's state is a snapshot, small files are merged; nothing that follows is changed by it."""
-        meta = after_compaction(self.newest, attempt=uuid4().hex, clock=clock.now_ms())
+        partitions = sorted(self.newest.offsets[self._config.input])
+        meta = after_compaction(self.newest, partitions, attempt=uuid4().hex, clock=clock.now_ms())
         keep = self._application.keep_output
-        compacted = self._settled_by_claim(
+        self._settled_by_claim(
             lambda: compact(
                 self._log,
                 meta,
                 slot=self._operator.slot,
                 keep_output_ms=None if keep == "forever" else keep,
+                rewind_window_ms=self._config.rewind_window,
                 published=self.newest.output if self._publication else None,
-                run=self._rewrite,
+                run=self._jobs.each,
+                before_commit=lambda: reach("before_compaction_commit"),
             )
         )
         reach("after_compaction_commit")
-        if compacted is not None:
-            self.newest, self._lineage = compacted, {}
-            clean_up(self._log, clock_ms=meta.clock, rewind_window_ms=self._config.rewind_window)
-
-    def _rewrite(self, work: Any, parts: Sequence[Any]) -> list[Any]:
-        done = self._jobs.each(work, parts)
-        reach("before_compaction_commit")
-        return done
+        self.newest, self._lineage = meta, {}
 
     def drain(self) -> None:
         """The local state of every partition is on disk for good: a reboot need not rebuild it."""

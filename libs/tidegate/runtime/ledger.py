@@ -60,17 +60,19 @@ def after_batch(
     )
 
 
-def after_compaction(newest: BatchMeta, *, attempt: str, clock: int) -> BatchMeta:
-    """The metadata of a compaction: a batch of its own; states keep their `last`."""
+def after_compaction(newest: BatchMeta, partitions: Sequence[int], *, attempt: str, clock: int) -> BatchMeta:
+    """The metadata of a compaction: a batch of its own; states keep their `last`, their snapshot is this batch."""
+    batch = newest.batch + 1
     return replace(
         newest,
-        batch=newest.batch + 1,
+        batch=batch,
         attempt=attempt,
         action="compaction",
         clock=clock,
         counts={},
         measures={},
         opened=(),
+        snapshot={**newest.snapshot, **dict.fromkeys(partitions, batch)},
     )
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow.compute as pc
 
-from tidegate.contracts.errors import EngineError
 from tidegate.contracts.kill_points import armed, reach
 from tidegate.contracts.naming import group_id, transactional_id
 from tidegate.contracts.schema import BatchMeta

@@ -26,8 +26,8 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
 }
+_QUIET = Path(__file__).with_name("log4j2.properties")
 
 
 def start_session(name: str, master: str, conf: Mapping[str, str] | None = None) -> SparkSession:
@@ -38,7 +38,15 @@ def start_session(name: str, master: str, conf: Mapping[str, str] | None = None)
     java_command()
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName(name).master(master)
-    settings = {**_SETTINGS, "spark.driver.memory": "2g", "spark.jars": _jars(), **(conf or {})}
+    if master.startswith("local["):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    settings = {
+        **_SETTINGS,
+        "spark.driver.memory": "2g",
+        "spark.jars": _jars(),
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_QUIET}",
+        **(conf or {}),
+    }
     for setting, value in settings.items():
         builder = builder.config(setting, value)
     try:

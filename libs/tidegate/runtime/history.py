@@ -1,0 +1,41 @@
+"""What the log says about earlier batches. May import: contracts, state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from tidegate.contracts.schema import META_PARTITION, BatchMeta
+from tidegate.state.log_entries import versions
+from tidegate.state.operator_log import OperatorLog
+
+Commit = tuple[int, str]
+
+
+def metas(log: OperatorLog, after_batch: int = -1) -> list[BatchMeta]:
+    """The metadata of the log's batches above `after_batch`, oldest first."""
+    rows = log.read("meta", META_PARTITION, after_batch, ["value"])
+    return [BatchMeta.from_json(value.decode()) for value in rows.column("value").to_pylist()]
+
+
+def lineage(log: OperatorLog, newest: BatchMeta) -> dict[int, list[Commit]]:
+    """Per partition the commits that touched it since its newest snapshot, oldest first."""
+    snapshots = newest.snapshot
+    oldest = min((snapshots.get(partition, -1) for partition in newest.last), default=-1)
+    found: dict[int, list[Commit]] = {}
+    for meta in metas(log, oldest):
+        for partition in touched(meta):
+            if meta.batch > snapshots.get(partition, -1):
+                found.setdefault(partition, []).append((meta.batch, meta.attempt))
+    return found
+
+
+def touched(meta: BatchMeta) -> Iterable[int]:
+    """The partitions whose state the batch changed."""
+    return meta.counts
+
+
+def has_version(log: Path, version: int | None) -> bool:
+    """True when the folder has an operator log, and that version of it if one is given."""
+    found = versions(log)
+    return bool(found) and (version is None or version <= found[-1])
