@@ -14,16 +14,31 @@ from tidegate.operators.suppression import step
 
 PLACE_COLUMNS = (pa.field("place", pa.int64()), pa.field("arrival", pa.int64()))
 
+_RECORD = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "headers": pa.binary(),
+    "timestamp": pa.int64(),
+    "offset": pa.int64(),
+}
+_CAUSE = pa.dictionary(pa.int8(), pa.string())
+EMISSIONS = pa.schema(_RECORD | {"cause": _CAUSE})
+REFUSED = pa.schema(_RECORD | {"cause": _CAUSE, "lateness": pa.int64(), "bound": pa.int64()})
+CHANGES = pa.schema([pa.field("op", pa.string()), *pa.schema(_RECORD), *PLACE_COLUMNS])
+
+_CAUSES = pa.array(step.CAUSES)
 _REFUSALS = ("", "older than max_lateness", "null key", "negative timestamp", "too far ahead")
-REASONS = (*_REFUSALS, *event_timestamps.REASONS)
-"""By code of refusal."""
+_REASONS = pa.array([*_REFUSALS, *event_timestamps.REASONS])
+_OPS = pa.array(["put", "delete"])
 
 
 def emissions(state: step.State, batch: Batch, outcome: step.Outcome) -> pa.Table:
     """The emissions in order, with their causes."""
     count = outcome.tally[step.EMITTED]
+    if count == 0:
+        return EMISSIONS.empty_table()
     rows = record_columns(state.payloads, batch, outcome.emitted[:count])
-    return pa.table(rows | {"cause": _words(outcome.cause[:count], step.CAUSES)})
+    return pa.table(rows | {"cause": _words(outcome.cause[:count], _CAUSES)}, EMISSIONS)
 
 
 def late(state: step.State, batch: Batch, outcome: step.Outcome, rules: step.Rules) -> pa.Table:
@@ -47,14 +62,17 @@ def rejected(state: step.State, batch: Batch, outcome: step.Outcome, newest: int
 
 def changes(state: step.State, batch: Batch, slots: Array) -> pa.Table:
     """The changelog of the slots: `put` with everything for the held ones, `delete` with the key for the others."""
+    if len(slots) == 0:
+        return CHANGES.empty_table()
     gone = state.time.position[slots] == NOT_HELD
     rows = state.row[slots].astype(np.int64)
     sources = np.where(gone | (rows <= 0), ~slots.astype(np.int64), rows - 1)
     return pa.table(
-        {"op": _words(gone.astype(np.int8), ("put", "delete")).cast(pa.string())}
+        {"op": _OPS.take(pa.array(gone.astype(np.int8)))}
         | record_columns(state.payloads, batch, sources, only_key=gone)
         | {"place": pa.array(state.time.place[slots], mask=gone)}
-        | {"arrival": pa.array(state.time.arrival[slots], mask=gone)}
+        | {"arrival": pa.array(state.time.arrival[slots], mask=gone)},
+        CHANGES,
     )
 
 
@@ -66,9 +84,11 @@ def _refused(outcome: step.Outcome) -> tuple[Array, Array, Array]:
 def _refusals(
     state: step.State, batch: Batch, sources: Array, codes: Array, lateness: pa.Array, bound: pa.Array
 ) -> pa.Table:
+    if len(sources) == 0:
+        return REFUSED.empty_table()
     rows = record_columns(state.payloads, batch, sources)
-    return pa.table(rows | {"cause": _words(codes, REASONS), "lateness": lateness, "bound": bound})
+    return pa.table(rows | {"cause": _words(codes, _REASONS), "lateness": lateness, "bound": bound}, REFUSED)
 
 
-def _words(codes: Array, words: tuple[str, ...]) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int8()), pa.array(words))
+def _words(codes: Array, words: pa.Array) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int8()), words)

@@ -1,0 +1,128 @@
+"""What the laws run: histories of one partition, and what came of them. May import: contracts, kernels, registry.
+
+A history is a list of records, advances of stream time and flushes. `Partition` plays it on a real operator and
+notes everything that can be seen from outside in a `Trace`; a reference notes the same, so traces are compared whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from tidegate.contracts.operator import Layout, Operator, OperatorState, StepResult
+from tidegate.contracts.records import Records, Row
+from tidegate.kernels.storage import MemoryStorage
+
+
+class Advance(NamedTuple):
+    """Stream time goes on by that much without a record."""
+
+    by_ms: int
+
+
+class Flush(NamedTuple):
+    """Everything held is released."""
+
+
+Event = Row | Advance | Flush
+
+
+@dataclass
+class Trace:
+    """Everything that a history made visible: rows of the tables, sums of the counts, the end's T and rows held."""
+
+    emissions: list[dict[str, Any]] = field(default_factory=list)
+    late: list[dict[str, Any]] = field(default_factory=list)
+    rejected: list[dict[str, Any]] = field(default_factory=list)
+    applied: int = 0
+    superseded: int = 0
+    stream_time: int = -1
+    held: list[dict[str, Any]] = field(default_factory=list)
+    held_bytes: int = 0
+    stopped_at: int | None = None
+
+    def note(self, result: StepResult) -> None:
+        """The result of a batch is part of the trace."""
+        self.emissions += result.emissions.to_pylist()
+        self.late += result.late.to_pylist()
+        self.rejected += result.rejected.to_pylist()
+        self.applied += result.counts.applied
+        self.superseded += result.counts.superseded
+        self.stream_time = result.stream_time
+        self.held_bytes = result.counts.held_bytes
+        self.stopped_at = result.stopped_at
+
+    def as_dict(self) -> dict[str, Any]:
+        """For comparison in another process."""
+        return asdict(self)
+
+
+def small(layout: Layout) -> Layout:
+    """The layout with the least room, so that growth happens in small histories."""
+    return replace(layout, capacity={name: max(1, size // 1024) for name, size in layout.capacity.items()})
+
+
+def batches(history: Sequence[Event], cuts: set[int]) -> list[list[Row] | Advance | Flush]:
+    """The history in steps: records that follow each other are one batch, unless a cut lies between them."""
+    steps: list[list[Row] | Advance | Flush] = []
+    for at, event in enumerate(history):
+        if not isinstance(event, Row):
+            steps.append(event)
+        elif at in cuts or not steps or not isinstance(steps[-1], list):
+            steps.append([event])
+        else:
+            steps[-1].append(event)
+    return steps
+
+
+class Partition:
+    """One partition of an operator, its storage and its trace."""
+
+    def __init__(self, operator: Operator, clock_ms: int, layout: Layout | None = None) -> None:
+        self.operator = operator
+        self.clock_ms = clock_ms
+        self.trace = Trace()
+        self._layout = layout or small(operator.layout)
+        self.storage = MemoryStorage(self._layout)
+        self.state: OperatorState = operator.open(self.storage)
+
+    def play(self, step: list[Row] | Advance | Flush) -> StepResult:
+        """The step has had its effect and is in the trace."""
+        if isinstance(step, Advance):
+            result = self.state.advance(max(0, self.state.stream_time) + step.by_ms)
+        elif isinstance(step, Flush):
+            result = self.state.flush()
+        else:
+            result = self.state.step(Records.from_rows(step), self.clock_ms)
+        self.trace.note(result)
+        return result
+
+    def play_all(self, history: Sequence[Event], cuts: set[int]) -> Trace:
+        """The whole history up to a stop, and the trace with what is held in the end."""
+        for step in batches(history, cuts):
+            if self.play(step).stopped_at is not None:
+                break
+        return self.finished()
+
+    def finished(self) -> Trace:
+        """The trace with what is held now."""
+        self.trace.held = self.state.snapshot().to_pylist()
+        return self.trace
+
+    def reopen(self, storage: MemoryStorage) -> None:
+        """Goes on from a copy of that storage: a restart from a local checkpoint."""
+        self.storage = storage.copy()
+        self.state = self.operator.open(self.storage)
+
+    def catch_up(self, rows: pa.Table) -> None:
+        """The log's rows are applied to the state, whose T then is the trace's."""
+        self.state.restore(rows, self.trace.stream_time)
+
+    def rebuild(self, rows: pa.Table) -> None:
+        """Goes on from an empty storage and the log's rows: a restart from the operator log."""
+        self.storage = MemoryStorage(self._layout)
+        self.state = self.operator.open(self.storage)
+        self.catch_up(rows)

@@ -1,0 +1,223 @@
+"""The laws that every operator must pass: one suite, over the registry."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tests.laws.cases import CASES, Case
+from tidegate.contracts.operator import Operator
+from tidegate.contracts.records import Row
+from tidegate.operators.registry import kinds, operator_for
+from tidegate.testing import strategies
+from tidegate.testing.laws import Partition, Trace, batches
+from tidegate.testing.memory_log import LogUnderTest, MemoryLog
+
+pytestmark = pytest.mark.fast
+
+CLOCK_MS = 12
+
+MakeLog = Callable[[Operator], LogUnderTest]
+
+
+@pytest.fixture(scope="module", params=kinds())
+def case(request: pytest.FixtureRequest) -> Case:
+    """What the laws need to know of the operator; a kind without an entry fails here."""
+    return CASES[request.param]
+
+
+@pytest.fixture(scope="module")
+def make_log() -> MakeLog:
+    """A new log under test; the slow suite puts a real one here."""
+    return lambda operator: MemoryLog(operator.slot)
+
+
+def example(data: st.DataObject, case: Case) -> tuple[Any, list[Any], set[int]]:
+    """A configuration, a history, and where it is cut into batches."""
+    return data.draw(case.configs), data.draw(case.histories), data.draw(strategies.cuts)
+
+
+def undisturbed(config: Any, history: list[Any], cuts: set[int]) -> Trace:
+    """What the history makes visible when nothing goes wrong."""
+    return Partition(operator_for(config), CLOCK_MS).play_all(history, cuts)
+
+
+@given(data=st.data())
+def test_law_1_an_operator_equals_its_reference(case: Case, data: st.DataObject) -> None:
+    config, history, cuts = example(data, case)
+    assert undisturbed(config, history, cuts) == case.reference(config, history, CLOCK_MS)
+
+
+@given(data=st.data())
+def test_law_2_the_cut_into_batches_changes_nothing(case: Case, data: st.DataObject) -> None:
+    config, history, cuts = example(data, case)
+    other_cuts = data.draw(strategies.cuts)
+    assert undisturbed(config, history, cuts) == undisturbed(config, history, other_cuts)
+
+
+@given(data=st.data())
+def test_law_3_a_restart_at_any_batch_changes_nothing_that_follows(
+    case: Case, make_log: MakeLog, data: st.DataObject
+) -> None:
+    config, history, cuts = example(data, case)
+    partition = Partition(operator_for(config), CLOCK_MS)
+    log = make_log(partition.operator)
+    checkpoints = []
+    for step in batches(history, cuts):
+        result = partition.play(step)
+        log.commit(result)
+        checkpoints.append(partition.storage.copy())
+        if result.stopped_at is not None:
+            break
+        restart(partition, log, checkpoints, data)
+    assert partition.finished() == undisturbed(config, history, cuts)
+
+
+@given(data=st.data())
+def test_law_4_the_changelog_restores_the_same_state(case: Case, make_log: MakeLog, data: st.DataObject) -> None:
+    config, history, cuts = example(data, case)
+    partition = Partition(operator_for(config), CLOCK_MS)
+    log = make_log(partition.operator)
+    for step in batches(history, cuts):
+        log.commit(partition.play(step))
+    assume(partition.trace.stopped_at is None and history)
+    rows = log.rows()
+    restored = Partition(partition.operator, CLOCK_MS)
+    restored.trace.stream_time = partition.trace.stream_time
+    restored.catch_up(rows.take(np.argsort(rows["key"].to_pylist(), kind="stable")))
+    assert restored.state.snapshot() == partition.state.snapshot()
+    assert restored.state.stream_time == partition.state.stream_time
+    for derived in ("held", "held_bytes"):
+        assert getattr(restored.play([]).counts, derived) == getattr(partition.play([]).counts, derived)
+    due = data.draw(st.integers(0, 20))
+    assert restored.state.advance(due).emissions == partition.state.advance(due).emissions
+    assert restored.state.flush().emissions == partition.state.flush().emissions
+
+
+@given(data=st.data())
+def test_law_5_compaction_at_any_point_changes_nothing_that_follows(
+    case: Case, make_log: MakeLog, data: st.DataObject
+) -> None:
+    config, history, cuts = example(data, case)
+    partition = Partition(operator_for(config), CLOCK_MS)
+    log = make_log(partition.operator)
+    for step in batches(history, cuts):
+        result = partition.play(step)
+        log.commit(result)
+        if data.draw(st.booleans()):
+            log.compact()
+        if result.stopped_at is not None:
+            break
+        partition.rebuild(log.rows())
+    assert partition.finished() == undisturbed(config, history, cuts)
+
+
+@given(data=st.data())
+def test_law_6_numba_on_and_off_agree(case: Case, without_numba: subprocess.Popen[bytes], data: st.DataObject) -> None:
+    config, history, cuts = example(data, case)
+    assert without_numba.stdin and without_numba.stdout
+    pickle.dump((config, history, cuts, CLOCK_MS), without_numba.stdin)
+    without_numba.stdin.flush()
+    assert pickle.load(without_numba.stdout) == undisturbed(config, history, cuts).as_dict()
+
+
+@given(data=st.data())
+def test_law_7_memory_is_bounded_by_what_is_held_and_received(case: Case, data: st.DataObject) -> None:
+    config, history, cuts = example(data, case)
+    partition = Partition(operator_for(config), CLOCK_MS)
+    empty = sum(array.nbytes for array in partition.storage.arrays().values())
+    records = content = 0
+    for step in batches(history, cuts):
+        rows = step if isinstance(step, list) else []
+        held = partition.state.snapshot().to_pylist()
+        records = max(records, len(held) + len(rows))
+        content = max(content, sum(map(size, held)) + sum(map(size, (row._asdict() for row in rows))))
+        partition.play(step)
+    taken = sum(array.nbytes for array in partition.storage.arrays().values())
+    assert taken <= empty + 2 * case.bytes_per_record * records + 4 * content
+
+
+def test_law_7_a_held_record_takes_little_beside_its_key_and_value(case: Case) -> None:
+    partition = Partition(operator_for(case.holding), CLOCK_MS)
+    held = 2**14
+    rows = [Row(b"key-%07d" % n, b"v" * 61, n, n) for n in range(held)]
+    partition.play(rows)
+    taken = sum(array.nbytes for array in partition.storage.arrays().values() if array.dtype != np.uint8)
+    used = sum(np.count_nonzero(array) for array in partition.storage.arrays().values() if array.dtype == np.uint8)
+    assert taken + used - sum(size(row._asdict()) for row in rows) <= case.bytes_per_record * held
+
+
+def test_law_7_a_batch_writes_no_more_than_it_receives(case: Case) -> None:
+    partition = Partition(operator_for(case.holding), CLOCK_MS, operator_for(case.holding).layout)
+    partition.play([Row(b"key-%07d" % n, b"v" * 61, 20_000 - n, n) for n in range(20_000)])
+    before = partition.storage.copy().arrays()
+    partition.play([Row(b"key-%07d" % (n * 1_999), b"w" * 61, 0, 30_000 + n) for n in range(10)])
+    written = sum(
+        int(np.count_nonzero(array[: len(before[name])] != before[name]))
+        for name, array in partition.storage.arrays().items()
+    )
+    assert written <= 10 * (80 + 100)
+
+
+@given(data=st.data())
+def test_law_8_every_record_has_one_count_and_refused_records_are_rows(case: Case, data: st.DataObject) -> None:
+    config, history, cuts = example(data, case)
+    partition = Partition(operator_for(config), CLOCK_MS)
+    for step in batches(history, cuts):
+        rows = step if isinstance(step, list) else []
+        result = partition.play(step)
+        taken = rows if result.stopped_at is None else [row for row in rows if row.offset < result.stopped_at]
+        assert result.counts.records_in == len(taken)
+        assert result.counts.balanced
+        tables = (result.emissions, result.late, result.rejected)
+        assert [table.num_rows for table in tables] == [
+            result.counts.emitted,
+            result.counts.late,
+            result.counts.rejected,
+        ]
+        assert result.counts.held == partition.state.snapshot().num_rows
+        if result.stopped_at is not None:
+            break
+
+
+def restart(partition: Partition, log: LogUnderTest, checkpoints: list[Any], data: st.DataObject) -> None:
+    """The partition goes on as after some restart: of its checkpoint, of the log, of an old checkpoint and the log."""
+    way = data.draw(st.sampled_from(["none", "checkpoint", "log", "catch up"]))
+    if way == "checkpoint":
+        partition.reopen(checkpoints[-1])
+    elif way == "log":
+        partition.rebuild(log.rows())
+    elif way == "catch up":
+        batch = data.draw(st.integers(0, len(checkpoints) - 1))
+        partition.reopen(checkpoints[batch])
+        if (rows := log.tail(batch)) is not None:
+            partition.catch_up(rows)
+
+
+def size(row: dict[str, Any]) -> int:
+    """The bytes of a row's key, value and headers."""
+    return sum(len(row[part] or b"") for part in ("key", "value", "headers"))
+
+
+@pytest.fixture(scope="module")
+def without_numba() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that plays histories with numba switched off."""
+    worker = subprocess.Popen(
+        [sys.executable, "-W", "error", "-m", "tests.laws.plain_worker"],
+        env=os.environ | {"TIDEGATE_NUMBA": "off", "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    yield worker
+    assert worker.stdin
+    worker.stdin.close()
+    assert worker.wait(10) == 0

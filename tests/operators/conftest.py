@@ -1,0 +1,3 @@
+"""Loads the profile of the property tests."""
+
+from tests import hypothesis_profile  # noqa: F401

@@ -1,0 +1,67 @@
+"""Suppression's configuration: what is accepted, and what is refused with its cause and remedy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tidegate.contracts.config import read
+from tidegate.contracts.errors import ConfigurationError
+from tidegate.operators.suppression import SuppressionConfig
+
+pytestmark = pytest.mark.fast
+
+LIMIT = {"time_limit": "30s"}
+
+
+def problems(**given: Any) -> dict[str, str]:
+    """Where and why a configuration is refused."""
+    with pytest.raises(ConfigurationError) as refused:
+        read(SuppressionConfig, {"kind": "suppression", "input": "records"} | given)
+    assert all(problem.remedy for problem in refused.value.problems)
+    return {problem.where: problem.cause for problem in refused.value.problems}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"until": LIMIT},
+        {"until": {"time_limit": 0}},
+        {"until": LIMIT, "buffer": {"max_keys": 1000, "when_full": "emit"}},
+        {"until": LIMIT, "buffer": {"max_bytes": "64MiB", "when_full": "spill"}, "timer": "last_update"},
+        {"buffer": {"max_keys": 0, "when_full": "emit"}},
+        {"buffer": {"max_bytes": 5, "when_full": "shut_down"}, "bytes_of": "record", "max_lateness": "2h"},
+        {"until": "window_close", "grace": "2h"},
+        {"until": "window_close", "grace": 0, "buffer": {"max_bytes": "1GiB", "when_full": "spill"}},
+        {"until": "window_close", "grace": "2h", "buffer": {"max_keys": 9, "when_full": "shut_down"}},
+    ],
+)
+def test_every_sound_combination_is_accepted(given: dict[str, Any]) -> None:
+    read(SuppressionConfig, {"kind": "suppression", "input": "records"} | given)
+
+
+@pytest.mark.parametrize(
+    ("given", "where", "cause"),
+    [
+        ({}, "buffer", "nothing would ever let a record go"),
+        ({"buffer": {"max_keys": 5, "when_full": "spill"}}, "buffer", "nothing would ever let a record go"),
+        ({"until": LIMIT, "buffer": {"max_keys": 5}}, "buffer", "it does not say what to do when full"),
+        ({"until": LIMIT, "buffer": {"max_keys": 5, "when_full": "panic"}}, "buffer", "it does not say"),
+        ({"until": LIMIT, "buffer": {"when_full": "emit"}}, "buffer.max_bytes", "a buffer without a bound"),
+        ({"until": LIMIT, "buffer": 5}, "buffer", "not a buffer"),
+        ({"until": LIMIT, "buffer": {"max_keys": -1, "when_full": "emit"}}, "buffer.max_keys", "greater than or equal"),
+        ({"until": "window_close"}, "grace", "until: window_close needs it"),
+        ({"until": LIMIT, "grace": "2h"}, "grace", "only windows have a grace"),
+        ({"until": "some day"}, "until", "not a moment to emit at"),
+        ({"until": {"time_limit": 30}}, "until.time_limit", "a duration needs a unit"),
+        ({"until": {"limit": "30s"}}, "until.limit", "unknown key"),
+    ],
+)
+def test_an_unsound_combination_is_refused_where_it_is(given: dict[str, Any], where: str, cause: str) -> None:
+    assert cause in problems(**given)[where]
+
+
+def test_final_results_refuse_to_be_emitted_early_and_have_no_timer() -> None:
+    found = problems(until="window_close", buffer={"max_keys": 5, "when_full": "emit"}, timer="last_update")
+    assert set(found) == {"buffer", "grace", "timer"}

@@ -1,0 +1,122 @@
+"""The arrays behind suppression: collisions, growth in the middle of a batch, reuse of room, and their consistency."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.kernels.collisions import keys_with_equal_hashes
+from tests.operators.suppression.partitions import config, opened, records
+from tidegate.contracts.records import Records, Row
+from tidegate.kernels import arena, hash_index, slots, time_buffer
+from tidegate.kernels.storage import MemoryStorage
+from tidegate.operators.suppression import Suppression
+from tidegate.testing import strategies
+from tidegate.testing.laws import Partition, batches, small
+
+pytestmark = pytest.mark.fast
+
+
+def assert_consistent(arrays: Any) -> None:
+    """Heap, index, slots and arena tell the same, as between batches."""
+    held = int(arrays["time_numbers"][time_buffer.HELD])
+    heap, place, arrival = (arrays[name] for name in ("heap", "place", "arrival"))
+    in_heap = heap[:held].tolist()
+    used = int(arrays["pool_numbers"][slots.USED])
+    for node, slot in enumerate(in_heap):
+        above = in_heap[(node - 1) // 2] if node else slot
+        assert (place[above], arrival[above]) <= (place[slot], arrival[slot])
+        assert arrays["position"][slot] == node
+    assert not arrays["row"].any()
+    assert {slot for slot in range(used) if arrays["block"][slot]} == set(in_heap)
+    assert sorted(arrays["index"][arrays["index"] > 0] - 1) == sorted(in_heap)
+    assert_index_finds(arrays, in_heap)
+    assert_blocks_are_apart(arrays, in_heap)
+
+
+def assert_index_finds(arrays: Any, in_heap: list[int]) -> None:
+    """Probing from a slot's hash comes to the slot before an empty place."""
+    for slot in in_heap:
+        at = hash_index.home(arrays["index"], int(arrays["hash"][slot]))
+        while arrays["index"][at] != slot + 1:
+            assert arrays["index"][at] != 0
+            at = hash_index.next_place(arrays["index"], at)
+
+
+def assert_blocks_are_apart(arrays: Any, in_heap: list[int]) -> None:
+    """No two payloads share a word, and the arena counts its live words."""
+    spans = []
+    for slot in in_heap:
+        length = int(arrays["key_length"][slot] + max(0, arrays["value_length"][slot]) + arrays["headers_length"][slot])
+        words = arena.class_words(arena.size_class(length))
+        spans.append((int(arrays["block"][slot]) // arena.WORD, words))
+    taken = [word for first, words in spans for word in range(first, first + words)]
+    assert len(taken) == len(set(taken)) == arrays["arena_numbers"][arena.LIVE]
+    assert 0 not in taken
+
+
+@given(config=strategies.suppression_configs(), history=strategies.histories(max_size=40), cuts=strategies.cuts)
+def test_the_arrays_are_consistent_after_every_batch(config: Any, history: Any, cuts: set[int]) -> None:
+    partition = Partition(Suppression(config), 12)
+    for step in batches(history, cuts):
+        stopped = partition.play(step).stopped_at
+        assert_consistent(partition.storage.arrays())
+        if stopped is not None:
+            break
+
+
+def test_keys_of_equal_hashes_are_told_apart_by_their_bytes() -> None:
+    keys = keys_with_equal_hashes()
+    state = opened(until={"time_limit": "10ms"})
+    state.step(Records.from_rows(Row(key, b"%d" % at, at, at) for at, key in enumerate(keys[:6])), 0)
+    batch = [Row(key, b"new", 9, 10 + at) for at, key in enumerate(keys)]
+    result = state.step(Records.from_rows(batch), 0)
+    assert (result.counts.superseded, result.counts.applied, result.counts.held) == (6, 2, 8)
+    result = state.step(Records.from_rows([Row(b"other", b"", 12, 30)]), 0)
+    assert result.emissions["key"].to_pylist() == keys[:3]
+    assert [row["key"] for row in state.snapshot().to_pylist()] == [*keys[3:], b"other"]
+
+
+def test_a_batch_goes_on_where_it_was_when_the_state_had_to_grow() -> None:
+    rows = [Row(b"%d" % (n % 3_000), b"v" * (n % 50), n // 2, n) for n in range(9_000)]
+    operator = Suppression(config(until={"time_limit": "2s"}))
+    partitions = [Partition(operator, 0, layout) for layout in (small(operator.layout), operator.layout)]
+    small_one, other = (partition.play_all(rows, set()) for partition in partitions)
+    assert partitions[0].storage.capacity()["slots"] == 4_096
+    assert small_one == other
+    assert_consistent(partitions[0].storage.arrays())
+
+
+@given(data=st.data())
+def test_room_is_used_again_whatever_the_lengths(data: st.DataObject) -> None:
+    partition = Partition(Suppression(config()), 0)
+    peak = 0
+    for round_ in range(data.draw(st.integers(1, 8))):
+        sizes = data.draw(st.lists(st.integers(0, 300), min_size=1, max_size=20))
+        rows = [Row(b"%d" % at, b"v" * size, 0, 100 * round_ + at) for at, size in enumerate(sizes)]
+        before = partition.trace.held_bytes
+        partition.play(rows)
+        peak = max(peak, before + sum(sizes))
+        assert_consistent(partition.storage.arrays())
+    assert len(partition.storage.arrays()["arena"]) <= 64 + 4 * (peak + 20 * 16)
+
+
+def test_a_million_byte_value_is_kept_and_its_room_given_back() -> None:
+    state_storage = MemoryStorage(Suppression(config()).layout)
+    state = Suppression(config()).open(state_storage)
+    for n in range(20):
+        state.step(records(("A", b"%d" % n * 500_000, n), first=n), 0)
+    assert state.snapshot()["value"].to_pylist() == [b"19" * 500_000]
+    assert len(state_storage.arrays()["arena"]) <= 2**23
+
+
+def test_growth_needs_no_more_than_doubling() -> None:
+    storage = MemoryStorage(Suppression(config()).layout)
+    state = Suppression(config()).open(storage)
+    state.step(Records.from_rows(Row(b"%d" % n, b"", 0, n) for n in range(1_025)), 0)
+    assert storage.capacity()["slots"] == 2_048
+    assert np.count_nonzero(storage.arrays()["index"]) == 1_025
