@@ -8,8 +8,8 @@ from typing import Any
 
 from tidegate.contracts.naming import log_path
 from tidegate.runtime.application import Application, load
-from tidegate.runtime.spark.views import register_log, register_outputs
 from tidegate.runtime.history import has_version
+from tidegate.runtime.spark.views import register_log, register_outputs
 
 
 def register_views(spark: Any, file: str | Path | Application, version: int | None = None) -> list[str]:

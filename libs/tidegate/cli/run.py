@@ -70,8 +70,8 @@ class Progress:
         for operator, metrics in self._metrics.items():
             total = metrics.report()
             self.say(
-                f"{operator}: {total['records_in']:,} records in, {total['emitted']:,} emitted, {total['held']:,} held, "
-                f"{total['late']:,} late, {total['rejected']:,} rejected"
+                f"{operator}: {total['records_in']:,} records in, {total['emitted']:,} emitted, "
+                f"{total['held']:,} held, {total['late']:,} late, {total['rejected']:,} rejected"
             )
 
     def _line(self, meta: BatchMeta, seconds: dict[str, float], metrics: Metrics) -> str:

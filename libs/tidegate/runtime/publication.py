@@ -78,7 +78,7 @@ class Publication:
         self.clear_up(newest)
 
     def abandon(self, partitions: Iterable[int]) -> None:
-        """What the partitions have open is not to be committed; until it is cleared up nothing else is sent for them."""
+        """What the partitions have open is not to be committed; nothing else is sent before it is cleared up."""
         if self.producers:
             self.unclear.update(partitions)
 

@@ -1,0 +1,104 @@
+"""The suppression service against Kafka Streams: the same buffer, topic, broker and machine, exactly once both.
+
+4 partitions, 4 million records, 10,000 keys, 5 s limit, 100,000 keys bound. Both are timed from being ready until all
+output is readable by a `read_committed` consumer; start-up and shut-down are not counted for either.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from statistics import median
+from threading import Event
+from typing import Any
+
+from benchmarks.load import PARTITIONS, RECORDS, load
+from benchmarks.peer import run_kafka_streams
+from tidegate.runtime.application import application_of
+from tidegate.runtime.driver import OperatorDriver, Wiring
+from tidegate.runtime.home import jars
+from tidegate.runtime.kafka.broker import Broker
+from tidegate.runtime.kafka.topics import create_topic
+from tidegate.runtime.spark.session import start_session
+
+RUNS = 3
+INPUT = "load"
+_numbers = count()
+
+
+def measure(say: Any = print) -> dict[str, float]:
+    """Records per second of the service and of Kafka Streams, alternating, and the median of the ratios run by run."""
+    with tempfile.TemporaryDirectory() as folder, Broker.start(Path(folder) / "kafka", jars("broker")) as broker:
+        say(f"loading {RECORDS:,} records")
+        load(broker.bootstrap, INPUT)
+        with _session() as spark:
+            run_service(spark, broker.bootstrap, Path(folder))  # the first run of a session compiles and grows
+        ours, theirs = [], []
+        for run in range(RUNS):
+            with _session() as spark:
+                ours.append(RECORDS / run_service(spark, broker.bootstrap, Path(folder)))
+            theirs.append(RECORDS / run_kafka_streams(broker.bootstrap, INPUT, _output(broker.bootstrap)))
+            say(f"run {run + 1}: service {ours[-1]:,.0f}/s, Kafka Streams {theirs[-1]:,.0f}/s")
+    return {
+        "service_records_per_s": median(ours),
+        "kafka_streams_records_per_s": median(theirs),
+        "ratio": median(our / their for our, their in zip(ours, theirs, strict=True)),
+    }
+
+
+@contextmanager
+def _session() -> Iterator[Any]:
+    """A Spark session of its own, gone while the peer runs: the memory and the cores are the peer's then."""
+    spark = start_session("bench", "local[2]")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _output(bootstrap: str) -> str:
+    name = f"output-{next(_numbers)}"
+    create_topic({"bootstrap.servers": bootstrap}, name, PARTITIONS)
+    return name
+
+
+def run_service(spark: Any, bootstrap: str, folder: Path) -> float:
+    """Seconds from ready to everything published."""
+    output = _output(bootstrap)
+    operator = {
+        "kind": "suppression",
+        "input": INPUT,
+        "output": output,
+        "until": {"time_limit": "5s"},
+        "buffer": {"max_keys": 100_000, "when_full": "emit"},
+    }
+    application = application_of(
+        {
+            "application": f"bench_{next(_numbers)}",
+            "lake": str(folder / output / "lake"),
+            "state": str(folder / output / "state"),
+            "keep_output": "forever",
+            "kafka": {"bootstrap.servers": bootstrap},
+            "trigger": "0",
+            "operators": {"updates": operator},
+        }
+    )
+    published: list[float] = []
+
+    driver = OperatorDriver(
+        Wiring(
+            spark=spark,
+            application=application,
+            name="updates",
+            listener=lambda _meta, _seconds: published.append(time.monotonic()),
+        )
+    )
+    driver.start()
+    started = time.monotonic()
+    driver.run(Event(), until_caught_up=True)
+    assert sum(counts.records_in for counts in driver.newest.totals.values()) == RECORDS
+    return published[-1] - started

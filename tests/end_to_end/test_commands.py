@@ -1,0 +1,77 @@
+"""The commands around a running service, each as a process of its own, as a person runs them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.kill.harness import PARTITIONS, Feed, configure, records
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+
+def tidegate(*arguments, expect=0):
+    """What the command prints; its exit code is the expected one."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tidegate.cli.main", *map(str, arguments)], capture_output=True, text=True
+    )
+    assert done.returncode == expect, done.stdout + done.stderr
+    return done.stdout if expect == 0 else done.stdout + done.stderr
+
+
+def wait_for(condition, what, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+def test_run_status_compact_sql_and_a_drain_by_sigterm(broker, topic, tmp_path):
+    source, output = topic(partitions=PARTITIONS), topic(partitions=PARTITIONS)
+    file = configure(tmp_path, "shop", broker.bootstrap, source, output, trigger="50ms")
+    assert json.loads(tidegate("validate", file, "--json"))["operators"] == ["updates"]
+    assert json.loads(tidegate("status", file, "--json"))["updates"]["log"] is None
+
+    log = (tmp_path / "run.log").open("w")
+    service = subprocess.Popen(
+        [sys.executable, "-m", "tidegate.cli.main", "run", str(file), "--json"], stdout=log, stderr=log
+    )
+    try:
+        feed = Feed(broker.bootstrap, source)
+        feed.start(records(3_000), seconds=0, steps=1)
+        feed.join()
+
+        def status():
+            return json.loads(tidegate("status", file, "--json"))["updates"]
+
+        wait_for(
+            lambda: sum(p.get("records_in", 0) for p in status().get("partitions", [])) == 3_000, "all records are in"
+        )
+        now = status()
+        assert [partition["lag"] for partition in now["partitions"]] == [0] * PARTITIONS
+        assert now["metrics"]["records_in"] == 3_000
+        assert now["metrics"]["lateness_max"] > 0
+
+        assert "the running driver" in tidegate("compact", file)
+        assert status()["action"] == "compaction"
+        service.send_signal(signal.SIGTERM)
+        assert service.wait(30) == 0, (tmp_path / "run.log").read_text()
+    finally:
+        service.kill()
+    batches = [json.loads(line) for line in (tmp_path / "run.log").read_text().splitlines() if line.startswith("{")]
+    assert batches[-1]["records_in"] == 3_000
+
+    held = json.loads(tidegate("sql", file, "SELECT count(*) AS held FROM updates_buffer", "--json"))
+    assert held["held"] == now["metrics"]["held"]
+
+
+def test_a_query_that_spark_refuses_names_the_views(broker, topic, tmp_path):
+    file = configure(tmp_path, "none", broker.bootstrap, topic(), topic(), trigger="0")
+    told = tidegate("sql", file, "SELECT * FROM updates_bufer", expect=2)
+    assert "updates_bufer" in told
+    assert "no operator of the file has a log" in told
