@@ -18,7 +18,7 @@ demo: setup ## run the suppression service on real flights of 2013, from an empt
 
 test: lint ## every check and every test, the fast ones first
 	@echo "Tests"
-	@$(BIN)/python -m pytest
+	@HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest
 
 test-fast: setup ## the tests that need neither Spark nor a broker
 	@$(BIN)/python -m pytest -m fast

@@ -1,4 +1,7 @@
-"""`tidegate bench`: runs a benchmark of the checkout."""
+"""`tidegate bench`: runs a benchmark of the checkout.
+
+May import: click, contracts, runtime.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`tidegate compact`: a snapshot of each partition's state, and small files merged."""
+"""`tidegate compact`: a snapshot of each partition's state, and small files merged.
+
+May import: click, services, runtime.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`tidegate run`: runs operators in the foreground."""
+"""`tidegate run`: runs operators in the foreground.
+
+May import: click, services, runtime.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`tidegate sql`: Spark SQL over the views of every operator."""
+"""`tidegate sql`: Spark SQL over the views of every operator.
+
+May import: click, rich, contracts, runtime, tidegate.spark.
+"""
 
 from __future__ import annotations
 

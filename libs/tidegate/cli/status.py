@@ -1,4 +1,7 @@
-"""`tidegate status`: where each operator and partition stands, from the logs and the broker."""
+"""`tidegate status`: where each operator and partition stands, from the logs and the broker.
+
+May import: click, rich, contracts, state, runtime.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`tidegate validate`: every problem of a configuration file at once."""
+"""`tidegate validate`: every problem of a configuration file at once.
+
+May import: contracts, the registry, runtime.
+"""
 
 from __future__ import annotations
 
