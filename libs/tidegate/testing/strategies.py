@@ -64,6 +64,6 @@ def suppression_configs(draw: st.DrawFn) -> SuppressionConfig:
 @st.composite
 def _buffers(draw: st.DrawFn) -> dict[str, Any]:
     bounds = draw(st.sampled_from([("max_keys",), ("max_bytes",), ("max_keys", "max_bytes")]))
-    limits = {"max_keys": st.integers(0, 4), "max_bytes": st.integers(0, 60)}
-    when_full = draw(st.sampled_from(["emit", "emit", "shut_down", "spill"]))
+    limits = {"max_keys": st.integers(0, 4), "max_bytes": st.integers(0, 40)}
+    when_full = draw(st.sampled_from(["emit", "emit", "shut_down", "shut_down", "spill"]))
     return {name: draw(limits[name]) for name in bounds} | {"when_full": when_full}
