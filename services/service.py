@@ -38,15 +38,24 @@ def run(
 
     Raises the first operator's error after all have ended; one that fails does not stop the others.
     """
-    with stopped_by_signals(stop or Event()) as ended:
-        spark = start_session(application.application, application.spark.master, application.spark.conf)
-        try:
-            drivers = [
-                OperatorDriver(Wiring(spark=spark, application=application, name=name, listener=listener))
-                for name in names
-            ]
-            _run_all(drivers, ended, until_caught_up, ready)
-        finally:
+    with stopped_by_signals(stop or Event()) as ended, session(application) as spark:
+        drivers = [
+            OperatorDriver(Wiring(spark=spark, application=application, name=name, listener=listener)) for name in names
+        ]
+        _run_all(drivers, ended, until_caught_up, ready)
+
+
+@contextmanager
+def session(application: Application) -> Iterator[Any]:
+    """The Spark session of the application; one that runs already is used, and left running."""
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    spark = running or start_session(application.application, application.spark.master, application.spark.conf)
+    try:
+        yield spark
+    finally:
+        if running is None:
             spark.stop()
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import yaml
 from rich.console import Console
@@ -56,23 +57,28 @@ def _through_kafka(file: Path, bootstrap: str, stream: list[Departure]) -> bool:
             create_topic(options, topic, PARTITIONS)
         write_all(options, INPUT, ((d.partition, d.key, d.value, d.timestamp) for d in stream))
     application = load(file)
-    with _step("running the suppression service: Kafka -> Spark -> Delta -> Kafka"):
+    with _step("starting Spark"):
+        spark = start_session("demo", "local[*]")
+    with _step("running the suppression service: Kafka -> Spark -> Delta -> Kafka (first time: compiles its kernels)"):
         run(application, [OPERATOR], until_caught_up=True)
     with _step("reading the output topic as any consumer does (read_committed)"):
         output = read_all(options, OUTPUT)
     with _step("computing the expected result with other code"):
         expectation = expected(stream, PARTITIONS, parse_duration_ms(TIME_LIMIT), MAX_KEYS)
-    return _report(application, stream, output, expectation)
+    try:
+        return _report(spark, application, stream, output, expectation)
+    finally:
+        spark.stop()
 
 
 def _report(
+    spark: Any,
     application: Application,
     stream: list[Departure],
     output: list[list[tuple[bytes, bytes, int]]],
     expectation: list[Expected],
 ) -> bool:
     with _step("asking Spark SQL"):
-        spark = start_session("demo", "local[*]", {})
         register_views(spark, application)
         answers = queries(spark, OPERATOR)
     summary(console, spark, OPERATOR, len(stream))
@@ -83,7 +89,6 @@ def _report(
         (row["key"], row["value"], row["timestamp"])
         for row in spark.sql(f"SELECT key, value, timestamp FROM {OPERATOR}_buffer").toArrow().to_pylist()
     }
-    spark.stop()
     return compare(console, output, held, expectation)
 
 

@@ -92,7 +92,8 @@ Where to look next
   .venv/bin/tidegate sql {name} --version 1 "SELECT count(*) FROM carrier_updates_buffer"
   {name}: the configuration; {name.parent}/lake: the operator log, an open Delta table
   docs/protocol.md: what each row means; libs/tidegate/operators/suppression/README.md: the rule
-"""
+""",
+        soft_wrap=True,
     )
 
 
