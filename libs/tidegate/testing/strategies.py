@@ -23,13 +23,14 @@ headers = st.sampled_from([b"", b"", b"\x02\x02h\x02v"])
 cuts = st.sets(st.integers(0, 30))
 
 _records = st.tuples(keys, values, timestamps, headers)
-_others = st.one_of(st.builds(Advance, st.integers(0, 10)), st.just(Flush()))
+_others = st.sampled_from([*(Advance(ms) for ms in range(10)), Flush(), Flush()])
+_events = st.one_of(*[_records] * 9, _others)
 
 
 @st.composite
 def histories(draw: st.DrawFn, max_size: int = 24) -> list[Event]:
     """Records mostly; an advance or a flush now and then."""
-    drawn = draw(st.lists(st.one_of(_records, _records, _records, _records, _others), max_size=max_size))
+    drawn = draw(st.lists(_events, max_size=max_size))
     return [
         event if isinstance(event, Advance | Flush) else Row(event[0], event[1], event[2], _offset(at), event[3])
         for at, event in enumerate(drawn)

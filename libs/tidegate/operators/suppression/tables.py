@@ -43,6 +43,8 @@ def emissions(state: step.State, batch: Batch, outcome: step.Outcome) -> pa.Tabl
 
 def late(state: step.State, batch: Batch, outcome: step.Outcome, rules: step.Rules) -> pa.Table:
     """The late records, with their lateness and the smallest timestamp that was taken."""
+    if outcome.tally[step.REFUSED] == 0:
+        return REFUSED.empty_table()
     codes, sources, stream_times = _refused(outcome)
     chosen = codes == step.LATE
     stream_time = stream_times[chosen]
@@ -53,6 +55,8 @@ def late(state: step.State, batch: Batch, outcome: step.Outcome, rules: step.Rul
 
 def rejected(state: step.State, batch: Batch, outcome: step.Outcome, newest: int) -> pa.Table:
     """The rejected records, with the reason, and the largest timestamp that was taken where that is the reason."""
+    if outcome.tally[step.REFUSED] == 0:
+        return REFUSED.empty_table()
     codes, sources, _ = _refused(outcome)
     chosen = codes != step.LATE
     codes = codes[chosen]
@@ -84,8 +88,6 @@ def _refused(outcome: step.Outcome) -> tuple[Array, Array, Array]:
 def _refusals(
     state: step.State, batch: Batch, sources: Array, codes: Array, lateness: pa.Array, bound: pa.Array
 ) -> pa.Table:
-    if len(sources) == 0:
-        return REFUSED.empty_table()
     rows = record_columns(state.payloads, batch, sources)
     return pa.table(rows | {"cause": _words(codes, _REASONS), "lateness": lateness, "bound": bound}, REFUSED)
 
