@@ -3,7 +3,7 @@
 import pytest
 
 from tidegate.contracts.schema import FORMAT, BatchMeta, Counts
-from tidegate.runtime.metrics import merge_measures, metrics_of
+from tidegate.runtime.metrics import later, metrics_of, together
 
 pytestmark = pytest.mark.fast
 
@@ -51,8 +51,15 @@ def test_what_is_held_is_the_newest_of_every_partition():
 
 
 def test_measures_add_up_or_keep_their_extremes_by_name():
-    merged = merge_measures(
-        {"lateness_sum": 5, "lateness_max": 5, "overtime_min": 3},
-        {"lateness_sum": 2, "lateness_max": 2, "overtime_min": 1},
-    )
-    assert merged == {"lateness_sum": 7, "lateness_max": 5, "overtime_min": 1}
+    one = {"lateness_sum": 5, "lateness_max": 5, "overtime_min": 3, "held_now": 8}
+    other = {"lateness_sum": 2, "lateness_max": 2, "overtime_min": 1, "held_now": 4, "new": 1}
+    merged = {"lateness_sum": 7, "lateness_max": 5, "overtime_min": 1, "new": 1}
+    assert later(one, other) == {**merged, "held_now": 4}
+    assert together(one, other) == {**merged, "held_now": 12}
+
+
+def test_an_average_is_the_sum_over_its_count():
+    report = metrics_of(
+        [meta(1, 0, {}, {0: {"lateness_sum": 6, "lateness_count": 2}, 1: {"lateness_sum": 4, "lateness_count": 3}})]
+    ).report()
+    assert report["lateness_avg"] == 2

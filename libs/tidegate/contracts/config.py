@@ -27,8 +27,16 @@ def _size(value: object) -> object:
     return parse_size_bytes(value) if isinstance(value, str) else value
 
 
-Duration = Annotated[int, BeforeValidator(_duration), Field(ge=0, description="Milliseconds; written 30s, 5m, PT5M.")]
-Size = Annotated[int, BeforeValidator(_size), Field(ge=0, description="Bytes; written as a number or 64MiB.")]
+Duration = Annotated[
+    int,
+    BeforeValidator(_duration, json_schema_input_type=str | int),
+    Field(ge=0, description="Milliseconds; written 30s, 5m, PT5M."),
+]
+Size = Annotated[
+    int,
+    BeforeValidator(_size, json_schema_input_type=str | int),
+    Field(ge=0, description="Bytes; written as a number or 64MiB."),
+]
 Format = Literal["bytes", "string", "json"]
 
 

@@ -7,7 +7,9 @@ say the same.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import reduce
+from operator import add
 from typing import Any
 
 from tidegate.contracts.schema import BatchMeta, Counts
@@ -26,7 +28,7 @@ class Metrics:
         self._held: dict[int, Counts] = {}
         self._peak = {"held_max": 0, "held_bytes_max": 0}
         self._held_sum = self._batches = 0
-        self._measures: dict[str, int] = {}
+        self._measures: dict[int, dict[str, int]] = {}
         self._recent: deque[tuple[int, dict[str, int]]] = deque()
 
     def add(self, meta: BatchMeta) -> None:
@@ -37,8 +39,8 @@ class Metrics:
         for name, count in counted.items():
             self._totals[name] += count
         self._held.update(meta.counts)
-        for measures in meta.measures.values():
-            self._measures = merge_measures(self._measures, measures)
+        for partition, measures in meta.measures.items():
+            self._measures[partition] = later(self._measures.get(partition, {}), measures)
         self._batches += 1
         self._held_sum += self.held
         self._peak["held_max"] = max(self._peak["held_max"], self.held)
@@ -61,6 +63,7 @@ class Metrics:
         """Totals, sizes, rates per second (since start and over the last 60 s), lateness and overtime in ms."""
         seconds = max(self._last_clock - (self._first_clock or 0), 1) / 1_000
         recent_seconds = min(seconds, RECENT_MS / 1_000)
+        measures = reduce(together, self._measures.values(), {})
         recent = {name: sum(counted[name] for _, counted in self._recent) for name in _COUNTED}
         return {
             **self._totals,
@@ -70,33 +73,36 @@ class Metrics:
             **self._peak,
             **{f"{name}_rate": self._totals[name] / seconds for name in _COUNTED},
             **{f"{name}_rate_60s": recent[name] / recent_seconds for name in _COUNTED},
-            **derived(self._measures),
+            **measures,
+            **averages(measures),
         }
 
 
-def merge_measures(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
-    """Measures of two batches as of one: names in `_max` keep the larger, in `_min` the smaller, others add up."""
-    merged = dict(one)
-    for name, value in other.items():
-        if name not in merged:
-            merged[name] = value
-        elif name.endswith("_max"):
-            merged[name] = max(merged[name], value)
-        elif name.endswith("_min"):
-            merged[name] = min(merged[name], value)
-        else:
-            merged[name] += value
-    return merged
+def later(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+    """The measures of one partition over two batches, `other` the later: by their names, `_now` is replaced, `_max` and
+    `_min` keep their extremes, others add up.
+    """
+    return _merged(one, other, lambda _before, now: now)
 
 
-def derived(measures: dict[str, int]) -> dict[str, float]:
-    """The measures, each `x_sum` with an `x_count` beside it joined by its average `x_avg`."""
-    averages = {
-        f"{name.removesuffix('_sum')}_avg": total / count
-        for name, total in measures.items()
-        if name.endswith("_sum") and (count := measures.get(f"{name.removesuffix('_sum')}_count"))
+def together(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+    """The measures of two partitions as of one: `_now` adds up too; extremes are those of any partition."""
+    return _merged(one, other, lambda here, there: here + there)
+
+
+def _merged(one: dict[str, int], other: dict[str, int], now: Callable[[int, int], int]) -> dict[str, int]:
+    ways: dict[str, Callable[[int, int], int]] = {"now": now, "max": max, "min": min}
+    both = {name: ways.get(name.rpartition("_")[2], add)(one[name], other[name]) for name in one.keys() & other.keys()}
+    return {**one, **other, **both}
+
+
+def averages(measures: dict[str, int]) -> dict[str, float]:
+    """`x_avg` for each `x_sum` that has an `x_count` beside it."""
+    return {
+        f"{what}_avg": measures[f"{what}_sum"] / count
+        for name, count in measures.items()
+        if name.endswith("_count") and count and f"{(what := name.removesuffix('_count'))}_sum" in measures
     }
-    return {**measures, **averages}
 
 
 def metrics_of(metas: Iterable[BatchMeta]) -> Metrics:

@@ -27,6 +27,7 @@ from tidegate.runtime.kafka.client import client
 from tidegate.runtime.kafka.fetch import Fetched, fetch
 from tidegate.runtime.kafka.transactions import Producer
 from tidegate.runtime.output import Destination, open_output
+from tidegate.runtime.warm import warm_codec, warm_operator
 from tidegate.state.data_files import DataFile, write_rows
 from tidegate.state.local_state import LocalState
 from tidegate.state.recovery import recover
@@ -180,12 +181,10 @@ def _write(attempt: Attempt, plan: PartitionPlan, step: StepResult) -> tuple[Dat
     )
 
 
-def warm_up(config: OperatorConfig, _worker: int) -> int:
-    """This worker process has imported and compiled everything that a batch of the operator needs."""
-    from tidegate.kernels.storage import MemoryStorage
-
-    operator = _operator(config)
-    operator.open(MemoryStorage(operator.layout)).step(Records.from_rows([]), 0)
+def warm_up(config: OperatorConfig) -> int:
+    """This worker process has imported and compiled everything that a batch of the operator needs; gives its id."""
+    warm_operator(_operator(config))
+    warm_codec()
     return os.getpid()
 
 

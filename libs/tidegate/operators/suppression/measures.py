@@ -1,8 +1,8 @@
 """What KIP-328's metrics are made of, per batch and partition. May import: numpy, contracts.
 
 How measures of batches combine is told by their names: `*_now` is replaced, `*_max` and `*_min` are the largest and
-the smallest, everything else adds up. Averages are quotients: lateness over all records that are not rejected,
-overtime over `emitted_time + emitted_idle`.
+the smallest, everything else adds up. An average is `*_sum` over `*_count`: lateness over all records that are not
+rejected, overtime over what left by time.
 """
 
 from __future__ import annotations
@@ -33,10 +33,16 @@ def measures(outcome: step.Outcome, config: SuppressionConfig, held: int, held_b
     """Lateness and overtime in ms, emissions by cause, and the size of the buffer in memory and on disk."""
     tally = [int(number) for number in outcome.tally]
     causes = np.bincount(outcome.cause[: tally[step.EMITTED]], minlength=len(step.CAUSES))
-    found = {"lateness_sum": tally[step.LATENESS_SUM], "lateness_max": tally[step.LATENESS_MAX]}
+    accepted = tally[step.NEXT_ROW] - tally[step.REFUSED]
+    found = {
+        "lateness_sum": tally[step.LATENESS_SUM],
+        "lateness_max": tally[step.LATENESS_MAX],
+        "lateness_count": accepted + tally[step.LATE_COUNT],
+    }
     found |= {f"emitted_{cause}": int(count) for cause, count in zip(step.CAUSES, causes, strict=True)}
     if tally[step.OVERTIME_MIN] != step.MAX:
         found |= {"overtime_sum": tally[step.OVERTIME_SUM], "overtime_min": tally[step.OVERTIME_MIN]}
+        found["overtime_count"] = int(causes[step.TIME] + causes[step.IDLE])
     largest, largest_bytes = tally[step.HELD_MAX], tally[step.HELD_BYTES_MAX]
     return found | _sizes(config, held, held_bytes, "now") | _sizes(config, largest, largest_bytes, "max")
 

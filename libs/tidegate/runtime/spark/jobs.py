@@ -29,7 +29,7 @@ class Jobs:
     def warm_up(self, config: OperatorConfig) -> None:
         """The Python workers have imported and compiled what a batch needs."""
         workers = list(range(self._context.defaultParallelism))
-        self._collect(workers, lambda worker: [warm_up(config, worker)])
+        self._collect(workers, lambda _worker: [warm_up(config)])
 
     def make_durable(self, attempt: Attempt, partitions: Sequence[int]) -> None:
         """The local states of the partitions are synced, where they are."""

@@ -1,0 +1,32 @@
+"""What a process does once, before its first batch: import and compile. May import: contracts, kernels, registry.
+
+`python -m tidegate.runtime.warm` fills numba's cache with the codec; the operators' scenarios do it for their kernels.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.contracts.operator import Operator
+from tidegate.contracts.records import Records
+from tidegate.kernels.record_batch import OutgoingColumns, Stamp, decode, encode
+from tidegate.kernels.storage import MemoryStorage
+
+
+def warm_operator(operator: Operator) -> None:
+    """The operator's kernels are compiled, in this process."""
+    operator.open(MemoryStorage(operator.layout)).step(Records.from_rows([]), 0)
+
+
+def warm_codec() -> None:
+    """The codec is compiled, in this process."""
+    one = pa.array([b"x"])
+    columns = OutgoingColumns(key=one, value=one, headers=pa.nulls(1, pa.binary()), timestamp=np.zeros(1, np.int64))
+    stamp = Stamp(operator="", batch=0, first_seq=0, cause_codes=np.zeros(1, np.int8), causes=[""])
+    for encoded in encode(columns, stamp, producer_id=0, producer_epoch=0, base_sequence=0, max_batch_bytes=2**20):
+        decode(encoded.data, 0, 1, [])
+
+
+if __name__ == "__main__":
+    warm_codec()
