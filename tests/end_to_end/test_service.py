@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from threading import Event, Timer
 
 import pytest
@@ -10,10 +12,12 @@ from confluent_kafka.admin import AdminClient
 
 from tests.kill.harness import Feed, committed, records
 from tidegate.contracts.errors import BufferFull, EngineError, StateError, UserError
+from tidegate.runtime import publication
 from tidegate.runtime.driver import OperatorDriver, Wiring
 from tidegate.runtime.kafka.records_io import write_all
 from tidegate.runtime.kafka.topics import create_topic
 from tidegate.spark import register_views
+from tidegate.state.operator_log import OperatorLog
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -231,3 +235,79 @@ def test_lag_is_shown_to_ordinary_tools(world, broker):
     (position,) = consumer.committed([TopicPartition(here.source, 0)], timeout=10)
     consumer.close()
     assert position.offset == 7
+
+
+def _numbered(broker, here):
+    produce(broker, here.source, *((n % 4, b"%d" % n, b"v", n) for n in range(8)))
+
+
+def _seen(broker, here):
+    return sorted(m.key() for partition in range(4) for m in consume(broker, here.output, partition))
+
+
+ALL = [b"%d" % n for n in range(8)]
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+def test_an_end_without_an_answer_is_settled_by_the_mark(world, broker, monkeypatch, carried_out):
+    here = world(buffer={"max_keys": 0, "when_full": "emit"})
+    driver, real, lost = here.driver(), publication.ends, []
+
+    def ends(client, producers, **rest):
+        answers = real(client, producers, **rest) if carried_out else list(producers)
+        if lost:
+            return real(client, producers, **rest)
+        lost.append(True)
+        return [EngineError("no answer") for _ in answers]
+
+    monkeypatch.setattr(publication, "ends", ends)
+    _numbered(broker, here)
+    driver.run(Event(), until_caught_up=True)
+    assert lost
+    assert _seen(broker, here) == ALL
+
+
+@pytest.mark.parametrize("landed", [False, True])
+def test_a_commit_in_doubt_is_settled_by_a_new_claim(world, broker, monkeypatch, landed):
+    here = world(buffer={"max_keys": 0, "when_full": "emit"})
+    driver, real, lost = here.driver(), OperatorLog.commit, []
+
+    def commit(log, meta, files, replaces=()):
+        if meta.action == "batch" and not lost:
+            lost.append(meta.batch)
+            if landed:
+                real(log, meta, files, replaces)
+            raise EngineError("no answer")
+        real(log, meta, files, replaces)
+
+    monkeypatch.setattr(OperatorLog, "commit", commit)
+    before = driver.newest.epoch
+    _numbered(broker, here)
+    driver.run(Event(), until_caught_up=True)
+    assert lost
+    assert driver.newest.epoch == before + 1
+    assert _seen(broker, here) == ALL
+
+
+def test_a_killed_python_worker_costs_an_attempt_and_nothing_else(world, broker):
+    here = world(until={"time_limit": "5s"}, buffer={"max_keys": 100, "when_full": "emit"})
+    driver = here.driver()
+    made = records(8_000)
+    feed = Feed(broker.bootstrap, here.source)
+    feed.start(made[:4_000], seconds=0, steps=1)
+    feed.join()
+    driver.run(Event(), until_caught_up=True)
+    feed.start(made[4_000:], seconds=0, steps=1)
+    feed.join()
+    original = driver._jobs.run
+
+    def run(attempt, plans):
+        driver._jobs.run = original
+        workers = here.spark.sparkContext.parallelize(range(2), 2).map(lambda _: os.getpid()).collect()
+        Timer(0.05, lambda: [os.kill(worker, signal.SIGKILL) for worker in set(workers)]).start()
+        return original(attempt, plans)
+
+    driver._jobs.run = run
+    driver.run(Event(), until_caught_up=True)
+    assert sum(counts.records_in for counts in driver.newest.totals.values()) == 8_000
+    committed(broker.bootstrap, here.output)  # checks that no (batch, seq) comes twice

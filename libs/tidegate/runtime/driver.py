@@ -40,7 +40,7 @@ from tidegate.state.operator_log import OperatorLog
 lines = logging.getLogger("tidegate")
 
 ATTEMPT_DEADLINE_S = 60.0
-"""An attempt's Kafka work ends within this; the transaction timeout is three times as long."""
+"""A task's Kafka work ends within this, for all of its partitions; the transaction timeout is three times as long."""
 MAX_BATCH_BYTES = 64 * 2**20
 """Raw record batches that one partition takes into one micro-batch: bounds memory and the length of a batch."""
 IDLE_POLL_S = 0.01
@@ -80,6 +80,7 @@ class OperatorDriver:
         self._publication: Publication | None = None
         self._lineage: dict[int, list[history.Commit]] = {}
         self._seconds: dict[str, float] = {}
+        self._in_doubt = False
         self.newest: BatchMeta
 
     # ---- start
@@ -92,11 +93,12 @@ class OperatorDriver:
         before = self._log.newest() or opening.first_meta(
             self.name, self._log.table_id, clock.now_ms(), self._config.input, starts
         )
-        opening.check_same_input(before, self._config, topics, len(starts))
+        opening.check_same_topics(before, self._config, topics, len(starts))
         self._claim(before, topics)
         self._lineage = history.lineage(self._log, self.newest)
         if self._config.output is not None:
             self._publication = self._publish_to(self._config.output)
+        self._in_doubt = False
         self._jobs.warm_up(self._config)
 
     def _open_log(self) -> OperatorLog:
@@ -210,16 +212,20 @@ class OperatorDriver:
         return plan_idle(self.newest, topic, clock.now_ms(), idle_after, self._producers(), self._lineage)
 
     def _persistently(self, work: Callable[[], bool], stop: Event) -> bool:
-        """The work's answer; after an engine error it is tried again, with longer and longer pauses."""
+        """The work's answer. After an engine error it is tried again, with longer and longer pauses; where a commit or
+        an epoch is in doubt, after a new claim.
+        """
         for pause_s in PAUSES_S:
             try:
+                if self._in_doubt:
+                    self.start()
                 return work()
             except OutputTooLarge:
                 raise
-            except (StartOver, Fenced, Superseded) as unclear:
-                self._refuse_takeover(unclear)
-                lines.warning("%s: starting over with a claim: %s", self.name, unclear.__cause__ or unclear)
-                self.start()
+            except (StartOver, Fenced, Superseded) as doubt:
+                self._refuse_takeover(doubt)
+                self._in_doubt = True
+                lines.warning("%s: starting over with a claim: %s", self.name, doubt.__cause__ or doubt)
             except EngineError as error:
                 lines.warning("%s: trying again in %.1f s: %s", self.name, pause_s, error)
                 if stop.wait(pause_s):

@@ -23,21 +23,21 @@ def topic_ids(kafka: KafkaClient, config: OperatorConfig) -> dict[str, str]:
     return {source.name: source.id, output.name: output.id}
 
 
-def check_same_input(before: BatchMeta, config: OperatorConfig, topics: dict[str, str], partitions: int) -> None:
-    """Nothing, if the log was written from the very topic that is read now; StateError, with the way on, if not."""
+def check_same_topics(before: BatchMeta, config: OperatorConfig, topics: dict[str, str], partitions: int) -> None:
+    """Nothing, if the log was written from and to the very topics of now; StateError, with the way on, if not."""
     if before.offsets and config.input not in before.offsets:
         raise StateError(
             f"the log of {before.operator} was written from another input topic",
             value=f"{', '.join(before.offsets)}; now {config.input}",
             remedy="give the operator another name, or the input it had",
         )
-    known = before.topics.get(config.input)
-    if known is not None and known != topics[config.input]:
-        raise StateError(
-            f"topic {config.input} was deleted and created again since the last batch",
-            value=f"topic id {topics[config.input]}, was {known}",
-            remedy="give the operator another name: its state belongs to the topic that is gone",
-        )
+    for topic, now in topics.items():
+        if (known := before.topics.get(topic)) not in (None, now):
+            raise StateError(
+                f"topic {topic} was deleted and created again since the last batch",
+                value=f"topic id {now}, was {known}",
+                remedy="give the operator another name: its state belongs to the topic that is gone",
+            )
     if (had := len(before.offsets.get(config.input, {}))) not in (0, partitions):
         raise StateError(
             f"topic {config.input} has another number of partitions than before",

@@ -25,6 +25,7 @@ from tidegate.operators.registry import operator_for
 from tidegate.runtime.batch import Attempt, PartitionFailure, PartitionPlan, PartitionResult
 from tidegate.runtime.kafka.client import client
 from tidegate.runtime.kafka.fetch import Fetched, fetch
+from tidegate.runtime.kafka.retry import Deadline
 from tidegate.runtime.kafka.transactions import Producer
 from tidegate.runtime.output import Destination, open_output
 from tidegate.runtime.warm import warm_codec, warm_operator
@@ -51,10 +52,11 @@ class Stopwatch:
 
 def run_group(attempt: Attempt, plans: Iterable[PartitionPlan]) -> Iterator[PartitionResult | PartitionFailure]:
     """Each plan has a result or a failure; an error never leaves the task as an exception."""
+    kafka = Deadline(attempt.deadline_s)
     for plan in plans:
         try:
             _refuse_retries()
-            yield run_partition(attempt, plan)
+            yield run_partition(attempt, plan, kafka)
         except TidegateError as error:
             yield PartitionFailure(partition=plan.partition, error=error, trace=traceback.format_exc())
         except Exception as error:
@@ -64,8 +66,11 @@ def run_group(attempt: Attempt, plans: Iterable[PartitionPlan]) -> Iterator[Part
             yield PartitionFailure(partition=plan.partition, error=wrapped, trace=traceback.format_exc())
 
 
-def run_partition(attempt: Attempt, plan: PartitionPlan) -> PartitionResult:
-    """The partition's local state is that of the batch, its rows are in files, its output in an open transaction."""
+def run_partition(attempt: Attempt, plan: PartitionPlan, kafka: Deadline) -> PartitionResult:
+    """The partition's local state is that of the batch, its rows are in files, its output in an open transaction.
+
+    `kafka`: when the task's work with Kafka has to be done.
+    """
     watch = Stopwatch()
     operator = _operator(attempt.config)
     with LocalState.lock(
@@ -79,14 +84,14 @@ def run_partition(attempt: Attempt, plan: PartitionPlan) -> PartitionResult:
             local, operator, attempt.log, attempt.version, plan.wanted, plan.partition, plan.stream_time
         )
         watch.lap("recover")
-        fetched = _fetch(attempt, plan)
+        fetched = _fetch(attempt, plan, kafka)
         watch.lap("fetch")
         local.begin(attempt.epoch, attempt.batch, attempt.attempt)
         reach("after_dirty_header")
         step = _act(attempt, plan, recovered.state, fetched.records)
         watch.lap("kernel")
         next_offset = fetched.next_offset if step.stopped_at is None else step.stopped_at
-        producer = _open(attempt, plan, step, next_offset)
+        producer = _open(attempt, plan, step, next_offset, kafka)
         watch.lap("output")
         files = _write(attempt, plan, step)
         watch.lap("files")
@@ -123,7 +128,7 @@ def _refuse_retries() -> None:
         )
 
 
-def _fetch(attempt: Attempt, plan: PartitionPlan) -> Fetched:
+def _fetch(attempt: Attempt, plan: PartitionPlan, kafka: Deadline) -> Fetched:
     if plan.start == plan.end:
         return Fetched(records=Records.from_rows([]), next_offset=plan.start)
     return fetch(
@@ -133,7 +138,7 @@ def _fetch(attempt: Attempt, plan: PartitionPlan) -> Fetched:
         plan.start,
         plan.end,
         max_bytes=attempt.max_batch_bytes,
-        deadline_s=attempt.deadline_s,
+        deadline_s=kafka.remaining_s,
     )
 
 
@@ -146,7 +151,9 @@ def _act(attempt: Attempt, plan: PartitionPlan, state: OperatorState, records: R
     return state.step(records, attempt.clock)
 
 
-def _open(attempt: Attempt, plan: PartitionPlan, step: StepResult, next_offset: int) -> Producer | None:
+def _open(
+    attempt: Attempt, plan: PartitionPlan, step: StepResult, next_offset: int, kafka: Deadline
+) -> Producer | None:
     if plan.producer is None or attempt.config.output is None or not step.emissions.num_rows:
         return plan.producer
     destination = Destination(
@@ -159,7 +166,7 @@ def _open(attempt: Attempt, plan: PartitionPlan, step: StepResult, next_offset: 
         batch=attempt.batch,
         next_offset=next_offset,
         output_limit=attempt.output_limit,
-        deadline_s=attempt.deadline_s,
+        deadline_s=kafka.remaining_s,
     )
     return open_output(client(attempt.kafka), plan.producer, destination, step.emissions)
 
