@@ -1,32 +1,19 @@
-"""Keys whose hashes are equal, made without touching the hash."""
+"""Different keys with equal fingerprints."""
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-from functools import cache
+import numpy as np
 
-_OFFSET, _PRIME, _MASK = 2166136261, 16777619, 0xFFFFFFFF
+from tidegate.kernels import hash_index
+
+WORD, LENGTH = 8, 16
 
 
-@cache
-def keys_with_equal_hashes(steps: int = 3) -> list[bytes]:
-    """2**steps keys of one FNV-1a state: two continuations that meet again, then two more from there, and so on."""
-    keys, state = [b""], _OFFSET
-    for _ in range(steps):
-        left, right, state = _meeting(state)
-        keys = [key + part for key in keys for part in (left, right)]
+def keys_with_equal_fingerprints(count: int = 8) -> list[bytes]:
+    """Keys of two words. The first word is mixed into the state that the second is added to: it can undo the first."""
+    length = hash_index._SEED ^ LENGTH
+    keys, reached = [], int(hash_index._mix(length))
+    for first in range(count):
+        second = reached ^ int(hash_index._mix(length ^ first))
+        keys.append(np.array([first, second], np.int64).tobytes())
     return keys
-
-
-def _meeting(state: int) -> tuple[bytes, bytes, int]:
-    seen: dict[int, bytes] = {}
-    for number in itertools.count():
-        part = hashlib.sha256(str(number).encode()).digest()[:8]
-        reached = state
-        for byte in part:
-            reached = ((reached ^ byte) * _PRIME) & _MASK
-        if reached in seen:
-            return seen[reached], part, reached
-        seen[reached] = part
-    raise AssertionError("32 bits are finite")

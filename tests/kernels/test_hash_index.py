@@ -1,4 +1,4 @@
-"""The hash index against a dict, above all where hashes are equal or wrap round the end."""
+"""The hash index against a dict, above all where fingerprints are equal or wrap round the end."""
 
 from __future__ import annotations
 
@@ -7,53 +7,78 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kernels.collisions import keys_with_equal_hashes
+from tests.kernels.collisions import keys_with_equal_fingerprints
 from tidegate.kernels import hash_index
 
 pytestmark = pytest.mark.fast
 
 SLOTS = 8
-hashes = st.sampled_from([0, 1, 14, 15, 31, 2**31 - 1])
-changes = st.lists(st.tuples(st.integers(0, SLOTS - 1), hashes), max_size=40)
+fingerprints = st.sampled_from([0, 1, 14, 15, 31, 2**63 - 1, -(2**63), -1])
+changes = st.lists(st.tuples(st.integers(0, SLOTS - 1), fingerprints), max_size=40)
 
 
-def slots_with(index: np.ndarray, hash_of: np.ndarray, hashed: int) -> set[int]:
-    """All slots that probing for the hash comes by."""
+def fingerprint_of(key: bytes) -> int:
+    return int(hash_index.fingerprint(np.frombuffer(key, np.uint8), 0, len(key)))
+
+
+def slots_with(index: np.ndarray, print_of: np.ndarray, wanted_print: int) -> set[int]:
+    """All slots that probing for the fingerprint comes by."""
     found = set()
-    place = hash_index.candidate(index, hash_of, hashed, hash_index.home(index, hashed))
+    place = hash_index.candidate(index, print_of, wanted_print, hash_index.home(index, wanted_print))
     while index[place]:
         found.add(int(index[place]) - 1)
-        place = hash_index.candidate(index, hash_of, hashed, hash_index.next_place(index, place))
+        place = hash_index.candidate(index, print_of, wanted_print, hash_index.next_place(index, place))
     return found
 
 
 @given(changes=changes)
-def test_probing_finds_exactly_the_slots_of_a_hash(changes: list[tuple[int, int]]) -> None:
-    index, hash_of = np.zeros(2 * SLOTS, np.int32), np.zeros(SLOTS, np.int32)
+def test_probing_finds_exactly_the_slots_of_a_fingerprint(changes: list[tuple[int, int]]) -> None:
+    index, print_of = np.zeros(2 * SLOTS, np.int32), np.zeros(SLOTS, np.int64)
     inside: dict[int, int] = {}
-    for slot, hashed in changes:
+    for slot, wanted_print in changes:
         if slot in inside:
-            hash_index.remove(index, hash_of, slot)
+            hash_index.remove(index, print_of, slot)
             del inside[slot]
         else:
-            hash_of[slot] = hashed
-            hash_index.insert(index, hash_of, slot)
-            inside[slot] = hashed
-        for wanted in set(inside.values()) | {hashed}:
-            assert slots_with(index, hash_of, wanted) == {at for at, its in inside.items() if its == wanted}
+            print_of[slot] = wanted_print
+            hash_index.insert(index, print_of, slot)
+            inside[slot] = wanted_print
+        for wanted in set(inside.values()) | {wanted_print}:
+            assert slots_with(index, print_of, wanted) == {at for at, its in inside.items() if its == wanted}
         assert np.count_nonzero(index) == len(inside)
 
 
-@given(content=st.binary(max_size=40), before=st.integers(0, 3))
-def test_a_hash_depends_on_the_bytes_alone_and_fits_31_bits(content: bytes, before: int) -> None:
+@given(content=st.binary(max_size=40), before=st.integers(0, 3), after=st.integers(0, 9))
+def test_a_fingerprint_depends_on_the_bytes_alone(content: bytes, before: int, after: int) -> None:
     alone = np.frombuffer(content, np.uint8)
-    inside = np.frombuffer(b"x" * before + content + b"y", np.uint8)
-    hashed = hash_index.hash_bytes(inside, before, len(content))
-    assert hashed == hash_index.hash_bytes(alone, 0, len(content))
-    assert 0 <= hashed < 2**31
+    inside = np.frombuffer(b"x" * before + content + b"y" * after, np.uint8)
+    assert hash_index.fingerprint(inside, before, len(content)) == hash_index.fingerprint(alone, 0, len(content))
 
 
-def test_different_keys_can_have_equal_hashes() -> None:
-    keys = keys_with_equal_hashes()
+@given(keys=st.sets(st.binary(max_size=9), min_size=2), data=st.data())
+def test_a_fingerprint_tells_a_short_key_from_every_other(keys: set[bytes], data: st.DataObject) -> None:
+    key, other = data.draw(st.permutations(sorted(keys)))[:2]
+    key = key[:7]
+    for text in {other, key + b"\0", b"\0" + key, key[:-1]} - {key}:
+        assert fingerprint_of(text) != fingerprint_of(key)
+
+
+@given(left=st.binary(min_size=8, max_size=40), at=st.integers(0, 39), byte=st.integers(0, 255))
+def test_bytes_are_the_same_when_no_byte_differs(left: bytes, at: int, byte: int) -> None:
+    right = bytearray(b"--" + left)
+    right[2 + at % len(left)] = byte
+    buffers = np.frombuffer(left, np.uint8), np.frombuffer(bytes(right), np.uint8)
+    assert hash_index.same_bytes(buffers[0], 0, buffers[1], 2, len(left)) == (left == right[2:])
+
+
+@pytest.mark.parametrize("key", ["k%06d", "customer-%06d", "%d", "%024d-and-a-tail"])
+def test_keys_that_count_up_are_spread_evenly(key: str) -> None:
+    index = np.zeros(2**15, np.int32)
+    homes = [int(hash_index.home(index, fingerprint_of((key % number).encode()))) for number in range(10_000)]
+    assert len(set(homes)) > 7_500  # chance: 32,768 (1 - e^(-10,000 / 32,768)) = 8,620
+
+
+def test_different_keys_can_have_equal_fingerprints() -> None:
+    keys = keys_with_equal_fingerprints()
     assert len(set(keys)) == len(keys) >= 8
-    assert len({hash_index.hash_bytes(np.frombuffer(key, np.uint8), 0, len(key)) for key in keys}) == 1
+    assert len({fingerprint_of(key) for key in keys}) == 1

@@ -18,7 +18,7 @@ changes = st.lists(st.tuples(st.integers(0, SLOTS - 1), st.integers(0, 5), st.bo
 
 def empty() -> TimeBuffer:
     int32s, int64s = (lambda: np.zeros(SLOTS, np.int32)), (lambda: np.zeros(SLOTS, np.int64))
-    buffer = TimeBuffer(np.zeros(2, np.int64), int32s(), int32s(), int64s(), int64s())
+    buffer = TimeBuffer(np.zeros(2, np.int64), int32s(), int64s(), int32s(), int64s(), int32s())
     buffer.position[:] = NOT_HELD
     return buffer
 
@@ -34,7 +34,7 @@ def filled(changes: list[tuple[int, int, bool]]) -> tuple[TimeBuffer, dict[int, 
             time_buffer.move(buffer, slot, place)
             held[slot] = (place, held[slot][1])
         else:
-            time_buffer.remove(buffer, slot, 10 + slot)
+            time_buffer.remove(buffer, slot)
             del held[slot]
     return buffer, held
 
@@ -45,7 +45,7 @@ def test_slots_leave_by_place_then_arrival(changes: list[tuple[int, int, bool]])
     left = []
     while buffer.numbers[HELD]:
         left.append(int(buffer.heap[0]))
-        time_buffer.remove(buffer, left[-1], 10 + left[-1])
+        time_buffer.remove(buffer, left[-1])
     assert left == sorted(held, key=held.__getitem__)
     assert buffer.numbers[HELD_BYTES] == 0
 
@@ -55,7 +55,11 @@ def test_the_buffer_knows_what_it_holds(changes: list[tuple[int, int, bool]]) ->
     buffer, held = filled(changes)
     assert {slot for slot in range(SLOTS) if time_buffer.is_held(buffer, slot)} == set(held)
     assert buffer.numbers[HELD] == len(held)
+    assert {slot: time_buffer.place_of(buffer, slot) for slot in held} == {slot: held[slot][0] for slot in held}
     assert buffer.numbers[HELD_BYTES] == sum(10 + slot for slot in held)
+    for slot in held:
+        time_buffer.resize(buffer, slot, slot)
+    assert buffer.numbers[HELD_BYTES] == sum(held)
 
 
 @given(changes=changes, due=st.integers(-1, 6))
@@ -66,7 +70,7 @@ def test_a_walk_below_due_nodes_sees_every_due_slot_and_few_others(
     seen, others, node, walking = set(), 0, 0, bool(held)
     while walking:
         inside = node < buffer.numbers[HELD]
-        is_due = inside and buffer.place[buffer.heap[node]] <= due
+        is_due = inside and buffer.place[node] <= due
         if is_due:
             seen.add(int(buffer.heap[node]))
         others += inside and not is_due

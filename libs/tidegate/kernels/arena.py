@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from tidegate.contracts.operator import Array
 from tidegate.kernels.compiled import inlined
+from tidegate.kernels.words import WORD
 
-WORD = 8
 CLASSES = 128
 USED, LIVE = CLASSES, CLASSES + 1
 NUMBERS = CLASSES + 2
@@ -83,10 +83,3 @@ def forget_free_blocks(arena: Arena, end: int) -> None:
         arena.numbers[kind] = 0
     arena.numbers[USED] = end
     arena.numbers[LIVE] = end - 1
-
-
-@inlined
-def copy_bytes(source: Array, start: int, target: Array, at: int, length: int) -> None:
-    """`length` bytes of the source are in the target."""
-    for step in range(length):
-        target[at + step] = source[start + step]

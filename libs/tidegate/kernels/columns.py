@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from tidegate.contracts.operator import Array
 from tidegate.contracts.records import NULL_LENGTH, Records
-from tidegate.kernels.arena import copy_bytes
 from tidegate.kernels.compiled import compiled_in_place
 from tidegate.kernels.payloads import Batch, Located, Payloads, locate
+from tidegate.kernels.words import copy_bytes
 
 CHUNK_BYTES = 2**31 - 1
 """Arrow's binary columns count with 32 bits: longer ones are cut into chunks."""

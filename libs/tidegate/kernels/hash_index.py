@@ -1,9 +1,9 @@
 """An open-addressing hash index over slots. May import: numpy, contracts, kernels.
 
-The index holds `slot + 1` at a place reached from the hash by linear probing; 0 is an empty place, so that a new
-array is an empty index. Its length is a power of two of at least twice the slots. Removal shifts later entries back,
-so there are no tombstones and no clean-up. The index knows hashes only: an equal hash is a candidate, and the caller
-compares the bytes of the keys.
+The index holds `slot + 1` at a place reached from the key's fingerprint by linear probing; 0 is an empty place, so that
+a new array is an empty index. Its length is a power of two of at least twice the slots. Removal shifts later entries
+back, so there are no tombstones and no clean-up. The index knows fingerprints only: a slot with an equal one is a
+candidate, and the caller compares the bytes of keys that are too long to be told by it.
 """
 
 from __future__ import annotations
@@ -13,36 +13,65 @@ from typing import Any
 import numpy as np
 
 from tidegate.contracts.operator import Array
-from tidegate.kernels.compiled import inlined, wide
+from tidegate.kernels.compiled import inlined
+from tidegate.kernels.words import WORD, product, word_at
 
-_FNV_OFFSET = 2166136261
-_FNV_PRIME = 16777619
-_MASK_32 = 0xFFFFFFFF
-_MASK_31 = 0x7FFFFFFF
+_SEED = 0x2545F4914F6CDD1D
+_FACTOR = -0x61C8864680B583EB
+_LONG = -(2**63)
 
 
 @inlined
-def hash_bytes(data: Array, start: int, length: int) -> Any:
-    """FNV-1a of the bytes, folded to 31 bits so that it is stored as int32; all steps fit in int64."""
-    mixed = np.int64(_FNV_OFFSET)
-    for at in range(start, start + length):
-        mixed = ((mixed ^ np.int64(data[at])) * _FNV_PRIME) & _MASK_32
-    return (mixed ^ (mixed >> 15)) & _MASK_31
+def fingerprint(data: Array, start: int, length: int) -> Any:
+    """An int64 that says which key it is: exactly for keys that are `told_by_fingerprint`, and as a hash for others.
+
+    A short key's is its bytes with its length above them, so >= 0; a long key's is negative.
+    """
+    if not told_by_fingerprint(length):
+        return _hash(data, start, length) | _LONG
+    if start + WORD <= len(data):
+        return word_at(data, start) & ((1 << 8 * length) - 1) | length << 56
+    found = np.int64(length) << 56
+    for at in range(length):
+        found |= np.int64(data[start + at]) << 8 * at
+    return found
+
+
+@inlined
+def told_by_fingerprint(length: int) -> bool:
+    """True for a key of that many bytes when no other key has its fingerprint."""
+    return length < WORD
+
+
+@inlined
+def _hash(data: Array, start: int, length: int) -> Any:
+    mixed = np.int64(_SEED ^ length)
+    for at in range(start, start + length - WORD, WORD):
+        mixed = _mix(mixed ^ word_at(data, at))
+    return _mix(mixed ^ word_at(data, start + length - WORD))
+
+
+@inlined
+def _mix(word: int) -> Any:
+    """Every bit of the word has its say in the low bits."""
+    mixed = product(word ^ (word >> 32), _FACTOR)
+    return mixed ^ (mixed >> 32)
 
 
 @inlined
 def same_bytes(left: Array, left_start: int, right: Array, right_start: int, length: int) -> bool:
-    """True when both buffers hold the same bytes there."""
-    for at in range(length):
-        if left[left_start + at] != right[right_start + at]:
+    """True when both buffers hold the same bytes there: at least eight."""
+    last = length - WORD
+    for at in range(0, last, WORD):
+        if word_at(left, left_start + at) != word_at(right, right_start + at):
             return False
-    return True
+    return bool(word_at(left, left_start + last) == word_at(right, right_start + last))
 
 
 @inlined
-def home(index: Array, hashed: int) -> Any:
-    """The place where the probing for a hash begins."""
-    return hashed & (len(index) - 1)
+def home(index: Array, wanted: int) -> Any:
+    """The place where the probing for a fingerprint begins."""
+    return _mix(wanted) & (len(index) - 1)
 
 
 @inlined
@@ -52,31 +81,31 @@ def next_place(index: Array, place: int) -> Any:
 
 
 @inlined
-def candidate(index: Array, hashes: Array, hashed: int, place: int) -> Any:
-    """The first place from `place` on that is empty or holds a slot with that hash."""
-    while index[place] != 0 and hashes[index[place] - 1] != hashed:
+def candidate(index: Array, prints: Array, wanted: int, place: int) -> Any:
+    """The first place from `place` on that is empty or holds a slot with that fingerprint."""
+    while index[place] != 0 and prints[index[place] - 1] != wanted:
         place = next_place(index, place)
     return place
 
 
 @inlined
-def insert(index: Array, hashes: Array, slot: int) -> None:
-    """The index holds the slot, whose hash is already in `hashes`."""
-    place = home(index, wide(hashes[slot]))
+def insert(index: Array, prints: Array, slot: int) -> None:
+    """The index holds the slot, whose fingerprint is already in `prints`."""
+    place = home(index, prints[slot])
     while index[place] != 0:
         place = next_place(index, place)
     index[place] = slot + 1
 
 
 @inlined
-def remove(index: Array, hashes: Array, slot: int) -> None:
+def remove(index: Array, prints: Array, slot: int) -> None:
     """The index does not hold the slot; no probe is interrupted: entries behind it moved up where they may."""
-    hole = home(index, wide(hashes[slot]))
+    hole = home(index, prints[slot])
     while index[hole] != slot + 1:
         hole = next_place(index, hole)
     place = next_place(index, hole)
     while index[place] != 0:
-        wanted = home(index, wide(hashes[index[place] - 1]))
+        wanted = home(index, prints[index[place] - 1])
         if ((place - wanted) & (len(index) - 1)) >= ((place - hole) & (len(index) - 1)):
             index[hole] = index[place]
             hole = place

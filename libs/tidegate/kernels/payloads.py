@@ -13,17 +13,9 @@ import numpy as np
 
 from tidegate.contracts.operator import Array
 from tidegate.contracts.records import Records
-from tidegate.kernels.arena import (
-    WORD,
-    Arena,
-    allocate,
-    class_words,
-    copy_bytes,
-    forget_free_blocks,
-    release,
-    size_class,
-)
+from tidegate.kernels.arena import Arena, allocate, class_words, forget_free_blocks, release, size_class
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
+from tidegate.kernels.words import WORD, copy_bytes
 
 
 class Batch(NamedTuple):
@@ -115,8 +107,9 @@ def _write(payloads: Payloads, slot: int, batch: Batch, row: int) -> None:
     at = payloads.block[slot]
     copy_bytes(batch.data, batch.key_start[row], data, at, wide(payloads.key_length[slot]))
     at += payloads.key_length[slot]
-    copy_bytes(batch.data, batch.value_start[row], data, at, wide(payloads.value_length[slot]))
-    at += max(0, payloads.value_length[slot])
+    value_length = max(0, wide(payloads.value_length[slot]))
+    copy_bytes(batch.data, batch.value_start[row], data, at, value_length)
+    at += value_length
     copy_bytes(batch.data, batch.headers_start[row], data, at, wide(payloads.headers_length[slot]))
 
 

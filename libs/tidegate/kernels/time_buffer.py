@@ -1,6 +1,7 @@
 """The time-ordered buffer: slots ordered by (place, arrival), with their bytes. May import: numpy, contracts, kernels.
 
 A binary heap of slots whose positions are known, so that any slot can be removed or moved, not the oldest alone.
+Places lie in the heap's order, where comparing reads them side by side.
 Suppression and the buffered join both hold their records in one. A slot's position is -1 while it is not held;
 `arrival` is unique among the slots held, so the order is total and the same whatever happened before.
 """
@@ -18,21 +19,14 @@ NOT_HELD = -1
 
 
 class TimeBuffer(NamedTuple):
-    """`numbers`: slots held and their bytes. `heap`: slots; `position` in it, `place` and `arrival` are per slot."""
+    """`numbers`: slots held and their bytes. By node of the heap: `heap` (slots) and `place`. Per slot: the others."""
 
     numbers: Array
     heap: Array
-    position: Array
     place: Array
+    position: Array
     arrival: Array
-
-
-@inlined
-def precedes(buffer: TimeBuffer, slot: int, other: int) -> bool:
-    """True when the slot leaves before the other."""
-    if buffer.place[slot] != buffer.place[other]:
-        return bool(buffer.place[slot] < buffer.place[other])
-    return bool(buffer.arrival[slot] < buffer.arrival[other])
+    size: Array
 
 
 @inlined
@@ -42,33 +36,45 @@ def is_held(buffer: TimeBuffer, slot: int) -> bool:
 
 
 @inlined
-def push(buffer: TimeBuffer, slot: int, place: int, arrival: int, size: int) -> None:
-    """The slot is held at that place; `size` bytes more are held."""
-    buffer.place[slot] = place
-    buffer.arrival[slot] = arrival
-    last = buffer.numbers[HELD]
-    buffer.numbers[HELD] += 1
-    buffer.numbers[HELD_BYTES] += size
-    _rise(buffer, slot, last)
+def place_of(buffer: TimeBuffer, slot: int) -> Any:
+    """Where the held slot is in the order."""
+    return buffer.place[buffer.position[slot]]
 
 
 @inlined
-def remove(buffer: TimeBuffer, slot: int, size: int) -> None:
-    """The slot is not held; `size` bytes fewer are held."""
+def push(buffer: TimeBuffer, slot: int, place: int, arrival: int, size: int) -> None:
+    """The slot is held at that place, with `size` bytes."""
+    buffer.arrival[slot] = arrival
+    buffer.size[slot] = size
+    last = buffer.numbers[HELD]
+    buffer.numbers[HELD] = last + 1
+    buffer.numbers[HELD_BYTES] += size
+    _rise(buffer, slot, place, last)
+
+
+@inlined
+def remove(buffer: TimeBuffer, slot: int) -> None:
+    """The slot is not held, nor are its bytes."""
     node = wide(buffer.position[slot])
-    buffer.numbers[HELD] -= 1
-    buffer.numbers[HELD_BYTES] -= size
-    last = wide(buffer.heap[buffer.numbers[HELD]])
+    end = buffer.numbers[HELD] - 1
+    buffer.numbers[HELD] = end
+    buffer.numbers[HELD_BYTES] -= buffer.size[slot]
     buffer.position[slot] = NOT_HELD
-    if last != slot:
-        _settle(buffer, last, node)
+    if node != end:
+        _settle(buffer, wide(buffer.heap[end]), buffer.place[end], node)
 
 
 @inlined
 def move(buffer: TimeBuffer, slot: int, place: int) -> None:
     """The held slot is at another place; its arrival stays."""
-    buffer.place[slot] = place
-    _settle(buffer, slot, wide(buffer.position[slot]))
+    _settle(buffer, slot, place, wide(buffer.position[slot]))
+
+
+@inlined
+def resize(buffer: TimeBuffer, slot: int, size: int) -> None:
+    """The held slot has that many bytes."""
+    buffer.numbers[HELD_BYTES] += size - buffer.size[slot]
+    buffer.size[slot] = size
 
 
 @inlined
@@ -86,41 +92,58 @@ def next_node(node: int, descend: bool) -> Any:
 
 
 @inlined
-def _settle(buffer: TimeBuffer, slot: int, node: int) -> None:
-    if node > 0 and precedes(buffer, slot, wide(buffer.heap[(node - 1) >> 1])):
-        _rise(buffer, slot, node)
+def _settle(buffer: TimeBuffer, slot: int, place: int, node: int) -> None:
+    if node > 0 and _precedes(buffer, slot, place, (node - 1) >> 1):
+        _rise(buffer, slot, place, node)
     else:
-        _sink(buffer, slot, node)
+        _sink(buffer, slot, place, node)
 
 
 @inlined
-def _rise(buffer: TimeBuffer, slot: int, node: int) -> None:
+def _precedes(buffer: TimeBuffer, slot: int, place: int, node: int) -> bool:
+    """True when the slot, if it has that place, leaves before the node's."""
+    other = buffer.place[node]
+    if place == other:
+        return bool(buffer.arrival[slot] < buffer.arrival[buffer.heap[node]])
+    return bool(place < other)
+
+
+@inlined
+def _rise(buffer: TimeBuffer, slot: int, place: int, node: int) -> None:
     while node > 0:
         above = (node - 1) >> 1
-        other = wide(buffer.heap[above])
-        if not precedes(buffer, slot, other):
+        if not _precedes(buffer, slot, place, above):
             break
-        _put(buffer, other, node)
+        _put(buffer, wide(buffer.heap[above]), buffer.place[above], node)
         node = above
-    _put(buffer, slot, node)
+    _put(buffer, slot, place, node)
 
 
 @inlined
-def _sink(buffer: TimeBuffer, slot: int, node: int) -> None:
+def _sink(buffer: TimeBuffer, slot: int, place: int, node: int) -> None:
     count = buffer.numbers[HELD]
     while 2 * node + 1 < count:
-        below = 2 * node + 1
-        if below + 1 < count and precedes(buffer, wide(buffer.heap[below + 1]), wide(buffer.heap[below])):
-            below += 1
-        other = wide(buffer.heap[below])
-        if not precedes(buffer, other, slot):
+        below = _earlier_below(buffer, node, count)
+        if _precedes(buffer, slot, place, below):
             break
-        _put(buffer, other, node)
+        _put(buffer, wide(buffer.heap[below]), buffer.place[below], node)
         node = below
-    _put(buffer, slot, node)
+    _put(buffer, slot, place, node)
 
 
 @inlined
-def _put(buffer: TimeBuffer, slot: int, node: int) -> None:
+def _earlier_below(buffer: TimeBuffer, node: int, count: int) -> Any:
+    """Which of the nodes below this one leaves first."""
+    left = 2 * node + 1
+    if left + 1 == count:
+        return left
+    if buffer.place[left] == buffer.place[left + 1]:
+        return left + (buffer.arrival[buffer.heap[left + 1]] < buffer.arrival[buffer.heap[left]])
+    return left + (buffer.place[left + 1] < buffer.place[left])  # no branch: which is smaller cannot be foreseen
+
+
+@inlined
+def _put(buffer: TimeBuffer, slot: int, place: int, node: int) -> None:
     buffer.heap[node] = slot
+    buffer.place[node] = place
     buffer.position[slot] = node

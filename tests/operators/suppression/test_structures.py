@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kernels.collisions import keys_with_equal_hashes
+from tests.kernels.collisions import keys_with_equal_fingerprints
 from tests.operators.suppression.partitions import config, opened, records
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels import arena, hash_index, slots, time_buffer
 from tidegate.kernels.storage import MemoryStorage
+from tidegate.kernels.words import WORD
 from tidegate.operators.suppression import Suppression
 from tidegate.testing import strategies
 from tidegate.testing.laws import Partition, batches, small
@@ -29,8 +30,9 @@ def assert_consistent(arrays: Any) -> None:
     used = int(arrays["pool_numbers"][slots.USED])
     for node, slot in enumerate(in_heap):
         above = in_heap[(node - 1) // 2] if node else slot
-        assert (place[above], arrival[above]) <= (place[slot], arrival[slot])
+        assert (place[(node - 1) // 2 if node else 0], arrival[above]) <= (place[node], arrival[slot])
         assert arrays["position"][slot] == node
+    assert arrays["size"][in_heap].sum() == arrays["time_numbers"][time_buffer.HELD_BYTES]
     assert not arrays["row"].any()
     assert {slot for slot in range(used) if arrays["block"][slot]} == set(in_heap)
     assert sorted(arrays["index"][arrays["index"] > 0] - 1) == sorted(in_heap)
@@ -39,9 +41,9 @@ def assert_consistent(arrays: Any) -> None:
 
 
 def assert_index_finds(arrays: Any, in_heap: list[int]) -> None:
-    """Probing from a slot's hash comes to the slot before an empty place."""
+    """Probing from a slot's fingerprint comes to the slot before an empty place."""
     for slot in in_heap:
-        at = hash_index.home(arrays["index"], int(arrays["hash"][slot]))
+        at = hash_index.home(arrays["index"], arrays["fingerprint"][slot])
         while arrays["index"][at] != slot + 1:
             assert arrays["index"][at] != 0
             at = hash_index.next_place(arrays["index"], at)
@@ -53,7 +55,7 @@ def assert_blocks_are_apart(arrays: Any, in_heap: list[int]) -> None:
     for slot in in_heap:
         length = int(arrays["key_length"][slot] + max(0, arrays["value_length"][slot]) + arrays["headers_length"][slot])
         words = arena.class_words(arena.size_class(length))
-        spans.append((int(arrays["block"][slot]) // arena.WORD, words))
+        spans.append((int(arrays["block"][slot]) // WORD, words))
     taken = [word for first, words in spans for word in range(first, first + words)]
     assert len(taken) == len(set(taken)) == arrays["arena_numbers"][arena.LIVE]
     assert 0 not in taken
@@ -69,8 +71,8 @@ def test_the_arrays_are_consistent_after_every_batch(config: Any, history: Any, 
             break
 
 
-def test_keys_of_equal_hashes_are_told_apart_by_their_bytes() -> None:
-    keys = keys_with_equal_hashes()
+def test_keys_of_equal_fingerprints_are_told_apart_by_their_bytes() -> None:
+    keys = keys_with_equal_fingerprints()
     state = opened(until={"time_limit": "10ms"})
     state.step(Records.from_rows(Row(key, b"%d" % at, at, at) for at, key in enumerate(keys[:6])), 0)
     batch = [Row(key, b"new", 9, 10 + at) for at, key in enumerate(keys)]

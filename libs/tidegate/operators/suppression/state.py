@@ -17,6 +17,7 @@ from tidegate.contracts.operator import ArraySpec, Layout, StepResult, Storage
 from tidegate.contracts.records import Records
 from tidegate.kernels import arena, columns, slots, time_buffer
 from tidegate.kernels.payloads import Batch, Payloads, batch_of, record_length, repack
+from tidegate.kernels.words import WORD
 from tidegate.operators import event_timestamps
 from tidegate.operators.suppression import measures, tables
 from tidegate.operators.suppression import step as kernel
@@ -33,9 +34,10 @@ LAYOUT = Layout(
         ArraySpec("time_numbers", "int64", "fixed", time_buffer.NUMBERS),
         ArraySpec("pool_numbers", "int64", "fixed", slots.NUMBERS),
         ArraySpec("arena_numbers", "int64", "fixed", arena.NUMBERS),
-        *(ArraySpec(name, "int64", "slots") for name in ("place", "arrival", "timestamp", "offset", "block")),
+        *(ArraySpec(name, "int64", "slots") for name in ("fingerprint", "place", "arrival")),
+        *(ArraySpec(name, "int64", "slots") for name in ("timestamp", "offset", "block")),
         *(ArraySpec(name, "int32", "slots") for name in ("key_length", "value_length", "headers_length")),
-        *(ArraySpec(name, "int32", "slots") for name in ("hash", "row", "position", "heap")),
+        *(ArraySpec(name, "int32", "slots") for name in ("size", "row", "position", "heap")),
         ArraySpec("index", "int32", "slots", 2),
         ArraySpec("arena", "uint8", "arena"),
     ),
@@ -116,8 +118,9 @@ class SuppressionState:
     def snapshot(self) -> pa.Table:
         """The rows (all `put`) from which `restore` makes an equal state, in emission order."""
         time = self._state.time
-        held = time.heap[: time.numbers[time_buffer.HELD]]
-        return tables.changes(self._state, _NO_RECORDS, held[np.lexsort((time.arrival[held], time.place[held]))])
+        count = time.numbers[time_buffer.HELD]
+        held = time.heap[:count]
+        return tables.changes(self._state, _NO_RECORDS, held[np.lexsort((time.arrival[held], time.place[:count]))])
 
     def _map(self) -> None:
         """The kernels see the storage's current arrays."""
@@ -127,11 +130,11 @@ class SuppressionState:
         per_slot = ("block", "key_length", "value_length", "headers_length", "timestamp", "offset")
         self._state = kernel.State(
             time_buffer.TimeBuffer(
-                arrays["time_numbers"], *(arrays[name] for name in ("heap", "position", "place", "arrival"))
+                arrays["time_numbers"], *(arrays[name] for name in ("heap", "place", "position", "arrival", "size"))
             ),
             slots.SlotPool(arrays["pool_numbers"], arrays["arrival"]),
             Payloads(blocks, *(arrays[name] for name in per_slot)),
-            *(arrays[name] for name in ("index", "hash", "row")),
+            *(arrays[name] for name in ("index", "fingerprint", "row")),
         )
 
     def _begin(self) -> None:
@@ -222,7 +225,7 @@ class SuppressionState:
     def _make_room(self, length: int) -> None:
         """A block for that many bytes fits: the arena was packed if a third of it was dead, and has grown otherwise."""
         live = int(self._state.payloads.arena.numbers[arena.LIVE])
-        wanted = arena.WORD * (live + int(arena.class_words(arena.size_class(length))) + 1)
+        wanted = WORD * (live + int(arena.class_words(arena.size_class(length))) + 1)
         capacity = self._storage.capacity()["arena"]
         if 3 * wanted <= 2 * capacity:
             repack(self._state.payloads, int(self._state.pool.numbers[slots.USED]), np.empty(live + 1, np.int64))

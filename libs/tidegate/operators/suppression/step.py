@@ -63,7 +63,7 @@ class State(NamedTuple):
     pool: SlotPool
     payloads: Payloads
     key_index: Array
-    hash: Array
+    fingerprint: Array
     row: Array
 
 
@@ -95,8 +95,8 @@ def absorb(state: State, batch: Batch, undecodable: Array, newest: int, rules: R
             continue
         stream_time = max(tally[STREAM_TIME], timestamp)
         due = due_until(rules.time_limit, stream_time)
-        hashed = hash_index.hash_bytes(batch.data, batch.key_start[row], batch.key_length[row])
-        slot = _find(state, batch, row, hashed)
+        wanted = hash_index.fingerprint(batch.data, batch.key_start[row], batch.key_length[row])
+        slot = _find(state, batch, row, wanted)
         full = _full(state, batch, row, slot, due, rules)
         if full != DONE:
             return full
@@ -104,7 +104,7 @@ def absorb(state: State, batch: Batch, undecodable: Array, newest: int, rules: R
             return NEEDS_SLOT
         tally[STREAM_TIME] = stream_time
         _observe_lateness(tally, stream_time - timestamp)
-        _insert_or_update(state, batch, row, slot, hashed, rules, outcome)
+        _insert_or_update(state, batch, row, slot, wanted, rules, outcome)
         evict(state, batch, due, wide(TIME), rules, outcome)
         _observe_size(tally, state.time)
     tally[NEXT_ROW] = len(batch.offset)
@@ -117,23 +117,23 @@ def due_until(time_limit: int, stream_time: int) -> Any:
     return stream_time - time_limit if time_limit >= 0 else NEVER
 
 
-@compiled_in_place
+@inlined
 def evict(state: State, batch: Batch, due: int, cause_of_due: int, rules: Rules, outcome: Outcome) -> None:
     """No bound is violated: the oldest slots are emitted while they are due, or keys or bytes are too many."""
     numbers = state.time.numbers
     while numbers[HELD] > 0:
-        slot = wide(state.time.heap[0])
-        if state.time.place[slot] <= due:
+        place = state.time.place[0]
+        if place <= due:
             cause = cause_of_due
             if cause != FLUSH:
-                _observe_overtime(outcome.tally, due - state.time.place[slot])
+                _observe_overtime(outcome.tally, due - place)
         elif numbers[HELD] > rules.evict_keys:
             cause = KEYS
         elif numbers[HELD_BYTES] > rules.evict_bytes:
             cause = BYTES
         else:
             return
-        _emit(state, batch, slot, cause, rules, outcome)
+        _emit(state, wide(state.time.heap[0]), cause, outcome)
 
 
 @compiled_in_place
@@ -143,15 +143,15 @@ def replay(
     """The changelog rows from tally[NEXT_ROW] on are applied; DONE, or NEEDS_SLOT before the row that needs one."""
     for row in range(out.tally[NEXT_ROW], len(batch.offset)):
         out.tally[NEXT_ROW] = row
-        hashed = hash_index.hash_bytes(batch.data, batch.key_start[row], batch.key_length[row])
-        slot = _find(state, batch, row, hashed)
+        wanted = hash_index.fingerprint(batch.data, batch.key_start[row], batch.key_length[row])
+        slot = _find(state, batch, row, wanted)
         if slot < 0 and not deleted[row] and not slots.has_slot(state.pool):
             return NEEDS_SLOT
         if slot >= 0 and time_buffer.is_held(state.time, slot):
-            _leave(state, batch, slot, rules, out)
-            slot = _find(state, batch, row, hashed)
+            _leave(state, slot, out)
+            slot = _find(state, batch, row, wanted)
         if not deleted[row]:
-            _hold(state, batch, row, slot, hashed, places[row], arrivals[row], rules, out)
+            _hold(state, batch, row, slot, wanted, places[row], arrivals[row], rules, out)
     out.tally[NEXT_ROW] = len(batch.offset)
     return DONE
 
@@ -190,7 +190,7 @@ def reindex(state: State) -> None:
     state.key_index[:] = 0
     for slot in range(state.pool.numbers[slots.USED]):
         if time_buffer.is_held(state.time, slot) or state.payloads.block[slot] != 0:
-            hash_index.insert(state.key_index, state.hash, slot)
+            hash_index.insert(state.key_index, state.fingerprint, slot)
 
 
 @compiled_in_place
@@ -198,7 +198,9 @@ def recount(state: State, rules: Rules) -> None:
     """The bytes held are counted as the rules say; between batches only."""
     total = 0
     for node in range(state.time.numbers[HELD]):
-        total += _stored_size(state, wide(state.time.heap[node]), rules)
+        slot = wide(state.time.heap[node])
+        state.time.size[slot] = _stored_size(state, slot, rules)
+        total += state.time.size[slot]
     state.time.numbers[HELD_BYTES] = total
 
 
@@ -244,17 +246,17 @@ def _full(state: State, batch: Batch, row: int, slot: int, due: int, rules: Rule
     keys = state.time.numbers[HELD]
     total = state.time.numbers[HELD_BYTES]
     if held:
-        total += size - _size(state, batch, slot, rules)
+        total += size - state.time.size[slot]
     else:
         keys += 1
         total += size
     if keys <= rules.stop_keys and total <= rules.stop_bytes:
         return DONE
-    place = state.time.place[slot] if held and not rules.last_update else batch.timestamp[row]
+    place = time_buffer.place_of(state.time, slot) if held and not rules.last_update else batch.timestamp[row]
     if place <= due:
         keys -= 1
         total -= size
-    due_keys, due_bytes = _due_besides(state, batch, slot, due, rules)
+    due_keys, due_bytes = _due_besides(state.time, slot, due)
     if keys - due_keys > rules.stop_keys:
         return FULL_KEYS
     if total - due_bytes > rules.stop_bytes:
@@ -263,50 +265,47 @@ def _full(state: State, batch: Batch, row: int, slot: int, due: int, rules: Rule
 
 
 @inlined
-def _due_besides(state: State, batch: Batch, slot: int, due: int, rules: Rules) -> Any:
+def _due_besides(time: TimeBuffer, slot: int, due: int) -> Any:
     """How many slots other than this one are due, and their bytes."""
     keys = 0
     total = 0
     node = 0
-    walking = state.time.numbers[HELD] > 0
+    walking = time.numbers[HELD] > 0
     while walking:
-        descend = False
-        if node < state.time.numbers[HELD]:
-            other = wide(state.time.heap[node])
-            descend = state.time.place[other] <= due
-            if descend and other != slot:
-                keys += 1
-                total += _size(state, batch, other, rules)
-        node = time_buffer.next_node(node, descend)
+        is_due = node < time.numbers[HELD] and time.place[node] <= due
+        if is_due and time.heap[node] != slot:
+            keys += 1
+            total += time.size[time.heap[node]]
+        node = time_buffer.next_node(node, is_due)
         walking = node > 0
     return keys, total
 
 
 @inlined
 def _insert_or_update(
-    state: State, batch: Batch, row: int, slot: int, hashed: int, rules: Rules, outcome: Outcome
+    state: State, batch: Batch, row: int, slot: int, wanted: int, rules: Rules, outcome: Outcome
 ) -> None:
     timestamp = batch.timestamp[row]
     if slot < 0 or not time_buffer.is_held(state.time, slot):
         outcome.tally[APPLIED] += 1
-        _hold(state, batch, row, slot, hashed, timestamp, batch.offset[row], rules, outcome)
+        _hold(state, batch, row, slot, wanted, timestamp, batch.offset[row], rules, outcome)
         return
     outcome.tally[SUPERSEDED] += 1
-    state.time.numbers[HELD_BYTES] += _record_size(batch, row, rules) - _size(state, batch, slot, rules)
+    time_buffer.resize(state.time, slot, _record_size(batch, row, rules))
     _touch(state, slot, row, outcome)
-    if rules.last_update and state.time.place[slot] != timestamp:
+    if rules.last_update and time_buffer.place_of(state.time, slot) != timestamp:
         time_buffer.move(state.time, slot, timestamp)
 
 
 @inlined
 def _hold(
-    state: State, batch: Batch, row: int, slot: int, hashed: int, place: int, arrival: int, rules: Rules, out: Outcome
+    state: State, batch: Batch, row: int, slot: int, wanted: int, place: int, arrival: int, rules: Rules, out: Outcome
 ) -> None:
     """The row's key is held at that place: in a slot of its own, or in `slot`, a ghost that comes back."""
     if slot < 0:
         slot = slots.take(state.pool)
-        state.hash[slot] = hashed
-        hash_index.insert(state.key_index, state.hash, slot)
+        state.fingerprint[slot] = wanted
+        hash_index.insert(state.key_index, state.fingerprint, slot)
     _touch(state, slot, row, out)
     time_buffer.push(state.time, slot, place, arrival, _record_size(batch, row, rules))
 
@@ -326,18 +325,18 @@ def _list(outcome: Outcome, slot: int) -> None:
 
 
 @inlined
-def _emit(state: State, batch: Batch, slot: int, cause: int, rules: Rules, outcome: Outcome) -> None:
+def _emit(state: State, slot: int, cause: int, outcome: Outcome) -> None:
     at = outcome.tally[EMITTED]
     outcome.emitted[at] = wide(state.row[slot]) - 1 if state.row[slot] != 0 else ~slot
     outcome.cause[at] = cause
     outcome.tally[EMITTED] += 1
-    _leave(state, batch, slot, rules, outcome)
+    _leave(state, slot, outcome)
 
 
 @inlined
-def _leave(state: State, batch: Batch, slot: int, rules: Rules, outcome: Outcome) -> None:
+def _leave(state: State, slot: int, outcome: Outcome) -> None:
     """The slot is not held: a ghost if it was stored before the batch, free if it was opened in it."""
-    time_buffer.remove(state.time, slot, _size(state, batch, slot, rules))
+    time_buffer.remove(state.time, slot)
     if state.row[slot] == 0:
         _list(outcome, slot)
         state.row[slot] = LISTED
@@ -347,16 +346,16 @@ def _leave(state: State, batch: Batch, slot: int, rules: Rules, outcome: Outcome
 
 @inlined
 def _free(state: State, slot: int) -> None:
-    hash_index.remove(state.key_index, state.hash, slot)
+    hash_index.remove(state.key_index, state.fingerprint, slot)
     slots.give_back(state.pool, slot)
 
 
 @inlined
-def _find(state: State, batch: Batch, row: int, hashed: int) -> Any:
+def _find(state: State, batch: Batch, row: int, wanted: int) -> Any:
     """The slot of the row's key, held or a ghost; -1 when the key has none."""
-    place = hash_index.home(state.key_index, hashed)
+    place = hash_index.home(state.key_index, wanted)
     while True:
-        place = hash_index.candidate(state.key_index, state.hash, hashed, place)
+        place = hash_index.candidate(state.key_index, state.fingerprint, wanted, place)
         slot = wide(state.key_index[place]) - 1
         if slot < 0 or _has_key(state, batch, slot, row):
             return slot
@@ -365,8 +364,11 @@ def _find(state: State, batch: Batch, row: int, hashed: int) -> Any:
 
 @inlined
 def _has_key(state: State, batch: Batch, slot: int, row: int) -> bool:
+    """True when the slot, whose fingerprint is that of the row's key, has the same key."""
     start = batch.key_start[row]
     length = batch.key_length[row]
+    if hash_index.told_by_fingerprint(length):
+        return True
     if state.payloads.block[slot] != 0:
         if state.payloads.key_length[slot] != length:
             return False
@@ -376,14 +378,6 @@ def _has_key(state: State, batch: Batch, slot: int, row: int) -> bool:
     if batch.key_length[own] != length:
         return False
     return hash_index.same_bytes(batch.data, start, batch.data, batch.key_start[own], length)
-
-
-@inlined
-def _size(state: State, batch: Batch, slot: int, rules: Rules) -> Any:
-    """The bytes that the held slot counts."""
-    if state.row[slot] != 0:
-        return _record_size(batch, wide(state.row[slot]) - 1, rules)
-    return _stored_size(state, slot, rules)
 
 
 @inlined

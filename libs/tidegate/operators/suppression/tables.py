@@ -68,13 +68,14 @@ def changes(state: step.State, batch: Batch, slots: Array) -> pa.Table:
     """The changelog of the slots: `put` with everything for the held ones, `delete` with the key for the others."""
     if len(slots) == 0:
         return CHANGES.empty_table()
-    gone = state.time.position[slots] == NOT_HELD
+    position = state.time.position[slots]
+    gone = position == NOT_HELD
     rows = state.row[slots].astype(np.int64)
     sources = np.where(gone | (rows <= 0), ~slots.astype(np.int64), rows - 1)
     return pa.table(
         {"op": _OPS.take(pa.array(gone.astype(np.int8)))}
         | record_columns(state.payloads, batch, sources, only_key=gone)
-        | {"place": pa.array(state.time.place[slots], mask=gone)}
+        | {"place": pa.array(state.time.place[position], mask=gone)}
         | {"arrival": pa.array(state.time.arrival[slots], mask=gone)},
         CHANGES,
     )
