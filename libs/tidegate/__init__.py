@@ -1,1 +1,20 @@
-"""Tidegate: event-time state for Spark and Delta Lake."""
+"""Tidegate: event-time state for Spark and Delta Lake.
+
+    from tidegate import SuppressionConfig      the operators' configuration types
+    import tidegate.spark                       views for PySpark programs
+    import tidegate.testing.driver              an operator, driven record by record
+
+Names are imported when they are used, so that `import tidegate` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+_NAMES = {"SuppressionConfig": "tidegate.operators.suppression.config"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _NAMES:
+        raise AttributeError(f"module 'tidegate' has no attribute {name!r}")
+    return getattr(import_module(_NAMES[name]), name)
