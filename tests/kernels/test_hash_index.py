@@ -21,30 +21,30 @@ def fingerprint_of(key: bytes) -> int:
     return int(hash_index.fingerprint(np.frombuffer(key, np.uint8), 0, len(key)))
 
 
-def slots_with(index: np.ndarray, print_of: np.ndarray, wanted_print: int) -> set[int]:
+def slots_with(index: np.ndarray, prints: np.ndarray, fingerprint: int) -> set[int]:
     """All slots that probing for the fingerprint comes by."""
     found = set()
-    place = hash_index.candidate(index, print_of, wanted_print, hash_index.home(index, wanted_print))
+    place = hash_index.candidate(index, prints, fingerprint, hash_index.home(index, fingerprint))
     while index[place]:
         found.add(int(index[place]) - 1)
-        place = hash_index.candidate(index, print_of, wanted_print, hash_index.next_place(index, place))
+        place = hash_index.candidate(index, prints, fingerprint, hash_index.next_place(index, place))
     return found
 
 
 @given(changes=changes)
 def test_probing_finds_exactly_the_slots_of_a_fingerprint(changes: list[tuple[int, int]]) -> None:
-    index, print_of = np.zeros(2 * SLOTS, np.int32), np.zeros(SLOTS, np.int64)
+    index, prints = np.zeros(2 * SLOTS, np.int32), np.zeros(SLOTS, np.int64)
     inside: dict[int, int] = {}
-    for slot, wanted_print in changes:
+    for slot, fingerprint in changes:
         if slot in inside:
-            hash_index.remove(index, print_of, slot)
+            hash_index.remove(index, prints, slot)
             del inside[slot]
         else:
-            print_of[slot] = wanted_print
-            hash_index.insert(index, print_of, slot)
-            inside[slot] = wanted_print
-        for wanted in set(inside.values()) | {wanted_print}:
-            assert slots_with(index, print_of, wanted) == {at for at, its in inside.items() if its == wanted}
+            prints[slot] = fingerprint
+            hash_index.insert(index, prints, slot)
+            inside[slot] = fingerprint
+        for wanted in set(inside.values()) | {fingerprint}:
+            assert slots_with(index, prints, wanted) == {at for at, its in inside.items() if its == wanted}
         assert np.count_nonzero(index) == len(inside)
 
 

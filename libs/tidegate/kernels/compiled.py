@@ -1,4 +1,4 @@
-"""The one place that compiles with numba (`words` generates what numba lacks). May import: the standard library, numpy, numba.
+"""The one place that decorates with numba. May import: the standard library, numpy, numba.
 
 `TIDEGATE_NUMBA=off` runs the same source as plain Python: for debugging, and for the law that both agree.
 """

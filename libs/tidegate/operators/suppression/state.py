@@ -28,7 +28,7 @@ MAX_SLOTS = 2**30
 
 LAYOUT = Layout(
     kind="suppression",
-    version=1,
+    version=2,
     arrays=(
         ArraySpec("numbers", "int64", "fixed", 3),
         ArraySpec("time_numbers", "int64", "fixed", time_buffer.NUMBERS),

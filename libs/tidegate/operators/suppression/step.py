@@ -95,8 +95,8 @@ def absorb(state: State, batch: Batch, undecodable: Array, newest: int, rules: R
             continue
         stream_time = max(tally[STREAM_TIME], timestamp)
         due = due_until(rules.time_limit, stream_time)
-        wanted = hash_index.fingerprint(batch.data, batch.key_start[row], batch.key_length[row])
-        slot = _find(state, batch, row, wanted)
+        fingerprint = hash_index.fingerprint(batch.data, batch.key_start[row], batch.key_length[row])
+        slot = _find(state, batch, row, fingerprint)
         full = _full(state, batch, row, slot, due, rules)
         if full != DONE:
             return full
@@ -104,7 +104,7 @@ def absorb(state: State, batch: Batch, undecodable: Array, newest: int, rules: R
             return NEEDS_SLOT
         tally[STREAM_TIME] = stream_time
         _observe_lateness(tally, stream_time - timestamp)
-        _insert_or_update(state, batch, row, slot, wanted, rules, outcome)
+        _insert_or_update(state, batch, row, slot, fingerprint, rules, outcome)
         evict(state, batch, due, wide(TIME), rules, outcome)
         _observe_size(tally, state.time)
     tally[NEXT_ROW] = len(batch.offset)
@@ -143,15 +143,15 @@ def replay(
     """The changelog rows from tally[NEXT_ROW] on are applied; DONE, or NEEDS_SLOT before the row that needs one."""
     for row in range(out.tally[NEXT_ROW], len(batch.offset)):
         out.tally[NEXT_ROW] = row
-        wanted = hash_index.fingerprint(batch.data, batch.key_start[row], batch.key_length[row])
-        slot = _find(state, batch, row, wanted)
+        fingerprint = hash_index.fingerprint(batch.data, batch.key_start[row], batch.key_length[row])
+        slot = _find(state, batch, row, fingerprint)
         if slot < 0 and not deleted[row] and not slots.has_slot(state.pool):
             return NEEDS_SLOT
         if slot >= 0 and time_buffer.is_held(state.time, slot):
             _leave(state, slot, out)
-            slot = _find(state, batch, row, wanted)
+            slot = _find(state, batch, row, fingerprint)
         if not deleted[row]:
-            _hold(state, batch, row, slot, wanted, places[row], arrivals[row], rules, out)
+            _hold(state, batch, row, slot, fingerprint, places[row], arrivals[row], rules, out)
     out.tally[NEXT_ROW] = len(batch.offset)
     return DONE
 
@@ -283,12 +283,12 @@ def _due_besides(time: TimeBuffer, slot: int, due: int) -> Any:
 
 @inlined
 def _insert_or_update(
-    state: State, batch: Batch, row: int, slot: int, wanted: int, rules: Rules, outcome: Outcome
+    state: State, batch: Batch, row: int, slot: int, fingerprint: int, rules: Rules, outcome: Outcome
 ) -> None:
     timestamp = batch.timestamp[row]
     if slot < 0 or not time_buffer.is_held(state.time, slot):
         outcome.tally[APPLIED] += 1
-        _hold(state, batch, row, slot, wanted, timestamp, batch.offset[row], rules, outcome)
+        _hold(state, batch, row, slot, fingerprint, timestamp, batch.offset[row], rules, outcome)
         return
     outcome.tally[SUPERSEDED] += 1
     time_buffer.resize(state.time, slot, _record_size(batch, row, rules))
@@ -299,12 +299,20 @@ def _insert_or_update(
 
 @inlined
 def _hold(
-    state: State, batch: Batch, row: int, slot: int, wanted: int, place: int, arrival: int, rules: Rules, out: Outcome
+    state: State,
+    batch: Batch,
+    row: int,
+    slot: int,
+    fingerprint: int,
+    place: int,
+    arrival: int,
+    rules: Rules,
+    out: Outcome,
 ) -> None:
     """The row's key is held at that place: in a slot of its own, or in `slot`, a ghost that comes back."""
     if slot < 0:
         slot = slots.take(state.pool)
-        state.fingerprint[slot] = wanted
+        state.fingerprint[slot] = fingerprint
         hash_index.insert(state.key_index, state.fingerprint, slot)
     _touch(state, slot, row, out)
     time_buffer.push(state.time, slot, place, arrival, _record_size(batch, row, rules))
@@ -351,11 +359,11 @@ def _free(state: State, slot: int) -> None:
 
 
 @inlined
-def _find(state: State, batch: Batch, row: int, wanted: int) -> Any:
+def _find(state: State, batch: Batch, row: int, fingerprint: int) -> Any:
     """The slot of the row's key, held or a ghost; -1 when the key has none."""
-    place = hash_index.home(state.key_index, wanted)
+    place = hash_index.home(state.key_index, fingerprint)
     while True:
-        place = hash_index.candidate(state.key_index, state.fingerprint, wanted, place)
+        place = hash_index.candidate(state.key_index, state.fingerprint, fingerprint, place)
         slot = wide(state.key_index[place]) - 1
         if slot < 0 or _has_key(state, batch, slot, row):
             return slot

@@ -1,0 +1,67 @@
+"""Bytes of flat arrays, eight at a time or in blocks. May import: numpy, numba, contracts, kernels.
+
+The one place that generates code, because numba has no unaligned load and no block copy. What it generates stands
+first in plain Python, which is what runs with `TIDEGATE_NUMBA=off`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tidegate.contracts.operator import Array
+from tidegate.kernels.compiled import NUMBA_ON
+
+WORD = 8
+
+
+def word_at(data: Array, at: int) -> Any:
+    """The eight bytes from `at` on as an int64, the first one lowest; they must all be inside the array."""
+    return np.int64(int.from_bytes(data[at : at + WORD].tobytes(), "little", signed=True))
+
+
+def product(left: int, right: int) -> Any:
+    """The product modulo 2**64, as an int64."""
+    return np.int64((int(left) * int(right) + 2**63) % 2**64 - 2**63)
+
+
+def copy_bytes(source: Array, start: int, target: Array, at: int, length: int) -> None:
+    """`length` bytes (>= 0) of the source are in the target, which is other memory."""
+    target[at : at + length] = source[start : start + length]
+
+
+if NUMBA_ON:
+    from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
+    from numba.core import cgutils, types  # type: ignore[import-untyped, unused-ignore]
+    from numba.extending import intrinsic  # type: ignore[import-untyped, unused-ignore]
+
+    def _address(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
+        return builder.gep(context.make_array(kind)(context, builder, array).data, [at])
+
+    @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+    def word_at(typing: Any, data: Any, at: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            address = _address(context, builder, signature.args[0], *arguments)
+            return builder.load(builder.bitcast(address, ir.IntType(64).as_pointer()), align=1)
+
+        return types.int64(data, types.int64), generate
+
+    @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+    def product(typing: Any, left: Any, right: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.mul(*arguments)
+
+        return types.int64(types.int64, types.int64), generate
+
+    @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+    def copy_bytes(typing: Any, source: Any, start: Any, target: Any, at: Any, length: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            of, start, into, at, length = arguments
+            source = _address(context, builder, signature.args[0], of, start)
+            target = _address(context, builder, signature.args[2], into, at)
+            cgutils.raw_memcpy(builder, target, source, length, 1)
+            return context.get_dummy_value()
+
+        number = types.int64
+        return types.void(source, number, target, number, number), generate
