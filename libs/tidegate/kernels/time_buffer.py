@@ -1,6 +1,6 @@
 """The time-ordered buffer: slots ordered by (place, arrival), with their bytes. May import: numpy, contracts, kernels.
 
-A binary heap of slots whose positions are known, so that any slot can be removed or moved, not the oldest alone.
+A heap of slots whose positions are known, so that any slot can be removed or moved, not the oldest alone.
 Places lie in the heap's order, where comparing reads them side by side.
 Suppression and the buffered join both hold their records in one. A slot's position is -1 while it is not held;
 `arrival` is unique among the slots held, so the order is total and the same whatever happened before.
@@ -16,6 +16,9 @@ from tidegate.kernels.compiled import inlined, wide
 HELD, HELD_BYTES = 0, 1
 NUMBERS = 2
 NOT_HELD = -1
+
+WAYS = 4
+"""Nodes below a node: four, whose places lie side by side, make the heap half as high as two would."""
 
 
 class TimeBuffer(NamedTuple):
@@ -85,15 +88,20 @@ def next_node(node: int, descend: bool) -> Any:
     as many others at most.
     """
     if descend:
-        return 2 * node + 1
-    while node > 0 and node & 1 == 0:
-        node = (node - 1) >> 1
+        return WAYS * node + 1
+    while node > 0 and node % WAYS == 0:
+        node = _above(node)
     return node + 1 if node > 0 else 0
 
 
 @inlined
+def _above(node: int) -> Any:
+    return (node - 1) >> 2
+
+
+@inlined
 def _settle(buffer: TimeBuffer, slot: int, place: int, node: int) -> None:
-    if node > 0 and _precedes(buffer, slot, place, (node - 1) >> 1):
+    if node > 0 and _precedes(buffer, slot, place, _above(node)):
         _rise(buffer, slot, place, node)
     else:
         _sink(buffer, slot, place, node)
@@ -111,7 +119,7 @@ def _precedes(buffer: TimeBuffer, slot: int, place: int, node: int) -> bool:
 @inlined
 def _rise(buffer: TimeBuffer, slot: int, place: int, node: int) -> None:
     while node > 0:
-        above = (node - 1) >> 1
+        above = _above(node)
         if not _precedes(buffer, slot, place, above):
             break
         _put(buffer, wide(buffer.heap[above]), buffer.place[above], node)
@@ -122,8 +130,8 @@ def _rise(buffer: TimeBuffer, slot: int, place: int, node: int) -> None:
 @inlined
 def _sink(buffer: TimeBuffer, slot: int, place: int, node: int) -> None:
     count = buffer.numbers[HELD]
-    while 2 * node + 1 < count:
-        below = _earlier_below(buffer, node, count)
+    while WAYS * node + 1 < count:
+        below = _earliest_below(buffer, node, count)
         if _precedes(buffer, slot, place, below):
             break
         _put(buffer, wide(buffer.heap[below]), buffer.place[below], node)
@@ -132,14 +140,19 @@ def _sink(buffer: TimeBuffer, slot: int, place: int, node: int) -> None:
 
 
 @inlined
-def _earlier_below(buffer: TimeBuffer, node: int, count: int) -> Any:
+def _earliest_below(buffer: TimeBuffer, node: int, count: int) -> Any:
     """Which of the nodes below this one leaves first."""
-    left = 2 * node + 1
-    if left + 1 == count:
-        return left
-    if buffer.place[left] == buffer.place[left + 1]:
-        return left + (buffer.arrival[buffer.heap[left + 1]] < buffer.arrival[buffer.heap[left]])
-    return left + (buffer.place[left + 1] < buffer.place[left])  # no branch: which is smaller cannot be foreseen
+    earliest = WAYS * node + 1
+    place = buffer.place[earliest]
+    for other in range(earliest + 1, min(earliest + WAYS, count)):
+        other_place = buffer.place[other]
+        if other_place == place:
+            if buffer.arrival[buffer.heap[other]] < buffer.arrival[buffer.heap[earliest]]:
+                earliest = other
+        else:
+            earliest = other if other_place < place else earliest
+            place = min(place, other_place)
+    return earliest
 
 
 @inlined

@@ -29,8 +29,8 @@ def assert_consistent(arrays: Any) -> None:
     in_heap = heap[:held].tolist()
     used = int(arrays["pool_numbers"][slots.USED])
     for node, slot in enumerate(in_heap):
-        above = in_heap[(node - 1) // 2] if node else slot
-        assert (place[(node - 1) // 2 if node else 0], arrival[above]) <= (place[node], arrival[slot])
+        above = max(0, (node - 1) // time_buffer.WAYS)
+        assert (place[above], arrival[in_heap[above]]) <= (place[node], arrival[slot])
         assert arrays["position"][slot] == node
     assert arrays["size"][in_heap].sum() == arrays["time_numbers"][time_buffer.HELD_BYTES]
     assert not arrays["row"].any()
