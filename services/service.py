@@ -99,10 +99,18 @@ def chosen(application: Application, name: str | None, kind: str | None = None) 
     return names
 
 
+def speak(line: str) -> None:
+    """Tidegate's own lines are logged in that form; its libraries, which retry what fails, are silent."""
+    logging.basicConfig(format=line)
+    logging.getLogger("tidegate").setLevel(logging.INFO)
+    for library in ("kafka", "py4j"):
+        logging.getLogger(library).setLevel(logging.CRITICAL)
+
+
 def main(kind: str) -> Any:
     """Runs the operators of one kind, as a container does."""
     parser = argparse.ArgumentParser(description=f"Runs every {kind} operator of a configuration file.")
     parser.add_argument("file", type=Path)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    speak("%(asctime)s %(levelname)s %(message)s")
     application = load(parser.parse_args().file)
     run(application, chosen(application, None, kind))

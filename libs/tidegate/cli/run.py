@@ -6,12 +6,11 @@ May import: click, services, runtime.
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 
 import click
 
-from services.service import chosen, run
+from services.service import chosen, run, speak
 from tidegate.contracts.event_time import format_duration_ms
 from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.application import load
@@ -29,8 +28,7 @@ def command(file: Path, name: str | None, until_caught_up: bool, as_json: bool, 
 
     Example: tidegate run flights.yaml --operator carrier_updates --until-caught-up
     """
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    logging.getLogger("kafka").setLevel(logging.ERROR)
+    speak("%(message)s")
     application = load(file)
     names = chosen(application, name)
     progress = Progress(as_json, verbose)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tidegate.contracts.errors import TidegateError
+from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.schema import BatchMeta, Counts
 from tidegate.runtime.application import Application, load
@@ -24,6 +26,7 @@ from tidegate.runtime.kafka.client import client
 from tidegate.runtime.metrics import metrics_of
 from tidegate.state.operator_log import OperatorLog
 
+_LAST_OF_YEAR_9999 = 253_402_300_799_999
 _COLUMNS = ("partition", "offset", "lag", "stream_time", "held", "held_bytes", "late", "rejected", "last_batch")
 
 
@@ -81,7 +84,7 @@ def _partition(newest: BatchMeta, topic: str, partition: int, ends: dict[int, in
         "partition": partition,
         "offset": offset,
         "lag": ends[partition] - offset if partition in ends else None,
-        "stream_time": newest.stream_time.get(partition, -1),
+        "stream_time": newest.stream_time.get(partition, NO_STREAM_TIME),
         "last_batch": newest.last.get(partition, (None,))[0],
         **asdict(counts),
     }
@@ -92,13 +95,20 @@ def _show(name: str, status: dict[str, Any]) -> None:
     if status["log"] is None:
         console.print(f"[bold]{name}[/]: {status['note']}")
         return
-    table = Table(
-        title=f"{name}: epoch {status['epoch']}, batch {status['batch']} ({status['action']})", title_justify="left"
-    )
+    title = f"{name}: epoch {status['epoch']}, batch {status['batch']} ({status['action']})"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for column in _COLUMNS:
         table.add_column(column.replace("_", " "), justify="right")
     for row in status["partitions"]:
-        table.add_row(*("?" if row[column] is None else f"{row[column]:,}" for column in _COLUMNS))
+        table.add_row(*(_shown(column, row[column]) for column in _COLUMNS))
     console.print(table)
     if status["note"]:
         console.print(f"lag unknown: {status['note']}")
+
+
+def _shown(column: str, value: int | None) -> str:
+    if value is None or (column == "stream_time" and value == NO_STREAM_TIME):
+        return "-"
+    if column == "stream_time" and value <= _LAST_OF_YEAR_9999:
+        return datetime.fromtimestamp(value / 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{value:,}"
