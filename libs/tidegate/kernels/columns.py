@@ -11,10 +11,13 @@ from tidegate.contracts.operator import Array
 from tidegate.contracts.records import NULL_LENGTH, Records
 from tidegate.kernels.compiled import compiled_in_place
 from tidegate.kernels.payloads import Batch, Located, Payloads, locate
-from tidegate.kernels.words import copy_bytes
+from tidegate.kernels.words import copy_bytes, prefetch
 
 CHUNK_BYTES = 2**31 - 1
 """Arrow's binary columns count with 32 bits: longer ones are cut into chunks."""
+
+AHEAD = 24
+"""So many byte strings before its turn one is fetched: they lie anywhere, and memory is slow to answer."""
 
 
 def record_columns(
@@ -77,6 +80,7 @@ def gather(data: Array, arena: Array, starts: Array, lengths: Array, content: Ar
     """`content` holds the byte strings one after the other."""
     at = 0
     for row in range(len(starts)):
+        prefetch(data, starts[min(row + AHEAD, len(starts) - 1)])
         if lengths[row] > 0:
             if starts[row] >= 0:
                 copy_bytes(data, starts[row], content, at, lengths[row])

@@ -1,6 +1,6 @@
 """Bytes of flat arrays, eight at a time or in blocks. May import: numpy, numba, contracts, kernels.
 
-The one place that generates code, because numba has no unaligned load and no block copy. What it generates stands
+The one place that generates code, because numba has no unaligned load, block copy or prefetch. What it generates stands
 first in plain Python, which is what runs with `TIDEGATE_NUMBA=off`.
 """
 
@@ -29,6 +29,10 @@ def product(left: int, right: int) -> Any:
 def copy_bytes(source: Array, start: int, target: Array, at: int, length: int) -> None:
     """`length` bytes (>= 0) of the source are in the target, which is other memory."""
     target[at : at + length] = source[start : start + length]
+
+
+def prefetch(data: Array, at: int) -> None:
+    """The byte at that position, if there is one, is on its way into the cache."""
 
 
 if NUMBA_ON:
@@ -65,3 +69,15 @@ if NUMBA_ON:
 
         number = types.int64
         return types.void(source, number, target, number, number), generate
+
+    @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+    def prefetch(typing: Any, data: Any, at: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+            kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+            fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+            address = builder.bitcast(_address(context, builder, signature.args[0], *arguments), byte)
+            builder.call(fetch, [address, *(number(word) for word in (0, 3, 1))])  # to read, to stay, data
+            return context.get_dummy_value()
+
+        return types.void(data, types.int64), generate
