@@ -99,13 +99,13 @@ class SuppressionState:
         outcome = self._outcome(0)
         outcome.tally[kernel.STREAM_TIME] = max(self.stream_time, stream_time)
         due = int(kernel.due_until(self._rules.time_limit, outcome.tally[kernel.STREAM_TIME]))
-        kernel.evict(self._state, _NO_RECORDS, due, kernel.IDLE, self._rules, outcome)
+        kernel.evict(self._state, due, kernel.IDLE, self._rules, outcome)
         return self._result(_NO_RECORDS, outcome)
 
     def flush(self) -> StepResult:
         """Nothing is held; everything that was is emitted with cause `flush`."""
         outcome = self._outcome(0)
-        kernel.evict(self._state, _NO_RECORDS, kernel.MAX, kernel.FLUSH, self._rules, outcome)
+        kernel.evict(self._state, kernel.MAX, kernel.FLUSH, self._rules, outcome)
         return self._result(_NO_RECORDS, outcome)
 
     def restore(self, rows: pa.Table, stream_time: int) -> None:

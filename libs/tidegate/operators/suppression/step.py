@@ -105,7 +105,7 @@ def absorb(state: State, batch: Batch, undecodable: Array, newest: int, rules: R
         tally[STREAM_TIME] = stream_time
         _observe_lateness(tally, stream_time - timestamp)
         _insert_or_update(state, batch, row, slot, fingerprint, rules, outcome)
-        evict(state, batch, due, wide(TIME), rules, outcome)
+        evict(state, due, wide(TIME), rules, outcome)
         _observe_size(tally, state.time)
     tally[NEXT_ROW] = len(batch.offset)
     return DONE
@@ -118,7 +118,7 @@ def due_until(time_limit: int, stream_time: int) -> Any:
 
 
 @inlined
-def evict(state: State, batch: Batch, due: int, cause_of_due: int, rules: Rules, outcome: Outcome) -> None:
+def evict(state: State, due: int, cause_of_due: int, rules: Rules, outcome: Outcome) -> None:
     """No bound is violated: the oldest slots are emitted while they are due, or keys or bytes are too many."""
     numbers = state.time.numbers
     while numbers[HELD] > 0:
