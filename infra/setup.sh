@@ -83,7 +83,7 @@ project() { # this checkout as a package, with the tidegate command
 
 kernels() { # compiled and cached by running the operators' scenarios; a cache of changed sources is no good
     local sources scenarios=(libs/tidegate/operators/*/scenarios/*.jsonl)
-    sources=$(cat libs/tidegate/kernels/*.py libs/tidegate/operators/*/*.py "$VENV/requirements.lock" | sha256sum)
+    sources=$(cat libs/tidegate/kernels/*.py libs/tidegate/kernels/*/*.py libs/tidegate/operators/*/*.py "$VENV/requirements.lock" | sha256sum)
     [ "$(cat "$VENV/kernels" 2>/dev/null)" = "$sources" ] && return
     echo "Compiling the kernels (half a minute, once)"
     find libs -name '*.nb[ic]' -delete

@@ -34,7 +34,8 @@ def test_imports_go_downwards_only(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 
 def test_numba_is_imported_in_one_place() -> None:
-    assert _using(lambda node: "numba" in _imported(node)) == ["libs/tidegate/kernels/compiled.py"]
+    places = _using(lambda node: "numba" in _imported(node))
+    assert {str(Path(place).parent) for place in places} == {"libs/tidegate/kernels/compiled"}
 
 
 def test_the_wall_clock_is_read_in_one_place() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.kernels import words
+from tidegate.kernels.compiled import words
 from tidegate.kernels.compiled import inlined
 
 pytestmark = pytest.mark.fast

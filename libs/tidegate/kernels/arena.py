@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from tidegate.contracts.operator import Array
 from tidegate.kernels.compiled import inlined
-from tidegate.kernels.words import WORD
+from tidegate.kernels.compiled.words import WORD
 
 CLASSES = 128
 USED, LIVE = CLASSES, CLASSES + 1

@@ -10,8 +10,8 @@ import pyarrow as pa
 from tidegate.contracts.operator import Array
 from tidegate.contracts.records import NULL_LENGTH, Records
 from tidegate.kernels.compiled import compiled_in_place
+from tidegate.kernels.compiled.words import copy_bytes, prefetch
 from tidegate.kernels.payloads import Batch, Located, Payloads, locate
-from tidegate.kernels.words import copy_bytes, prefetch
 
 CHUNK_BYTES = 2**31 - 1
 """Arrow's binary columns count with 32 bits: longer ones are cut into chunks."""

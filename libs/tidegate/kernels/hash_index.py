@@ -14,7 +14,7 @@ import numpy as np
 
 from tidegate.contracts.operator import Array
 from tidegate.kernels.compiled import inlined
-from tidegate.kernels.words import WORD, product, word_at
+from tidegate.kernels.compiled.words import WORD, product, word_at
 
 _SEED = 0x2545F4914F6CDD1D
 _FACTOR = -0x61C8864680B583EB

@@ -15,7 +15,7 @@ from tidegate.contracts.operator import Array
 from tidegate.contracts.records import Records
 from tidegate.kernels.arena import Arena, allocate, class_words, forget_free_blocks, release, size_class
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
-from tidegate.kernels.words import WORD, copy_bytes
+from tidegate.kernels.compiled.words import WORD, copy_bytes
 
 
 class Batch(NamedTuple):

@@ -13,8 +13,8 @@ from tests.kernels.collisions import keys_with_equal_fingerprints
 from tests.operators.suppression.partitions import config, opened, records
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels import arena, hash_index, slots, time_buffer
+from tidegate.kernels.compiled.words import WORD
 from tidegate.kernels.storage import MemoryStorage
-from tidegate.kernels.words import WORD
 from tidegate.operators.suppression import Suppression
 from tidegate.testing import strategies
 from tidegate.testing.laws import Partition, batches, small

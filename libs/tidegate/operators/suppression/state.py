@@ -16,8 +16,8 @@ from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME
 from tidegate.contracts.operator import ArraySpec, Layout, StepResult, Storage
 from tidegate.contracts.records import Records
 from tidegate.kernels import arena, columns, slots, time_buffer
+from tidegate.kernels.compiled.words import WORD
 from tidegate.kernels.payloads import Batch, Payloads, batch_of, record_length, repack
-from tidegate.kernels.words import WORD
 from tidegate.operators import event_timestamps
 from tidegate.operators.suppression import measures, tables
 from tidegate.operators.suppression import step as kernel
