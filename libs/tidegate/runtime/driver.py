@@ -41,7 +41,7 @@ lines = logging.getLogger("tidegate")
 
 ATTEMPT_DEADLINE_S = 60.0
 """A task's Kafka work ends within this, for all of its partitions; the transaction timeout is three times as long."""
-MAX_BATCH_BYTES = 64 * 2**20
+MAX_BATCH_BYTES = 16 * 2**20
 """Raw record batches that one partition takes into one micro-batch: bounds memory and the length of a batch."""
 IDLE_POLL_S = 0.01
 """Pause when there was nothing to do and `trigger` is shorter."""
