@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.kernels.compiled import words
-from tidegate.kernels.compiled import inlined
+from tidegate.kernels.compiled import inlined, words
 
 pytestmark = pytest.mark.fast
 
