@@ -24,7 +24,7 @@ def tidegate(*arguments, expect=0):
     return done.stdout if expect == 0 else done.stdout + done.stderr
 
 
-def wait_for(condition, what, seconds=60):
+def wait_for(condition, what, seconds=180):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, what
