@@ -59,6 +59,7 @@ def test_run_status_compact_sql_and_a_drain_by_sigterm(broker, topic, tmp_path):
 
         assert "the running driver" in tidegate("compact", file)
         assert status()["action"] == "compaction"
+        assert "the running driver" in tidegate("flush", file, "updates")
         service.send_signal(signal.SIGTERM)
         assert service.wait(30) == 0, (tmp_path / "run.log").read_text()
     finally:
@@ -66,8 +67,11 @@ def test_run_status_compact_sql_and_a_drain_by_sigterm(broker, topic, tmp_path):
     batches = [json.loads(line) for line in (tmp_path / "run.log").read_text().splitlines() if line.startswith("{")]
     assert batches[-1]["records_in"] == 3_000
 
-    held = json.loads(tidegate("sql", file, "SELECT count(*) AS held FROM updates_buffer", "--json"))
-    assert held["held"] == now["metrics"]["held"]
+    query = "SELECT cause, (SELECT count(*) FROM updates_buffer) AS held, count(*) AS emitted FROM updates_emissions"
+    causes = map(json.loads, tidegate("sql", file, f"{query} GROUP BY cause", "--json").splitlines())
+    flushed = next(row for row in causes if row["cause"] == "flush")
+    assert flushed["emitted"] == now["metrics"]["held"] > 0
+    assert flushed["held"] == 0
 
 
 def test_a_query_that_spark_refuses_names_the_views(broker, topic, tmp_path):

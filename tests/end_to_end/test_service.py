@@ -8,7 +8,7 @@ from threading import Event, Timer
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from tests.kill.harness import Feed, committed, records
 from tidegate.contracts.errors import BufferFull, EngineError, StateError, UserError
@@ -225,6 +225,17 @@ def test_a_topic_that_was_created_again_stops_the_operator(world, broker):
     create_topic({"bootstrap.servers": broker.bootstrap}, here.source, 4)
     with pytest.raises(StateError, match="created again"):
         here.driver()
+
+
+def test_an_added_partition_stops_the_operator(world, broker):
+    here = world(until={"time_limit": "1h"})
+    driver = here.driver()
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_partitions([NewPartitions(here.source, 5)])[here.source].result()
+    with pytest.raises(StateError, match="another number of partitions"):
+        driver.run(Event())
+    with pytest.raises(StateError, match="another number of partitions"):
+        here.changed(output=None).driver()
 
 
 def test_lag_is_shown_to_ordinary_tools(world, broker):

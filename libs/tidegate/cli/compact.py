@@ -11,10 +11,8 @@ from pathlib import Path
 import click
 
 from services.service import chosen
-from tidegate.runtime.application import Application, load
-from tidegate.runtime.requests import Requests
-
-DRIVER_TIMEOUT_S = 300.0
+from tidegate.cli.asking import carry_out
+from tidegate.runtime.application import load
 
 
 @click.command("compact")
@@ -28,25 +26,6 @@ def command(file: Path, name: str | None, as_json: bool) -> None:
     """
     application = load(file)
     for operator in chosen(application, name):
-        done_by = _compact(application, operator)
+        done_by = carry_out("compact", application, operator)
         line = {"operator": operator, "compacted_by": done_by}
         click.echo(json.dumps(line) if as_json else f"{operator}: compacted by {done_by}")
-
-
-def _compact(application: Application, name: str) -> str:
-    requests = Requests(application.state / application.application / name)
-    if requests.driven():
-        requests.ask("compact", DRIVER_TIMEOUT_S)
-        return "the running driver"
-    click.echo("starting Spark: no driver runs here", err=True)
-    from tidegate.runtime.driver import OperatorDriver, Wiring
-    from tidegate.runtime.spark.session import start_session
-
-    spark = start_session("tidegate compact", application.spark.master, application.spark.conf)
-    try:
-        driver = OperatorDriver(Wiring(spark=spark, application=application, name=name))
-        driver.start()
-        driver.compact()
-    finally:
-        spark.stop()
-    return "this command"

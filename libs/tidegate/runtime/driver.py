@@ -206,6 +206,7 @@ class OperatorDriver:
     def _plans(self) -> list[PartitionPlan]:
         topic, idle_after = self._config.input, self._config.idle_after
         ends = offsets.stable(self._kafka(), topic)
+        opening.check_same_partitions(self.newest, self._config, len(ends))
         plans = plan_records(self.newest, topic, ends, self._producers(), self._lineage)
         if plans or idle_after is None:
             return plans

@@ -38,6 +38,11 @@ def check_same_topics(before: BatchMeta, config: OperatorConfig, topics: dict[st
                 value=f"topic id {now}, was {known}",
                 remedy="give the operator another name: its state belongs to the topic that is gone",
             )
+    check_same_partitions(before, config, partitions)
+
+
+def check_same_partitions(before: BatchMeta, config: OperatorConfig, partitions: int) -> None:
+    """Nothing, if the input has as many partitions as the log knows of; StateError, with the way on, if not."""
     if (had := len(before.offsets.get(config.input, {}))) not in (0, partitions):
         raise StateError(
             f"topic {config.input} has another number of partitions than before",

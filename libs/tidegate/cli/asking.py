@@ -1,0 +1,33 @@
+"""What touches a running operator's log is asked of its driver; without one the command does it itself.
+
+May import: click, contracts, runtime.
+"""
+
+from __future__ import annotations
+
+import click
+
+from tidegate.runtime.application import Application
+from tidegate.runtime.requests import Request, Requests
+
+DRIVER_TIMEOUT_S = 300.0
+
+
+def carry_out(request: Request, application: Application, name: str) -> str:
+    """The operator's driver has done it, or this process as its driver; gives who it was."""
+    requests = Requests(application.state / application.application / name)
+    if requests.driven():
+        requests.ask(request, DRIVER_TIMEOUT_S)
+        return "the running driver"
+    click.echo("starting Spark: no driver runs here", err=True)
+    from tidegate.runtime.driver import OperatorDriver, Wiring
+    from tidegate.runtime.spark.session import start_session
+
+    spark = start_session(f"tidegate {request}", application.spark.master, application.spark.conf)
+    try:
+        driver = OperatorDriver(Wiring(spark=spark, application=application, name=name))
+        driver.start()
+        {"compact": driver.compact, "flush": driver.flush}[request]()
+    finally:
+        spark.stop()
+    return "this command"
