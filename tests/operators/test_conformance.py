@@ -1,4 +1,4 @@
-"""Recorded scenarios, the runner and its command."""
+"""Our own scenarios, the runner and its command."""
 
 from __future__ import annotations
 
@@ -17,9 +17,6 @@ from tidegate.testing.conformance import difference, run_files, scenarios
 pytestmark = pytest.mark.fast
 
 OWN = sorted((Path(suppression.__file__).parent / "scenarios").glob("*.jsonl"))
-SHARED = Path(__file__).parents[2].parent / "shared" / "conformance"
-RECORDED = [SHARED / f"{name}.jsonl.gz" for name in ("suppress", "suppress_tables", "suppress_model", "probes")]
-
 SCENARIO = json.loads(OWN[0].read_text().splitlines()[2])
 
 
@@ -28,15 +25,6 @@ SCENARIO = json.loads(OWN[0].read_text().splitlines()[2])
 )
 def test_scenario(scenario: dict) -> None:
     assert difference(scenario) is None
-
-
-@pytest.mark.parametrize("file", RECORDED, ids=lambda file: file.name)
-def test_recorded_scenarios_of_other_engines_pass(file: Path) -> None:
-    if not file.exists():
-        pytest.skip("the recorded scenarios are not part of this repository")
-    [result] = run_files([file], "suppress")
-    assert result.differences == ()
-    assert result.passed > 0
 
 
 @pytest.mark.parametrize("part", ["output", "final_buffer"])
