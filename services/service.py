@@ -38,7 +38,7 @@ def run(
 
     Raises the first operator's error after all have ended; one that fails does not stop the others.
     """
-    with stopped_by_signals(stop or Event()) as ended, session(application) as spark:
+    with session(application) as spark, stopped_by_signals(stop or Event()) as ended:  # Spark sets a handler of its own
         drivers = [
             OperatorDriver(Wiring(spark=spark, application=application, name=name, listener=listener)) for name in names
         ]
@@ -61,9 +61,13 @@ def session(application: Application) -> Iterator[Any]:
 
 def _run_all(drivers: list[OperatorDriver], stop: Event, until_caught_up: bool, ready: Callable[[str], None]) -> None:
     def one(driver: OperatorDriver) -> None:
-        driver.start()
-        ready(driver.name)
-        driver.run(stop, until_caught_up=until_caught_up)
+        try:
+            driver.start()
+            ready(driver.name)
+            driver.run(stop, until_caught_up=until_caught_up)
+        except Exception as error:
+            logging.getLogger("tidegate").error("%s has ended: %s", driver.name, error)
+            raise
 
     with ThreadPoolExecutor(len(drivers)) as threads:
         ends = [threads.submit(one, driver) for driver in drivers]

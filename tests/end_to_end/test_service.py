@@ -170,6 +170,21 @@ def test_an_idle_partition_lets_go_of_what_it_holds(world, broker):
     assert newest(driver).stream_time[0] >= 3_000
 
 
+def test_a_partition_is_idle_beside_a_busy_one(world, broker):
+    """partition 1 is quiet after one record, partition 0 has a record every 50 ms"""
+    here = world(until={"time_limit": "2s"}, idle_after="1s")
+    produce(broker, here.source, (1, b"quiet", b"v", 1_000))
+    feed = Feed(broker.bootstrap, here.source)
+    driver, stop = here.driver(), Event()
+    feed.start([(0, b"busy", b"v", 1_000 + n) for n in range(160)], seconds=8, steps=160)
+    Timer(8, stop.set).start()
+    driver.run(stop)
+    feed.join()
+    (message,) = consume(broker, here.output, 1)
+    assert (message.key(), dict(message.headers())["tidegate-cause"]) == (b"quiet", b"idle")
+    assert newest(driver).stream_time[0] < 2_000
+
+
 def test_flush_releases_everything_held_and_drain_does_not(world, broker):
     here = world(until={"time_limit": "1h"})
     produce(broker, here.source, (0, b"a", b"1", 5), (0, b"b", b"2", 3))
@@ -275,6 +290,18 @@ def test_an_end_without_an_answer_is_settled_by_the_mark(world, broker, monkeypa
     _numbered(broker, here)
     driver.run(Event(), until_caught_up=True)
     assert lost
+    assert _seen(broker, here) == ALL
+
+
+def test_what_is_committed_for_a_former_output_is_published_there(world, broker, topic, monkeypatch):
+    here = world(buffer={"max_keys": 0, "when_full": "emit"})
+    _numbered(broker, here)
+    driver = here.driver()
+    with monkeypatch.context() as crash:
+        crash.setattr(publication.Publication, "end", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            driver.run(Event(), until_caught_up=True)
+    here.changed(output=topic(partitions=4)).run()
     assert _seen(broker, here) == ALL
 
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.hypothesis_profile import many
 from tests.laws.cases import CASES, Case
 from tidegate.contracts.operator import Operator
 from tidegate.contracts.records import Row
@@ -51,12 +52,14 @@ def undisturbed(config: Any, history: list[Any], cuts: set[int]) -> Trace:
     return Partition(operator_for(config), CLOCK_MS).play_all(history, cuts)
 
 
+@many
 @given(data=st.data())
 def test_law_1_an_operator_equals_its_reference(case: Case, data: st.DataObject) -> None:
     config, history, cuts = example(data, case)
     assert undisturbed(config, history, cuts) == case.reference(config, history, CLOCK_MS)
 
 
+@many
 @given(data=st.data())
 def test_law_2_the_cut_into_batches_changes_nothing(case: Case, data: st.DataObject) -> None:
     config, history, cuts = example(data, case)
@@ -64,6 +67,7 @@ def test_law_2_the_cut_into_batches_changes_nothing(case: Case, data: st.DataObj
     assert undisturbed(config, history, cuts) == undisturbed(config, history, other_cuts)
 
 
+@many
 @given(data=st.data())
 def test_law_3_a_restart_at_any_batch_changes_nothing_that_follows(
     case: Case, make_log: MakeLog, data: st.DataObject
@@ -82,6 +86,7 @@ def test_law_3_a_restart_at_any_batch_changes_nothing_that_follows(
     assert partition.finished() == undisturbed(config, history, cuts)
 
 
+@many
 @given(data=st.data())
 def test_law_4_the_changelog_restores_the_same_state(case: Case, make_log: MakeLog, data: st.DataObject) -> None:
     config, history, cuts = example(data, case)
@@ -103,6 +108,7 @@ def test_law_4_the_changelog_restores_the_same_state(case: Case, make_log: MakeL
     assert restored.state.flush().emissions == partition.state.flush().emissions
 
 
+@many
 @given(data=st.data())
 def test_law_5_compaction_at_any_point_changes_nothing_that_follows(
     case: Case, make_log: MakeLog, data: st.DataObject
@@ -121,6 +127,7 @@ def test_law_5_compaction_at_any_point_changes_nothing_that_follows(
     assert partition.finished() == undisturbed(config, history, cuts)
 
 
+@many
 @given(data=st.data())
 def test_law_6_numba_on_and_off_agree(case: Case, without_numba: subprocess.Popen[bytes], data: st.DataObject) -> None:
     config, history, cuts = example(data, case)
@@ -130,6 +137,7 @@ def test_law_6_numba_on_and_off_agree(case: Case, without_numba: subprocess.Pope
     assert pickle.load(without_numba.stdout) == undisturbed(config, history, cuts).as_dict()
 
 
+@many
 @given(data=st.data())
 def test_law_7_memory_is_bounded_by_what_is_held_and_received(case: Case, data: st.DataObject) -> None:
     config, history, cuts = example(data, case)
@@ -168,6 +176,7 @@ def test_law_7_a_batch_writes_no_more_than_it_receives(case: Case) -> None:
     assert written <= 10 * (80 + 100)
 
 
+@many
 @given(data=st.data())
 def test_law_8_every_record_has_one_count_and_refused_records_are_rows(case: Case, data: st.DataObject) -> None:
     config, history, cuts = example(data, case)

@@ -55,6 +55,8 @@ def operator_status(application: Application, name: str) -> dict[str, Any]:
     config = application.operators[name]
     log = OperatorLog.at(path, None)
     newest = log.newest()
+    if newest is None or config.input not in newest.offsets:
+        return {"log": None, "note": "no batch of this input yet: it has not run"}
     ends, note = _ends(application, config.input)
     return {
         "log": str(path),

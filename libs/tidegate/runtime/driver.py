@@ -62,8 +62,12 @@ class Wiring:
     listener: Listener = lambda meta, seconds: None
 
 
-class StartOver(Exception):
+class StartOver(EngineError):
     """The commit was refused or is unclear: a new claim settles what has become of it."""
+
+
+class Overtaken(Fenced):
+    """The log says that a newer driver owns the operator: there is no doubt about it."""
 
 
 class OperatorDriver:
@@ -80,7 +84,7 @@ class OperatorDriver:
         self._publication: Publication | None = None
         self._lineage: dict[int, list[history.Commit]] = {}
         self._seconds: dict[str, float] = {}
-        self._in_doubt = False
+        self._doubt: Exception | None = None
         self.newest: BatchMeta
 
     # ---- start
@@ -96,9 +100,11 @@ class OperatorDriver:
         opening.check_same_topics(before, self._config, topics, len(starts))
         self._claim(before, topics)
         self._lineage = history.lineage(self._log, self.newest)
+        if (former := self._former_output(before)) is not None:
+            self._publish_to(former, replace(self.newest, published_from=before.published_from))
         if self._config.output is not None:
-            self._publication = self._publish_to(self._config.output)
-        self._in_doubt = False
+            self._publication = self._publish_to(self._config.output, self.newest)
+        self._doubt = None
         self._jobs.warm_up(self._config)
 
     def _open_log(self) -> OperatorLog:
@@ -115,7 +121,11 @@ class OperatorDriver:
         self.newest = claim
         reach("after_claim")
 
-    def _publish_to(self, output: str) -> Publication:
+    def _former_output(self, before: BatchMeta) -> str | None:
+        """The output topic that the configuration no longer has: what is committed for it is published there first."""
+        return next((topic for topic in before.topics if topic not in (self._config.input, self._config.output)), None)
+
+    def _publish_to(self, output: str, newest: BatchMeta) -> Publication:
         publication = Publication(
             self._kafka,
             self._log,
@@ -125,7 +135,7 @@ class OperatorDriver:
             output=output,
             deadline_s=ATTEMPT_DEADLINE_S,
         )
-        publication.start(sorted(self.newest.offsets[self._config.input]), self.newest)
+        publication.start(sorted(newest.offsets[self._config.input]), newest)
         return publication
 
     # ---- running
@@ -200,7 +210,7 @@ class OperatorDriver:
     def drain(self) -> None:
         """The local state of every partition is on disk for good: a reboot need not rebuild it."""
         if self.newest.last:
-            attempt = self._attempt(self.newest.batch, "drain", self.newest.clock)
+            attempt = self._attempt(self.newest.batch + 1, "drain", self.newest.clock)
             self._jobs.make_durable(attempt, sorted(self.newest.last))
 
     def _plans(self) -> list[PartitionPlan]:
@@ -208,40 +218,45 @@ class OperatorDriver:
         ends = offsets.stable(self._kafka(), topic)
         opening.check_same_partitions(self.newest, self._config, len(ends))
         plans = plan_records(self.newest, topic, ends, self._producers(), self._lineage)
-        if plans or idle_after is None:
+        if idle_after is None:
             return plans
-        return plan_idle(self.newest, topic, clock.now_ms(), idle_after, self._producers(), self._lineage)
+        busy = {plan.partition for plan in plans}
+        now = clock.now_ms()
+        return plans + plan_idle(self.newest, topic, now, idle_after, self._producers(), self._lineage, busy)
 
     def _persistently(self, work: Callable[[], bool], stop: Event) -> bool:
         """The work's answer. After an engine error it is tried again, with longer and longer pauses; where a commit or
         an epoch is in doubt, after a new claim.
         """
-        for pause_s in PAUSES_S:
+        for pause_s in (*PAUSES_S, None):
             try:
-                if self._in_doubt:
-                    self.start()
+                self._settle_doubt()
                 return work()
-            except OutputTooLarge:
+            except (OutputTooLarge, Overtaken):
                 raise
-            except (StartOver, Fenced, Superseded) as doubt:
-                self._refuse_takeover(doubt)
-                self._in_doubt = True
-                lines.warning("%s: starting over with a claim: %s", self.name, doubt.__cause__ or doubt)
+            except (StartOver, Fenced, Superseded) as error:
+                self._doubt = failure = error
             except EngineError as error:
-                lines.warning("%s: trying again in %.1f s: %s", self.name, pause_s, error)
-                if stop.wait(pause_s):
-                    return False
-        return work()
+                failure = error
+            if pause_s is None:
+                raise failure
+            lines.warning("%s: trying again in %.1f s: %s", self.name, pause_s, failure)
+            if stop.wait(pause_s):
+                break
+        return False
 
-    def _refuse_takeover(self, reason: Exception) -> None:
-        """Nothing, if the log still belongs to this driver; Fenced if a newer one has claimed it."""
+    def _settle_doubt(self) -> None:
+        """The operator is this driver's, by a new claim if there was a doubt; Overtaken if it is a newer one's."""
+        if self._doubt is None:
+            return
         newest = self._open_log().newest()
         if newest is not None and newest.epoch > self.newest.epoch:
-            raise Fenced(
+            raise Overtaken(
                 f"a newer driver has claimed {self.name}; this one stops",
                 value=f"epoch {newest.epoch}, own {self.newest.epoch}",
                 remedy="none is needed if the other driver was meant; otherwise stop that one",
-            ) from reason
+            ) from self._doubt
+        self.start()
 
     # ---- one batch
 
@@ -279,7 +294,7 @@ class OperatorDriver:
         try:
             return work()
         except EngineError as error:
-            raise StartOver from error
+            raise StartOver(error.problem, value=error.value, remedy="it is settled by the next claim") from error
 
     def _publish(self, results: Sequence[PartitionResult]) -> None:
         started = time.monotonic()

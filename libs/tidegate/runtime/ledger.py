@@ -9,6 +9,8 @@ from tidegate.contracts.errors import StateError
 from tidegate.contracts.schema import BatchMeta, Counts
 from tidegate.runtime.batch import PartitionResult
 
+_ACTIONS = ("idle", "flush", "batch")
+"""A batch in which some partitions read and others only go on in time is called by the first of both."""
 _ADDED = ("records_in", "applied", "superseded", "late", "rejected", "emitted")
 
 
@@ -42,7 +44,7 @@ def after_batch(
         newest,
         batch=batch,
         attempt=attempt,
-        action=results[0].action,
+        action=max((r.action for r in results), key=_ACTIONS.index),
         clock=clock,
         offsets={
             **newest.offsets,

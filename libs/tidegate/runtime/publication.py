@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow.compute as pc
 
+from tidegate.contracts.errors import StateError
 from tidegate.contracts.kill_points import armed, reach
 from tidegate.contracts.naming import group_id, transactional_id
 from tidegate.contracts.schema import BatchMeta
@@ -66,14 +67,14 @@ class Publication:
 
     def end(self, producers: Mapping[int, Producer], newest: BatchMeta) -> None:
         """The open transactions of a committed batch are committed in Kafka, or cleared up by the marks."""
+        self.unclear.update(producers)
         for wave in self._waves(list(producers)):
             opened = [producers[partition] for partition in wave]
             answers = ends(self._client(), opened, commit=True, deadline_s=self._deadline_s)
             for partition, answer in zip(wave, answers, strict=True):
                 if isinstance(answer, Producer):
                     self.producers[partition] = answer
-                else:
-                    self.unclear.add(partition)
+                    self.unclear.discard(partition)
             reach("between_ends")
         self.clear_up(newest)
 
@@ -113,6 +114,12 @@ class Publication:
         )
         if decision.what is Settling.RESOLVE:
             published = newest_batch_header(self._client(), self._output, partition, self._operator)
+            if published is not None and published > newest.batch:
+                raise StateError(
+                    f"{self._output}/{partition} holds a batch of {self._operator} that this log has not reached",
+                    value=f"batch {published} in the topic, {newest.batch} in the log",
+                    remedy="was the log begun anew? Give the operator another name or an output topic of its own",
+                )
             decision = unpublished_above(-1 if published is None else published, outputs, newest.published_from)
         return decision.batch
 

@@ -41,14 +41,17 @@ class Requests:
         path = self._folder / request
         path.touch()
         deadline = time.monotonic() + timeout_s
-        while path.exists():
-            if time.monotonic() > deadline:
-                raise EngineError(
-                    f"the driver has not answered to {request!r}",
-                    value=f"{timeout_s:.0f} s",
-                    remedy="see `tidegate status` and the log of the service",
-                )
-            time.sleep(0.05)
+        try:
+            while path.exists():
+                if time.monotonic() > deadline or not self.driven():
+                    raise EngineError(
+                        f"the driver has not done it: {request}",
+                        value=f"it has ended, or did not come to it within {timeout_s:.0f} s",
+                        remedy="see `tidegate status` and the log of the service, then ask again",
+                    )
+                time.sleep(0.05)
+        finally:
+            path.unlink(missing_ok=True)  # nobody waits for it any more
 
     @contextmanager
     def driving(self) -> Iterator[None]:

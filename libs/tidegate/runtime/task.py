@@ -12,12 +12,13 @@ import os
 import time
 import traceback
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 
 from pyspark import TaskContext
 
 from tidegate.contracts.config import OperatorConfig
-from tidegate.contracts.errors import EngineError, StateError, TidegateError
+from tidegate.contracts.errors import EngineError, StateError, Superseded, TidegateError
 from tidegate.contracts.kill_points import reach
 from tidegate.contracts.operator import Operator, OperatorState, StepResult
 from tidegate.contracts.records import Records
@@ -196,13 +197,16 @@ def warm_up(config: OperatorConfig) -> int:
 
 
 def make_durable(attempt: Attempt, partition: int) -> None:
-    """The partition's local state on this machine, if it is complete, is synced to disk and says so."""
-    with LocalState.lock(
-        attempt.state,
-        partition,
-        operator=attempt.operator,
-        table_id=attempt.table_id,
-        token=(attempt.epoch, attempt.batch),
-    ) as local:
-        if local.header is not None and local.header.complete:
+    """The partition's local state on this machine, if it can be trusted, is synced to disk and says so."""
+    with (
+        suppress(Superseded),
+        LocalState.lock(
+            attempt.state,
+            partition,
+            operator=attempt.operator,
+            table_id=attempt.table_id,
+            token=(attempt.epoch, attempt.batch),
+        ) as local,
+    ):
+        if local.trusted:
             local.make_durable()

@@ -124,10 +124,16 @@ class LocalState:
         self._write(synced=False)
         self._remove_other_generations()
 
+    @property
+    def trusted(self) -> bool:
+        """True for a complete state whose pages are all there: none was lost with the memory of an earlier boot."""
+        header = self.header
+        return header is not None and header.complete and (header.durable or header.boot_id == boot_id())
+
     def make_durable(self) -> None:
-        """The state survives a loss of power; for a drain. Only a complete state can be made durable."""
-        if self.header is None or not self.header.complete:
-            raise AssertionError("only a complete state can be made durable")
+        """The state survives a loss of power; for a drain. Only a trusted state can be made durable."""
+        if self.header is None or not self.trusted:
+            raise AssertionError("only a state that can be trusted can be made durable")
         with disk.disk_errors(self.folder):
             disk.sync(self._generation(self.header.generation))  # on Linux this writes what shared mappings changed
             disk.sync(self.folder)

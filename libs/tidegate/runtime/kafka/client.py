@@ -106,8 +106,9 @@ class KafkaClient:
         if found.error_code and not is_retriable(found.error_code):
             raise refusal(found.error_code, f"metadata of topic {name}")
         leaders = {partition.partition_index: partition.leader_id for partition in found.partitions}
-        self._topics[name] = Topic(name=name, id=str(found.topic_id), leaders=dict(sorted(leaders.items())))
-        return self._topics[name]
+        topic = Topic(name=name, id=str(found.topic_id), leaders=dict(sorted(leaders.items())))
+        self._topics[name] = topic
+        return topic
 
     def leader(self, topic: str, partition: int, deadline: Deadline) -> int:
         """The broker that leads the partition, as far as is known. UserError if there is no such partition."""
@@ -126,9 +127,10 @@ class KafkaClient:
 
     def coordinator(self, kind: int, key: str, deadline: Deadline) -> int:
         """The broker that coordinates the group or the transactional id, as far as is known."""
-        if (kind, key) not in self._coordinators:
-            self._coordinators[kind, key] = self._find_coordinator(kind, key, deadline)
-        return self._coordinators[kind, key]
+        node = self._coordinators.get((kind, key))
+        if node is None:
+            node = self._coordinators[kind, key] = self._find_coordinator(kind, key, deadline)
+        return node
 
     def forget_coordinator(self, kind: int, key: str) -> None:
         """The next `coordinator` for the key asks the cluster."""
