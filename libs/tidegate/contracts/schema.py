@@ -35,7 +35,6 @@ _COMMON = [
     pa.field("lateness", pa.int64()),  # late rows: T - timestamp, ms
     pa.field("bound", pa.int64()),  # late and too-far-ahead rows: the timestamp that was missed, ms
 ]
-COMMON_COLUMNS = tuple(column.name for column in _COMMON)
 
 
 def log_schema(operator_columns: Iterable[pa.Field] = ()) -> pa.Schema:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import Event
-from typing import Any, TypeVar
+from typing import Any
 from uuid import uuid4
 
 from tidegate.contracts.errors import BufferFull, EngineError, Fenced, OutputTooLarge, StateError, Superseded, UserError
@@ -48,7 +48,6 @@ IDLE_POLL_S = 0.01
 PAUSES_S = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 16.0)
 """Pauses after failed attempts in a row; one more failure ends the driver with its error."""
 
-Answer = TypeVar("Answer")
 Listener = Callable[[BatchMeta, dict[str, float]], None]
 
 
@@ -289,10 +288,10 @@ class OperatorDriver:
         self._settled_by_claim(lambda: self._log.commit(meta, files))
         self.newest = meta
 
-    def _settled_by_claim(self, work: Callable[[], Answer]) -> Answer:
-        """The answer of something that commits; when the outcome is unclear only a new claim can settle it."""
+    def _settled_by_claim(self, commit: Callable[[], None]) -> None:
+        """The commit is made; StartOver when its outcome is unclear, because only a new claim can settle that."""
         try:
-            return work()
+            commit()
         except EngineError as error:
             raise StartOver(error.problem, value=error.value, remedy="it is settled by the next claim") from error
 
@@ -307,7 +306,7 @@ class OperatorDriver:
         self._listener(self.newest, self._seconds)
 
     def _abort(self, plans: Sequence[PartitionPlan], attempt: str) -> None:
-        delete_attempt(log_path(self._application.lake, self.name), attempt)
+        delete_attempt(self._log.path, attempt)
         if self._publication is not None:
             self._publication.abandon(plan.partition for plan in plans)
             with suppress(EngineError):  # then the next round does it
@@ -319,7 +318,7 @@ class OperatorDriver:
             config=self._config,
             kafka=self._application.kafka,
             group=group_id(self._application.application, self.name),
-            log=log_path(self._application.lake, self.name),
+            log=self._log.path,
             version=self._log.version,
             table_id=self._log.table_id,
             state=self._state,
