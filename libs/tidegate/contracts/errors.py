@@ -6,8 +6,10 @@
     |- BufferFull           a bound of `when_full: shut_down` was reached: raise it and start again
     |- StateError           what is stored contradicts itself or belongs to another: stop, name the file
     |  |- Fenced            a newer driver owns the operator: this one ends
-    |  `- Superseded        a newer attempt owns a partition's local state: this task touches nothing
-    `- EngineError          Spark, Delta, Kafka or the disk failed; wraps its cause; the driver may try again
+    |  |- Superseded        a newer attempt owns a partition's local state: this task touches nothing
+    |  `- OffsetsGone       the input lost records before they were read: stop, until the loss is accepted
+    `- EngineError          Spark, Delta, Kafka or the disk failed; wraps its cause; the driver tries again a few times
+       |- Unavailable       a broker or a disk is away or full: the driver waits for it, however long it takes
        `- OutputTooLarge    a record that the output topic does not take
 
 Bad *data* is never an exception: it becomes a row of kind `rejected` or `late` (see `contracts.schema`).
@@ -92,8 +94,16 @@ class Superseded(StateError):
     """A newer attempt owns a partition's local state; this task has touched nothing."""
 
 
+class OffsetsGone(StateError):
+    """The input no longer has records that were not yet read."""
+
+
 class EngineError(TidegateError):
     """Spark, Delta, Kafka or the disk failed."""
+
+
+class Unavailable(EngineError):
+    """A broker or a disk does not answer, or is full: it passes when that is mended, without a new start."""
 
 
 class OutputTooLarge(EngineError):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tidegate.contracts.errors import EngineError
+from tidegate.contracts.errors import EngineError, Unavailable
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -34,12 +34,16 @@ def make_folder(folder: Path, *, synced: bool) -> None:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """What the operating system refuses inside is an EngineError that names the path; a full disk is named as such."""
+    """What the operating system refuses inside is Unavailable and names the path; a full disk is named as such.
+
+    A missing file is a plain EngineError: no waiting brings it back.
+    """
     try:
         yield
     except OSError as error:
         if error.errno in _FULL:
-            raise EngineError(
+            raise Unavailable(
                 "disk full", value=path, remedy="free space there, or move it to a larger disk"
             ) from error
-        raise EngineError(f"the disk failed: {error.strerror}", value=path, remedy="look at the disk") from error
+        kind = EngineError if error.errno == errno.ENOENT else Unavailable
+        raise kind(f"the disk failed: {error.strerror}", value=path, remedy="look at the disk") from error

@@ -20,7 +20,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Sc
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from tidegate.contracts.errors import EngineError, Fenced, StateError
+from tidegate.contracts.errors import EngineError, Fenced, StateError, Unavailable
 from tidegate.contracts.naming import COMMIT_METADATA_KEY, app_transaction_id
 from tidegate.contracts.schema import FORMAT, META_PARTITION, PARTITION_COLUMNS, BatchMeta
 from tidegate.state import disk
@@ -78,14 +78,15 @@ class OperatorLog:
         """A handle at the newest version, for the driver; with `create` the table exists afterwards.
 
         StateError, with the way on, for: no log, a damaged one, one of another format, operator or schema, and one that
-        somebody else changed.
+        somebody else changed. Unavailable while the lake fails.
         """
-        if create and not DeltaTable.is_deltatable(str(path)):
-            _create(path, operator, schema)
-        found = versions(path)
-        if not found:
-            raise StateError("there is no operator log", value=path, remedy="run the operator once, or mend `lake`")
-        _refuse_foreign_changes(path, newest_entries(path, found[-1]))
+        with _engine_errors(path):
+            if create and not DeltaTable.is_deltatable(str(path)):
+                _create(path, operator, schema)
+            found = versions(path)
+            if not found:
+                raise StateError("there is no operator log", value=path, remedy="run the operator once, or mend `lake`")
+            _refuse_foreign_changes(path, newest_entries(path, found[-1]))
         log = cls(path, operator, _load(path, None))
         if log.version != found[-1]:
             raise StateError("the log's newest version is not the one that its entries show", value=path)
@@ -153,6 +154,7 @@ class OperatorLog:
         race, or the outcome is unclear; the driver starts over with a claim, which settles either. After any of them
         the handle is not to be used, and the attempt's files are not to be deleted: they may be committed.
         """
+        require_there(self.path)
         self._refuse_reuse(meta)
         self._checkpoint_if_due()
         row = write_meta(self.path, meta)
@@ -195,7 +197,7 @@ class OperatorLog:
                 if isinstance(error, CommitFailedError) and str(error).startswith(_DEFINITE):
                     return None
                 unclear = error
-        raise EngineError(
+        raise Unavailable(
             "the lake does not say whether the batch is committed",
             value=f"batch {meta.batch}, attempt {meta.attempt}: {_first_line(unclear)}",
             remedy="see that the lake can be written; the driver starts over with a claim, which settles it",
@@ -264,6 +266,16 @@ class OperatorLog:
         return sorted(files, key=lambda file: (file.partition, file.min_batch))
 
 
+def require_there(log: Path) -> None:
+    """Nothing, if the log is there. Unavailable if it is away, as when its lake is not mounted: a write would make a
+    new, empty one in its place.
+    """
+    with disk.disk_errors(log):
+        there = (log / DELTA_LOG).is_dir()
+    if not there:
+        raise Unavailable("the lake is away", value=log, remedy="mount it again, or bring the folder back")
+
+
 def write_meta(log: Path, meta: BatchMeta) -> DataFile:
     """The batch's metadata row is a data file of its own; its timestamp is the batch's clock."""
     value, timestamp = pa.array([meta.to_json().encode()]), pa.array([meta.clock], pa.int64())
@@ -290,7 +302,8 @@ def _create(path: Path, operator: str, schema: pa.Schema) -> None:
 def _load(path: Path, version: int | None) -> DeltaTable:
     try:
         return DeltaTable(str(path), version=version)
-    except DeltaError as error:
+    except (DeltaError, OSError) as error:
+        require_there(path)
         raise StateError(
             f"the operator log cannot be read at version {version or 'newest'}: {_first_line(error)}",
             value=path,
@@ -303,7 +316,7 @@ def _engine_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (DeltaError, OSError) as error:
-        raise EngineError(f"the lake failed: {_first_line(error)}", value=path, remedy="look at the lake") from error
+        raise Unavailable(f"the lake failed: {_first_line(error)}", value=path, remedy="look at the lake") from error
 
 
 def _refuse_foreign_changes(path: Path, entries: Sequence[Entry]) -> None:

@@ -1,7 +1,7 @@
 """Requests to Kafka, and where to send them. The only module that imports kafka.net. May import: kafka, contracts.
 
 kafka-python does connections, TLS, SASL and encoding; it has no thread of its own here: the calling thread drives its
-event loop while it waits. One client per process, made after the fork. An answer that does not come in time closes all
+event loop while it waits. One client per thread, made after the fork. An answer that does not come in time closes all
 connections, because the request may still be carried out: the caller decides what follows.
 """
 
@@ -27,7 +27,7 @@ from kafka.net.selector import NetworkSelector
 from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 
-from tidegate.contracts.errors import EngineError, TidegateError, UserError
+from tidegate.contracts.errors import EngineError, TidegateError, Unavailable, UserError
 from tidegate.runtime.kafka.options import kafka_python_options
 from tidegate.runtime.kafka.retry import Deadline, is_retriable, refusal, too_late
 
@@ -44,12 +44,12 @@ _REFUSED_LOGIN = (SaslAuthenticationFailedError, AuthorizationError)
 _TOPIC_RESOURCE = 2
 _NO_LEADER = -1
 
-_clients: dict[tuple[int, frozenset[tuple[str, str]]], KafkaClient] = {}
+_clients: dict[tuple[int, int, frozenset[tuple[str, str]]], KafkaClient] = {}
 
 
 def client(options: Mapping[str, str]) -> KafkaClient:
-    """This process's client for these options (the Java client's names); connects when the first request is sent."""
-    key = (os.getpid(), frozenset((name, str(value)) for name, value in options.items()))
+    """This thread's client for these options (the Java client's names); connects when the first request is sent."""
+    key = (os.getpid(), threading.get_ident(), frozenset((name, str(value)) for name, value in options.items()))
     if key not in _clients:
         _clients[key] = KafkaClient(options)
     return _clients[key]
@@ -119,7 +119,7 @@ class KafkaClient:
             if known.leaders[partition] != _NO_LEADER:
                 return known.leaders[partition]
             self.forget_leaders(topic)
-        raise EngineError(f"partition {partition} of topic {topic} has no leader", remedy="look at the brokers")
+        raise Unavailable(f"partition {partition} of topic {topic} has no leader", remedy="look at the brokers")
 
     def forget_leaders(self, topic: str) -> None:
         """The next `leader` of the topic asks the cluster."""
@@ -248,7 +248,7 @@ class _Network:
         except IncompatibleBrokerVersion as cause:
             return EngineError(f"the broker does not know {request.name}", value=str(cause), remedy="update the broker")
         except KafkaError as cause:
-            return EngineError(
+            return Unavailable(
                 f"no answer to {request.name}; it may have been carried out all the same",
                 value=f"{self._servers}: {cause}",
                 remedy="look at the brokers; Tidegate goes on by itself once they answer",
@@ -278,7 +278,7 @@ class _Network:
     def _unreachable(self, cause: KafkaError) -> TidegateError:
         if isinstance(cause, _REFUSED_LOGIN):
             return UserError(f"Kafka refuses the login: {cause}", value=self._servers, remedy="mend sasl.jaas.config")
-        return EngineError(
+        return Unavailable(
             f"no Kafka broker answers at {self._servers}",
             value=str(cause),
             remedy="start it (`tidegate kafka start`), or mend bootstrap.servers and the security settings",

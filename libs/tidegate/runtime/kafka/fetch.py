@@ -15,7 +15,7 @@ from kafka.errors import CorruptRecordError, OffsetOutOfRangeError
 from kafka.protocol.consumer import FetchRequest
 from kafka.record import MemoryRecords
 
-from tidegate.contracts.errors import EngineError, StateError
+from tidegate.contracts.errors import EngineError, OffsetsGone, StateError, Unavailable
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.record_batch import Decoded, decode
 from tidegate.kernels.record_frames import MAGIC, frames
@@ -146,7 +146,7 @@ def _read_some(
         read = _decoded(topic, partition, answer, position, end)
         if read.next_offset > position:
             return read
-    raise EngineError(
+    raise Unavailable(
         f"offsets {position} to {end} of {topic}/{partition} did not arrive in time",
         value=last_error,
         remedy="look at the brokers; Tidegate tries again",
@@ -183,10 +183,14 @@ def _decoded(topic: str, partition: int, answer: Any, position: int, end: int) -
 
 
 def _lost(topic: str, partition: int, position: int, log_start: int) -> StateError:
+    if log_start > position:
+        return OffsetsGone(
+            f"{topic}/{partition} no longer has offset {position}",
+            value=f"its first offset is {log_start}: the records between were deleted before they were read",
+            remedy="accept the loss with `tidegate skip`; give input topics enough retention",
+        )
     return StateError(
-        f"{topic}/{partition} no longer has offset {position}",
-        value=f"its first offset is {log_start}: offsets {position} to {log_start} were deleted before they were read"
-        if log_start > position
-        else "its end is before that offset: the topic was made again, or lost its newest records",
-        remedy="restore the topic, or start a new operator on what is left; give input topics enough retention",
+        f"{topic}/{partition} ends before offset {position}",
+        value="the topic was made again, or lost its newest records",
+        remedy="restore the topic, or start a new operator on what is left",
     )

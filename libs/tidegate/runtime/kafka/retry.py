@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from kafka.errors import AuthorizationError, for_code
 
-from tidegate.contracts.errors import EngineError, TidegateError, UserError
+from tidegate.contracts.errors import EngineError, TidegateError, Unavailable, UserError
 
 FIRST_PAUSE_S = 0.001
 LONGEST_PAUSE_S = 0.1
@@ -56,7 +56,7 @@ def refusal(code: int, what: str) -> TidegateError:
     )
 
 
-def too_late(code: int | None, what: str) -> EngineError:
+def too_late(code: int | None, what: str) -> Unavailable:
     """The error for something that was not done before the deadline; `code` is the last answer, where there was one."""
     value = error_name(code) if code else None
-    return EngineError(f"Kafka did not do it in time: {what}", value=value, remedy="look at the brokers")
+    return Unavailable(f"Kafka did not do it in time: {what}", value=value, remedy="look at the brokers")
