@@ -210,7 +210,7 @@ class OperatorDriver:
         """The local state of every partition is on disk for good: a reboot need not rebuild it."""
         if self.newest.last:
             attempt = self._attempt(self.newest.batch + 1, "drain", self.newest.clock)
-            self._jobs.make_durable(attempt, sorted(self.newest.last))
+            self._jobs.make_durable(attempt)
 
     def _plans(self) -> list[PartitionPlan]:
         topic, idle_after = self._config.input, self._config.idle_after

@@ -18,7 +18,7 @@ from functools import lru_cache
 from pyspark import TaskContext
 
 from tidegate.contracts.config import OperatorConfig
-from tidegate.contracts.errors import EngineError, StateError, Superseded, TidegateError
+from tidegate.contracts.errors import EngineError, Superseded, TidegateError
 from tidegate.contracts.kill_points import reach
 from tidegate.contracts.operator import Operator, OperatorState, StepResult
 from tidegate.contracts.records import Records
@@ -31,7 +31,7 @@ from tidegate.runtime.kafka.transactions import Producer
 from tidegate.runtime.output import Destination, open_output
 from tidegate.runtime.warm import warm_codec, warm_operator
 from tidegate.state.data_files import DataFile, write_rows
-from tidegate.state.local_state import LocalState
+from tidegate.state.local_state import LocalState, partitions_here
 from tidegate.state.recovery import recover
 
 _TABLES = (("state", "changes"), ("emission", "emissions"), ("late", "late"), ("rejected", "rejected"))
@@ -122,10 +122,10 @@ def _operator(config: OperatorConfig) -> Operator:
 def _refuse_retries() -> None:
     context = TaskContext.get()
     if context is not None and context.attemptNumber() > 0:
-        raise StateError(
+        raise EngineError(
             "Spark has retried a task of its own accord",
             value=f"attempt {context.attemptNumber()}",
-            remedy="set spark.task.maxFailures=1: only the driver retries, with a new attempt",
+            remedy="none is needed after the loss of a machine: the driver tries again, with a new attempt",
         )
 
 
@@ -196,8 +196,16 @@ def warm_up(config: OperatorConfig) -> int:
     return os.getpid()
 
 
-def make_durable(attempt: Attempt, partition: int) -> None:
-    """The partition's local state on this machine, if it can be trusted, is synced to disk and says so."""
+def make_durable(attempt: Attempt) -> list[int]:
+    """The local states on this machine that can be trusted are synced to disk and say so; gives their partitions."""
+    return [
+        partition
+        for partition in partitions_here(attempt.state, attempt.operator, attempt.table_id)
+        if _made_durable(attempt, partition)
+    ]
+
+
+def _made_durable(attempt: Attempt, partition: int) -> bool:
     with (
         suppress(Superseded),
         LocalState.lock(
@@ -210,3 +218,5 @@ def make_durable(attempt: Attempt, partition: int) -> None:
     ):
         if local.trusted:
             local.make_durable()
+            return True
+    return False

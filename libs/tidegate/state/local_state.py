@@ -39,6 +39,12 @@ def boot_id() -> str:
     return _BOOT_ID.read_text().strip()
 
 
+def partitions_here(root: Path, operator: str, table_id: str) -> list[int]:
+    """The partitions that have a local state on this machine."""
+    folder = root / operator / table_id
+    return sorted(int(entry.name) for entry in folder.iterdir()) if folder.is_dir() else []
+
+
 class LocalState:
     """One partition's local state, held under its lock."""
 

@@ -28,16 +28,20 @@ class Jobs:
 
     def warm_up(self, config: OperatorConfig) -> None:
         """The Python workers have imported and compiled what a batch needs."""
-        workers = list(range(self._context.defaultParallelism))
-        self._collect(workers, lambda _worker: [warm_up(config)])
+        self._on_each_core(lambda: warm_up(config))
 
-    def make_durable(self, attempt: Attempt, partitions: Sequence[int]) -> None:
-        """The local states of the partitions are synced, where they are."""
-        self._collect([partitions], lambda some: [make_durable(attempt, partition) for partition in some])
+    def make_durable(self, attempt: Attempt) -> None:
+        """The operator's local states are synced to disk, on every machine that has some."""
+        self._on_each_core(lambda: make_durable(attempt))
 
     def each(self, work: Any, items: Sequence[Any]) -> list[Any]:
         """The work's answer for each item, in order."""
         return self._collect(items, lambda item: [work(item)])
+
+    def _on_each_core(self, work: Any) -> list[Any]:
+        """The work's answers. Spark gives every core one of as many tasks as there are, if all of them are free."""
+        cores = list(range(self._context.defaultParallelism))
+        return self._collect(cores, lambda _core: [work()])
 
     def _collect(self, items: Sequence[Any], work: Any) -> list[Any]:
         job = self._context.parallelize(items, len(items)).mapPartitions(_each(work))

@@ -38,7 +38,7 @@ def start_session(name: str, master: str, conf: Mapping[str, str] | None = None)
     java_command()
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName(name).master(master)
-    if master.startswith("local["):
+    if master.startswith("local"):  # local-cluster[...] too: all of it is on this machine
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     settings = {
         **_SETTINGS,
