@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidegate.operators.suppression.config import SuppressionConfig
+from tidegate.operators.suppression.config import SuppressionRules
 from tidegate.runtime.spark.views import create_view, shown_columns
 
 
-def register(spark: Any, name: str, config: SuppressionConfig) -> list[str]:
+def register(spark: Any, name: str, config: SuppressionRules) -> list[str]:
     """The view `<name>_buffer` shows what is held, one row per key; gives its name.
 
     Columns: partition, key, value, headers, timestamp (of the last update), place (what it is ordered by), arrival

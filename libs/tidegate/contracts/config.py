@@ -55,15 +55,11 @@ class TimestampField(Config):
     """Unit of its number."""
 
 
-class OperatorConfig(Config):
-    """What every operator takes."""
+class OperatorRules(Config):
+    """What decides an operator's results, wherever its records come from."""
 
     kind: str
     """Kind of operator."""
-    input: str
-    """Topic that is read."""
-    output: str | None = None
-    """Topic of the emissions; omitted: they stay in the lake."""
     timestamp: TimestampField | None = None
     """Where the event timestamp is; default: the Kafka record's."""
     key_format: Format = "bytes"
@@ -72,10 +68,19 @@ class OperatorConfig(Config):
     """How views show values and aggregates read them."""
     max_ahead: Duration | None = None
     """Records with a timestamp further than this ahead of the batch's clock are rejected; default: none is."""
-    idle_after: Duration | None = None
-    """Wall time without a record after which stream time goes on by itself; default: never."""
     rewind_window: Duration = 7 * 86_400_000
     """How far back the log can be read as of an earlier version."""
+
+
+class OperatorConfig(OperatorRules):
+    """An operator of a configuration file: its rules, and the topics between which it works."""
+
+    input: str
+    """Topic that is read."""
+    output: str | None = None
+    """Topic of the emissions; omitted: they stay in the lake."""
+    idle_after: Duration | None = None
+    """Wall time without a record after which stream time goes on by itself; default: never."""
 
 
 Model = TypeVar("Model", bound=BaseModel)

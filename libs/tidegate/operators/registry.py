@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config import OperatorConfig, OperatorRules
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.operator import Operator
 from tidegate.operators.suppression import Suppression, SuppressionConfig
@@ -32,7 +32,7 @@ def config_type(kind: str) -> type[OperatorConfig]:
     return _entry(kind).config
 
 
-def operator_for(config: OperatorConfig) -> Operator:
+def operator_for(config: OperatorRules) -> Operator:
     """The operator that the configuration describes."""
     return _entry(config.kind).operator(config)
 

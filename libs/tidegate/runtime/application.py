@@ -15,7 +15,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field, ValidationInfo, field_validator
 
-from tidegate.contracts.config import Config, Duration, OperatorConfig, read
+from tidegate.contracts.config import Config, Duration, OperatorConfig, OperatorRules, read
 from tidegate.contracts.errors import ConfigurationError, Problem, UserError
 from tidegate.contracts.naming import is_name
 from tidegate.operators.registry import config_type
@@ -173,7 +173,7 @@ def _put(raw: dict[str, Any], path: list[str], value: object) -> None:
     raw[name] = value
 
 
-def config_hash(config: OperatorConfig) -> str:
+def config_hash(config: OperatorRules) -> str:
     """A short hash of everything that decides an operator's output."""
     text = json.dumps(config.model_dump(mode="json"), sort_keys=True)
     return sha256(text.encode()).hexdigest()[:16]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.errors import TidegateError
 from tidegate.contracts.schema import Counts
 from tidegate.runtime.kafka.transactions import Producer
@@ -21,12 +21,11 @@ Action = Literal["batch", "idle", "flush"]
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """One try of one batch: what is the same for all of its partitions."""
+    """One try of one batch: what is the same for all of its partitions. `topic` is what the log calls the input."""
 
     operator: str
-    config: OperatorConfig
-    kafka: dict[str, str]
-    group: str
+    config: OperatorRules
+    topic: str
     log: Path
     version: int
     table_id: str
@@ -35,6 +34,15 @@ class Attempt:
     batch: int
     attempt: str
     clock: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class KafkaAttempt(Attempt):
+    """An attempt between two topics; without `output` the emissions stay in the lake."""
+
+    kafka: dict[str, str]
+    group: str
+    output: str | None
     max_batch_bytes: int
     output_limit: int
     deadline_s: float

@@ -23,7 +23,7 @@ from tidegate.contracts.schema import BatchMeta, log_schema
 from tidegate.operators.registry import operator_for
 from tidegate.runtime import clock, history, opening
 from tidegate.runtime.application import Application, config_hash
-from tidegate.runtime.batch import Attempt, PartitionFailure, PartitionPlan, PartitionResult
+from tidegate.runtime.batch import KafkaAttempt, PartitionFailure, PartitionPlan, PartitionResult
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import KafkaClient, client
 from tidegate.runtime.kafka.transactions import Producer
@@ -276,7 +276,7 @@ class OperatorDriver:
         self._seconds = {"job": ran - started, "commit": time.monotonic() - ran}
         return results
 
-    def _results(self, attempt: Attempt, plans: Sequence[PartitionPlan]) -> list[PartitionResult]:
+    def _results(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> list[PartitionResult]:
         answers = self._jobs.run(attempt, plans)
         failures = [answer for answer in answers if isinstance(answer, PartitionFailure)]
         if failures:
@@ -312,10 +312,12 @@ class OperatorDriver:
             with suppress(EngineError):  # then the next round does it
                 self._publication.clear_up(self.newest)
 
-    def _attempt(self, batch: int, attempt: str, now: int) -> Attempt:
-        return Attempt(
+    def _attempt(self, batch: int, attempt: str, now: int) -> KafkaAttempt:
+        return KafkaAttempt(
             operator=self.name,
             config=self._config,
+            topic=self._config.input,
+            output=self._config.output,
             kafka=self._application.kafka,
             group=group_id(self._application.application, self.name),
             log=self._log.path,

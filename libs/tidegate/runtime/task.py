@@ -17,18 +17,15 @@ from functools import lru_cache
 
 from pyspark import TaskContext
 
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.errors import EngineError, Superseded, TidegateError
 from tidegate.contracts.kill_points import reach
 from tidegate.contracts.operator import Operator, OperatorState, StepResult
 from tidegate.contracts.records import Records
 from tidegate.operators.registry import operator_for
-from tidegate.runtime.batch import Attempt, PartitionFailure, PartitionPlan, PartitionResult
-from tidegate.runtime.kafka.client import client
-from tidegate.runtime.kafka.fetch import Fetched, fetch
+from tidegate.runtime.batch import Attempt, KafkaAttempt, PartitionFailure, PartitionPlan, PartitionResult
 from tidegate.runtime.kafka.retry import Deadline
-from tidegate.runtime.kafka.transactions import Producer
-from tidegate.runtime.output import Destination, open_output
+from tidegate.runtime.port import KafkaPort, Port
 from tidegate.runtime.warm import warm_codec, warm_operator
 from tidegate.state.data_files import DataFile, write_rows
 from tidegate.state.local_state import LocalState, partitions_here
@@ -51,27 +48,26 @@ class Stopwatch:
         self._since = now
 
 
-def run_group(attempt: Attempt, plans: Iterable[PartitionPlan]) -> Iterator[PartitionResult | PartitionFailure]:
-    """Each plan has a result or a failure; an error never leaves the task as an exception."""
-    kafka = Deadline(attempt.deadline_s)
-    for plan in plans:
-        try:
-            _refuse_retries()
-            yield run_partition(attempt, plan, kafka)
-        except TidegateError as error:
-            yield PartitionFailure(partition=plan.partition, error=error, trace=traceback.format_exc())
-        except Exception as error:
-            wrapped = EngineError(
-                f"partition {plan.partition}: {type(error).__name__}", value=error, remedy="see trace"
-            )
-            yield PartitionFailure(partition=plan.partition, error=wrapped, trace=traceback.format_exc())
+def run_group(attempt: KafkaAttempt, plans: Iterable[PartitionPlan]) -> Iterator[PartitionResult | PartitionFailure]:
+    """Each plan has a result or a failure."""
+    port = KafkaPort(attempt=attempt, deadline=Deadline(attempt.deadline_s))
+    return (run_plan(attempt, plan, port) for plan in plans)
 
 
-def run_partition(attempt: Attempt, plan: PartitionPlan, kafka: Deadline) -> PartitionResult:
-    """The partition's local state is that of the batch, its rows are in files, its output in an open transaction.
+def run_plan(attempt: Attempt, plan: PartitionPlan, port: Port) -> PartitionResult | PartitionFailure:
+    """What became of the plan; an error never leaves the task as an exception."""
+    try:
+        _refuse_retries()
+        return run_partition(attempt, plan, port)
+    except TidegateError as error:
+        return PartitionFailure(partition=plan.partition, error=error, trace=traceback.format_exc())
+    except Exception as error:
+        wrapped = EngineError(f"partition {plan.partition}: {type(error).__name__}", value=error, remedy="see trace")
+        return PartitionFailure(partition=plan.partition, error=wrapped, trace=traceback.format_exc())
 
-    `kafka`: when the task's work with Kafka has to be done.
-    """
+
+def run_partition(attempt: Attempt, plan: PartitionPlan, port: Port) -> PartitionResult:
+    """The partition's local state is that of the batch, its rows are in files, its output in an open transaction."""
     watch = Stopwatch()
     operator = _operator(attempt.config)
     with LocalState.lock(
@@ -85,14 +81,14 @@ def run_partition(attempt: Attempt, plan: PartitionPlan, kafka: Deadline) -> Par
             local, operator, attempt.log, attempt.version, plan.wanted, plan.partition, plan.stream_time
         )
         watch.lap("recover")
-        fetched = _fetch(attempt, plan, kafka)
+        fetched = port.read(plan)
         watch.lap("fetch")
         local.begin(attempt.epoch, attempt.batch, attempt.attempt)
         reach("after_dirty_header")
         step = _act(attempt, plan, recovered.state, fetched.records)
         watch.lap("kernel")
         next_offset = fetched.next_offset if step.stopped_at is None else step.stopped_at
-        producer = _open(attempt, plan, step, next_offset, kafka)
+        producer = port.open(plan, step, next_offset)
         watch.lap("output")
         files = _write(attempt, plan, step)
         watch.lap("files")
@@ -115,7 +111,7 @@ def run_partition(attempt: Attempt, plan: PartitionPlan, kafka: Deadline) -> Par
 
 
 @lru_cache(maxsize=16)
-def _operator(config: OperatorConfig) -> Operator:
+def _operator(config: OperatorRules) -> Operator:
     return operator_for(config)
 
 
@@ -129,20 +125,6 @@ def _refuse_retries() -> None:
         )
 
 
-def _fetch(attempt: Attempt, plan: PartitionPlan, kafka: Deadline) -> Fetched:
-    if plan.start == plan.end:
-        return Fetched(records=Records.from_rows([]), next_offset=plan.start)
-    return fetch(
-        client(attempt.kafka),
-        attempt.config.input,
-        plan.partition,
-        plan.start,
-        plan.end,
-        max_bytes=attempt.max_batch_bytes,
-        deadline_s=kafka.remaining_s,
-    )
-
-
 def _act(attempt: Attempt, plan: PartitionPlan, state: OperatorState, records: Records) -> StepResult:
     if plan.action == "idle":
         reach("during_idle_advance")
@@ -150,26 +132,6 @@ def _act(attempt: Attempt, plan: PartitionPlan, state: OperatorState, records: R
     if plan.action == "flush":
         return state.flush()
     return state.step(records, attempt.clock)
-
-
-def _open(
-    attempt: Attempt, plan: PartitionPlan, step: StepResult, next_offset: int, kafka: Deadline
-) -> Producer | None:
-    if plan.producer is None or attempt.config.output is None or not step.emissions.num_rows:
-        return plan.producer
-    destination = Destination(
-        operator=attempt.operator,
-        input=attempt.config.input,
-        output=attempt.config.output,
-        group=attempt.group,
-        table_id=attempt.table_id,
-        partition=plan.partition,
-        batch=attempt.batch,
-        next_offset=next_offset,
-        output_limit=attempt.output_limit,
-        deadline_s=kafka.remaining_s,
-    )
-    return open_output(client(attempt.kafka), plan.producer, destination, step.emissions)
 
 
 def _write(attempt: Attempt, plan: PartitionPlan, step: StepResult) -> tuple[DataFile, ...]:
@@ -181,7 +143,7 @@ def _write(attempt: Attempt, plan: PartitionPlan, step: StepResult) -> tuple[Dat
             plan.partition,
             table,
             batch=attempt.batch,
-            topic=attempt.config.input,
+            topic=attempt.topic,
             attempt=attempt.attempt,
         )
         for kind, table in tables
@@ -189,7 +151,7 @@ def _write(attempt: Attempt, plan: PartitionPlan, step: StepResult) -> tuple[Dat
     )
 
 
-def warm_up(config: OperatorConfig) -> int:
+def warm_up(config: OperatorRules) -> int:
     """This worker process has imported and compiled everything that a batch of the operator needs; gives its id."""
     warm_operator(_operator(config))
     warm_codec()

@@ -1,6 +1,6 @@
 """Suppression (KIP-328): the newest record of each key is held back until it is time. May import: contracts, kernels.
 
-`SuppressionConfig` says until when; `Suppression` is the operator that it describes.
+`SuppressionRules` say until when; `Suppression` is the operator that they describe.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ import pyarrow as pa
 
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.operator import Layout, Storage
-from tidegate.operators.suppression.config import SuppressionConfig
+from tidegate.operators.suppression.config import SuppressionConfig, SuppressionRules
 from tidegate.operators.suppression.state import LAYOUT, SuppressionState
 from tidegate.operators.suppression.tables import PLACE_COLUMNS
 
-__all__ = ["Suppression", "SuppressionConfig"]
+__all__ = ["Suppression", "SuppressionConfig", "SuppressionRules"]
 
 
 class Suppression:
-    """The Operator of a `SuppressionConfig`."""
+    """The Operator of `SuppressionRules`."""
 
     kind: str = "suppression"
     layout: Layout = LAYOUT
     columns: tuple[pa.Field, ...] = PLACE_COLUMNS
     slot: tuple[str, ...] = ("key",)
 
-    def __init__(self, config: SuppressionConfig) -> None:
+    def __init__(self, config: SuppressionRules) -> None:
         self.config = config
 
     def open(self, storage: Storage) -> SuppressionState:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from tidegate.contracts.config import Config, Duration, OperatorConfig, Size
+from tidegate.contracts.config import Config, Duration, OperatorConfig, OperatorRules, Size
 
 
 class TimeLimit(Config):
@@ -68,7 +68,7 @@ Until: TypeAlias = Annotated[TimeLimit | Literal["window_close"] | None, BeforeV
 Buffer: TypeAlias = Annotated[EagerBuffer | StrictBuffer | None, BeforeValidator(_read_buffer)]
 
 
-class SuppressionConfig(OperatorConfig):
+class SuppressionRules(OperatorRules):
     """Holds the newest record of each key back until a time limit, or until a bound of the buffer lets it go."""
 
     kind: Literal["suppression"] = "suppression"
@@ -119,3 +119,7 @@ class SuppressionConfig(OperatorConfig):
         if timer == "last_update" and info.data.get("until") == "window_close":
             raise ValueError("a window leaves when it closes, whatever its updates; remove timer")
         return timer
+
+
+class SuppressionConfig(SuppressionRules, OperatorConfig):
+    """Suppression between two topics."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from tidegate.contracts.schema import Counts
 from tidegate.operators.suppression import step
-from tidegate.operators.suppression.config import StrictBuffer, SuppressionConfig
+from tidegate.operators.suppression.config import StrictBuffer, SuppressionRules
 
 
 def counts(outcome: step.Outcome, held: int, held_bytes: int) -> Counts:
@@ -29,7 +29,7 @@ def counts(outcome: step.Outcome, held: int, held_bytes: int) -> Counts:
     )
 
 
-def measures(outcome: step.Outcome, config: SuppressionConfig, held: int, held_bytes: int) -> dict[str, int]:
+def measures(outcome: step.Outcome, config: SuppressionRules, held: int, held_bytes: int) -> dict[str, int]:
     """Lateness and overtime in ms, emissions by cause, and the size of the buffer in memory and on disk."""
     tally = [int(number) for number in outcome.tally]
     causes = np.bincount(outcome.cause[: tally[step.EMITTED]], minlength=len(step.CAUSES))
@@ -47,7 +47,7 @@ def measures(outcome: step.Outcome, config: SuppressionConfig, held: int, held_b
     return found | _sizes(config, held, held_bytes, "now") | _sizes(config, largest, largest_bytes, "max")
 
 
-def _sizes(config: SuppressionConfig, held: int, held_bytes: int, when: str) -> dict[str, int]:
+def _sizes(config: SuppressionRules, held: int, held_bytes: int, when: str) -> dict[str, int]:
     """The memory and the disk part of the buffer.
 
     Memory has the largest share of the buffer that meets both bounds of `spill`, disk the rest; without `spill` all

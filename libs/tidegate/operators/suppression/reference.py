@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidegate.contracts.records import Row
-from tidegate.operators.suppression.config import SuppressionConfig, TimeLimit
+from tidegate.operators.suppression.config import SuppressionRules, TimeLimit
 
 
 class Slot(NamedTuple):
@@ -24,7 +24,7 @@ class Slot(NamedTuple):
 class Reference:
     """One partition. `emissions` are (row, cause), `late` (row, lateness, bound), `rejected` (row, reason)."""
 
-    config: SuppressionConfig
+    config: SuppressionRules
     stream_time: int = -1
     held: dict[bytes, Slot] = field(default_factory=dict)
     emissions: list[tuple[Row, str]] = field(default_factory=list)

@@ -21,7 +21,7 @@ from tidegate.kernels.payloads import Batch, Payloads, batch_of, record_length, 
 from tidegate.operators import event_timestamps
 from tidegate.operators.suppression import measures, tables
 from tidegate.operators.suppression import step as kernel
-from tidegate.operators.suppression.config import EagerBuffer, StrictBuffer, SuppressionConfig, TimeLimit
+from tidegate.operators.suppression.config import EagerBuffer, StrictBuffer, SuppressionRules, TimeLimit
 
 STREAM_TIME, OPENED, BYTES_OF = range(3)
 MAX_SLOTS = 2**30
@@ -48,7 +48,7 @@ _STOP_REASONS = {kernel.FULL_KEYS: "buffer.max_keys is reached", kernel.FULL_BYT
 _NO_RECORDS = batch_of(Records.from_rows([]))
 
 
-def rules_of(config: SuppressionConfig) -> kernel.Rules:
+def rules_of(config: SuppressionRules) -> kernel.Rules:
     """The configuration in numbers."""
     emit = config.buffer if isinstance(config.buffer, EagerBuffer) else None
     strict = config.buffer if isinstance(config.buffer, StrictBuffer) else None
@@ -72,7 +72,7 @@ def _bound(bound: int | None) -> int:
 class SuppressionState:
     """The OperatorState of suppression."""
 
-    def __init__(self, config: SuppressionConfig, storage: Storage) -> None:
+    def __init__(self, config: SuppressionRules, storage: Storage) -> None:
         self._config = config
         self._rules = rules_of(config)
         self._storage = storage

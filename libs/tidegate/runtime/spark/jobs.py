@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.errors import EngineError
-from tidegate.runtime.batch import Attempt, PartitionFailure, PartitionPlan, PartitionResult
+from tidegate.runtime.batch import Attempt, KafkaAttempt, PartitionFailure, PartitionPlan, PartitionResult
 from tidegate.runtime.planning import spread
 from tidegate.runtime.task import make_durable, run_group, warm_up
 
@@ -21,12 +21,12 @@ class Jobs:
     def __init__(self, spark: Any) -> None:
         self._context = spark.sparkContext
 
-    def run(self, attempt: Attempt, plans: Sequence[PartitionPlan]) -> list[PartitionResult | PartitionFailure]:
+    def run(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> list[PartitionResult | PartitionFailure]:
         """What became of each plan. EngineError when Spark itself failed."""
         groups = spread(plans, self._context.defaultParallelism)
         return self._collect(groups, lambda group: run_group(attempt, group))
 
-    def warm_up(self, config: OperatorConfig) -> None:
+    def warm_up(self, config: OperatorRules) -> None:
         """The Python workers have imported and compiled what a batch needs."""
         self._on_each_core(lambda: warm_up(config))
 

@@ -1,0 +1,71 @@
+"""Where a partition's records come from and where its emissions go. May import: contracts, runtime.
+
+Everything else about a batch is the same for a service over Kafka topics and for a streaming DataFrame.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidegate.contracts.operator import StepResult
+from tidegate.contracts.records import Records
+from tidegate.runtime.batch import KafkaAttempt, PartitionPlan
+from tidegate.runtime.kafka.client import client
+from tidegate.runtime.kafka.fetch import Fetched, fetch
+from tidegate.runtime.kafka.retry import Deadline
+from tidegate.runtime.kafka.transactions import Producer
+from tidegate.runtime.output import Destination, open_output
+
+
+class Port(Protocol):
+    """The way of one attempt's records in, and of its emissions out."""
+
+    def read(self, plan: PartitionPlan) -> Fetched:
+        """The records of the plan, as far as they were read."""
+        ...
+
+    def open(self, plan: PartitionPlan, step: StepResult, next_offset: int) -> Producer | None:
+        """The partition's producer, with the emissions in an open transaction if they are to be published."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class KafkaPort:
+    """From the input topic to the output topic. `deadline`: when the work with Kafka has to be done."""
+
+    attempt: KafkaAttempt
+    deadline: Deadline
+
+    def read(self, plan: PartitionPlan) -> Fetched:
+        """The committed records of the plan's range, up to the attempt's limit in bytes."""
+        if plan.start == plan.end:
+            return Fetched(records=Records.from_rows([]), next_offset=plan.start)
+        return fetch(
+            client(self.attempt.kafka),
+            self.attempt.topic,
+            plan.partition,
+            plan.start,
+            plan.end,
+            max_bytes=self.attempt.max_batch_bytes,
+            deadline_s=self.deadline.remaining_s,
+        )
+
+    def open(self, plan: PartitionPlan, step: StepResult, next_offset: int) -> Producer | None:
+        """The producer; if there is anything to publish it is in its open transaction, with input offset and mark."""
+        attempt = self.attempt
+        if plan.producer is None or attempt.output is None or not step.emissions.num_rows:
+            return plan.producer
+        destination = Destination(
+            operator=attempt.operator,
+            input=attempt.topic,
+            output=attempt.output,
+            group=attempt.group,
+            table_id=attempt.table_id,
+            partition=plan.partition,
+            batch=attempt.batch,
+            next_offset=next_offset,
+            output_limit=attempt.output_limit,
+            deadline_s=self.deadline.remaining_s,
+        )
+        return open_output(client(attempt.kafka), plan.producer, destination, step.emissions)
