@@ -1,9 +1,11 @@
 """A partition's local state in memory-mapped files. May import: the standard library, numpy, contracts, state.
 
     <root>/<operator>/<table id>/<partition>/
-        lock            held (flock) by the task that works on the partition
-        header          which commit the state equals, see `state.header`
-        generation-<n>  the arrays, each at a page boundary; `.new` until the header names it
+        lock             held (flock) by the task that works on the partition
+        header           which commit the state equals, see `state.header`
+        generation-<n>/  a file per array; `.new` until the header names it
+
+A file grows in place: nothing is copied, and what grew before a crash belongs to a state that is dirty anyway.
 
 A change is framed by `begin` (dirty) and `complete`. A crash between any two steps leaves a header that is dirty, or
 one that names an older commit and its untouched generation: `decisions.choose_state` treats both rightly.
@@ -83,19 +85,30 @@ class LocalState:
                 local.header = None
             yield local
 
+    def fits(self, layout: Layout) -> bool:
+        """True when the generation that the header names has every array of the layout in full."""
+        if self.header is None:
+            return False
+        folder = self._generation(self.header.generation)
+        return all(_has(folder / name, size) for name, size in _sizes(layout, self.header.capacity).items())
+
     def storage(self, layout: Layout) -> MappedStorage:
         """The arrays of the generation that the header names, as the last task left them."""
         if self._storage is None:
             if self.header is None:
                 raise AssertionError("there is no local state; rebuild it")
-            path = self._generation(self.header.generation)
-            self._storage = MappedStorage(self, layout, self.header.capacity, self.header.generation, _map(path))
+            folder = self._generation(self.header.generation)
+            self._storage = MappedStorage(folder, layout, self.header.capacity, self.header.generation)
         return self._storage
 
     def rebuild(self, layout: Layout) -> MappedStorage:
         """New arrays, all zero; the generation before stays as it is until `complete` switches."""
-        generation, mapping = self.new_generation(layout, layout.capacity)
-        self._storage = MappedStorage(self, layout, layout.capacity, generation, mapping)
+        generation = 1 + max((number for number, _ in self._generations()), default=0)
+        folder = self._generation(generation, new=True)
+        with disk.disk_errors(folder):
+            self._remove_generations_but(self.header.generation if self.header else 0)
+            folder.mkdir()
+        self._storage = MappedStorage(folder, layout, layout.capacity, generation)
         return self._storage
 
     def begin(self, epoch: int, batch: int, attempt: str) -> None:
@@ -128,7 +141,8 @@ class LocalState:
             self._switch(self._storage)
         self.header = replace(self.header, complete=True)
         self._write(synced=False)
-        self._remove_other_generations()
+        with disk.disk_errors(self.folder):
+            self._remove_generations_but(self.header.generation)
 
     @property
     def trusted(self) -> bool:
@@ -141,28 +155,18 @@ class LocalState:
         if self.header is None or not self.trusted:
             raise AssertionError("only a state that can be trusted can be made durable")
         with disk.disk_errors(self.folder):
-            disk.sync(self._generation(self.header.generation))  # on Linux this writes what shared mappings changed
-            disk.sync(self.folder)
+            folder = self._generation(self.header.generation)
+            for path in (*folder.iterdir(), folder, self.folder):
+                disk.sync(path)  # on Linux this writes what shared mappings changed, too
         self.header = replace(self.header, durable=True)
         self._write(synced=True)
-
-    def new_generation(self, layout: Layout, capacity: Mapping[str, int]) -> tuple[int, mmap.mmap]:
-        """A zero-filled mapping, its space reserved: a mapped file on a full disk would end in a bus error."""
-        generation = 1 + max((number for number, _ in self._generations()), default=0)
-        path = self._generation(generation, new=True)
-        with disk.disk_errors(path):
-            return generation, _make(path, _size(layout, capacity))
-
-    def drop_unswitched(self, generation: int) -> None:
-        """A generation that no header has named is gone; one that has, stays."""
-        self._generation(generation, new=True).unlink(missing_ok=True)
 
     def _switch(self, storage: MappedStorage) -> None:
         if self.header is None:
             raise AssertionError("a switch without begin")
         if storage.generation != self.header.generation:
             with disk.disk_errors(self.folder):
-                self._generation(storage.generation, new=True).rename(self._generation(storage.generation))
+                storage.folder = storage.folder.rename(self._generation(storage.generation))
         layout = (storage.layout.kind, storage.layout.version)
         self.header = replace(
             self.header, generation=storage.generation, layout=layout, capacity=dict(storage.capacity())
@@ -180,24 +184,24 @@ class LocalState:
     def _generations(self) -> list[tuple[int, Path]]:
         return [(int(path.stem.partition("-")[2]), path) for path in self.folder.glob("generation-*")]
 
-    def _remove_other_generations(self) -> None:
+    def _remove_generations_but(self, kept: int) -> None:
         for number, path in self._generations():
-            if self.header is None or number != self.header.generation:
-                path.unlink(missing_ok=True)
+            if number != kept:
+                _remove(path)
 
 
 class MappedStorage:
-    """Flat arrays over a mapped generation; implements `contracts.operator.Storage`."""
+    """Flat arrays over the mapped files of a generation; implements `contracts.operator.Storage`.
 
-    def __init__(
-        self, owner: LocalState, layout: Layout, capacity: Mapping[str, int], generation: int, mapping: mmap.mmap
-    ) -> None:
+    Their space is reserved before it is mapped: a mapped file on a full disk would end in a bus error.
+    """
+
+    def __init__(self, folder: Path, layout: Layout, capacity: Mapping[str, int], generation: int) -> None:
         self.layout = layout
         self.generation = generation
-        self.mapping = mapping
-        self._owner = owner
+        self.folder = folder
         self._capacity = dict(capacity)
-        self._arrays = _arrays(layout, capacity, mapping)
+        self._arrays = self._mapped()
 
     def arrays(self) -> Mapping[str, Array]:
         """The arrays; those fetched before a growth are stale."""
@@ -208,48 +212,35 @@ class MappedStorage:
         return self._capacity
 
     def grow(self, capacity: Mapping[str, int]) -> None:
-        """Every dimension named has at least that capacity, in a new generation; contents are copied to the front."""
-        larger = {name: max(size, capacity.get(name, 0)) for name, size in self._capacity.items()}
-        if larger == self._capacity:
-            return
-        before, outgrown = self._arrays, self.generation
-        self.generation, self.mapping = self._owner.new_generation(self.layout, larger)
-        self._capacity, self._arrays = larger, _arrays(self.layout, larger, self.mapping)
-        for name, array in before.items():
-            self._arrays[name][: len(array)] = array
-        self._owner.drop_unswitched(outgrown)
+        """Every dimension named has at least that capacity; the files are longer, what they held is where it was."""
+        self._capacity = {name: max(size, capacity.get(name, 0)) for name, size in self._capacity.items()}
+        self._arrays = self._mapped()
+
+    def _mapped(self) -> dict[str, Array]:
+        sizes = _sizes(self.layout, self._capacity)
+        with disk.disk_errors(self.folder):
+            mappings = {name: _map(self.folder / name, size) for name, size in sizes.items()}
+        return {spec.name: np.frombuffer(mappings[spec.name], spec.dtype) for spec in self.layout.arrays}
 
 
-def _places(layout: Layout, capacity: Mapping[str, int]) -> Iterator[tuple[str, np.dtype[np.generic], int, int]]:
-    """(name, dtype, items, place in bytes) of each array, then the end: each at a page boundary."""
-    place = 0
-    for spec in layout.arrays:
-        items, dtype = spec.factor * capacity[spec.dimension], np.dtype(spec.dtype)
-        yield spec.name, dtype, items, place
-        place += -(-items * dtype.itemsize // mmap.PAGESIZE) * mmap.PAGESIZE
-    yield "", np.dtype(np.uint8), 0, place
+def _sizes(layout: Layout, capacity: Mapping[str, int]) -> dict[str, int]:
+    """The bytes of each array."""
+    return {spec.name: spec.factor * capacity[spec.dimension] * np.dtype(spec.dtype).itemsize for spec in layout.arrays}
 
 
-def _size(layout: Layout, capacity: Mapping[str, int]) -> int:
-    *_, (_, _, _, end) = _places(layout, capacity)
-    return max(end, mmap.PAGESIZE)
-
-
-def _arrays(layout: Layout, capacity: Mapping[str, int], mapping: mmap.mmap) -> dict[str, Array]:
-    *places, _ = _places(layout, capacity)
-    return {name: np.frombuffer(mapping, dtype, items, place) for name, dtype, items, place in places}
-
-
-def _make(path: Path, size: int) -> mmap.mmap:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+def _has(path: Path, size: int) -> bool:
     try:
-        os.posix_fallocate(descriptor, 0, size)
-        return mmap.mmap(descriptor, size)
-    except OSError:
+        return path.stat().st_size >= size
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def _remove(generation: Path) -> None:
+    if not generation.is_dir():  # as layouts before had it: one file
+        return generation.unlink(missing_ok=True)
+    for path in generation.iterdir():
         path.unlink()
-        raise
-    finally:
-        os.close(descriptor)
+    generation.rmdir()
 
 
 @dataclass(frozen=True)
@@ -260,25 +251,27 @@ class _Kept:
     mapping: mmap.mmap
 
 
-_KEPT: dict[Path, _Kept] = {}
-"""This process's mappings, one per state folder: mapping anew costs a page fault per page that a batch touches."""
+_KEPT: dict[tuple[Path, str], _Kept] = {}
+"""This process's mappings by state folder and array: mapping anew costs a page fault per page that a batch touches."""
 
 
-def _map(path: Path) -> mmap.mmap:
-    """The mapping of a generation, kept from an earlier task of this process if it is of the very same file."""
-    kept = _KEPT.get(path.parent)
-    with disk.disk_errors(path):
-        if kept is not None and kept.inode == _inode(path):
+def _map(path: Path, size: int) -> mmap.mmap:
+    """The mapping of the file, which has that size at least; kept from before if it is of the very same bytes."""
+    place = path.parent.parent, path.name
+    kept = _KEPT.get(place)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        status = os.fstat(descriptor)
+        inode = status.st_dev, status.st_ino
+        if kept is not None and kept.inode == inode and len(kept.mapping) == size:
             return kept.mapping
-        with path.open("r+b") as file:
-            mapping = mmap.mmap(file.fileno(), 0)
-        _KEPT[path.parent] = _Kept(_inode(path), mapping)
+        if status.st_size < size:
+            os.posix_fallocate(descriptor, status.st_size, size - status.st_size)
+        mapping = mmap.mmap(descriptor, size)
+    finally:
+        os.close(descriptor)
+    _KEPT[place] = _Kept(inode, mapping)
     return mapping
-
-
-def _inode(path: Path) -> tuple[int, int]:
-    status = path.stat()
-    return status.st_dev, status.st_ino
 
 
 @contextmanager
