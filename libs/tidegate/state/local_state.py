@@ -236,11 +236,12 @@ def _has(path: Path, size: int) -> bool:
 
 
 def _remove(generation: Path) -> None:
-    if not generation.is_dir():  # as layouts before had it: one file
-        return generation.unlink(missing_ok=True)
-    for path in generation.iterdir():
-        path.unlink()
-    generation.rmdir()
+    if generation.is_dir():
+        for path in generation.iterdir():
+            path.unlink()
+        generation.rmdir()
+    else:  # one file, as layouts before had it
+        generation.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
