@@ -62,9 +62,7 @@ def session(application: Application) -> Iterator[Any]:
 def _run_all(drivers: list[OperatorDriver], stop: Event, until_caught_up: bool, ready: Callable[[str], None]) -> None:
     def one(driver: OperatorDriver) -> None:
         try:
-            driver.start()
-            ready(driver.name)
-            driver.run(stop, until_caught_up=until_caught_up)
+            driver.run(stop, until_caught_up=until_caught_up, ready=lambda: ready(driver.name))
         except Exception as error:
             logging.getLogger("tidegate").error("%s has ended: %s", driver.name, error)
             raise

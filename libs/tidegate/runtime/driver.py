@@ -13,10 +13,19 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import Event
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
-from tidegate.contracts.errors import BufferFull, EngineError, Fenced, OutputTooLarge, StateError, Superseded, UserError
+from tidegate.contracts.errors import (
+    BufferFull,
+    EngineError,
+    Fenced,
+    OffsetsGone,
+    OutputTooLarge,
+    StateError,
+    Superseded,
+    UserError,
+)
 from tidegate.contracts.kill_points import reach
 from tidegate.contracts.naming import group_id, log_path
 from tidegate.contracts.schema import BatchMeta, log_schema
@@ -24,17 +33,19 @@ from tidegate.operators.registry import operator_for
 from tidegate.runtime import clock, history, opening
 from tidegate.runtime.application import Application, config_hash
 from tidegate.runtime.batch import KafkaAttempt, PartitionFailure, PartitionPlan, PartitionResult
+from tidegate.runtime.condition import ConditionFile
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import KafkaClient, client
 from tidegate.runtime.kafka.transactions import Producer
 from tidegate.runtime.ledger import after_batch, after_claim, after_compaction
+from tidegate.runtime.persistence import Overtaken, Persistence
 from tidegate.runtime.planning import plan_flush, plan_idle, plan_records
 from tidegate.runtime.publication import Publication
 from tidegate.runtime.requests import Requests
 from tidegate.runtime.spark.jobs import Jobs
 from tidegate.state.compaction import compact
 from tidegate.state.data_files import DataFile, delete_attempt
-from tidegate.state.decisions import compaction_due
+from tidegate.state.decisions import Way, compaction_due
 from tidegate.state.operator_log import OperatorLog
 
 lines = logging.getLogger("tidegate")
@@ -45,9 +56,10 @@ MAX_BATCH_BYTES = 16 * 2**20
 """Raw record batches that one partition takes into one micro-batch: bounds memory and the length of a batch."""
 IDLE_POLL_S = 0.01
 """Pause when there was nothing to do and `trigger` is shorter."""
-PAUSES_S = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 16.0)
-"""Pauses after failed attempts in a row; one more failure ends the driver with its error."""
+PROBE_TIMEOUT_S = 5.0
+"""How long a broker may take to say that it is back; a signal is heeded after that at the latest."""
 
+Answer = TypeVar("Answer")
 Listener = Callable[[BatchMeta, dict[str, float]], None]
 
 
@@ -65,10 +77,6 @@ class StartOver(EngineError):
     """The commit was refused or is unclear: a new claim settles what has become of it."""
 
 
-class Overtaken(Fenced):
-    """The log says that a newer driver owns the operator: there is no doubt about it."""
-
-
 class OperatorDriver:
     """One operator of an application, in this process."""
 
@@ -79,50 +87,62 @@ class OperatorDriver:
         self._jobs = Jobs(wiring.spark)
         self._state = self._application.state / self._application.application
         self.requests = Requests(self._state / self.name)
+        self._condition = ConditionFile(self._state / self.name)
+        self._persistence = Persistence(self.name, self._condition)
         self._log: OperatorLog
         self._publication: Publication | None = None
         self._lineage: dict[int, list[history.Commit]] = {}
         self._seconds: dict[str, float] = {}
-        self._doubt: Exception | None = None
+        self._claims: set[str] = set()
+        self._owned = self._well = False
         self.newest: BatchMeta
 
     # ---- start
 
     def start(self) -> None:
         """The operator is claimed, older drivers are fenced, everything committed is published."""
-        topics = opening.topic_ids(self._kafka(), self._config)
+        topics = self._topics()
         starts = offsets.earliest(self._kafka(), self._config.input)
         self._log = self._open_log()
-        before = self._log.newest() or opening.first_meta(
+        self.newest = self._log.newest() or opening.first_meta(
             self.name, self._log.table_id, clock.now_ms(), self._config.input, starts
         )
-        opening.check_same_topics(before, self._config, topics, len(starts))
-        self._claim(before, topics)
+        opening.check_same_topics(self.newest, self._config, topics)
+        opening.check_nothing_lost(self.newest, self._config, starts)
+        self._settle_former_output()
+        self._claim(topics.ids)
         self._lineage = history.lineage(self._log, self.newest)
-        if (former := self._former_output(before)) is not None:
-            self._publish_to(former, replace(self.newest, published_from=before.published_from))
         if self._config.output is not None:
             self._publication = self._publish_to(self._config.output, self.newest)
-        self._doubt = None
+        self._owned = True
         self._jobs.warm_up(self._config)
 
     def _open_log(self) -> OperatorLog:
         path = log_path(self._application.lake, self.name)
-        return OperatorLog.open(path, self.name, log_schema(self._operator.columns), create=True)
+        if self._claims:
+            opening.require_lake(path)
+        return OperatorLog.open(path, self.name, log_schema(self._operator.columns), create=not self._claims)
 
-    def _claim(self, before: BatchMeta, topics: dict[str, str]) -> None:
+    def _claim(self, topics: dict[str, str]) -> None:
         claim = after_claim(
-            before, attempt=uuid4().hex, clock=clock.now_ms(), config=config_hash(self._config), topics=topics
+            self.newest, attempt=uuid4().hex, clock=clock.now_ms(), config=config_hash(self._config), topics=topics
         )
-        if self._config.output is not None and self._config.output not in before.topics:
+        if self._config.output in topics and self._config.output not in self.newest.topics:
             claim = replace(claim, published_from=claim.batch)
+        self._claims.add(claim.attempt)
         self._log.commit(claim, [])
         self.newest = claim
         reach("after_claim")
 
-    def _former_output(self, before: BatchMeta) -> str | None:
-        """The output topic that the configuration no longer has: what is committed for it is published there first."""
-        return next((topic for topic in before.topics if topic not in (self._config.input, self._config.output)), None)
+    def _settle_former_output(self) -> None:
+        """What is committed for an output that the configuration no longer has is published there.
+
+        Under a claim that still names it, so that a crash in between does not make it forgotten.
+        """
+        ours = (self._config.input, self._config.output)
+        for former in [topic for topic in self.newest.topics if topic not in ours]:
+            self._claim(self.newest.topics)
+            self._publish_to(former, self.newest)
 
     def _publish_to(self, output: str, newest: BatchMeta) -> Publication:
         publication = Publication(
@@ -139,23 +159,36 @@ class OperatorDriver:
 
     # ---- running
 
-    def run(self, stop: Event, *, until_caught_up: bool = False) -> None:
-        """Batches have been run until `stop` was set or, if asked, the input as of now is processed and published.
+    def run(self, stop: Event, *, until_caught_up: bool = False, ready: Callable[[], None] = lambda: None) -> None:
+        """The operator was started, if it was not, and batches have been run until `stop` was set or, if asked, the
+        input as of the start is processed and published. `ready` is called once in between.
 
-        Raises BufferFull, Fenced, StateError, EngineError; a drain leaves the local state durable.
+        Brokers and disks that are away are waited for. Raises UserError, BufferFull, Fenced, StateError, EngineError; a
+        drain leaves the local state durable.
         """
-        pause_s = self._application.trigger / 1_000
-        with self.requests.driving():
-            targets = offsets.stable(self._kafka(), self._config.input) if until_caught_up else None
-            while not stop.is_set():
-                moved = self._persistently(self.round, stop)
-                if targets is not None and self._reached(targets):
-                    break
-                stop.wait(pause_s if moved else max(pause_s, IDLE_POLL_S))
+        with self._condition.of_run(), self.requests.driving():
+            targets = self._persistently(self._targets, stop)
+            if targets is None:
+                return
+            ready()
+            self._run_on(stop, targets if until_caught_up else None)
             self.drain()
+
+    def _run_on(self, stop: Event, targets: dict[int, int] | None) -> None:
+        pause_s = self._application.trigger / 1_000
+        while not stop.is_set():
+            moved = self._persistently(self.round, stop)
+            if targets is not None and self._reached(targets):
+                return
+            stop.wait(pause_s if moved else max(pause_s, IDLE_POLL_S))
+
+    def _targets(self) -> dict[int, int]:
+        return offsets.stable(self._kafka(), self._config.input)
 
     def round(self) -> bool:
         """One micro-batch was run if there was anything to do; false if not."""
+        self.requests.drive()
+        opening.require_lake(self._log.path)
         if self._publication is not None:
             self._publication.clear_up(self.newest)
         plans = self._plans()
@@ -207,15 +240,18 @@ class OperatorDriver:
         self.newest, self._lineage = meta, {}
 
     def drain(self) -> None:
-        """The local state of every partition is on disk for good: a reboot need not rebuild it."""
-        if self.newest.last:
-            attempt = self._attempt(self.newest.batch + 1, "drain", self.newest.clock)
-            self._jobs.make_durable(attempt)
+        """The local state of every partition is on disk for good, if the disk can: a reboot need not rebuild it."""
+        if not self.newest.last:
+            return
+        try:
+            self._jobs.make_durable(self._attempt(self.newest.batch + 1, "drain", self.newest.clock))
+        except EngineError as error:
+            lines.warning("%s: after a reboot its state will be rebuilt: %s", self.name, error)
 
     def _plans(self) -> list[PartitionPlan]:
         topic, idle_after = self._config.input, self._config.idle_after
         ends = offsets.stable(self._kafka(), topic)
-        opening.check_same_partitions(self.newest, self._config, len(ends))
+        opening.check_same_topics(self.newest, self._config, self._topics())
         plans = plan_records(self.newest, topic, ends, self._producers(), self._lineage)
         if idle_after is None:
             return plans
@@ -223,39 +259,46 @@ class OperatorDriver:
         now = clock.now_ms()
         return plans + plan_idle(self.newest, topic, now, idle_after, self._producers(), self._lineage, busy)
 
-    def _persistently(self, work: Callable[[], bool], stop: Event) -> bool:
-        """The work's answer. After an engine error it is tried again, with longer and longer pauses; where a commit or
-        an epoch is in doubt, after a new claim.
-        """
-        for pause_s in (*PAUSES_S, None):
-            try:
-                self._settle_doubt()
-                return work()
-            except (OutputTooLarge, Overtaken):
-                raise
-            except (StartOver, Fenced, Superseded) as error:
-                self._doubt = failure = error
-            except EngineError as error:
-                failure = error
-            if pause_s is None:
-                raise failure
-            lines.warning("%s: trying again in %.1f s: %s", self.name, pause_s, failure)
-            if stop.wait(pause_s):
-                break
-        return False
+    def _topics(self) -> opening.Topics:
+        return opening.find_topics(self._kafka(), self._config, self.newest.topics if self._claims else {})
+
+    # ---- going on after failures
+
+    def _persistently(self, work: Callable[[], Answer], stop: Event) -> Answer | None:
+        """The work's answer; None if `stop` came first. Tried again as `persistence` says."""
+        return self._persistence.until_done(lambda: self._surely(work), stop)
+
+    def _surely(self, work: Callable[[], Answer]) -> Answer:
+        """The work's answer, once a broker answers and the operator is this driver's beyond doubt."""
+        try:
+            if not self._well:
+                self._kafka().probe(PROBE_TIMEOUT_S)
+            self._settle_doubt()
+            self._well = False
+            answer = work()
+        except (StartOver, Fenced, Superseded):
+            self._owned = False
+            raise
+        finally:
+            self._condition.tell_unclear(self._publication.unclear if self._publication else ())
+        self._well = True
+        return answer
 
     def _settle_doubt(self) -> None:
         """The operator is this driver's, by a new claim if there was a doubt; Overtaken if it is a newer one's."""
-        if self._doubt is None:
-            return
+        if not self._owned:
+            if self._claims:
+                self._refuse_overtaken()
+            self.start()
+
+    def _refuse_overtaken(self) -> None:
         newest = self._open_log().newest()
-        if newest is not None and newest.epoch > self.newest.epoch:
+        if newest is not None and newest.epoch > self.newest.epoch and newest.attempt not in self._claims:
             raise Overtaken(
                 f"a newer driver has claimed {self.name}; this one stops",
                 value=f"epoch {newest.epoch}, own {self.newest.epoch}",
                 remedy="none is needed if the other driver was meant; otherwise stop that one",
-            ) from self._doubt
-        self.start()
+            )
 
     # ---- one batch
 
@@ -265,10 +308,12 @@ class OperatorDriver:
         started = time.monotonic()
         try:
             results = self._results(self._attempt(batch, attempt, now), plans)
+            opening.check_same_topics(self.newest, self._config, self._topics())  # what was read is of these topics
         except Exception:
             self._abort(plans, attempt)
             raise
         ran = time.monotonic()
+        self._tell_recoveries(results)
         meta = after_batch(self.newest, results, topic=self._config.input, batch=batch, attempt=attempt, clock=now)
         reach("before_commit")
         self._to_log(meta, [file for result in results for file in result.files])
@@ -280,9 +325,22 @@ class OperatorDriver:
         answers = self._jobs.run(attempt, plans)
         failures = [answer for answer in answers if isinstance(answer, PartitionFailure)]
         if failures:
-            raise _worst(failures)
+            raise self._explained(_worst(failures))
         results = [answer for answer in answers if isinstance(answer, PartitionResult)]
         return sorted(results, key=lambda result: result.partition)
+
+    def _explained(self, failure: Exception) -> Exception:
+        """A loss of input is told of all partitions at once; everything else as it is."""
+        if isinstance(failure, OffsetsGone):
+            starts = offsets.earliest(self._kafka(), self._config.input)
+            opening.check_nothing_lost(self.newest, self._config, starts)
+        return failure
+
+    def _tell_recoveries(self, results: Sequence[PartitionResult]) -> None:
+        for result in results:
+            if result.partition in self.newest.last and not result.recovery.startswith(Way.GO_ON.value):
+                lines.info("%s, partition %d: local state: %s", self.name, result.partition, result.recovery)
+                self._condition.tell_recovered(result.partition, result.recovery)
 
     def _to_log(self, meta: BatchMeta, files: Sequence[DataFile]) -> None:
         self._settled_by_claim(lambda: self._log.commit(meta, files))
@@ -306,7 +364,7 @@ class OperatorDriver:
         self._listener(self.newest, self._seconds)
 
     def _abort(self, plans: Sequence[PartitionPlan], attempt: str) -> None:
-        delete_attempt(self._log.path, attempt)
+        delete_attempt(self._log.path, self.newest.batch + 1, attempt)
         if self._publication is not None:
             self._publication.abandon(plan.partition for plan in plans)
             with suppress(EngineError):  # then the next round does it

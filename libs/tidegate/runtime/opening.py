@@ -1,29 +1,69 @@
-"""What a driver checks before it claims an operator. May import: contracts, runtime.kafka."""
+"""What a driver checks before it claims, and with every batch. May import: contracts, state, runtime.kafka."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
 from tidegate.contracts.config import OperatorConfig
-from tidegate.contracts.errors import StateError, UserError
+from tidegate.contracts.errors import EngineError, OffsetsGone, StateError, Unavailable, UserError
 from tidegate.contracts.schema import FORMAT, BatchMeta
-from tidegate.runtime.kafka.client import KafkaClient
+from tidegate.runtime.kafka.client import KafkaClient, NoSuchTopic, Topic
+from tidegate.state.disk import disk_errors
+from tidegate.state.log_entries import DELTA_LOG
 
 
-def topic_ids(kafka: KafkaClient, config: OperatorConfig) -> dict[str, str]:
-    """The ids of the operator's topics. UserError when one is missing or the output has too few partitions."""
-    source = kafka.topic(config.input)
+@dataclass(frozen=True, kw_only=True)
+class Topics:
+    """The operator's topics as the cluster has them now: their ids, and the number of the input's partitions."""
+
+    ids: dict[str, str]
+    partitions: int
+
+
+def find_topics(kafka: KafkaClient, config: OperatorConfig, known: Mapping[str, str]) -> Topics:
+    """The topics, by fresh metadata. UserError when one is missing or the output has too few partitions.
+
+    EngineError when one is missing whose id is `known`: it was deleted, or the broker is not quite back.
+    """
+    source = _find(kafka, config.input, known)
     if config.output is None:
-        return {source.name: source.id}
-    output = kafka.topic(config.output)
+        return Topics(ids={source.name: source.id}, partitions=len(source.leaders))
+    output = _find(kafka, config.output, known)
     if len(output.leaders) < len(source.leaders):
         raise UserError(
             "the output topic has fewer partitions than the input",
             value=f"{output.name}: {len(output.leaders)}, {source.name}: {len(source.leaders)}",
             remedy=f"give {output.name} at least {len(source.leaders)} partitions",
         )
-    return {source.name: source.id, output.name: output.id}
+    return Topics(ids={source.name: source.id, output.name: output.id}, partitions=len(source.leaders))
 
 
-def check_same_topics(before: BatchMeta, config: OperatorConfig, topics: dict[str, str], partitions: int) -> None:
+def _find(kafka: KafkaClient, name: str, known: Mapping[str, str]) -> Topic:
+    try:
+        return kafka.topic(name)
+    except NoSuchTopic as error:
+        if name not in known:
+            raise
+        raise EngineError(
+            f"topic {name} is gone",
+            value=f"its topic id was {known[name]}",
+            remedy="a topic made again is another one: give the operator another name to begin anew",
+        ) from error
+
+
+def require_lake(log: Path) -> None:
+    """Nothing, if the log is there. Unavailable if it is away, as when its lake is not mounted: a write would make a
+    new, empty log in its place.
+    """
+    with disk_errors(log):
+        there = (log / DELTA_LOG).is_dir()
+    if not there:
+        raise Unavailable("the lake is away", value=log, remedy="mount it again, or bring the folder back")
+
+
+def check_same_topics(before: BatchMeta, config: OperatorConfig, now: Topics) -> None:
     """Nothing, if the log was written from and to the very topics of now; StateError, with the way on, if not."""
     if before.offsets and config.input not in before.offsets:
         raise StateError(
@@ -31,24 +71,47 @@ def check_same_topics(before: BatchMeta, config: OperatorConfig, topics: dict[st
             value=f"{', '.join(before.offsets)}; now {config.input}",
             remedy="give the operator another name, or the input it had",
         )
-    for topic, now in topics.items():
-        if (known := before.topics.get(topic)) not in (None, now):
+    for topic, topic_id in now.ids.items():
+        if (known := before.topics.get(topic)) not in (None, topic_id):
             raise StateError(
                 f"topic {topic} was deleted and created again since the last batch",
-                value=f"topic id {now}, was {known}",
-                remedy="give the operator another name: its state belongs to the topic that is gone",
+                value=f"topic id {topic_id}, was {known}",
+                remedy=_way_on(topic, config),
             )
-    check_same_partitions(before, config, partitions)
-
-
-def check_same_partitions(before: BatchMeta, config: OperatorConfig, partitions: int) -> None:
-    """Nothing, if the input has as many partitions as the log knows of; StateError, with the way on, if not."""
-    if (had := len(before.offsets.get(config.input, {}))) not in (0, partitions):
+    if (had := len(before.offsets.get(config.input, {}))) not in (0, now.partitions):
         raise StateError(
             f"topic {config.input} has another number of partitions than before",
-            value=f"{partitions}, was {had}",
+            value=f"{now.partitions}, was {had}",
             remedy="keys have moved between partitions: give the operator another name, so that it starts anew",
         )
+
+
+def _way_on(topic: str, config: OperatorConfig) -> str:
+    if topic == config.input:
+        return "give the operator another name: its state belongs to the topic that is gone"
+    return (
+        "what was published there is gone with it: give the operator another output topic to go on from here, or "
+        "another name to publish all of it again"
+    )
+
+
+def check_nothing_lost(before: BatchMeta, config: OperatorConfig, starts: Mapping[int, int]) -> None:
+    """Nothing, if every record that was not yet read is still there; OffsetsGone names the ranges that are not."""
+    lost = lost_ranges(before, config.input, starts)
+    if lost:
+        ranges = " ".join(f"{partition}:{start}-{end}" for partition, (start, end) in lost.items())
+        raise OffsetsGone(
+            f"records of {config.input} were deleted before {before.operator} had read them",
+            value="; ".join(f"partition {p}: offsets {start} to {end - 1}" for p, (start, end) in lost.items()),
+            remedy="restore them, or accept the loss, which the log then records: "
+            f"tidegate skip FILE {before.operator} {ranges}",
+        )
+
+
+def lost_ranges(before: BatchMeta, topic: str, starts: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+    """Per partition the offsets [from, to) that were not read and are no longer there."""
+    offsets = before.offsets.get(topic, {})
+    return {p: (offsets[p], start) for p, start in sorted(starts.items()) if p in offsets and offsets[p] < start}
 
 
 def first_meta(operator: str, table_id: str, clock: int, topic: str, starts: dict[int, int]) -> BatchMeta:

@@ -10,9 +10,9 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, TextIO, get_args
 
 from tidegate.contracts.errors import EngineError
 
@@ -25,12 +25,11 @@ class Requests:
     def __init__(self, state: Path) -> None:
         self._folder = state / "requests"
         self._lock = state / "driver.lock"
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._held: TextIO | None = None
 
     def pending(self) -> list[Request]:
         """The requests that wait, in alphabetical order."""
-        names = {path.name for path in self._folder.iterdir()}
-        return [request for request in get_args(Request) if request in names]
+        return [request for request in get_args(Request) if (self._folder / request).exists()]
 
     def done(self, request: Request) -> None:
         """The request no longer waits."""
@@ -39,6 +38,7 @@ class Requests:
     def ask(self, request: Request, timeout_s: float) -> None:
         """The running driver has done it. Raises EngineError when it has not within the time."""
         path = self._folder / request
+        self._folder.mkdir(parents=True, exist_ok=True)
         path.touch()
         deadline = time.monotonic() + timeout_s
         try:
@@ -55,21 +55,57 @@ class Requests:
 
     @contextmanager
     def driving(self) -> Iterator[None]:
-        """Others see that a driver runs here. A second one (a takeover) goes on without the lock: Delta fences it."""
-        with self._lock.open("w") as held:
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                held.write(str(os.getpid()))
-                held.flush()
-            except BlockingIOError:
-                pass
+        """Others see that a driver runs here, if this one has the lock; it tries again whenever it calls `drive`."""
+        try:
+            self.drive()
             yield
+        finally:
+            self._let_go()
+
+    def drive(self) -> bool:
+        """True if this driver has the lock. After a takeover the older one may still have it: Delta fences that one."""
+        with suppress(OSError):  # a full disk must not stop a driver, which does not need the lock for itself
+            if self._held is not None and _is_file(self._held, self._lock):
+                return True
+            self._let_go()
+            self._held = _locked(self._lock)
+        return self._held is not None
 
     def driven(self) -> bool:
         """True while a driver runs on this machine."""
-        with self._lock.open("a") as probe:
-            try:
+        try:
+            with self._lock.open() as probe:
                 fcntl.flock(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
+        except FileNotFoundError:
             return False
+        except BlockingIOError:
+            return True
+        return False
+
+    def _let_go(self) -> None:
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+
+
+def _locked(path: Path) -> TextIO | None:
+    """The file, locked, with this process's id in it; None while another driver has it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = path.open("a+")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+    except OSError:
+        file.close()
+        return None
+    return file
+
+
+def _is_file(opened: TextIO, path: Path) -> bool:
+    """False when the path is gone or another file: the state folder may be deleted at any time."""
+    try:
+        return os.path.samestat(os.fstat(opened.fileno()), path.stat())
+    except FileNotFoundError:
+        return False

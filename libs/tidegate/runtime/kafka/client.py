@@ -64,6 +64,10 @@ class Topic:
     leaders: dict[int, int]
 
 
+class NoSuchTopic(UserError):
+    """The cluster has no topic of that name."""
+
+
 class KafkaClient:
     """Sends requests and remembers who leads what. Threads may share it; one request runs at a time."""
 
@@ -82,6 +86,10 @@ class KafkaClient:
             raise answer
         return answer
 
+    def probe(self, timeout_s: float) -> None:
+        """A broker answers. Unavailable if none does in time; UserError if it refuses the login."""
+        self.send(_api_versions(), timeout_s=timeout_s)
+
     def send_all(self, requests: Sequence[tuple[Any, int | None]], *, timeout_s: float | None = None) -> list[Any]:
         """The answers in order, to requests that are under way all at once; in the place of a missing one its error."""
         with self._lock:
@@ -92,7 +100,7 @@ class KafkaClient:
             return answers
 
     def topic(self, name: str) -> Topic:
-        """The topic, by fresh metadata. UserError if it does not exist; `leaders` may lack one for a moment (-1)."""
+        """The topic, by fresh metadata. NoSuchTopic if it does not exist; `leaders` may lack one for a moment (-1)."""
         request = MetadataRequest(
             topics=[MetadataRequest.MetadataRequestTopic(name=name)],
             allow_auto_topic_creation=False,
@@ -102,7 +110,7 @@ class KafkaClient:
         )
         [found] = self.send(request).topics
         if found.error_code == UnknownTopicOrPartitionError.errno:
-            raise UserError(f"topic {name} does not exist", remedy=f"tidegate topics create {name}")
+            raise NoSuchTopic(f"topic {name} does not exist", remedy=f"tidegate topics create {name}")
         if found.error_code and not is_retriable(found.error_code):
             raise refusal(found.error_code, f"metadata of topic {name}")
         leaders = {partition.partition_index: partition.leader_id for partition in found.partitions}
@@ -138,7 +146,7 @@ class KafkaClient:
 
     def transaction_version(self) -> int:
         """2 where the cluster has finalised KIP-890's transactions, else 1."""
-        answer = self.send(ApiVersionsRequest(client_software_name="tidegate", client_software_version="1"))
+        answer = self.send(_api_versions())
         levels = {feature.name: feature.max_version_level for feature in answer.finalized_features or []}
         return 2 if levels.get("transaction.version", 0) >= 2 else 1
 
@@ -180,6 +188,10 @@ class KafkaClient:
             if not is_retriable(code):
                 raise refusal(code, what)
         raise too_late(code, what)
+
+
+def _api_versions() -> Any:
+    return ApiVersionsRequest(client_software_name="tidegate", client_software_version="1")
 
 
 class _Network:

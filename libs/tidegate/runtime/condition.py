@@ -1,0 +1,101 @@
+"""What a driver tells about itself, in the file `condition.json` of its operator's state folder.
+
+May import: contracts, runtime.clock.
+
+It is written when it changes, not with every batch, and only explains: nothing is decided by it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Literal, get_args
+
+from tidegate.contracts.errors import BufferFull, Fenced, TidegateError
+from tidegate.runtime import clock
+
+State = Literal["starting", "running", "waiting", "drained", "bound reached", "fenced", "stopped"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """How a driver is doing since `since` (ms, wall clock), and why.
+
+    `unclear`: partitions whose newest publication Kafka has not confirmed. `recovered`: how a partition's state came
+    back, other than by going on.
+    """
+
+    state: State
+    since: int
+    why: str = ""
+    unclear: tuple[int, ...] = ()
+    recovered: Mapping[int, str] = field(default_factory=dict)
+
+
+class ConditionFile:
+    """The condition of one operator; the last driver on this machine wrote it."""
+
+    def __init__(self, state: Path) -> None:
+        self._path = state / "condition.json"
+        self._told = Condition(state="drained", since=0)
+
+    def read(self) -> Condition | None:
+        """What was told last; None if nothing was, or nothing that can be read."""
+        try:
+            said = json.loads(self._path.read_text())
+            recovered = {int(partition): how for partition, how in said["recovered"].items()}
+            found = Condition(**said | {"unclear": tuple(said["unclear"]), "recovered": recovered})
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return None
+        return found if found.state in get_args(State) else None
+
+    def tell(self, state: State, why: str = "") -> None:
+        """The condition is told, since now, if it is another one."""
+        if (state, why) != (self._told.state, self._told.why):
+            self._write(replace(self._told, state=state, why=why, since=clock.now_ms()))
+
+    def tell_unclear(self, partitions: Iterable[int]) -> None:
+        """It is told which partitions' publications are not confirmed."""
+        if (unclear := tuple(sorted(partitions))) != self._told.unclear:
+            self._write(replace(self._told, unclear=unclear))
+
+    def tell_recovered(self, partition: int, how: str) -> None:
+        """It is told how the partition's state came back."""
+        self._write(replace(self._told, recovered={**self._told.recovered, partition: how}))
+
+    @contextmanager
+    def of_run(self) -> Iterator[None]:
+        """The end of what runs inside is told: drained, or why it stopped."""
+        self._told = Condition(state="drained", since=0)
+        self.tell("starting")
+        try:
+            yield
+        except Exception as error:
+            self.tell(_stopped(error), one_line(error))
+            raise
+        self.tell("drained")
+
+    def _write(self, condition: Condition) -> None:
+        self._told = condition
+        with suppress(OSError):  # a full disk must not stop what it explains
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            new = self._path.with_suffix(".new")
+            new.write_text(json.dumps(asdict(condition)))
+            new.replace(self._path)
+
+
+def one_line(error: Exception) -> str:
+    """Problem, value and remedy on one line."""
+    if not isinstance(error, TidegateError):
+        return f"{type(error).__name__}: {error}".partition("\n")[0]
+    value = "" if error.value is None else f" ({' '.join(str(error.value).split())})"
+    return f"{error.problem}{value}" + (f": {error.remedy}" if error.remedy else "")
+
+
+def _stopped(error: Exception) -> State:
+    if isinstance(error, Fenced):
+        return "fenced"
+    return "bound reached" if isinstance(error, BufferFull) else "stopped"
