@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from tests.state.logs import HOUR_MS, OPERATOR, commit_rows, meta, new_log, reopened, rows
-from tidegate.contracts.errors import EngineError, Fenced, StateError
+from tidegate.contracts.errors import EngineError, Fenced, StateError, Unavailable
 from tidegate.contracts.schema import BatchMeta
-from tidegate.state import compaction, operator_log
+from tidegate.state import cleanup, compaction, operator_log, orphans
 from tidegate.state.cleanup import clean_up
-from tidegate.state.compaction import compact
-from tidegate.state.log_entries import read_actions, versions
+from tidegate.state.compaction import Rewrite, Rewritten, compact
+from tidegate.state.data_files import write_rows
+from tidegate.state.log_entries import DELTA_LOG, STAGING, entry_path, read_actions, version_at
 from tidegate.state.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast
@@ -175,6 +178,28 @@ def test_an_older_driver_s_compaction_is_fenced_and_the_log_is_as_before(log: Op
     assert len(reopened(newer).data_files("state")) == 2
 
 
+def test_a_rewriting_that_fails_leaves_no_file(log: OperatorLog) -> None:
+    for batch in (1, 2):
+        commit_rows(log, batch, {("state", partition): changes("a=1") for partition in range(3)})
+    before = sorted(log.path.glob("kind=*/*/*"))
+
+    def failing(work: Callable[[Rewrite], Rewritten], parts: Sequence[Rewrite]) -> Iterator[Rewritten]:
+        for part in parts[:2]:
+            yield work(part)
+        raise Unavailable("disk full")
+
+    with pytest.raises(Unavailable):
+        compact(
+            log,
+            meta(log, 3, action="compaction"),
+            slot=("key",),
+            keep_output_ms=None,
+            rewind_window_ms=HOUR_MS,
+            run=failing,
+        )
+    assert sorted(log.path.glob("kind=*/*/*")) == before
+
+
 def test_a_crash_before_the_commit_of_a_compaction_changes_nothing(log: OperatorLog) -> None:
     for batch in (1, 2):
         commit_rows(log, batch, {("state", 0): changes("a=1", "b")})
@@ -213,6 +238,10 @@ def long_log(log: OperatorLog) -> int:
 
 def now_ms(log: OperatorLog) -> int:
     return 10_000 + max(path.stat().st_mtime_ns for path in log.path.glob("kind=*/*/*")) // 1_000_000
+
+
+def versions(path: Path) -> list[int]:
+    return sorted(int(entry.stem) for entry in (path / DELTA_LOG).glob("*.json") if entry.stem.isdecimal())
 
 
 def data_files(log: OperatorLog) -> int:
@@ -278,3 +307,134 @@ def test_a_clean_up_goes_on_where_an_interrupted_one_stopped(log: OperatorLog, m
     clean_up(log, clock_ms=now_ms(log) + HOUR_MS, rewind_window_ms=0)
     assert reopened(log).read("state") == rows_before
     assert versions(log.path)[0] == 2 * CHECKPOINT_EVERY
+
+
+def test_a_clean_up_takes_a_bounded_part_and_every_version_of_the_window_stays_readable(
+    log: OperatorLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleanup, "MAX_ENTRIES", 3)
+    long_log(log)
+    first = 2 * CHECKPOINT_EVERY
+    readable = {version: OperatorLog.at(log.path, version).read("state") for version in range(first, log.version + 1)}
+    for oldest in (3, 6, first, first):
+        clean_up(log, clock_ms=now_ms(log) + HOUR_MS, rewind_window_ms=0)
+        assert versions(log.path)[0] == oldest
+        assert {version: OperatorLog.at(log.path, version).read("state") for version in readable} == readable
+    commit_rows(log, 200, {})
+    assert reopened(log).version == log.version
+
+
+def test_a_clean_up_reads_the_entries_that_go_and_a_handful_of_others(
+    log: OperatorLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for batch in range(1, 120):
+        commit_rows(log, batch, {})
+    read: list[int] = []
+
+    def counted(path: Path, version: int) -> object:
+        read.append(version)
+        return read_actions(path, version)
+
+    monkeypatch.setattr(cleanup, "read_actions", counted)
+    backdate(log, range(20), days=1)
+    clean_up(log, clock_ms=now_ms(log), rewind_window_ms=0)
+    assert read == list(range(16))
+
+
+def backdate(log: OperatorLog, found: Iterable[int], *, days: int) -> None:
+    """The entries were written that many days ago."""
+    for version in found:
+        aged(entry_path(log.path, version), days)
+
+
+def aged(path: Path, days: float) -> None:
+    written = path.stat().st_mtime - days * 86_400
+    os.utime(path, (written, written))
+
+
+def test_the_version_of_a_time_is_found_by_the_entries_times(log: OperatorLog) -> None:
+    for batch in range(1, 9):
+        commit_rows(log, batch, {})
+    for version in range(9):
+        os.utime(entry_path(log.path, version), (version * 10, version * 10))
+    assert [version_at(log.path, 2, 8, second * 1_000) for second in (0, 19, 20, 29, 30, 80, 999)] == [
+        1, 1, 2, 2, 3, 8, 8,
+    ]  # fmt: skip
+
+
+# --- files that no commit ever named
+
+
+def orphan(log: OperatorLog, batch: int, days: float, kind: str = "state", partition: int = 0) -> Path:
+    """A file of an attempt of the batch that was never committed, written that many days ago."""
+    written = write_rows(log.path, kind, partition, changes("z=1"), batch=batch, topic="t", attempt="dead", sync=False)
+    aged(log.path / written.path, days)
+    return log.path / written.path
+
+
+def sweep_often(log: OperatorLog, clock_ms: int) -> None:
+    """Sweeps as over many compactions: each one looks through one folder."""
+    newest = log.newest()
+    assert newest is not None
+    for batch in range(newest.batch + 1, newest.batch + 41):
+        commit_rows(log, batch, {})
+        clean_up(log, clock_ms=clock_ms, rewind_window_ms=30 * 24 * HOUR_MS)
+
+
+def test_files_that_no_commit_named_go_after_seven_days_and_no_others(log: OperatorLog) -> None:
+    for batch in range(1, 6):
+        commit_rows(log, batch, {("state", partition): changes("a=1") for partition in range(2)})
+    run(log, 6)  # the files of batches 1 to 5 are in the rewind window only
+    kept, now = sorted(log.path.glob("kind=*/*/*")), now_ms(log)
+    for path in kept:
+        aged(path, 9)
+    backdate(log, range(log.version + 1), days=9)
+    gone = [orphan(log, 3, 8), orphan(log, 6, 8), orphan(log, 1, 20, "late"), orphan(log, 2, 8, partition=1)]
+    young = orphan(log, 4, 6)
+    sweep_often(log, now)
+    assert [path for path in gone if path.exists()] == []
+    assert young.exists()
+    assert [path for path in kept if not path.exists()] == []
+    assert OperatorLog.at(log.path, 4).read("state").num_rows == 8
+
+
+def test_files_that_no_commit_named_go_when_their_batch_is_behind_the_log_s_beginning(log: OperatorLog) -> None:
+    long_log(log)
+    needed = log.data_files("state")[0]
+    found = orphan(log, 2, 8)
+    aged(log.path / needed.path, 30)
+    clean_up(log, clock_ms=now_ms(log) + HOUR_MS, rewind_window_ms=0)
+    assert versions(log.path)[0] > 2
+    sweep_often(log, now_ms(log))
+    assert not found.exists()
+    assert (log.path / needed.path).exists()
+
+
+def test_a_file_that_may_still_be_committed_is_never_swept(log: OperatorLog) -> None:
+    commit_rows(log, 1, {("state", 0): changes("a=1")})
+    backdate(log, range(2), days=9)
+    running = orphan(log, 10**6, 8)
+    sweep_often(log, now_ms(log))
+    assert running.exists()
+
+
+def test_a_sweep_asks_of_a_bounded_number_of_files_and_finds_all_in_the_end(
+    log: OperatorLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(orphans, "MAX_FILES", 1)
+    commit_rows(log, 1, {("state", 0): changes("a=1")})
+    backdate(log, range(2), days=9)
+    found = [orphan(log, 1, 8) for _ in range(3)]
+    before = len(found)
+    commit_rows(log, 2, {})
+    clean_up(log, clock_ms=now_ms(log), rewind_window_ms=30 * 24 * HOUR_MS)
+    assert sum(path.exists() for path in found) >= before - 1
+    sweep_often(log, now_ms(log))
+    assert not any(path.exists() for path in found)
+
+
+def test_what_a_killed_driver_was_about_to_put_into_the_log_goes(log: OperatorLog) -> None:
+    commit_rows(log, 1, {})
+    (log.path / STAGING / "left").write_bytes(b"{}")
+    clean_up(log, clock_ms=now_ms(log), rewind_window_ms=0)
+    assert list((log.path / STAGING).iterdir()) == []

@@ -130,6 +130,7 @@ def entry(epoch: int | None, attempt: str | None = "other", *, changes_data: boo
 
 MINE = entry(3, "mine")
 OPTIMIZE = entry(None, changes_data=False)
+ALTER_TABLE = replace(OPTIMIZE, changes_table=True)
 RESTORE = entry(None)
 
 
@@ -160,9 +161,13 @@ def test_a_foreign_change_of_data_stops(above: list[Entry]) -> None:
     assert judge_winners(above, "mine", 3) is Verdict.STOP
 
 
-@pytest.mark.parametrize("above", [[], [OPTIMIZE]])
-def test_a_conflict_without_a_tidegate_winner_is_an_engine_error(above: list[Entry]) -> None:
+@pytest.mark.parametrize("above", [[], [OPTIMIZE, ALTER_TABLE], [OPTIMIZE, entry(2)]])
+def test_a_conflict_with_anything_but_harmless_foreign_commits_is_an_engine_error(above: list[Entry]) -> None:
     assert judge_winners(above, "mine", 3) is Verdict.ENGINE_ERROR
+
+
+def test_a_foreign_optimize_has_only_taken_the_version() -> None:
+    assert judge_winners([OPTIMIZE, OPTIMIZE], "mine", 3) is Verdict.TRY_ABOVE
 
 
 # --- the mark

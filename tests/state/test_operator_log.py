@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tests.state.logs import OPERATOR, SCHEMA, commit_rows, files, meta, new_log, reopened, rows
-from tidegate.contracts.errors import EngineError, Fenced, StateError
+from tests.state.logs import HOUR_MS, OPERATOR, SCHEMA, commit_rows, files, meta, new_log, reopened, rows
+from tidegate.contracts.errors import EngineError, Fenced, StateError, Unavailable
 from tidegate.contracts.schema import log_schema
-from tidegate.state import operator_log
+from tidegate.state import disk, operator_log
 from tidegate.state.data_files import delete_attempt, write_file
-from tidegate.state.log_entries import entry_path, read_actions
+from tidegate.state.log_entries import DELTA_LOG, STAGING, checkpoint_path, entry_path, put, read_actions
 from tidegate.state.operator_log import OperatorLog
+from tidegate.state.snapshot import load
 
 pytestmark = pytest.mark.fast
 
@@ -117,6 +124,84 @@ def test_the_table_needs_no_feature_that_a_plain_reader_lacks(log: OperatorLog) 
     assert (protocol.min_reader_version, protocol.min_writer_version, protocol.reader_features) == (1, 2, None)
 
 
+@given(st.data())
+@settings(max_examples=15, deadline=None)
+def test_a_handle_is_as_if_it_were_loaded_anew_and_as_delta_rs_sees_it(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(operator_log, "CHECKPOINT_EVERY", data.draw(st.integers(1, 4), label="checkpoint every"))
+        log = new_log(tmp_path_factory.mktemp("log") / OPERATOR)
+        for batch in range(1, data.draw(st.integers(1, 9), label="batches") + 1):
+            old = data.draw(st.sets(st.sampled_from(sorted(log._snapshot.files) or [""])), label="replaced")
+            replaced = [log._snapshot.files[path] for path in old - {""}]
+            committed = meta(log, batch)
+            kind = data.draw(st.sampled_from(["state", "late"]), label="kind")
+            log.commit(committed, files(log, committed, {(kind, 0): rows("a", "b")}), replaced)
+    version = data.draw(st.integers(0, log.version), label="version")
+    for handle, other in ((log, load(log.path, log.version)), (None, load(log.path, version))):
+        delta = DeltaTable(str(log.path), version=other.version)
+        assert set(other.files) == {row["path"] for row in pa.table(delta.get_add_actions()).to_pylist()}
+        assert other.transactions.get("tidegate/tally", {}).get("version") == delta.transaction_version(
+            "tidegate/tally"
+        )
+        assert other.metadata["id"] == delta.metadata().id
+        assert handle is None or (handle._snapshot.files, handle._snapshot.state_rows) == (
+            other.files,
+            other.state_rows,
+        )
+
+
+def test_a_handle_lists_no_folder_of_the_log_after_its_start(log: OperatorLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("the log is listed")
+
+    monkeypatch.setattr(operator_log, "CHECKPOINT_EVERY", 2)
+    for name in ("listdir", "scandir"):
+        monkeypatch.setattr(os, name, refuse)
+    for batch in range(1, 6):
+        commit_rows(log, batch, {("state", 0): rows("a")})
+    assert OperatorLog.at(log.path, 3).read("state").num_rows == 3
+
+
+def test_checkpoints_of_delta_rs_are_read_too(log: OperatorLog) -> None:
+    commit_rows(log, 1, {("state", 0): rows("a", "b"), ("late", 1): rows("c")})
+    log.commit(meta(log, 2), [], log.data_files("late"))
+    before = load(log.path, 2)
+    DeltaTable(str(log.path)).create_checkpoint()
+    entry_path(log.path, 0).unlink()
+    after = load(log.path, 2)
+    assert (after.files, after.state_rows) == (before.files, before.state_rows)
+    assert reopened(log).newest() == log.newest()
+
+
+def test_a_damaged_checkpoint_stops_and_is_named(log: OperatorLog) -> None:
+    commit_rows(log, 1, {})
+    checkpoint_path(log.path, 1).write_bytes(b"PAR1")
+    with pytest.raises(StateError, match="damaged") as stopped:
+        reopened(log)
+    assert stopped.value.value == checkpoint_path(log.path, 1)
+
+
+def test_a_checkpoint_of_many_rows_waits_for_more_commits(log: OperatorLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operator_log, "CHECKPOINT_EVERY", 2)
+    monkeypatch.setattr(operator_log, "CHECKPOINT_ROWS_PER_ENTRY", 2)
+    for batch in range(1, 12):
+        commit_rows(log, batch, {})
+    found = sorted(int(path.name[:20]) for path in (log.path / DELTA_LOG).glob("*.checkpoint.parquet"))
+    assert found == [3, 9]  # 3 files: 2 + 1 commits; 9 files: 2 + 4 commits after that
+
+
+def test_tombstones_leave_the_checkpoints_after_an_hour(log: OperatorLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operator_log, "CHECKPOINT_EVERY", 1)
+    commit_rows(log, 1, {("state", 0): rows("a")})
+    log.commit(meta(log, 2), [], log.data_files("state"))
+    commit_rows(log, 3, {})
+    assert len(load(log.path, 3).removed) == 1
+    commit_rows(log, 4, {}, clock=HOUR_MS + 2_001)
+    assert load(log.path, 4).removed == {}
+
+
 def test_log_checkpoints_change_nothing_that_is_read(log: OperatorLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operator_log, "CHECKPOINT_EVERY", 3)
     for batch in range(1, 9):
@@ -136,7 +221,7 @@ def test_files_of_a_failed_attempt_are_deleted_by_name(log: OperatorLog) -> None
     failed, good = meta(log, 1), meta(log, 1)
     files(log, failed, {("state", 0): rows("x"), ("late", 1): rows("y")})
     log.commit(good, files(log, good, {("state", 0): rows("a")}))
-    assert delete_attempt(log.path, failed.attempt) == 2
+    assert delete_attempt(log.path, failed.batch, failed.attempt) == 2
     assert keys(log.read("state")) == [b"a"]
 
 
@@ -175,16 +260,16 @@ def test_a_claim_that_an_older_driver_outran_starts_over(log: OperatorLog) -> No
     commit_rows(reopened(log), 3, {}, epoch=2)
 
 
-def write_error(landed: bool, times: int) -> tuple[Callable[..., None], list[int]]:
-    """A `create_write_transaction` that fails without an answer `times` times, after or before the write."""
-    real, calls = DeltaTable.create_write_transaction, []
+def write_error(landed: bool, times: int) -> tuple[Callable[..., bool], list[bytes]]:
+    """A `put` that fails without an answer `times` times, after or before the write; and what it was asked to put."""
+    calls: list[bytes] = []
 
-    def wrapped(*args: object, **named: object) -> None:
-        calls.append(1)
-        if landed or len(calls) > times:
-            real(*args, **named)
+    def wrapped(log: Path, version: int, actions: Sequence[dict[str, Any]]) -> bool:
+        calls.append(json.dumps([version, actions]).encode())
+        done = (landed or len(calls) > times) and put(log, version, actions)
         if len(calls) <= times:
             raise OSError("no answer from the lake")
+        return done
 
     return wrapped, calls
 
@@ -193,32 +278,130 @@ def test_an_unclear_commit_that_had_landed_is_found_to_be_committed(
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrapped, calls = write_error(landed=True, times=1)
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", wrapped)
+    monkeypatch.setattr(operator_log, "put", wrapped)
     committed = commit_rows(log, 1, {("state", 0): rows("a")})
     assert (len(calls), log.version, log.newest()) == (2, 1, committed)
     assert keys(log.read("state")) == [b"a"]
+    assert log.tally == reopened(log).tally
 
 
-def test_an_unclear_commit_that_had_not_landed_is_tried_again(
+def test_an_unclear_commit_that_had_not_landed_is_tried_again_byte_for_byte(
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrapped, calls = write_error(landed=False, times=2)
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", wrapped)
+    monkeypatch.setattr(operator_log, "put", wrapped)
     commit_rows(log, 1, {("state", 0): rows("a")})
-    assert (len(calls), log.version, keys(log.read("state"))) == (3, 1, [b"a"])
+    assert (len(calls), len(set(calls)), log.version, keys(log.read("state"))) == (3, 1, 1, [b"a"])
 
 
-def test_a_commit_that_stays_unclear_is_an_engine_error_and_the_next_claim_settles_it(
+def test_an_unclear_commit_that_a_newer_driver_followed_is_fenced(
+    log: OperatorLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def landed_and_followed(path: Path, version: int, actions: Sequence[dict[str, Any]]) -> bool:
+        monkeypatch.setattr(operator_log, "put", put)
+        put(path, version, actions)
+        commit_rows(reopened(log), 2, {}, epoch=2)
+        raise OSError("no answer from the lake")
+
+    monkeypatch.setattr(operator_log, "put", landed_and_followed)
+    with pytest.raises(Fenced):
+        commit_rows(log, 1, {("state", 0): rows("a")}, epoch=1)
+
+
+def test_a_commit_that_stays_unclear_is_unavailable_and_the_next_claim_settles_it(
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrapped, _ = write_error(landed=False, times=99)
     with monkeypatch.context() as patch:
-        patch.setattr(DeltaTable, "create_write_transaction", wrapped)
-        with pytest.raises(EngineError, match="does not say"):
+        patch.setattr(operator_log, "put", wrapped)
+        with pytest.raises(Unavailable, match="does not say"):
             commit_rows(log, 1, {("state", 0): rows("a")})
     again = reopened(log)
     commit_rows(again, 1, {}, epoch=2)
     assert keys(again.read("state")) == []
+
+
+def test_an_entry_is_put_whole_or_not_at_all_and_never_over_another(log: OperatorLog) -> None:
+    assert put(log.path, 1, [{"commitInfo": {"first": True}}])
+    assert not put(log.path, 1, [{"commitInfo": {"first": False}}])
+    assert read_actions(log.path, 1) == [{"commitInfo": {"first": True}}]
+    assert list((log.path / STAGING).iterdir()) == []
+
+
+def test_of_many_who_put_the_same_version_one_wins(log: OperatorLog) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        for version in range(1, 30):
+            tries = [pool.submit(put, log.path, version, [{"commitInfo": {"by": by}}]) for by in range(8)]
+            won = [by for by, done in enumerate(tries) if done.result()]
+            assert read_actions(log.path, version) == [{"commitInfo": {"by": won[0]}}]
+            assert len(won) == 1
+
+
+def test_the_entry_is_on_disk_before_its_name_and_the_name_before_the_commit_counts(
+    log: OperatorLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    names = {log.path / DELTA_LOG: "folder", log.path / STAGING: "entry"}
+
+    def recorded(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **named: Any) -> Any:
+            steps.append(name)
+            return real(*args, **named)
+
+        return call
+
+    def fsync(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        steps.append(f"sync {names.get(path) or names.get(path.parent) or 'data'}")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "link", recorded("link", os.link))
+    commit_rows(log, 1, {})
+    assert [step for step in steps if step != "sync data"] == ["sync entry", "link", "sync folder"]
+    assert steps.index("sync data") < steps.index("link")
+
+
+def test_a_name_that_cannot_be_made_durable_is_unavailable(log: OperatorLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = disk.sync
+
+    def failing(path: Path) -> None:
+        if path.name == DELTA_LOG:
+            raise OSError(5, "Input/output error")
+        real(path)
+
+    monkeypatch.setattr(disk, "sync", failing)
+    with pytest.raises(Unavailable):
+        commit_rows(log, 1, {})
+
+
+def test_a_lake_that_is_away_is_unavailable_and_nothing_is_made_in_its_place(log: OperatorLog) -> None:
+    commit_rows(log, 1, {("state", 0): rows("a")})
+    away = log.path.rename(log.path.with_name("away"))
+    for work in (
+        lambda: commit_rows(log, 2, {}),
+        lambda: OperatorLog.at(log.path, 1),
+        lambda: log.read("state"),
+    ):
+        with pytest.raises(Unavailable):
+            work()
+    away.rename(log.path)
+    assert keys(OperatorLog.at(log.path, 1).read("state")) == [b"a"]
+
+
+def test_a_data_file_that_is_missing_stops_and_is_named(log: OperatorLog) -> None:
+    commit_rows(log, 1, {("state", 0): rows("a")})
+    (file,) = log.data_files("state")
+    (log.path / file.path).unlink()
+    with pytest.raises(StateError, match=Path(file.path).name):
+        log.read("state")
+
+
+def test_a_data_file_that_is_damaged_stops_and_is_named(log: OperatorLog) -> None:
+    commit_rows(log, 1, {("state", 0): rows("a")})
+    (file,) = log.data_files("state")
+    (log.path / file.path).write_bytes(b"not Parquet")
+    with pytest.raises(StateError, match=Path(file.path).name):
+        log.read("state")
 
 
 def foreign_append(log: OperatorLog) -> None:
@@ -267,6 +450,41 @@ def test_a_foreign_optimize_is_tolerated_and_batch_and_seq_stay(log: OperatorLog
     again = reopened(log)
     assert keys(again.read("state")) == [b"a", b"b", b"c", b"d"]
     assert keys(again.read("state", after_batch=2)) == [b"d"]
+
+
+def test_a_foreign_optimize_while_the_driver_runs_is_tolerated(log: OperatorLog) -> None:
+    commit_rows(log, 1, {("state", 0): rows("a", "b")})
+    commit_rows(log, 2, {("state", 0): rows("c")})
+    DeltaTable(str(log.path)).optimize.compact()
+    commit_rows(log, 3, {("state", 0): rows("d")})
+    assert (log.version, keys(log.read("state"))) == (4, [b"a", b"b", b"c", b"d"])
+    assert (log.tally, log.data_files("state")) == (reopened(log).tally, reopened(log).data_files("state"))
+
+
+def test_a_foreign_optimize_under_a_compaction_makes_it_start_over(log: OperatorLog) -> None:
+    for batch in (1, 2):
+        commit_rows(log, batch, {("state", 0): rows(f"k{batch}")})
+    replaced = log.data_files("state")
+    DeltaTable(str(log.path)).optimize.compact()
+    replacing = meta(log, 3)
+    with pytest.raises(EngineError, match="won the race"):
+        log.commit(replacing, files(log, replacing, {("state", 0): rows("k1", "k2")}), replaced)
+    assert keys(reopened(log).read("state")) == [b"k1", b"k2"]
+
+
+def test_a_foreign_change_of_the_table_makes_the_driver_start_over(log: OperatorLog) -> None:
+    commit_rows(log, 1, {})
+    DeltaTable(str(log.path)).alter.set_table_properties({"delta.logRetentionDuration": "interval 9 days"})
+    with pytest.raises(EngineError, match="won the race"):
+        commit_rows(log, 2, {})
+    commit_rows(reopened(log), 2, {})
+
+
+def test_a_raised_delta_protocol_is_refused_at_start(log: OperatorLog) -> None:
+    commit_rows(log, 1, {})
+    put(log.path, 2, [{"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": []}}])
+    with pytest.raises(StateError, match="another Delta protocol"):
+        reopened(log)
 
 
 def test_update_incremental_is_used_nowhere() -> None:

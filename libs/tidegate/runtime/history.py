@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tidegate.contracts.schema import META_PARTITION, BatchMeta
-from tidegate.state.log_entries import versions
+from tidegate.state.log_entries import newest_version
 from tidegate.state.operator_log import OperatorLog
 
 Commit = tuple[int, str]
@@ -37,5 +37,5 @@ def touched(meta: BatchMeta) -> Iterable[int]:
 
 def has_version(log: Path, version: int | None) -> bool:
     """True when the folder has an operator log, and that version of it if one is given."""
-    found = versions(log)
-    return bool(found) and (version is None or version <= found[-1])
+    newest = newest_version(log)
+    return newest is not None and (version is None or version <= newest)

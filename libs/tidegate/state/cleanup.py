@@ -1,75 +1,64 @@
 """Removal of what lies behind the rewind window of an operator log. May import: the standard library, contracts, state.
 
 A version can be read as long as its data files, the checkpoint before it and the log entries between both are there.
-So one checkpoint is chosen, the newest one behind the window: the log before it goes, and the files that were removed
-at it or before. No folder of data files is listed; files that no commit ever named are not found here.
+So one checkpoint is chosen, the newest one behind the window: the log before it goes, the oldest entry first, and the
+files that were removed before it. Each clean-up does a bounded part of that, however long the log is.
 """
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from tidegate.state import disk
-from tidegate.state.log_entries import DELTA_LOG, read_actions, versions
+from tidegate.state.log_entries import (
+    DELTA_LOG,
+    checkpoint_path,
+    entry_path,
+    oldest_version,
+    read_actions,
+    version_at,
+)
 from tidegate.state.operator_log import OperatorLog
+from tidegate.state.orphans import sweep
 
 MIN_WINDOW_MS = 3_600_000
 """At least this much stays, so that readers in the middle of a query find their files."""
 
-_VERSION = re.compile(r"(\d{20})\.")
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.")
+MAX_ENTRIES = 2_048
+"""Entries that one clean-up takes at the most: several times as many as come between two compactions."""
 
 
 def clean_up(log: OperatorLog, *, clock_ms: int, rewind_window_ms: int, pinned: int | None = None) -> int:
-    """Versions of the window can be read, and `pinned` and those after it; older ones are gone.
+    """Versions of the window can be read, and `pinned` and those after it; older ones are gone, or go next time.
 
-    Gives the number of files deleted. By the driver alone, with its handle at its own commit and no attempt running.
+    Gives the number of data files deleted, those that no commit ever named included. By the driver alone, with its
+    handle at its own commit and no attempt running.
     """
-    oldest = _oldest_to_keep(log.path, clock_ms - max(rewind_window_ms, MIN_WINDOW_MS), pinned)
-    checkpoint = max((version for version, _ in _log_files(log.path, _CHECKPOINT) if version <= oldest), default=None)
-    if checkpoint is None:
-        return 0
-    live = {file.path for file in log.all_files()}
     with disk.disk_errors(log.path):
-        deleted = sum(
-            _delete_removed(log.path, version, live) for version in versions(log.path) if version <= checkpoint
-        )
-        for version, path in _log_files(log.path, _VERSION):
-            if version < checkpoint:
-                path.unlink()
-    return deleted
+        oldest = oldest_version(log.path, log.version)
+        behind = version_at(log.path, oldest, log.version, clock_ms - max(rewind_window_ms, MIN_WINDOW_MS))
+        first = _checkpoint_before(log.path, oldest, behind if pinned is None else min(behind, pinned))
+        ended = range(oldest, min(first, oldest + MAX_ENTRIES))
+        deleted = sum(_delete_version(log, version) for version in ended)
+        return deleted + sweep(log, oldest=ended.stop, clock_ms=clock_ms)
 
 
-def _oldest_to_keep(log: Path, before_ms: int, pinned: int | None) -> int:
-    """The version that was the newest one at that time, or the pinned one if it is older; -1: every one is younger."""
-    oldest = -1
-    for version in versions(log):
-        if _written_ms(log, version) > before_ms or (pinned is not None and version > pinned):
-            break
-        oldest = version
-    return oldest
+def _checkpoint_before(log: Path, oldest: int, version: int) -> int:
+    """The newest checkpoint at the version or before; `oldest` if there is none: then the log has to stay as it is."""
+    found = (at for at in range(version, oldest, -1) if checkpoint_path(log, at).exists())
+    return next(found, oldest)
 
 
-def _written_ms(log: Path, version: int) -> int:
-    said = [
-        action["commitInfo"].get("timestamp", 0)
-        for action in read_actions(log, version) or ()
-        if "commitInfo" in action
-    ]
-    return max(said, default=0)
-
-
-def _delete_removed(log: Path, version: int, live: set[str]) -> int:
-    """The data files that the version removed are gone, but for those that a later version brought back."""
-    removed = [action["remove"]["path"] for action in read_actions(log, version) or () if "remove" in action]
-    gone = [log / path for path in removed if path not in live and (log / path).exists()]
-    for path in gone:
+def _delete_version(log: OperatorLog, version: int) -> int:
+    """The data files that the version removed are gone, but for those that a later version brought back; then it."""
+    removed = [action["remove"]["path"] for action in read_actions(log.path, version) or () if "remove" in action]
+    gone = [log.path / path for path in removed if not log.has_file(path) and (log.path / path).exists()]
+    for path in (*gone, *_log_files(log.path, version)):
         path.unlink(missing_ok=True)
     return len(gone)
 
 
-def _log_files(log: Path, form: re.Pattern[str]) -> list[tuple[int, Path]]:
-    """(version, path) of the log's files with names of the form, oldest first: a crash leaves no gap in the middle."""
-    paths = sorted((log / DELTA_LOG).iterdir())
-    return [(int(found[1]), path) for path in paths if (found := form.match(path.name))]
+def _log_files(log: Path, version: int) -> tuple[Path, ...]:
+    """The files of the log that a version can have; its entry is the last one, for an interruption to leave no gap."""
+    checksum = log / DELTA_LOG / f"{version:020d}.crc"
+    return checkpoint_path(log, version), checksum, entry_path(log, version)

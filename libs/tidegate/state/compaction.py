@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from tidegate.contracts.schema import META_PARTITION, PARTITION_COLUMNS, BatchMeta
 from tidegate.state.cleanup import clean_up
-from tidegate.state.data_files import DataFile, read_files, write_file
+from tidegate.state.data_files import DataFile, delete_attempt, read_files, write_file
 from tidegate.state.operator_log import OperatorLog
 from tidegate.state.slots import live_rows
 
@@ -84,11 +84,16 @@ def compact(
     `meta` is the commit's: action `compaction`, a batch and attempt of its own, `snapshot` naming it for every
     partition, all else as before. Output older than `keep_output_ms` (None: forever), by the clock of its batch, is
     dropped, but not that of a batch above the partition's mark in `published` (None: all of it is published).
-    No attempt may run. Cleaning comes first: when it fails, there is no doubt about the commit.
+    No attempt may run. Cleaning comes first: when it fails, there is no doubt about the commit. A rewriting that fails
+    leaves no file.
     """
     clean_up(log, clock_ms=meta.clock, rewind_window_ms=rewind_window_ms)
     parts = plan(log, meta, slot=slot, keep_output_ms=keep_output_ms, published=published)
-    done = list(run(rewrite, parts))
+    try:
+        done = list(run(rewrite, parts))
+    except Exception:
+        delete_attempt(log.path, meta.batch, meta.attempt)
+        raise
     before_commit()
     files = [file for part in done for file in part.files]
     log.commit(meta, files, [file for part in done for file in part.replaces])

@@ -1,10 +1,11 @@
-"""The log's data files, written and read by tasks. May import: the standard library, pyarrow, contracts, state.disk."""
+"""The log's data files, written and read by tasks. May import: the standard library, pyarrow, contracts, state."""
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import count, takewhile
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,11 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from tidegate.contracts.errors import StateError
 from tidegate.contracts.naming import data_folder
 from tidegate.contracts.schema import PARTITION_COLUMNS
 from tidegate.state import disk
+from tidegate.state.log_entries import require_there
 
 ORDER = ("partition", "batch", "seq")
 """Rows of a kind are read in this order; within a partition it is the order in which things happened."""
@@ -27,7 +30,10 @@ _NO_STATISTICS = {"key", "value", "headers"}
 
 @dataclass(frozen=True, kw_only=True)
 class DataFile:
-    """One Parquet file; `path` is relative to the log. Its rows are of batches min_batch to max_batch, inclusive."""
+    """One Parquet file; `path` is relative to the log. Its rows are of batches min_batch to max_batch, inclusive.
+
+    `size` in bytes; `written_ms` is the file's own time.
+    """
 
     path: str
     kind: str
@@ -36,6 +42,7 @@ class DataFile:
     size: int
     min_batch: int
     max_batch: int
+    written_ms: int
 
 
 def write_rows(
@@ -53,10 +60,10 @@ def write_rows(
 
     Adds `batch`, `seq` (from 0) and `topic`; columns that the table lacks are null for every reader.
     """
-    count = table.num_rows
-    added = {"batch": pa.repeat(pa.scalar(batch, pa.int64()), count), "seq": pa.array(np.arange(count, dtype=np.int64))}
+    rows = table.num_rows
+    added = {"batch": pa.repeat(pa.scalar(batch, pa.int64()), rows), "seq": pa.array(np.arange(rows, dtype=np.int64))}
     if topic is not None:
-        added["topic"] = pa.DictionaryArray.from_arrays(np.zeros(count, np.int8), [topic])
+        added["topic"] = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int8), [topic])
     columns = dict(zip(table.column_names, table.columns, strict=True)) | added
     return write_file(log, kind, partition, pa.table(columns), batch=batch, attempt=attempt, sync=sync)
 
@@ -64,24 +71,35 @@ def write_rows(
 def write_file(
     log: Path, kind: str, partition: int, table: pa.Table, *, batch: int, attempt: str, sync: bool = True
 ) -> DataFile:
-    """The rows, with the `batch` and `seq` that they have, are one data file named after the batch and its attempt."""
-    path = f"{data_folder(kind, partition)}/{batch}-{attempt}-{secrets.token_hex(4)}.parquet"
-    with disk.disk_errors(log / path):
-        size = _write_parquet(table, log / path, sync=sync)
-    batches = pc.min_max(table.column("batch"))
+    """The rows, with the `batch` and `seq` that they have, are one data file named after the batch and its attempt.
+
+    Files of an attempt are numbered from 0 in their folder, so that they are found without a listing.
+    """
+    folder = log / data_folder(kind, partition)
+    with disk.disk_errors(folder):
+        disk.make_folder(folder, synced=sync)
+        path = next(path for path in _attempt_files(folder, batch, attempt) if not path.exists())
+        _write_parquet(table, path, sync=sync)
+        written = path.stat()
+    batches = pc.min_max(table.column("batch") if table.num_rows else pa.array([batch]))
     return DataFile(
-        path=path,
+        path=str(path.relative_to(log)),
         kind=kind,
         partition=partition,
         rows=table.num_rows,
-        size=size,
+        size=written.st_size,
         min_batch=batches["min"].as_py(),
         max_batch=batches["max"].as_py(),
+        written_ms=written.st_mtime_ns // 1_000_000,
     )
 
 
-def _write_parquet(table: pa.Table, path: Path, *, sync: bool) -> int:
-    disk.make_folder(path.parent, synced=sync)
+def _attempt_files(folder: Path, batch: int, attempt: str) -> Iterator[Path]:
+    """The names of an attempt's files in the folder, in the order in which they are taken."""
+    return (folder / f"{batch}-{attempt}-{number}.parquet" for number in count())
+
+
+def _write_parquet(table: pa.Table, path: Path, *, sync: bool) -> None:
     integers = [column.name for column in table.schema if pa.types.is_integer(column.type)]
     with path.open("xb") as sink:
         pq.write_table(
@@ -94,11 +112,9 @@ def _write_parquet(table: pa.Table, path: Path, *, sync: bool) -> int:
             column_encoding={name: "DELTA_BINARY_PACKED" for name in integers if name not in _DICTIONARY},
             write_statistics=[name for name in table.column_names if name not in _NO_STATISTICS],
         )
-        size = sink.tell()
     if sync:
         disk.sync(path)
         disk.sync(path.parent)
-    return size
 
 
 def read_files(
@@ -120,7 +136,7 @@ def read_files(
         for file in sorted(files, key=lambda file: (file.partition, file.min_batch))
     ]
     source = ds.FileSystemDataset(fragments, schema, parquet, disk_files)
-    with disk.disk_errors(log):
+    with disk.disk_errors(log), _damage_named(log):
         rows = source.to_table(list(dict.fromkeys([*wanted, *ORDER])), filter=ds.field("batch") > after_batch)
     return _in_order(rows).select(wanted)
 
@@ -149,9 +165,28 @@ def _is_ordered(*columns: np.typing.NDArray[np.int64]) -> bool:
     return True
 
 
-def delete_attempt(log: Path, attempt: str) -> int:
-    """No data file of the attempt is left; gives their number. For attempts that are known to have failed, only."""
-    found = list(log.glob(f"kind=*/partition=*/*-{attempt}-*.parquet"))
+def delete_attempt(log: Path, batch: int, attempt: str) -> int:
+    """The attempt's data files are gone, as far as the disk lets them; gives their number.
+
+    For an attempt that is known to have failed. What stays, or is written by a task that outlives it, is swept later.
+    """
+    folders = log.glob("kind=*/partition=*")
+    found = [path for folder in folders for path in takewhile(Path.exists, _attempt_files(folder, batch, attempt))]
     for path in found:
-        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
     return len(found)
+
+
+@contextmanager
+def _damage_named(log: Path) -> Iterator[None]:
+    """A file that is missing or damaged inside is a StateError that names it; Unavailable if the lake is away."""
+    try:
+        yield
+    except (FileNotFoundError, pa.ArrowInvalid) as error:
+        require_there(log)
+        raise StateError(
+            f"a data file of the operator log is missing or damaged: {error}",
+            value=log,
+            remedy="was the log vacuumed? Bring the log's files back from a copy",
+        ) from error

@@ -110,12 +110,17 @@ def _unfit(header: Header, boot_id: str, layout: tuple[str, int]) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """What the fence knows of a log entry; epoch and attempt are None where Tidegate did not write it."""
+    """What the fence knows of a log entry; epoch, batch and attempt are None where Tidegate did not write it.
+
+    `changes_table`: it says another schema, property or protocol.
+    """
 
     version: int
     epoch: int | None
     attempt: str | None
     changes_data: bool
+    batch: int | None = None
+    changes_table: bool = False
 
     @property
     def foreign_change(self) -> bool:
@@ -127,6 +132,7 @@ class Verdict(Enum):
     """What the entries above a driver's handle mean for its commit."""
 
     COMMITTED = "committed"
+    TRY_ABOVE = "try above"
     FENCED = "fenced"
     ENGINE_ERROR = "engine error"
     STOP = "stop"
@@ -137,6 +143,7 @@ def judge_winners(above: Sequence[Entry], attempt: str, epoch: int) -> Verdict:
 
     A higher epoch fences, whether or not the attempt is among them; a foreign change of data stops. A rival of the same
     or an older epoch won a race: an engine error, the driver starts over; beside the own commit it must not exist.
+    Foreign commits that change neither data nor the table, such as `OPTIMIZE`, have only taken the version.
     """
     mine = any(entry.attempt == attempt for entry in above)
     rivals = [entry.epoch for entry in above if entry.epoch is not None and entry.attempt != attempt]
@@ -144,7 +151,10 @@ def judge_winners(above: Sequence[Entry], attempt: str, epoch: int) -> Verdict:
         return Verdict.FENCED
     if any(entry.foreign_change for entry in above) or (mine and rivals):
         return Verdict.STOP
-    return Verdict.COMMITTED if mine else Verdict.ENGINE_ERROR
+    if mine:
+        return Verdict.COMMITTED
+    harmless = above and not rivals and not any(entry.changes_table for entry in above)
+    return Verdict.TRY_ABOVE if harmless else Verdict.ENGINE_ERROR
 
 
 # --- the mark --------------------------------------------------------------------------------------------------------

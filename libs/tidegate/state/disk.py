@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,21 @@ def make_folder(folder: Path, *, synced: bool) -> None:
     folder.mkdir(exist_ok=True)
     if synced:
         sync(folder.parent)
+
+
+@contextmanager
+def staged(folder: Path, data: bytes) -> Iterator[Path]:
+    """A file in the folder, of a name of its own, has the data on disk; it is gone afterwards under that name."""
+    make_folder(folder, synced=False)
+    path = folder / secrets.token_hex(8)
+    try:
+        with path.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -1,20 +1,28 @@
-"""The entries of a Delta log, as the fence reads them. May import: the standard library, contracts, state.decisions.
+"""The entries of a Delta log: written once, read one by one, never listed but at a start.
 
-delta-rs is not asked here: it opens an empty newest entry silently, and it hides who wrote what.
+May import: the standard library, contracts, state. Nothing here costs more when the log has more entries, except
+`newest_version`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tidegate.contracts.errors import StateError
+from tidegate.contracts.errors import StateError, Unavailable
 from tidegate.contracts.naming import COMMIT_METADATA_KEY
+from tidegate.state import disk
 from tidegate.state.decisions import Entry
 
 DELTA_LOG = "_delta_log"
+STAGING = "_tidegate"
+"""Folder of files that are not yet what they are to be; Delta ignores it, as all names with an underscore."""
+
+_CHANGES_TABLE = ("metaData", "protocol")
 
 
 def entry_path(log: Path, version: int) -> Path:
@@ -22,9 +30,75 @@ def entry_path(log: Path, version: int) -> Path:
     return log / DELTA_LOG / f"{version:020d}.json"
 
 
-def versions(log: Path) -> list[int]:
-    """The versions that have an entry, ascending."""
-    return sorted(int(path.stem) for path in (log / DELTA_LOG).glob("*.json") if path.stem.isdecimal())
+def checkpoint_path(log: Path, version: int) -> Path:
+    """Where Delta keeps the checkpoint of a version."""
+    return log / DELTA_LOG / f"{version:020d}.checkpoint.parquet"
+
+
+def require_there(log: Path) -> None:
+    """Nothing, if the log is there. Unavailable if it is away, as when its lake is not mounted: a write would make a
+    new, empty one in its place.
+    """
+    with disk.disk_errors(log):
+        there = (log / DELTA_LOG).is_dir()
+    if not there:
+        raise Unavailable("the lake is away", value=log, remedy="mount it again, or bring the folder back")
+
+
+def put(log: Path, version: int, actions: Sequence[dict[str, Any]]) -> bool:
+    """The version has exactly these actions; False: the version is taken, by whomever, and nothing was written.
+
+    An OSError says nothing about the outcome. The bytes are on disk before anybody sees them; the name in the folder is
+    when the folder is synced. This is all that an object store would have to do in another way.
+    """
+    with disk.staged(
+        log / STAGING, b"\n".join(json.dumps(line, separators=(",", ":")).encode() for line in actions)
+    ) as file:
+        try:
+            os.link(file, entry_path(log, version))
+        except FileExistsError:
+            return False
+    return True
+
+
+def newest_version(log: Path) -> int | None:
+    """The newest version that has an entry, from a listing; None where there is no log.
+
+    StateError if another file of the log bears a newer version: its entry is lost.
+    """
+    try:
+        with os.scandir(log / DELTA_LOG) as files:
+            names = [file.name for file in files if file.name[:20].isdecimal()]
+    except FileNotFoundError:
+        return None
+    newest = max((name for name in names if name[20:] == ".json"), default=None)
+    if newest is None:
+        return None
+    if max(names)[:20] > newest[:20]:
+        raise StateError(
+            "the log's newest version is not the one that its entries show",
+            value=log / DELTA_LOG / max(names),
+            remedy="bring the log's entries back from a copy",
+        )
+    return int(newest[:20])
+
+
+def oldest_version(log: Path, newest: int) -> int:
+    """The oldest version that has an entry: clean-up takes the oldest first, so that no gap is below the newest."""
+    return bisect_left(range(newest), True, key=lambda version: entry_path(log, version).exists())
+
+
+def version_at(log: Path, oldest: int, newest: int, time_ms: int) -> int:
+    """The version that was the newest one at that time, by its file's time; oldest - 1 if all are younger."""
+    return (
+        bisect_right(range(newest + 1), time_ms, lo=oldest, key=lambda version: written_ms(entry_path(log, version)))
+        - 1
+    )
+
+
+def written_ms(path: Path) -> int:
+    """When the file was written, ms."""
+    return path.stat().st_mtime_ns // 1_000_000
 
 
 def read_actions(log: Path, version: int) -> list[dict[str, Any]] | None:
@@ -58,8 +132,10 @@ def _entry(version: int, actions: list[dict[str, Any]]) -> Entry:
     return Entry(
         version=version,
         epoch=meta.get("epoch"),
+        batch=meta.get("batch"),
         attempt=meta.get("attempt"),
         changes_data=any(file.get("dataChange", True) for file in files),
+        changes_table=any(name in action for action in actions for name in _CHANGES_TABLE),
     )
 
 

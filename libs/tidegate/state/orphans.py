@@ -1,0 +1,104 @@
+"""Data files that no commit ever named: of attempts whose driver was killed, and of tasks that outlived their attempt.
+
+May import: the standard library, contracts, state. A sweep lists one folder, the next one another, and asks of a
+bounded number of files whether a version that can still be read has them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from bisect import bisect_left
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tidegate.state.log_entries import STAGING, checkpoint_path, read_entry, version_at, written_ms
+from tidegate.state.operator_log import OperatorLog
+from tidegate.state.snapshot import load
+
+MIN_AGE_MS = 7 * 24 * 3_600_000
+"""A file of no commit stays this long."""
+
+MAX_FILES = 1_024
+"""Files that one sweep asks about at the most."""
+
+_NAME = re.compile(r"(\d+)-([0-9a-zA-Z]+)-\d+\.parquet")
+
+
+class _Candidate(NamedTuple):
+    path: str
+    batch: int
+    attempt: str
+
+
+def sweep(log: OperatorLog, *, oldest: int, clock_ms: int) -> int:
+    """The orphans that were found in one data folder are gone; gives their number. `oldest`: the log's oldest version.
+
+    The folder and the files asked about are drawn by the newest batch, so that every one has its turn.
+    """
+    newest = log.newest()
+    folders = sorted(log.path.glob("kind=*/partition=*"))
+    if newest is None or not folders:
+        return 0
+    draw = random.Random(newest.batch)
+    first = _first_readable(log, oldest)
+    aged = max(first, version_at(log.path, oldest, log.version, clock_ms - MIN_AGE_MS))
+    candidates = _candidates(log, draw.choice(folders), _batch_of(log, aged))
+    old = [
+        candidate
+        for candidate in draw.sample(candidates, min(len(candidates), MAX_FILES))
+        if written_ms(log.path / candidate.path) <= clock_ms - MIN_AGE_MS
+    ]
+    orphans = _unnamed(log, first, old)
+    for path in (*(log.path / orphan.path for orphan in orphans), *(log.path / STAGING).glob("*")):
+        path.unlink(missing_ok=True)
+    return len(orphans)
+
+
+def _candidates(log: OperatorLog, folder: Path, newest_batch: int) -> list[_Candidate]:
+    """The folder's files of batches up to `newest_batch` that the table does not have."""
+    within = folder.relative_to(log.path)
+    with os.scandir(folder) as entries:
+        names = [name for entry in entries if (name := _NAME.fullmatch(entry.name))]
+    found = [_Candidate(f"{within}/{name[0]}", int(name[1]), name[2]) for name in names]
+    return sorted(one for one in found if one.batch <= newest_batch and not log.has_file(one.path))
+
+
+def _first_readable(log: OperatorLog, oldest: int) -> int:
+    """The oldest version that can be read: what lies between a half-done clean-up and its checkpoint cannot."""
+    if oldest == 0:
+        return 0
+    return next(at for at in range(oldest, log.version + 1) if checkpoint_path(log.path, at).exists())
+
+
+def _unnamed(log: OperatorLog, first: int, files: Sequence[_Candidate]) -> list[_Candidate]:
+    """Those of the files that the first readable version does not have and that no later commit wrote."""
+    if not files:
+        return []
+    there, batch = load(log.path, first).files, _batch_of(log, first)
+    return [
+        file
+        for file in files
+        if file.path not in there and (file.batch <= batch or file.attempt != _attempt_of(log, file.batch, first))
+    ]
+
+
+def _batch_of(log: OperatorLog, version: int) -> int:
+    """The newest batch at the version; -1: none."""
+    while version >= 0 and (entry := read_entry(log.path, version)) is not None:
+        if entry.batch is not None:
+            return entry.batch
+        version -= 1
+    return -1
+
+
+def _attempt_of(log: OperatorLog, batch: int, first: int) -> str | None:
+    """The attempt that was committed as the batch, above the version `first`; None: no commit has that number.
+
+    Batches ascend with the versions; a version of somebody else counts as the batch below it.
+    """
+    version = bisect_left(range(log.version + 1), batch, lo=first + 1, key=lambda at: _batch_of(log, at))
+    entry = read_entry(log.path, version)
+    return entry.attempt if entry is not None and entry.batch == batch else None
