@@ -22,6 +22,7 @@ COMMANDS = {
     "bench": ("tidegate.cli.bench", "Measure, peers included where they are there."),
     "compact": ("tidegate.cli.compact", "Write snapshots of the state and merge small files."),
     "flush": ("tidegate.cli.flush", "Emit everything that an operator holds, now."),
+    "skip": ("tidegate.cli.skip", "Accept the loss of records that were deleted unread."),
     "kafka": ("tidegate.cli.kafka", "Start and stop the embedded Kafka broker."),
     "topics": ("tidegate.cli.topics", "Create and look at topics."),
     "produce": ("tidegate.cli.produce", "Write JSON lines to a topic."),

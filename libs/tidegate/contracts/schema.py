@@ -76,10 +76,12 @@ class BatchMeta:
     epoch: int
     batch: int
     attempt: str
-    action: str  # claim, batch, idle, flush, compaction
+    action: str  # claim, batch, idle, flush, compaction, skip
     clock: int
     config: str
-    query_id: str | None = None
+    query_id: str | None = None  # where a streaming DataFrame is the input: of the Spark query
+    query_batch: int = -1  # the newest Spark batch that is wholly in the log
+    query_offsets: dict[int, int] = field(default_factory=dict)  # per partition, where the next one begins
     topics: dict[str, str] = field(default_factory=dict)
     offsets: dict[str, dict[int, int]] = field(default_factory=dict)
     stream_time: dict[int, int] = field(default_factory=dict)
@@ -94,6 +96,7 @@ class BatchMeta:
     advanced: dict[int, int] = field(default_factory=dict)
     inputs: dict[str, int] = field(default_factory=dict)
     published_from: int = 0  # the batch in which `output` was configured
+    skipped: dict[int, tuple[int, int]] = field(default_factory=dict)  # offsets [from, to) that were lost unread
 
     def to_json(self) -> str:
         """One line of JSON; inverse of `from_json`."""
@@ -104,7 +107,7 @@ class BatchMeta:
         """The metadata that `to_json` wrote; keys of a later minor addition are ignored."""
         known = {column.name for column in fields(cls)}
         raw: dict[str, Any] = {name: value for name, value in json.loads(text).items() if name in known}
-        for name in ("stream_time", "measures", "snapshot", "output", "active", "advanced"):
+        for name in ("stream_time", "measures", "snapshot", "output", "active", "advanced", "query_offsets"):
             raw[name] = {int(partition): value for partition, value in raw.get(name, {}).items()}
         for name in ("counts", "totals"):
             raw[name] = {int(partition): Counts(**value) for partition, value in raw.get(name, {}).items()}
@@ -113,5 +116,6 @@ class BatchMeta:
             for topic, reached in raw.get("offsets", {}).items()
         }
         raw["last"] = {int(partition): (batch, attempt) for partition, (batch, attempt) in raw.get("last", {}).items()}
+        raw["skipped"] = {int(partition): (start, end) for partition, (start, end) in raw.get("skipped", {}).items()}
         raw["opened"] = tuple(raw.get("opened", ()))
         return cls(**raw)

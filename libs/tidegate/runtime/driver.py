@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from threading import Event
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -27,18 +27,19 @@ from tidegate.contracts.errors import (
     UserError,
 )
 from tidegate.contracts.kill_points import reach
-from tidegate.contracts.naming import group_id, log_path
-from tidegate.contracts.schema import BatchMeta, log_schema
+from tidegate.contracts.naming import group_id
+from tidegate.contracts.schema import BatchMeta
 from tidegate.operators.registry import operator_for
 from tidegate.runtime import clock, history, opening
-from tidegate.runtime.application import Application, config_hash
+from tidegate.runtime.application import Application
 from tidegate.runtime.batch import KafkaAttempt, PartitionFailure, PartitionPlan, PartitionResult
+from tidegate.runtime.claim import Claimant
 from tidegate.runtime.condition import ConditionFile
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import KafkaClient, client
 from tidegate.runtime.kafka.transactions import Producer
-from tidegate.runtime.ledger import after_batch, after_claim, after_compaction
-from tidegate.runtime.persistence import Overtaken, Persistence
+from tidegate.runtime.ledger import after_batch, after_compaction
+from tidegate.runtime.persistence import Persistence
 from tidegate.runtime.planning import plan_flush, plan_idle, plan_records
 from tidegate.runtime.publication import Publication
 from tidegate.runtime.requests import Requests
@@ -87,13 +88,13 @@ class OperatorDriver:
         self._jobs = Jobs(wiring.spark)
         self._state = self._application.state / self._application.application
         self.requests = Requests(self._state / self.name)
+        self._claimant = Claimant(self._application, self.name, self._kafka, deadline_s=ATTEMPT_DEADLINE_S)
         self._condition = ConditionFile(self._state / self.name)
         self._persistence = Persistence(self.name, self._condition)
         self._log: OperatorLog
         self._publication: Publication | None = None
         self._lineage: dict[int, list[history.Commit]] = {}
         self._seconds: dict[str, float] = {}
-        self._claims: set[str] = set()
         self._owned = self._well = False
         self.newest: BatchMeta
 
@@ -101,61 +102,11 @@ class OperatorDriver:
 
     def start(self) -> None:
         """The operator is claimed, older drivers are fenced, everything committed is published."""
-        topics = self._topics()
-        starts = offsets.earliest(self._kafka(), self._config.input)
-        self._log = self._open_log()
-        self.newest = self._log.newest() or opening.first_meta(
-            self.name, self._log.table_id, clock.now_ms(), self._config.input, starts
-        )
-        opening.check_same_topics(self.newest, self._config, topics)
-        opening.check_nothing_lost(self.newest, self._config, starts)
-        self._settle_former_output()
-        self._claim(topics.ids)
+        claimed = self._claimant.claim()
+        self._log, self.newest, self._publication = claimed.log, claimed.meta, claimed.publication
         self._lineage = history.lineage(self._log, self.newest)
-        if self._config.output is not None:
-            self._publication = self._publish_to(self._config.output, self.newest)
         self._owned = True
         self._jobs.warm_up(self._config)
-
-    def _open_log(self) -> OperatorLog:
-        path = log_path(self._application.lake, self.name)
-        if self._claims:
-            opening.require_lake(path)
-        return OperatorLog.open(path, self.name, log_schema(self._operator.columns), create=not self._claims)
-
-    def _claim(self, topics: dict[str, str]) -> None:
-        claim = after_claim(
-            self.newest, attempt=uuid4().hex, clock=clock.now_ms(), config=config_hash(self._config), topics=topics
-        )
-        if self._config.output in topics and self._config.output not in self.newest.topics:
-            claim = replace(claim, published_from=claim.batch)
-        self._claims.add(claim.attempt)
-        self._log.commit(claim, [])
-        self.newest = claim
-        reach("after_claim")
-
-    def _settle_former_output(self) -> None:
-        """What is committed for an output that the configuration no longer has is published there.
-
-        Under a claim that still names it, so that a crash in between does not make it forgotten.
-        """
-        ours = (self._config.input, self._config.output)
-        for former in [topic for topic in self.newest.topics if topic not in ours]:
-            self._claim(self.newest.topics)
-            self._publish_to(former, self.newest)
-
-    def _publish_to(self, output: str, newest: BatchMeta) -> Publication:
-        publication = Publication(
-            self._kafka,
-            self._log,
-            application=self._application.application,
-            operator=self.name,
-            input=self._config.input,
-            output=output,
-            deadline_s=ATTEMPT_DEADLINE_S,
-        )
-        publication.start(sorted(newest.offsets[self._config.input]), newest)
-        return publication
 
     # ---- running
 
@@ -251,7 +202,7 @@ class OperatorDriver:
     def _plans(self) -> list[PartitionPlan]:
         topic, idle_after = self._config.input, self._config.idle_after
         ends = offsets.stable(self._kafka(), topic)
-        opening.check_same_topics(self.newest, self._config, self._topics())
+        self._check_topics()
         plans = plan_records(self.newest, topic, ends, self._producers(), self._lineage)
         if idle_after is None:
             return plans
@@ -259,8 +210,10 @@ class OperatorDriver:
         now = clock.now_ms()
         return plans + plan_idle(self.newest, topic, now, idle_after, self._producers(), self._lineage, busy)
 
-    def _topics(self) -> opening.Topics:
-        return opening.find_topics(self._kafka(), self._config, self.newest.topics if self._claims else {})
+    def _check_topics(self) -> None:
+        """Nothing, if the topics are those of the claim; two requests to a broker."""
+        topics = opening.find_topics(self._kafka(), self._config, self.newest.topics)
+        opening.check_topics(self.newest, self._config, topics)
 
     # ---- going on after failures
 
@@ -273,7 +226,8 @@ class OperatorDriver:
         try:
             if not self._well:
                 self._kafka().probe(PROBE_TIMEOUT_S)
-            self._settle_doubt()
+            if not self._owned:
+                self.start()
             self._well = False
             answer = work()
         except (StartOver, Fenced, Superseded):
@@ -284,22 +238,6 @@ class OperatorDriver:
         self._well = True
         return answer
 
-    def _settle_doubt(self) -> None:
-        """The operator is this driver's, by a new claim if there was a doubt; Overtaken if it is a newer one's."""
-        if not self._owned:
-            if self._claims:
-                self._refuse_overtaken()
-            self.start()
-
-    def _refuse_overtaken(self) -> None:
-        newest = self._open_log().newest()
-        if newest is not None and newest.epoch > self.newest.epoch and newest.attempt not in self._claims:
-            raise Overtaken(
-                f"a newer driver has claimed {self.name}; this one stops",
-                value=f"epoch {newest.epoch}, own {self.newest.epoch}",
-                remedy="none is needed if the other driver was meant; otherwise stop that one",
-            )
-
     # ---- one batch
 
     def _commit(self, plans: Sequence[PartitionPlan]) -> list[PartitionResult]:
@@ -308,7 +246,7 @@ class OperatorDriver:
         started = time.monotonic()
         try:
             results = self._results(self._attempt(batch, attempt, now), plans)
-            opening.check_same_topics(self.newest, self._config, self._topics())  # what was read is of these topics
+            self._check_topics()  # what was read is of these topics
         except Exception:
             self._abort(plans, attempt)
             raise

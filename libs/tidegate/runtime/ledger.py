@@ -28,7 +28,14 @@ def after_claim(newest: BatchMeta, *, attempt: str, clock: int, config: str, top
         counts={},
         measures={},
         opened=(),
+        skipped={},
     )
+
+
+def after_skip(claim: BatchMeta, topic: str, ranges: Mapping[int, tuple[int, int]]) -> BatchMeta:
+    """The metadata of a claim that also goes past offsets [from, to) of the partitions, and says so."""
+    offsets = claim.offsets[topic] | {partition: end for partition, (_start, end) in ranges.items()}
+    return replace(claim, action="skip", offsets={**claim.offsets, topic: offsets}, skipped=dict(ranges))
 
 
 def after_batch(
@@ -44,7 +51,7 @@ def after_batch(
         newest,
         batch=batch,
         attempt=attempt,
-        action=max((r.action for r in results), key=_ACTIONS.index),
+        action=max((r.action for r in results), key=_ACTIONS.index, default="batch"),
         clock=clock,
         offsets={
             **newest.offsets,

@@ -16,28 +16,23 @@ from tidegate.state.log_entries import DELTA_LOG
 
 @dataclass(frozen=True, kw_only=True)
 class Topics:
-    """The operator's topics as the cluster has them now: their ids, and the number of the input's partitions."""
+    """The operator's topics as the cluster has them now: their ids and numbers of partitions, the input first."""
 
     ids: dict[str, str]
-    partitions: int
+    partitions: dict[str, int]
 
 
 def find_topics(kafka: KafkaClient, config: OperatorConfig, known: Mapping[str, str]) -> Topics:
-    """The topics, by fresh metadata. UserError when one is missing or the output has too few partitions.
+    """The topics, by fresh metadata. UserError when one is missing.
 
     EngineError when one is missing whose id is `known`: it was deleted, or the broker is not quite back.
     """
-    source = _find(kafka, config.input, known)
-    if config.output is None:
-        return Topics(ids={source.name: source.id}, partitions=len(source.leaders))
-    output = _find(kafka, config.output, known)
-    if len(output.leaders) < len(source.leaders):
-        raise UserError(
-            "the output topic has fewer partitions than the input",
-            value=f"{output.name}: {len(output.leaders)}, {source.name}: {len(source.leaders)}",
-            remedy=f"give {output.name} at least {len(source.leaders)} partitions",
-        )
-    return Topics(ids={source.name: source.id, output.name: output.id}, partitions=len(source.leaders))
+    names = [config.input] if config.output is None else [config.input, config.output]
+    found = [_find(kafka, name, known) for name in names]
+    return Topics(
+        ids={topic.name: topic.id for topic in found},
+        partitions={topic.name: len(topic.leaders) for topic in found},
+    )
 
 
 def _find(kafka: KafkaClient, name: str, known: Mapping[str, str]) -> Topic:
@@ -63,8 +58,11 @@ def require_lake(log: Path) -> None:
         raise Unavailable("the lake is away", value=log, remedy="mount it again, or bring the folder back")
 
 
-def check_same_topics(before: BatchMeta, config: OperatorConfig, now: Topics) -> None:
-    """Nothing, if the log was written from and to the very topics of now; StateError, with the way on, if not."""
+def check_topics(before: BatchMeta, config: OperatorConfig, now: Topics) -> None:
+    """Nothing, if the log was written from and to the very topics of now; StateError, with the way on, if not.
+
+    UserError when the output has too few partitions.
+    """
     if before.offsets and config.input not in before.offsets:
         raise StateError(
             f"the log of {before.operator} was written from another input topic",
@@ -78,11 +76,18 @@ def check_same_topics(before: BatchMeta, config: OperatorConfig, now: Topics) ->
                 value=f"topic id {topic_id}, was {known}",
                 remedy=_way_on(topic, config),
             )
-    if (had := len(before.offsets.get(config.input, {}))) not in (0, now.partitions):
+    partitions = now.partitions[config.input]
+    if (had := len(before.offsets.get(config.input, {}))) not in (0, partitions):
         raise StateError(
             f"topic {config.input} has another number of partitions than before",
-            value=f"{now.partitions}, was {had}",
+            value=f"{partitions}, was {had}",
             remedy="keys have moved between partitions: give the operator another name, so that it starts anew",
+        )
+    if config.output is not None and now.partitions[config.output] < partitions:
+        raise UserError(
+            "the output topic has fewer partitions than the input",
+            value=f"{config.output}: {now.partitions[config.output]}, {config.input}: {partitions}",
+            remedy=f"give {config.output} at least {partitions} partitions",
         )
 
 

@@ -12,6 +12,7 @@ from threading import Event
 from typing import TypeVar
 
 from tidegate.contracts.errors import EngineError, Fenced, OutputTooLarge, Superseded, Unavailable
+from tidegate.runtime.claim import Overtaken
 from tidegate.runtime.condition import ConditionFile, one_line
 
 lines = logging.getLogger("tidegate")
@@ -24,10 +25,6 @@ SAY_EVERY_S = 30.0
 """A driver that waits says so at once and then this often."""
 
 Answer = TypeVar("Answer")
-
-
-class Overtaken(Fenced):
-    """The log says that a newer driver owns the operator: there is no doubt about it."""
 
 
 def pause_after(failure: Exception, tries: int) -> float | None:

@@ -1,0 +1,122 @@
+"""Making an operator this driver's: its log opened, its topics checked, claimed, and everything committed published.
+
+May import: contracts, operators' registry, state, runtime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from uuid import uuid4
+
+from tidegate.contracts.errors import Fenced
+from tidegate.contracts.kill_points import reach
+from tidegate.contracts.naming import log_path
+from tidegate.contracts.schema import BatchMeta, log_schema
+from tidegate.operators.registry import operator_for
+from tidegate.runtime import clock, opening
+from tidegate.runtime.application import Application, config_hash
+from tidegate.runtime.kafka import offsets
+from tidegate.runtime.kafka.client import KafkaClient
+from tidegate.runtime.ledger import after_claim
+from tidegate.runtime.publication import Publication
+from tidegate.state.operator_log import OperatorLog
+
+
+class Overtaken(Fenced):
+    """The log says that a newer driver owns the operator: there is no doubt about it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claimed:
+    """What a claim gives: the log, the claim's metadata, and the output side, if there is an output."""
+
+    log: OperatorLog
+    meta: BatchMeta
+    publication: Publication | None
+
+
+class Claimant:
+    """Claims one operator of an application, again after every doubt."""
+
+    def __init__(
+        self, application: Application, name: str, kafka: Callable[[], KafkaClient], *, deadline_s: float
+    ) -> None:
+        self._application, self._name, self._kafka, self._deadline_s = application, name, kafka, deadline_s
+        self._config = application.operators[name]
+        self._attempts: set[str] = set()
+        self._log: OperatorLog
+        self._newest: BatchMeta
+
+    def claim(self) -> Claimed:
+        """The operator is claimed, older drivers are fenced, everything committed is published.
+
+        Overtaken if another driver has claimed it since this one last did.
+        """
+        known = self._newest.topics if self._attempts else {}
+        topics = opening.find_topics(self._kafka(), self._config, known)
+        starts = offsets.earliest(self._kafka(), self._config.input)
+        self._log = self._open_log()
+        before = self._log.newest() or opening.first_meta(
+            self._name, self._log.table_id, clock.now_ms(), self._config.input, starts
+        )
+        self._refuse_overtaken(before)
+        self._newest = before
+        opening.check_topics(before, self._config, topics)
+        opening.check_nothing_lost(before, self._config, starts)
+        self._settle_former_output()
+        self._commit_claim(topics.ids)
+        output = self._config.output
+        return Claimed(
+            log=self._log, meta=self._newest, publication=None if output is None else self._published_to(output)
+        )
+
+    def _open_log(self) -> OperatorLog:
+        path = log_path(self._application.lake, self._name)
+        if self._attempts:
+            opening.require_lake(path)
+        schema = log_schema(operator_for(self._config).columns)
+        return OperatorLog.open(path, self._name, schema, create=not self._attempts)
+
+    def _refuse_overtaken(self, found: BatchMeta) -> None:
+        """A claim of this driver that was in doubt may be the newest: then nobody has overtaken it."""
+        if self._attempts and found.epoch > self._newest.epoch and found.attempt not in self._attempts:
+            raise Overtaken(
+                f"a newer driver has claimed {self._name}; this one stops",
+                value=f"epoch {found.epoch}, own {self._newest.epoch}",
+                remedy="none is needed if the other driver was meant; otherwise stop that one",
+            )
+
+    def _commit_claim(self, topics: dict[str, str]) -> None:
+        claim = after_claim(
+            self._newest, attempt=uuid4().hex, clock=clock.now_ms(), config=config_hash(self._config), topics=topics
+        )
+        if self._config.output in topics and self._config.output not in self._newest.topics:
+            claim = replace(claim, published_from=claim.batch)
+        self._attempts.add(claim.attempt)
+        self._log.commit(claim, [])
+        self._newest = claim
+        reach("after_claim")
+
+    def _settle_former_output(self) -> None:
+        """What is committed for an output that the configuration no longer has is published there.
+
+        Under a claim that still names it, so that a crash in between does not make it forgotten.
+        """
+        ours = (self._config.input, self._config.output)
+        for former in [topic for topic in self._newest.topics if topic not in ours]:
+            self._commit_claim(self._newest.topics)
+            self._published_to(former)
+
+    def _published_to(self, output: str) -> Publication:
+        publication = Publication(
+            self._kafka,
+            self._log,
+            application=self._application.application,
+            operator=self._name,
+            input=self._config.input,
+            output=output,
+            deadline_s=self._deadline_s,
+        )
+        publication.start(sorted(self._newest.offsets[self._config.input]), self._newest)
+        return publication
