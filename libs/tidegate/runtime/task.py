@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 
@@ -25,8 +25,9 @@ from tidegate.contracts.records import Records
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.batch import Attempt, KafkaAttempt, PartitionFailure, PartitionPlan, PartitionResult
 from tidegate.runtime.kafka.retry import Deadline
+from tidegate.runtime.lanes import side_by_side
 from tidegate.runtime.port import KafkaPort, Port
-from tidegate.runtime.warm import warm_codec, warm_operator
+from tidegate.runtime.warm import spare_the_collector, warm_codec, warm_operator
 from tidegate.state.data_files import DataFile, write_rows
 from tidegate.state.local_state import LocalState, partitions_here
 from tidegate.state.recovery import recover
@@ -48,10 +49,11 @@ class Stopwatch:
         self._since = now
 
 
-def run_group(attempt: KafkaAttempt, plans: Iterable[PartitionPlan]) -> Iterator[PartitionResult | PartitionFailure]:
-    """Each plan has a result or a failure."""
+def run_group(attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> Iterator[PartitionResult | PartitionFailure]:
+    """Each plan has a result or a failure, in order; some partitions are worked on side by side."""
+    spare_the_collector()
     port = KafkaPort(attempt=attempt, deadline=Deadline(attempt.deadline_s))
-    return (run_plan(attempt, plan, port) for plan in plans)
+    return side_by_side(lambda plan: run_plan(attempt, plan, port), plans)
 
 
 def run_plan(attempt: Attempt, plan: PartitionPlan, port: Port) -> PartitionResult | PartitionFailure:
@@ -155,6 +157,7 @@ def warm_up(config: OperatorRules) -> int:
     """This worker process has imported and compiled everything that a batch of the operator needs; gives its id."""
     warm_operator(_operator(config))
     warm_codec()
+    spare_the_collector()
     return os.getpid()
 
 
