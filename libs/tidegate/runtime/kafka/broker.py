@@ -20,7 +20,9 @@ import socket
 import subprocess
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 
@@ -43,10 +45,10 @@ _SETTINGS = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@{host}:{controller_port}
-listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}
-advertised.listeners=PLAINTEXT://{host}:{port}
+listeners={listeners},CONTROLLER://{host}:{controller_port}
+advertised.listeners={listeners}
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL
 log.dirs={topics}
 auto.create.topics.enable=false
 default.replication.factor=1
@@ -59,6 +61,31 @@ group.initial.rebalance.delay.ms=0
 log.retention.ms=-1
 log.cleaner.dedupe.buffer.size=16777216
 """
+_SECURED = ("SSL", "SASL_SSL")
+_MECHANISMS = {"PLAIN": "plain.Plain", "SCRAM-SHA-256": "scram.Scram", "SCRAM-SHA-512": "scram.Scram"}
+_SECURITY_SETTINGS = """\
+ssl.keystore.type=PEM
+ssl.keystore.location={keystore}
+ssl.truststore.type=PEM
+ssl.truststore.location={truststore}
+listener.name.ssl.ssl.client.auth=required
+sasl.enabled.mechanisms={mechanisms}
+{logins}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Security:
+    """Who may talk to a broker over TLS: who has a certificate (SSL), and who knows a password (SASL_SSL).
+
+    `keystore`: PEM file with the broker's private key and certificates. `truststore`: PEM file with the authorities
+    whose client certificates are taken. `users`: user to password, for PLAIN and SCRAM; letters, digits and dashes.
+    SCRAM knows the users that the data folder was made with.
+    """
+
+    keystore: Path
+    truststore: Path
+    users: Mapping[str, str]
 
 
 @dataclass(kw_only=True)
@@ -68,11 +95,13 @@ class Broker:
     data: Path
     port: int
     pid: int
+    secured: Mapping[str, str] = field(default_factory=dict)
+    """The addresses for SSL and SASL_SSL, if it has them."""
     _child: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @classmethod
-    def start(cls, data: Path, jars: Path, *, port: int | None = None) -> Broker:
-        """A broker on this data folder answers, at the port, or at a free one.
+    def start(cls, data: Path, jars: Path, *, port: int | None = None, security: Security | None = None) -> Broker:
+        """A broker on this data folder answers, at the port, or at a free one; with `security` also over TLS.
 
         The folder is formatted once and keeps its topics from start to start. The broker is a process of its own, which
         outlives the caller unless it is stopped. UserError: no Java, no jars, folder or port in use; EngineError: it
@@ -84,11 +113,14 @@ class Broker:
         data.mkdir(parents=True, exist_ok=True)
         _require_unused(data)
         port = _free_port() if port is None else _require_free(port)
-        _write_settings(data, port, _free_port(other_than=port))
-        _format_once(java, jars, data)
+        controller, *others = _free_ports(1 + len(_SECURED), other_than=port)
+        secured = {protocol: f"{HOST}:{other}" for protocol, other in zip(_SECURED, others, strict=True)}
+        _write_settings(data, port, controller, secured, security)
+        _format_once(java, jars, data, security)
         child = _launch(java, jars, data)
-        (data / "broker.json").write_text(json.dumps({"pid": child.pid, "port": port}))
-        broker = cls(data=data, port=port, pid=child.pid, _child=child)
+        told = {"pid": child.pid, "port": port, "secured": secured if security else {}}
+        (data / "broker.json").write_text(json.dumps(told))
+        broker = cls(data=data, **told, _child=child)
         broker._wait_until_it_answers(child)
         return broker
 
@@ -98,7 +130,7 @@ class Broker:
         if not _is_locked(data):
             return None
         told = json.loads((data / "broker.json").read_text())
-        return cls(data=data.resolve(), port=told["port"], pid=told["pid"])
+        return cls(data=data.resolve(), **told)
 
     @property
     def bootstrap(self) -> str:
@@ -165,8 +197,13 @@ def _require_free(port: int) -> int:
     return port
 
 
-def _free_port(other_than: int | None = None) -> int:
-    return next(port for port in random.sample(_FREE_PORTS, len(_FREE_PORTS)) if port != other_than and _is_free(port))
+def _free_port() -> int:
+    return _free_ports(1)[0]
+
+
+def _free_ports(count: int, other_than: int | None = None) -> list[int]:
+    candidates = random.sample(_FREE_PORTS, len(_FREE_PORTS))
+    return list(islice((port for port in candidates if port != other_than and _is_free(port)), count))
 
 
 def _is_free(port: int) -> bool:
@@ -191,21 +228,58 @@ def _is_locked(data: Path) -> bool:
     return False
 
 
-def _write_settings(data: Path, port: int, controller_port: int) -> None:
-    settings = _SETTINGS.format(host=HOST, port=port, controller_port=controller_port, topics=data / "topics")
+def _write_settings(
+    data: Path, port: int, controller_port: int, secured: Mapping[str, str], security: Security | None
+) -> None:
+    addresses = {"PLAINTEXT": f"{HOST}:{port}", **(secured if security else {})}
+    settings = _SETTINGS.format(
+        host=HOST,
+        listeners=",".join(f"{protocol}://{address}" for protocol, address in addresses.items()),
+        controller_port=controller_port,
+        topics=data / "topics",
+    )
+    if security is not None:
+        settings += _SECURITY_SETTINGS.format(
+            keystore=security.keystore.resolve(),
+            truststore=security.truststore.resolve(),
+            mechanisms=",".join(_MECHANISMS),
+            logins="\n".join(_login(mechanism, security.users) for mechanism in _MECHANISMS),
+        )
     (data / "server.properties").write_text(settings)
 
 
-def _format_once(java: str, jars: Path, data: Path) -> None:
+def _login(mechanism: str, users: Mapping[str, str]) -> str:
+    """The setting of a mechanism: PLAIN's holds the users; SCRAM's users are in the cluster's own metadata."""
+    known = "".join(f' user_{user}="{password}"' for user, password in users.items()) if mechanism == "PLAIN" else ""
+    module = f"org.apache.kafka.common.security.{_MECHANISMS[mechanism]}LoginModule"
+    return f"listener.name.sasl_ssl.{mechanism.lower()}.sasl.jaas.config={module} required{known};"
+
+
+def _format_once(java: str, jars: Path, data: Path, security: Security | None) -> None:
     if (data / "topics" / "meta.properties").exists():
         return
     tool = ["kafka.tools.StorageTool", "format", "--cluster-id", _cluster_id(), "--config", "server.properties"]
+    scram = _scram_users(security.users) if security else []
     with (data / "broker.log").open("wb") as log:
         done = subprocess.run(
-            [java, *_TOOL_FLAGS, "-cp", f"{jars.resolve()}/*", *tool], cwd=data, stdout=log, stderr=log, check=False
+            [java, *_TOOL_FLAGS, "-cp", f"{jars.resolve()}/*", *tool, *scram],
+            cwd=data,
+            stdout=log,
+            stderr=log,
+            check=False,
         )
     if done.returncode != 0:
         raise _failure("the broker's data folder could not be formatted", data)
+
+
+def _scram_users(users: Mapping[str, str]) -> list[str]:
+    return [
+        argument
+        for user, password in users.items()
+        for mechanism in _MECHANISMS
+        if mechanism.startswith("SCRAM")
+        for argument in ("--add-scram", f"{mechanism}=[name={user},password={password}]")
+    ]
 
 
 def _cluster_id() -> str:

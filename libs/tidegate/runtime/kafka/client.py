@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka.errors import (
-    AuthorizationError,
     IncompatibleBrokerVersion,
     KafkaError,
     NodeNotReadyError,
-    SaslAuthenticationFailedError,
     UnknownBrokerIdError,
     UnknownTopicOrPartitionError,
 )
@@ -28,6 +26,7 @@ from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 
 from tidegate.contracts.errors import EngineError, TidegateError, Unavailable, UserError
+from tidegate.runtime.kafka.doors import refused
 from tidegate.runtime.kafka.options import kafka_python_options
 from tidegate.runtime.kafka.retry import Deadline, is_retriable, refusal, too_late
 
@@ -40,7 +39,6 @@ _UNLIMITED = 2**31
 _RECONNECT_PAUSE_S = 0.02
 _LONGEST_BOOTSTRAP_S = 5.0
 """kafka-python tries one server, chosen at random, for as long as it is given: then it chooses again."""
-_REFUSED_LOGIN = (SaslAuthenticationFailedError, AuthorizationError)
 _TOPIC_RESOURCE = 2
 _NO_LEADER = -1
 
@@ -86,8 +84,8 @@ class KafkaClient:
             raise answer
         return answer
 
-    def probe(self, timeout_s: float) -> None:
-        """A broker answers. Unavailable if none does in time; UserError if it refuses the login."""
+    def probe(self, timeout_s: float | None = None) -> None:
+        """A broker answers. Unavailable if none does in time; UserError if it does not let this client in."""
         self.send(_api_versions(), timeout_s=timeout_s)
 
     def send_all(self, requests: Sequence[tuple[Any, int | None]], *, timeout_s: float | None = None) -> list[Any]:
@@ -194,13 +192,28 @@ def _api_versions() -> Any:
     return ApiVersionsRequest(client_software_name="tidegate", client_software_version="1")
 
 
+class _Connections(KafkaConnectionManager):
+    """kafka-python's, but what came just before the end of a connection is read: why a login was refused is there."""
+
+    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        transport = await super()._build_transport(node, timeout_at=timeout_at)
+        receive = transport._sock_recv
+
+        def receive_first() -> tuple[bytes, KafkaError | None]:
+            data, error = receive()
+            return data, None if data else error
+
+        transport._sock_recv = receive_first
+        return transport
+
+
 class _Network:
     """kafka-python's connections and event loop."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._servers = ", ".join(settings["bootstrap_servers"])
         self._loop = NetworkSelector(slow_task_threshold_secs=0)
-        self._manager = KafkaConnectionManager(
+        self._manager = _Connections(
             self._loop,
             receive_message_max_bytes=_LARGEST_ANSWER_BYTES,
             max_in_flight_requests_per_connection=_UNLIMITED,
@@ -210,7 +223,7 @@ class _Network:
     def connect(self, deadline: Deadline) -> None:
         """A broker has answered, and the cluster's brokers are known."""
         cause = self._loop.run(self._first_failure, deadline)
-        while not isinstance(cause, _REFUSED_LOGIN):
+        while cause is None or not refused(cause, self._servers):
             try:
                 self._manager.bootstrap(timeout_ms=min(deadline.remaining_s, _LONGEST_BOOTSTRAP_S) * 1_000)
                 return
@@ -276,22 +289,18 @@ class _Network:
                     return connection
                 if not deadline.remaining_s:
                     raise NodeNotReadyError(f"node {node} is throttled")
-            except _REFUSED_LOGIN:
-                raise
             except UnknownBrokerIdError:
                 self._manager.cluster.request_update()
                 if not deadline.remaining_s:
                     raise
-            except KafkaError:
-                if not deadline.remaining_s:
+            except KafkaError as cause:
+                if refused(cause, self._servers) or not deadline.remaining_s:
                     raise
             await self._loop.sleep(_RECONNECT_PAUSE_S)
 
     def _unreachable(self, cause: KafkaError) -> TidegateError:
-        if isinstance(cause, _REFUSED_LOGIN):
-            return UserError(f"Kafka refuses the login: {cause}", value=self._servers, remedy="mend sasl.jaas.config")
-        return Unavailable(
+        return refused(cause, self._servers) or Unavailable(
             f"no Kafka broker answers at {self._servers}",
             value=str(cause),
-            remedy="start it (`tidegate kafka start`), or mend bootstrap.servers and the security settings",
+            remedy="start it (`tidegate kafka start`), or mend bootstrap.servers and security.protocol",
         )

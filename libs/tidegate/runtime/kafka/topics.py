@@ -22,6 +22,7 @@ from kafka.errors import (
 )
 
 from tidegate.contracts.errors import EngineError, UserError
+from tidegate.runtime.kafka.client import client
 from tidegate.runtime.kafka.options import kafka_python_options
 
 DEFAULT_CONFIGS = {"retention.ms": "-1"}
@@ -43,19 +44,19 @@ def create_topic(
 ) -> None:
     """The topic exists, with a leader for every partition. UserError if it existed before or Kafka refuses it."""
     wanted = {"num_partitions": partitions, "configs": DEFAULT_CONFIGS | dict(configs or {})}
-    with _admin(options, name) as admin:
+    with admin_client(options, name) as admin:
         admin.create_topics({name: wanted}, wait_for_metadata=True)
 
 
 def topic_names(options: Mapping[str, str]) -> list[str]:
     """The names of all topics but Kafka's own, sorted."""
-    with _admin(options, "all topics") as admin:
+    with admin_client(options, "all topics") as admin:
         return sorted(name for name in admin.list_topics() if not name.startswith("__"))
 
 
 def describe_topics(options: Mapping[str, str], names: Sequence[str]) -> list[Topic]:
     """The topics of these names, in this order. UserError for one that does not exist."""
-    with _admin(options, ", ".join(names)) as admin:
+    with admin_client(options, ", ".join(names)) as admin:
         found = {topic["name"]: topic for topic in admin.describe_topics(list(names))}
         _require_all(found)
         configs = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name) for name in names])["topic"]
@@ -65,7 +66,7 @@ def describe_topics(options: Mapping[str, str], names: Sequence[str]) -> list[To
 def max_message_bytes(options: Mapping[str, str], name: str) -> int:
     """The size of the largest record batch that the topic takes."""
     wanted = ConfigResource(ConfigResourceType.TOPIC, name, configs={"max.message.bytes": None})
-    with _admin(options, name) as admin:
+    with admin_client(options, name) as admin:
         found = admin.describe_configs([wanted], config_filter="all")
     return int(found["topic"][name]["max.message.bytes"]["value"])
 
@@ -86,7 +87,9 @@ def _topic(metadata: Mapping[str, Any], configs: Mapping[str, Mapping[str, Any]]
 
 
 @contextmanager
-def _admin(options: Mapping[str, str], value: str) -> Iterator[KafkaAdminClient]:
+def admin_client(options: Mapping[str, str], value: str) -> Iterator[KafkaAdminClient]:
+    """kafka-python's admin client; its errors leave as Tidegate's, with this value."""
+    client(options).probe()  # it says why it cannot, which kafka-python's admin client does not
     with explained(value):
         admin = KafkaAdminClient(**kafka_python_options(options))
         try:
