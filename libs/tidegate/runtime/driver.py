@@ -30,7 +30,7 @@ from tidegate.contracts.kill_points import reach
 from tidegate.contracts.naming import group_id
 from tidegate.contracts.schema import BatchMeta
 from tidegate.operators.registry import operator_for
-from tidegate.runtime import clock, history, opening
+from tidegate.runtime import clock, history, opening, pace
 from tidegate.runtime.application import Application
 from tidegate.runtime.batch import KafkaAttempt, PartitionFailure, PartitionPlan, PartitionResult
 from tidegate.runtime.claim import Claimant
@@ -47,14 +47,13 @@ from tidegate.runtime.spark.jobs import Jobs
 from tidegate.state.compaction import compact
 from tidegate.state.data_files import DataFile, delete_attempt
 from tidegate.state.decisions import Way, compaction_due
+from tidegate.state.log_entries import require_there
 from tidegate.state.operator_log import OperatorLog
 
 lines = logging.getLogger("tidegate")
 
 ATTEMPT_DEADLINE_S = 60.0
 """A task's Kafka work ends within this, for all of its partitions; the transaction timeout is three times as long."""
-MAX_BATCH_BYTES = 16 * 2**20
-"""Raw record batches that one partition takes into one micro-batch: bounds memory and the length of a batch."""
 IDLE_POLL_S = 0.01
 """Pause when there was nothing to do and `trigger` is shorter."""
 PROBE_TIMEOUT_S = 5.0
@@ -95,6 +94,7 @@ class OperatorDriver:
         self._publication: Publication | None = None
         self._lineage: dict[int, list[history.Commit]] = {}
         self._seconds: dict[str, float] = {}
+        self._piece = pace.FIRST_BYTES
         self._owned = self._well = False
         self.newest: BatchMeta
 
@@ -139,7 +139,7 @@ class OperatorDriver:
     def round(self) -> bool:
         """One micro-batch was run if there was anything to do; false if not."""
         self.requests.drive()
-        opening.require_lake(self._log.path)
+        require_there(self._log.path)
         if self._publication is not None:
             self._publication.clear_up(self.newest)
         plans = self._plans()
@@ -257,6 +257,7 @@ class OperatorDriver:
         self._to_log(meta, [file for result in results for file in result.files])
         reach("after_commit")
         self._seconds = {"job": ran - started, "commit": time.monotonic() - ran}
+        self._piece = pace.next_piece(self._piece, ran - started, pace.left_behind(plans, results))
         return results
 
     def _results(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> list[PartitionResult]:
@@ -324,7 +325,7 @@ class OperatorDriver:
             batch=batch,
             attempt=attempt,
             clock=now,
-            max_batch_bytes=MAX_BATCH_BYTES,
+            max_batch_bytes=self._piece,
             output_limit=self._publication.output_limit if self._publication else 0,
             deadline_s=ATTEMPT_DEADLINE_S,
         )

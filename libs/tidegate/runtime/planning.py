@@ -17,6 +17,9 @@ from tidegate.state.decisions import Wanted, idle_advance
 IDLE_STEP_MS = 1_000
 """An idle advance is committed when stream time would grow by this much: a commit a second, not one per trigger."""
 
+LINEAGE = 64
+"""Earlier commits that a task is told of; a local state that is older is rebuilt, which takes hardly longer then."""
+
 Lineage = Mapping[int, Sequence[tuple[int, str]]]
 
 
@@ -35,6 +38,12 @@ def plan_records(
         for partition, end in sorted(ends.items())
         if end > offsets[partition] and partition not in left_out
     ]
+
+
+def plan_stream(newest: BatchMeta, topic: str, lineage: Lineage) -> dict[int, PartitionPlan]:
+    """A plan for every partition, from its offset on; how many records there are is only known where they arrive."""
+    offsets = newest.offsets[topic]
+    return {partition: _plan(newest, partition, start, start, {}, lineage) for partition, start in offsets.items()}
 
 
 def plan_idle(
@@ -102,7 +111,7 @@ def _plan(
             epoch=newest.epoch,
             batch=newest.batch + 1,
             last=newest.last.get(partition),
-            lineage=tuple(lineage.get(partition, ())),
+            lineage=tuple(lineage.get(partition, ()))[-LINEAGE:],
             snapshot=newest.snapshot.get(partition, -1),
         ),
         producer=producers.get(partition),
