@@ -17,7 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.state.logs import HOUR_MS, OPERATOR, SCHEMA, commit_rows, files, meta, new_log, reopened, rows
+from tests.state.logs import OPERATOR, SCHEMA, commit_rows, files, meta, new_log, reopened, rows
 from tidegate.contracts.errors import EngineError, Fenced, StateError, Unavailable
 from tidegate.contracts.schema import log_schema
 from tidegate.state import disk, operator_log
@@ -185,21 +185,11 @@ def test_a_damaged_checkpoint_stops_and_is_named(log: OperatorLog) -> None:
 
 def test_a_checkpoint_of_many_rows_waits_for_more_commits(log: OperatorLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operator_log, "CHECKPOINT_EVERY", 2)
-    monkeypatch.setattr(operator_log, "CHECKPOINT_ROWS_PER_ENTRY", 2)
+    monkeypatch.setattr(operator_log, "CHECKPOINT_FILES_PER_ENTRY", 2)
     for batch in range(1, 12):
         commit_rows(log, batch, {})
     found = sorted(int(path.name[:20]) for path in (log.path / DELTA_LOG).glob("*.checkpoint.parquet"))
     assert found == [3, 9]  # 3 files: 2 + 1 commits; 9 files: 2 + 4 commits after that
-
-
-def test_tombstones_leave_the_checkpoints_after_an_hour(log: OperatorLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operator_log, "CHECKPOINT_EVERY", 1)
-    commit_rows(log, 1, {("state", 0): rows("a")})
-    log.commit(meta(log, 2), [], log.data_files("state"))
-    commit_rows(log, 3, {})
-    assert len(load(log.path, 3).removed) == 1
-    commit_rows(log, 4, {}, clock=HOUR_MS + 2_001)
-    assert load(log.path, 4).removed == {}
 
 
 def test_log_checkpoints_change_nothing_that_is_read(log: OperatorLog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,13 +52,16 @@ def add(file: DataFile, *, changes_data: bool) -> Action:
 
 def remove(file: DataFile, clock_ms: int) -> Action:
     """The file is no longer in the table; its rows are in others, or nobody is to be told that they are gone."""
-    extended = {"extendedFileMetadata": True, "partitionValues": _partition_values(file), "size": file.size}
-    return {"remove": tombstone(file.path, clock_ms) | extended}
-
-
-def tombstone(path: str, removed_ms: int) -> Action:
-    """The fields that a `remove` has at the least."""
-    return {"path": path, "deletionTimestamp": removed_ms, "dataChange": False}
+    return {
+        "remove": {
+            "path": file.path,
+            "deletionTimestamp": clock_ms,
+            "dataChange": False,
+            "extendedFileMetadata": True,
+            "partitionValues": _partition_values(file),
+            "size": file.size,
+        }
+    }
 
 
 def data_file(added: Action) -> DataFile:

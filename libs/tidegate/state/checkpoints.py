@@ -1,7 +1,7 @@
 """Checkpoints of a Delta log: the whole table in one Parquet file, so that readers replay few entries.
 
 May import: the standard library, pyarrow, contracts, state. Written from what the driver holds in memory; the cost is
-that of the live files and the tombstones, not of the log.
+that of the live files, not of the log.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidegate.contracts.errors import StateError
+from tidegate.contracts.schema import PARTITION_COLUMNS
 from tidegate.state import disk
 from tidegate.state.actions import Action
 from tidegate.state.log_entries import DELTA_LOG, STAGING, checkpoint_path
@@ -31,7 +32,6 @@ _ACTIONS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("dataChange", pa.bool_()),
         ("stats", pa.string()),
     ],
-    "remove": [("path", pa.string()), ("deletionTimestamp", pa.int64()), ("dataChange", pa.bool_())],
     "metaData": [
         ("id", pa.string()),
         ("name", pa.string()),
@@ -72,12 +72,27 @@ def read_checkpoint(path: Path) -> list[Action]:
             value=path,
             remedy="move it away and start again: the log's entries say the same, as far as they go back",
         ) from error
-    return [
-        {name: _plain(fields)} for name in table.column_names for fields in table.column(name).drop_null().to_pylist()
+    others = [name for name in _ACTIONS if name != "add"]
+    return _adds(_fields(table, "add")) + [
+        {name: _plain(fields)} for name in others for fields in _fields(table, name).to_pylist()
     ]
 
 
-def _plain(fields: Any) -> Action:
+def _fields(table: pa.Table, name: str) -> pa.StructArray:
+    return table.column(name).combine_chunks().drop_null()
+
+
+def _adds(added: pa.StructArray) -> list[Action]:
+    """The `add` actions, taken out column by column: there are many."""
+    values = added.field("partitionValues")
+    columns = {name: added.field(name).to_pylist() for name in ("path", "size", "modificationTime", "stats")}
+    parts = {name: pc.map_lookup(values, name, "first").to_pylist() for name in PARTITION_COLUMNS}
+    partition_values = [dict(zip(parts, row, strict=True)) for row in zip(*parts.values(), strict=True)]
+    rows = zip(*columns.values(), partition_values, strict=True)
+    return [{"add": dict(zip((*columns, "partitionValues"), row, strict=True))} for row in rows]
+
+
+def _plain(fields: Action) -> Action:
     """The fields with maps as dicts."""
     maps = {name for name, value in fields.items() if isinstance(value, list) and name != "partitionColumns"}
     return {name: dict(value) if name in maps else value for name, value in fields.items()}

@@ -39,11 +39,8 @@ from tidegate.state.snapshot import Snapshot, load
 CHECKPOINT_EVERY = 64
 """Commits between two checkpoints, at the least: what a reader replays."""
 
-CHECKPOINT_ROWS_PER_ENTRY = 64
-"""A checkpoint of many rows waits for as many entries more: it may cost a commit no more than this many rows do."""
-
-TOMBSTONES_MS = 3_600_000
-"""How long a checkpoint names removed files: nothing here reads them, a foreign VACUUM spares them."""
+CHECKPOINT_FILES_PER_ENTRY = 64
+"""A checkpoint of many files waits for more commits: it may cost each of them as much as so many files do."""
 
 RETRY_PAUSES_S = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 """Waits before each try of the identical commit while its outcome is unclear."""
@@ -51,7 +48,7 @@ RETRY_PAUSES_S = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 _FORMAT_KEY = "tidegate.format"
 _CONFIGURATION = {
     "delta.enableExpiredLogCleanup": "false",
-    "delta.deletedFileRetentionDuration": "interval 1 hours",
+    "delta.deletedFileRetentionDuration": "interval 1 hours",  # a foreign VACUUM spares a running attempt
     _FORMAT_KEY: str(FORMAT),
 }
 _PROTOCOL = (1, 2)
@@ -163,7 +160,7 @@ class OperatorLog:
         """
         require_there(self.path)
         self._refuse_reuse(meta)
-        self._checkpoint_if_due(meta.clock)
+        self._checkpoint_if_due()
         added = [add(write_meta(self.path, meta), changes_data=True)]
         added += [add(file, changes_data=not replaces) for file in files]
         removed = [remove(file, meta.clock) for file in replaces]
@@ -176,13 +173,12 @@ class OperatorLog:
         if newest is not None and meta.batch <= newest.batch:
             raise StateError("a batch number is never used again", value=f"{meta.batch}, after {newest.batch}")
 
-    def _checkpoint_if_due(self, clock_ms: int) -> None:
+    def _checkpoint_if_due(self) -> None:
         """Before a commit, so that a failure here is no doubt about the commit."""
         snapshot = self._snapshot
-        rows = len(snapshot.files) + len(snapshot.removed)
-        if self.version - max(snapshot.checkpoint, 0) < CHECKPOINT_EVERY + rows // CHECKPOINT_ROWS_PER_ENTRY:
+        wait = CHECKPOINT_EVERY + len(snapshot.files) // CHECKPOINT_FILES_PER_ENTRY
+        if self.version - max(snapshot.checkpoint, 0) < wait:
             return
-        snapshot.forget_removed(clock_ms - TOMBSTONES_MS)
         with disk.disk_errors(self.path):
             write_checkpoint(self.path, self.version, snapshot.actions())
         snapshot.checkpoint = self.version

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tidegate.contracts.errors import StateError
-from tidegate.state.actions import Action, add, data_file, tombstone
+from tidegate.state.actions import Action, add, data_file
 from tidegate.state.checkpoints import read_checkpoint
 from tidegate.state.data_files import DataFile
 from tidegate.state.log_entries import checkpoint_path, entry_path, read_actions, require_there
@@ -19,8 +19,8 @@ from tidegate.state.log_entries import checkpoint_path, entry_path, read_actions
 
 @dataclass(kw_only=True)
 class Snapshot:
-    """The table at `version`. `removed` has the tombstones: path and time of removal, ms; `state_rows` counts the rows
-    of kind `state` in `files`; `checkpoint` is the version of the newest checkpoint that is known (-1: none).
+    """The table at `version`. `state_rows` counts the rows of kind `state` in `files`; `checkpoint` is the version of
+    the newest checkpoint that is known (-1: none). Removed files are not remembered.
     """
 
     version: int = -1
@@ -29,7 +29,6 @@ class Snapshot:
     metadata: Action = field(default_factory=dict)
     transactions: dict[str, Action] = field(default_factory=dict)
     files: dict[str, DataFile] = field(default_factory=dict)
-    removed: dict[str, int] = field(default_factory=dict)
     state_rows: int = 0
 
     def apply(self, version: int, actions: Iterable[Action]) -> None:
@@ -45,7 +44,6 @@ class Snapshot:
                 self._add(data_file(fields))
             case "remove":
                 self._take(fields["path"])
-                self.removed[fields["path"]] = fields.get("deletionTimestamp") or 0
             case "txn":
                 self.transactions[fields["appId"]] = fields
             case "metaData":
@@ -55,7 +53,6 @@ class Snapshot:
 
     def _add(self, file: DataFile) -> None:
         self._take(file.path)
-        self.removed.pop(file.path, None)
         self.files[file.path] = file
         self.state_rows += file.rows if file.kind == "state" else 0
 
@@ -65,18 +62,13 @@ class Snapshot:
             self.state_rows -= file.rows
 
     def actions(self) -> list[Action]:
-        """The table as actions: what a checkpoint holds."""
+        """The table as actions: what a checkpoint holds; no tombstones, which only a VACUUM would read."""
         return [
             {"protocol": self.protocol},
             {"metaData": self.metadata},
             *({"txn": transaction} for transaction in self.transactions.values()),
             *(add(file, changes_data=False) for file in self.files.values()),
-            *({"remove": tombstone(path, removed_ms)} for path, removed_ms in self.removed.items()),
         ]
-
-    def forget_removed(self, before_ms: int) -> None:
-        """Only the tombstones since that time are left."""
-        self.removed = {path: when for path, when in self.removed.items() if when >= before_ms}
 
     def catch_up(self, log: Path, version: int) -> None:
         """The table is at that later version, by the entries up to it."""
