@@ -6,7 +6,7 @@ May import: click, rich, contracts, state, runtime.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,24 @@ from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.schema import BatchMeta, Counts
 from tidegate.runtime.application import Application, load
+from tidegate.runtime.condition import Condition, ConditionFile, one_line
+from tidegate.runtime.explanation import (
+    Explanation,
+    OperatorFacts,
+    PartitionFacts,
+    explain_operator,
+    explain_partition,
+)
 from tidegate.runtime.history import has_version, metas
 from tidegate.runtime.kafka import offsets
+from tidegate.runtime.kafka.blockers import OpenTransaction, open_transactions
 from tidegate.runtime.kafka.client import client
 from tidegate.runtime.metrics import metrics_of
+from tidegate.runtime.requests import Requests
 from tidegate.state.operator_log import OperatorLog
 
 _LAST_OF_YEAR_9999 = 253_402_300_799_999
+PROBE_TIMEOUT_S = 5.0
 _COLUMNS = ("partition", "offset", "lag", "stream_time", "held", "held_bytes", "late", "rejected", "last_batch")
 
 
@@ -34,7 +45,8 @@ _COLUMNS = ("partition", "offset", "lag", "stream_time", "held", "held_bytes", "
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="For machines; metrics included.")
 def command(file: Path, as_json: bool) -> None:
-    """Show offsets, lag, stream time, what is held, late and rejected records per operator and partition.
+    """Show offsets, lag, stream time, what is held, late and rejected records per operator and partition, and why it
+    moves or does not.
 
     Example: tidegate status flights.yaml
     """
@@ -48,54 +60,100 @@ def command(file: Path, as_json: bool) -> None:
 
 
 def operator_status(application: Application, name: str) -> dict[str, Any]:
-    """What the operator's log says, with the lag where the broker answers."""
+    """What the operator's log says, the lag where the broker answers, and why the operator moves or does not."""
+    state = application.state / application.application / name
+    told = ConditionFile(state).read()
+    facts = OperatorFacts(driven=Requests(state).driven(), condition=told)
     path = log_path(application.lake, name)
-    if not has_version(path, None):
-        return {"log": None, "note": "no log yet: it has not run"}
-    config = application.operators[name]
-    log = OperatorLog.at(path, None)
-    newest = log.newest()
-    if newest is None or config.input not in newest.offsets:
-        return {"log": None, "note": "no batch of this input yet: it has not run"}
-    ends, note = _ends(application, config.input)
+    newest = OperatorLog.at(path, None).newest() if has_version(path, None) else None
+    topic = application.operators[name].input
+    if newest is None or topic not in newest.offsets:
+        why = explain_operator(facts)
+        return {"log": None, "note": "no log yet: it has not run", "why": why._asdict(), "condition": _as_json(told)}
+    ends = _ends(application, topic)
+    why = explain_operator(replace(facts, kafka_error=ends.error))
+    batches = metas(OperatorLog.at(path, None))
     return {
         "log": str(path),
-        "note": note,
+        "note": ends.error,
+        "why": why._asdict(),
+        "condition": _as_json(told),
         "epoch": newest.epoch,
         "batch": newest.batch,
         "clock": newest.clock,
         "action": newest.action,
         "partitions": [
-            _partition(newest, config.input, partition, ends) for partition in sorted(newest.offsets[config.input])
+            _partition(newest, partition, offset, ends.of(partition, offset, told), why)
+            for partition, offset in sorted(newest.offsets[topic].items())
         ],
-        "metrics": metrics_of(metas(log)).report(),
+        "skipped": [
+            {"batch": meta.batch, "clock": meta.clock, "partition": partition, "from": start, "to": end}
+            for meta in batches
+            for partition, (start, end) in meta.skipped.items()
+        ],
+        "metrics": metrics_of(batches).report(),
     }
 
 
-def _ends(application: Application, topic: str) -> tuple[dict[int, int], str]:
+@dataclass(frozen=True, kw_only=True)
+class _Ends:
+    """Where the topic's partitions begin and end, and who blocks them; empty with the error if no broker says it."""
+
+    first: dict[int, int] = field(default_factory=dict)
+    stable: dict[int, int] = field(default_factory=dict)
+    end: dict[int, int] = field(default_factory=dict)
+    blockers: dict[int, list[OpenTransaction]] = field(default_factory=dict)
+    error: str = ""
+
+    def of(self, partition: int, offset: int, told: Condition | None) -> PartitionFacts:
+        """What is known of one partition."""
+        return PartitionFacts(
+            next_offset=offset,
+            first=self.first.get(partition),
+            stable=self.stable.get(partition),
+            end=self.end.get(partition),
+            open_transactions=self.blockers.get(partition, ()),
+            unclear=told is not None and partition in told.unclear,
+        )
+
+
+def _ends(application: Application, topic: str) -> _Ends:
+    kafka = client(application.kafka)
     try:
-        return offsets.stable(client(application.kafka), topic), ""
+        kafka.probe(PROBE_TIMEOUT_S)
+        first, stable, end = (ask(kafka, topic) for ask in (offsets.earliest, offsets.stable, offsets.latest))
     except TidegateError as error:
-        return {}, error.problem
+        return _Ends(error=one_line(error))
+    blocked = [partition for partition in end if end[partition] > stable.get(partition, 0)]
+    blockers = open_transactions(application.kafka, topic, blocked) if blocked else {}
+    return _Ends(first=first, stable=stable, end=end, blockers=blockers)
 
 
-def _partition(newest: BatchMeta, topic: str, partition: int, ends: dict[int, int]) -> dict[str, Any]:
-    offset = newest.offsets[topic][partition]
+def _partition(
+    newest: BatchMeta, partition: int, offset: int, facts: PartitionFacts, operator: Explanation
+) -> dict[str, Any]:
     counts = newest.totals.get(partition, Counts())
     return {
         "partition": partition,
         "offset": offset,
-        "lag": ends[partition] - offset if partition in ends else None,
+        "lag": None if facts.stable is None else facts.stable - offset,
+        "end": facts.end,
         "stream_time": newest.stream_time.get(partition, NO_STREAM_TIME),
         "last_batch": newest.last.get(partition, (None,))[0],
+        "why": explain_partition(operator, facts)._asdict(),
         **asdict(counts),
     }
+
+
+def _as_json(told: Condition | None) -> dict[str, Any] | None:
+    return None if told is None else asdict(told)
 
 
 def _show(name: str, status: dict[str, Any]) -> None:
     console = Console()
     if status["log"] is None:
         console.print(f"[bold]{name}[/]: {status['note']}")
+        _explain(console, status)
         return
     title = f"{name}: epoch {status['epoch']}, batch {status['batch']} ({status['action']})"
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
@@ -104,8 +162,17 @@ def _show(name: str, status: dict[str, Any]) -> None:
     for row in status["partitions"]:
         table.add_row(*(_shown(column, row[column]) for column in _COLUMNS))
     console.print(table)
-    if status["note"]:
-        console.print(f"lag unknown: {status['note']}")
+    _explain(console, status)
+
+
+def _explain(console: Console, status: dict[str, Any]) -> None:
+    """The operator's explanation, then one line per explanation that partitions share."""
+    lines: dict[str, list[str]] = {f"{status['why']['rule']}: {status['why']['text']}": []}
+    for row in status.get("partitions", ()):
+        lines.setdefault(f"{row['why']['rule']}: {row['why']['text']}", []).append(str(row["partition"]))
+    for line, partitions in lines.items():
+        who = f"partition{'s' * (len(partitions) > 1)} {', '.join(partitions)}: " if partitions else ""
+        console.print(f"  {who}{line}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _shown(column: str, value: int | None) -> str:

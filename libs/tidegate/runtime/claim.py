@@ -20,6 +20,7 @@ from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.ledger import after_claim
 from tidegate.runtime.publication import Publication
+from tidegate.state.log_entries import require_there
 from tidegate.state.operator_log import OperatorLog
 
 
@@ -74,7 +75,7 @@ class Claimant:
     def _open_log(self) -> OperatorLog:
         path = log_path(self._application.lake, self._name)
         if self._attempts:
-            opening.require_lake(path)
+            require_there(path)
         schema = log_schema(operator_for(self._config).columns)
         return OperatorLog.open(path, self._name, schema, create=not self._attempts)
 
@@ -95,6 +96,8 @@ class Claimant:
             claim = replace(claim, published_from=claim.batch)
         self._attempts.add(claim.attempt)
         self._log.commit(claim, [])
+        if self._newest.config not in ("", claim.config):
+            reach("during_configuration_change")
         self._newest = claim
         reach("after_claim")
 

@@ -1,17 +1,14 @@
-"""What a driver checks before it claims, and with every batch. May import: contracts, state, runtime.kafka."""
+"""What a driver checks before it claims, and with every batch. May import: contracts, runtime.kafka."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from tidegate.contracts.config import OperatorConfig
-from tidegate.contracts.errors import EngineError, OffsetsGone, StateError, Unavailable, UserError
+from tidegate.contracts.errors import EngineError, OffsetsGone, StateError, UserError
 from tidegate.contracts.schema import FORMAT, BatchMeta
 from tidegate.runtime.kafka.client import KafkaClient, NoSuchTopic, Topic
-from tidegate.state.disk import disk_errors
-from tidegate.state.log_entries import DELTA_LOG
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,16 +43,6 @@ def _find(kafka: KafkaClient, name: str, known: Mapping[str, str]) -> Topic:
             value=f"its topic id was {known[name]}",
             remedy="a topic made again is another one: give the operator another name to begin anew",
         ) from error
-
-
-def require_lake(log: Path) -> None:
-    """Nothing, if the log is there. Unavailable if it is away, as when its lake is not mounted: a write would make a
-    new, empty log in its place.
-    """
-    with disk_errors(log):
-        there = (log / DELTA_LOG).is_dir()
-    if not there:
-        raise Unavailable("the lake is away", value=log, remedy="mount it again, or bring the folder back")
 
 
 def check_topics(before: BatchMeta, config: OperatorConfig, now: Topics) -> None:

@@ -1,0 +1,99 @@
+"""Why nothing moves: one test per rule, on facts alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tidegate.runtime.condition import Condition, State
+from tidegate.runtime.explanation import (
+    Explanation,
+    OperatorFacts,
+    PartitionFacts,
+    explain_operator,
+    explain_partition,
+)
+from tidegate.runtime.kafka.blockers import OpenTransaction
+
+pytestmark = pytest.mark.fast
+
+RUNNING = Explanation("running", "")
+CAUGHT_UP = PartitionFacts(next_offset=10, first=0, stable=10, end=10)
+
+
+def operator(state: State | None, *, driven: bool, kafka_error: str = "") -> Explanation:
+    condition = None if state is None else Condition(state=state, since=1, why="because")
+    return explain_operator(OperatorFacts(driven=driven, condition=condition, kafka_error=kafka_error))
+
+
+@pytest.mark.parametrize("state", ["bound reached", "fenced", "stopped"])
+def test_a_driver_that_has_stopped_says_why_even_while_the_broker_is_away(state: State) -> None:
+    assert operator(state, driven=False, kafka_error="no broker") == (state, "because")
+
+
+@pytest.mark.parametrize("state", ["drained", None])
+def test_where_no_driver_runs_the_command_that_starts_one_is_named(state: State | None) -> None:
+    told = operator(state, driven=False)
+    assert told.rule == "no driver"
+    assert "tidegate run" in told.text
+
+
+@pytest.mark.parametrize("state", ["running", "waiting", "starting"])
+def test_a_driver_that_could_not_say_why_it_ended_was_killed(state: State) -> None:
+    told = operator(state, driven=False)
+    assert told.rule == "no driver"
+    assert f"killed while it was {state}" in told.text
+
+
+def test_a_broker_that_is_away_comes_before_what_a_running_driver_waits_for() -> None:
+    assert operator("waiting", driven=True, kafka_error="no broker answers").rule == "broker away"
+    assert operator("waiting", driven=True) == ("waiting", "because")
+
+
+def test_a_driver_without_trouble_is_starting_or_running() -> None:
+    assert operator("starting", driven=True).rule == "starting"
+    assert operator(None, driven=True).rule == "starting"
+    assert operator("running", driven=True).rule == "running"
+
+
+def test_everything_read_is_no_input() -> None:
+    assert explain_partition(RUNNING, CAUGHT_UP).rule == "no input"
+
+
+def test_offsets_that_no_broker_tells_explain_nothing() -> None:
+    assert explain_partition(RUNNING, PartitionFacts(next_offset=10)).rule == "unknown"
+
+
+def test_records_deleted_unread_are_named_with_the_way_on() -> None:
+    told = explain_partition(RUNNING, replace(CAUGHT_UP, first=14, stable=20, end=20))
+    assert told == ("records lost", "offsets 10 to 13 were deleted unread: tidegate skip")
+
+
+def test_a_topic_that_ends_before_the_next_offset_has_lost_records() -> None:
+    assert explain_partition(RUNNING, replace(CAUGHT_UP, stable=7, end=9)).rule == "topic cut"
+
+
+def test_an_output_without_confirmation_is_settled_before_the_next_batch() -> None:
+    assert explain_partition(RUNNING, replace(CAUGHT_UP, stable=20, end=20, unclear=True)).rule == "publication unclear"
+
+
+def test_records_to_read_are_work_for_a_running_driver_and_held_up_otherwise() -> None:
+    behind = replace(CAUGHT_UP, stable=15, end=15)
+    assert explain_partition(RUNNING, behind) == ("behind", "5 offsets to read")
+    assert explain_partition(Explanation("fenced", ""), behind) == ("held up", "5 offsets to read; fenced")
+
+
+def test_an_open_transaction_is_named_by_id_when_everything_before_it_is_read() -> None:
+    blocked = replace(CAUGHT_UP, end=12, open_transactions=[
+        OpenTransaction(producer_id=7, first_offset=10, transactional_id="shop"),
+    ])  # fmt: skip
+    told = explain_partition(RUNNING, blocked)
+    assert told.rule == "open transaction"
+    assert "'shop' (producer id 7), open since offset 10" in told.text
+    unnamed = explain_partition(RUNNING, replace(blocked, open_transactions=()))
+    assert "open at offset 10" in unnamed.text
+
+
+def test_what_comes_before_an_open_transaction_is_read_first() -> None:
+    assert explain_partition(RUNNING, replace(CAUGHT_UP, stable=12, end=15)).rule == "behind"

@@ -1,0 +1,169 @@
+"""What is waited for, what is tried a few times, and what ends a driver; what is told about it meanwhile."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from tidegate.contracts.errors import (
+    BufferFull,
+    EngineError,
+    Fenced,
+    OutputTooLarge,
+    StateError,
+    Superseded,
+    TidegateError,
+    Unavailable,
+    UserError,
+)
+from tidegate.runtime import persistence
+from tidegate.runtime.claim import Overtaken
+from tidegate.runtime.condition import ConditionFile, one_line
+from tidegate.runtime.persistence import PAUSES_S, Persistence, pause_after
+
+pytestmark = pytest.mark.fast
+
+
+def failing(*failures: TidegateError) -> Callable[[], str]:
+    """Work that fails so, one failure a try, and then is done."""
+    left = list(failures)
+
+    def work() -> str:
+        if left:
+            raise left.pop(0)
+        return "done"
+
+    return work
+
+
+@pytest.fixture
+def condition(tmp_path: Path) -> ConditionFile:
+    return ConditionFile(tmp_path)
+
+
+@pytest.fixture
+def trying(condition: ConditionFile, monkeypatch: pytest.MonkeyPatch) -> Persistence:
+    monkeypatch.setattr(persistence, "PAUSES_S", (0.0,) * len(PAUSES_S))
+    return Persistence("updates", condition)
+
+
+@pytest.mark.parametrize("tries", [1, 8, 9, 10_000])
+def test_what_is_away_is_waited_for_however_long_it_takes(tries: int) -> None:
+    assert 0 < pause_after(Unavailable("no broker"), tries) <= 4
+
+
+@pytest.mark.parametrize("failure", [EngineError("spark"), Fenced("epoch"), Superseded("token")])
+def test_other_failures_are_final_after_a_few_tries(failure: TidegateError) -> None:
+    assert pause_after(failure, len(PAUSES_S)) == PAUSES_S[-1]
+    assert pause_after(failure, len(PAUSES_S) + 1) is None
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        OutputTooLarge("a record"),
+        Overtaken("by a newer driver"),
+        StateError("damaged"),
+        UserError("password"),
+        BufferFull("bound"),
+        AssertionError("bug"),
+    ],
+)
+def test_what_trying_again_cannot_mend_is_final_at_once(failure: Exception) -> None:
+    assert pause_after(failure, 1) is None
+
+
+def test_a_long_outage_does_not_use_up_the_tries_of_other_failures(trying: Persistence) -> None:
+    outage = [Unavailable("no broker")] * 50
+    assert trying.until_done(failing(EngineError("spark"), *outage, EngineError("spark")), Event()) == "done"
+
+
+def test_other_failures_between_outages_are_counted_all_the_same(trying: Persistence) -> None:
+    mixed = [EngineError("spark"), Unavailable("no broker")] * (len(PAUSES_S) + 1)
+    with pytest.raises(EngineError, match="spark"):
+        trying.until_done(failing(*mixed), Event())
+
+
+def test_an_outage_is_told_once_and_then_at_intervals_and_its_end_too(
+    trying: Persistence, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter(range(0, 1_000, 8))  # seconds; a try each 8 s: told at 0, 32, 64, then its end at 80
+    monkeypatch.setattr(persistence.time, "monotonic", lambda: float(next(times) + 1))
+    with caplog.at_level(logging.INFO, "tidegate"):
+        trying.until_done(failing(*[Unavailable("no broker", value="host:1")] * 10), Event())
+    assert [record.getMessage() for record in caplog.records] == [
+        "updates waits, for 0 s: no broker (host:1)",
+        "updates waits, for 32 s: no broker (host:1)",
+        "updates waits, for 64 s: no broker (host:1)",
+        "updates goes on, after 80.0 s",
+    ]
+
+
+def test_a_stop_ends_the_waiting(trying: Persistence) -> None:
+    stop = Event()
+
+    def work() -> str:
+        stop.set()
+        raise Unavailable("no broker")
+
+    assert trying.until_done(work, stop) is None
+
+
+def test_the_condition_says_what_is_waited_for_and_that_it_runs_again(
+    trying: Persistence, condition: ConditionFile
+) -> None:
+    seen = []
+
+    def work() -> str:
+        seen.append(condition.read())
+        if len(seen) == 1:
+            raise Unavailable("no broker", remedy="start it")
+        return "done"
+
+    trying.until_done(work, Event())
+    assert (seen[1].state, seen[1].why) == ("waiting", "no broker: start it")
+    assert condition.read().state == "running"
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [(Overtaken("newer"), "fenced"), (BufferFull("bound"), "bound reached"), (ValueError("bug"), "stopped")],
+)
+def test_the_end_of_a_driver_is_told_with_its_reason(condition: ConditionFile, error: Exception, state: str) -> None:
+    with pytest.raises(type(error)), condition.of_run():
+        raise error
+    assert condition.read().state == state
+    assert str(error) in condition.read().why
+
+
+def test_a_drained_driver_is_told_and_a_new_one_forgets_what_the_last_one_said(condition: ConditionFile) -> None:
+    with condition.of_run():
+        condition.tell_recovered(3, "rebuild: gone")
+        condition.tell_unclear({2, 1})
+        assert condition.read().recovered == {3: "rebuild: gone"}
+        assert condition.read().unclear == (1, 2)
+    assert condition.read().state == "drained"
+    with condition.of_run():
+        assert (condition.read().state, condition.read().recovered) == ("starting", {})
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"state":"odd","since":1,"unclear":[],"recovered":{}}'])
+def test_a_condition_that_cannot_be_read_is_none(condition: ConditionFile, tmp_path: Path, content: str) -> None:
+    (tmp_path / "condition.json").write_text(content)
+    assert condition.read() is None
+
+
+def test_a_condition_is_written_when_it_changes_only(condition: ConditionFile, tmp_path: Path) -> None:
+    condition.tell("running")
+    (tmp_path / "condition.json").write_text(json.dumps("touched"))
+    condition.tell("running")
+    assert (tmp_path / "condition.json").read_text() == '"touched"'
+
+
+def test_an_error_is_told_on_one_line_whatever_its_value_holds() -> None:
+    assert one_line(EngineError("no", value="a\n  b", remedy="do")) == "no (a b): do"
