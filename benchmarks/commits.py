@@ -1,0 +1,167 @@
+"""What a commit of the operator log costs over days: 4 partitions, compacted as a driver does it, no Spark, no Kafka.
+
+A service that commits every 300 ms makes 4,000 commits in 20 minutes; the commits come here without the pauses between
+them. `minute 2` and `minute 20` are the two minutes that end there. Then the log grows to 10,000 and 50,000 entries, as
+in hours; entries without data files are copied for that, because data files do not enter into it.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from uuid import uuid4
+
+import pyarrow as pa
+
+from tidegate.contracts.schema import FORMAT, BatchMeta, log_schema
+from tidegate.state.checkpoints import write_checkpoint
+from tidegate.state.compaction import compact
+from tidegate.state.data_files import write_rows
+from tidegate.state.decisions import compaction_due
+from tidegate.state.log_entries import entry_path, read_actions
+from tidegate.state.operator_log import OperatorLog
+from tidegate.state.snapshot import load
+
+EVERY_MS = 300
+PER_MINUTE = 60_000 // EVERY_MS
+PARTITIONS, KEYS = 4, 50
+OPERATOR = "commits"
+WEEK_MS = 7 * 24 * 3_600_000
+LENGTHS = (10_000, 50_000)
+
+
+@dataclass
+class Service:
+    """A log, and what each commit and compaction of it has cost: seconds, and live files after it."""
+
+    log: OperatorLog
+    batch: int = 0
+    compacted: int = 0
+    commits: list[float] = field(default_factory=list)
+    compactions: list[float] = field(default_factory=list)
+    files: list[int] = field(default_factory=list)
+
+    def run(self, commits: int) -> None:
+        """So many more batches are committed."""
+        for _ in range(commits):
+            self._commit()
+            if self._compaction_due():
+                self._compact()
+
+    def _commit(self) -> None:
+        meta = self._meta("batch")
+        written = [
+            write_rows(
+                self.log.path,
+                kind,
+                partition,
+                _rows(kind),
+                batch=meta.batch,
+                topic="t",
+                attempt=meta.attempt,
+                sync=False,  # that is the tasks' part, which is not measured here
+            )
+            for kind in ("state", "emission")
+            for partition in range(PARTITIONS)
+        ]
+        began = time.perf_counter()
+        self.log.commit(meta, written)
+        self.commits.append(time.perf_counter() - began)
+        self.files.append(self.log.tally.files)
+
+    def _compaction_due(self) -> bool:
+        tally = self.log.tally
+        held = PARTITIONS * KEYS
+        return compaction_due(self.batch - self.compacted, tally.state_rows, held, tally.files) is not None
+
+    def _compact(self) -> None:
+        meta = self._meta("compaction")
+        began = time.perf_counter()
+        compact(self.log, meta, slot=("key",), keep_output_ms=None, rewind_window_ms=WEEK_MS)
+        self.compactions.append(time.perf_counter() - began)
+        self.compacted = self.batch
+
+    def _meta(self, action: str) -> BatchMeta:
+        """The metadata of the next batch, about as long as a service's."""
+        self.batch += 1
+        attempt = uuid4().hex
+        reached = dict.fromkeys(range(PARTITIONS), self.batch)
+        return BatchMeta(
+            format=FORMAT,
+            operator=OPERATOR,
+            table_id=self.log.table_id,
+            epoch=1,
+            batch=self.batch,
+            attempt=attempt,
+            action=action,
+            clock=self.batch * EVERY_MS,
+            config="",
+            offsets={"t": reached},
+            stream_time=reached,
+            last=dict.fromkeys(reached, (self.batch, attempt)),
+            output=reached,
+            active=reached,
+        )
+
+
+def _rows(kind: str) -> pa.Table:
+    """The rows that a small batch leaves in a partition."""
+    columns = {
+        "key": pa.array([b"customer-%07d" % key for key in range(KEYS)]),
+        "value": pa.array([b"v" * 50] * KEYS),
+        "timestamp": pa.array(range(KEYS), pa.int64()),
+    }
+    return pa.table({"op": ["put"] * KEYS, **columns} if kind == "state" else columns)
+
+
+def measure(say: Callable[[str], None] = print) -> dict[str, float]:
+    """Milliseconds a commit (medians), the most live files, and what they are at the end over what they were."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = OperatorLog.open(Path(folder) / OPERATOR, OPERATOR, log_schema(), create=True)
+        service = Service(log)
+        for minute in range(1, 21):
+            service.run(PER_MINUTE)
+            say(f"minute {minute}: {median(service.commits[-PER_MINUTE:]) * 1_000:.1f} ms a commit")
+        return _flatness(service) | dict(_lengths(service, say))
+
+
+def _flatness(service: Service) -> dict[str, float]:
+    early, late = (slice((minute - 2) * PER_MINUTE, minute * PER_MINUTE) for minute in (2, 20))
+    commit = [median(service.commits[part]) * 1_000 for part in (early, late)]
+    files = [max(service.files[part]) for part in (early, late)]
+    tenth = max(1, len(service.compactions) // 10)
+    return {
+        "commit_ms_minute_2": commit[0],
+        "commit_ms_minute_20": commit[1],
+        "commit_time_ratio": commit[1] / commit[0],
+        "live_files_minute_2": files[0],
+        "live_files_minute_20": files[1],
+        "live_files_ratio": files[1] / files[0],
+        "compaction_ms_first": median(service.compactions[:tenth]) * 1_000,
+        "compaction_ms_last": median(service.compactions[-tenth:]) * 1_000,
+    }
+
+
+def _lengths(service: Service, say: Callable[[str], None]) -> Iterator[tuple[str, float]]:
+    """What a commit and a start cost when the log has so many entries."""
+    for entries in LENGTHS:
+        _lengthen(service.log, entries)
+        began = time.perf_counter()
+        service.log = OperatorLog.open(service.log.path, OPERATOR, service.log.schema, create=False)
+        yield f"open_ms_at_{entries}", (time.perf_counter() - began) * 1_000
+        service.run(PER_MINUTE)
+        yield f"commit_ms_at_{entries}", median(service.commits[-PER_MINUTE:]) * 1_000
+        say(f"{entries:,} entries: {median(service.commits[-PER_MINUTE:]) * 1_000:.1f} ms a commit")
+
+
+def _lengthen(log: OperatorLog, entries: int) -> None:
+    """The log has so many entries; those that are added change nothing, and end in a checkpoint."""
+    info = [action for action in read_actions(log.path, log.version) or () if "commitInfo" in action]
+    for version in range(log.version + 1, entries):
+        entry_path(log.path, version).write_text(json.dumps(info[0]))
+    write_checkpoint(log.path, entries - 1, load(log.path, entries - 1).actions())
