@@ -3,36 +3,76 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import sys
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
-from benchmarks import kernel, suppression
+from benchmarks import calibration
 
-BOUNDS = {
-    "kernel": {"kernel_records_per_s": 10_000_000},
-    "suppression": {"ratio": 3.0},
+
+@dataclass(frozen=True)
+class Bound:
+    """What a figure has to be: at least `least`, at most `most`."""
+
+    least: float | None = None
+    most: float | None = None
+
+    def holds(self, value: float) -> bool:
+        """True if the value is within."""
+        return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
+
+    def __str__(self) -> str:
+        return f">= {self.least:,}" if self.least is not None else f"<= {self.most:,}"
+
+
+BOUNDS: dict[str, dict[str, Bound]] = {
+    "kernel": {"kernel_records_per_s": Bound(least=10_000_000)},
+    "suppression": {"ratio": Bound(least=5.0)},
+    "latency": {
+        "batch_of_1000_p50_ms": Bound(most=250),
+        "produced_to_read_p50_ms": Bound(most=400),
+        "produced_to_read_p99_ms": Bound(most=1_200),
+    },
+    "commits": {"commit_time_ratio": Bound(most=1.5), "live_files_ratio": Bound(most=1.5)},
+    "cores": {"service_cores": Bound(least=1.6)},
 }
-_MEASURES = {"kernel": kernel.measure, "suppression": partial(suppression.measure, say=partial(print, file=sys.stderr))}
+"""A benchmark is the module of the name; its `measure(say)` gives the figures."""
 
 
 def main() -> int:
     """0 if every bound holds."""
-    parser = argparse.ArgumentParser(prog="benchmarks")
-    parser.add_argument("name", choices=[*_MEASURES, "all"])
+    parser = argparse.ArgumentParser(prog="tidegate bench")
+    parser.add_argument("name", choices=[*BOUNDS, "all"])
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
-    names = list(_MEASURES) if chosen.name == "all" else [chosen.name]
-    figures = {name: _MEASURES[name]() for name in names}
-    held = all(figures[name][figure] >= bound for name in names for figure, bound in BOUNDS[name].items())
+    names = list(BOUNDS) if chosen.name == "all" else [chosen.name]
+    say = partial(print, file=sys.stderr, flush=True)
+    figures = {name: _measured(name, say) for name in names}
+    held = all(bound.holds(figures[name][figure]) for name in names for figure, bound in BOUNDS[name].items())
     if chosen.json:
-        print(json.dumps({"figures": figures, "bounds": {name: BOUNDS[name] for name in names}, "held": held}))
+        bounds = {name: {figure: str(bound) for figure, bound in BOUNDS[name].items()} for name in names}
+        print(json.dumps({"figures": figures, "bounds": bounds, "held": held}))
     else:
-        for name in names:
-            for figure, value in figures[name].items():
-                bound = BOUNDS[name].get(figure)
-                print(f"{name:12} {figure:28} {value:>16,.2f}" + (f"   bound >= {bound:,}" if bound else ""))
+        _print(figures)
     return 0 if held else 1
+
+
+def _measured(name: str, say: Any) -> dict[str, float]:
+    """The benchmark's figures beside the machine's speed just before."""
+    say(f"{name}: {calibration.SAYS} {calibration.machine_records_per_s():,.0f}")
+    figures: dict[str, float] = importlib.import_module(f"benchmarks.{name}").measure(say)
+    return figures
+
+
+def _print(figures: dict[str, dict[str, float]]) -> None:
+    for name, found in figures.items():
+        for figure, value in found.items():
+            bound = BOUNDS[name].get(figure)
+            verdict = "" if bound is None else f"   bound {bound}" + ("" if bound.holds(value) else "   MISSED")
+            print(f"{name:12} {figure:32} {value:>16,.2f}{verdict}")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from statistics import median
+from typing import Any
 
 import numpy as np
 
@@ -52,7 +53,7 @@ def load(records: int = RECORDS) -> Records:
     )
 
 
-def measure() -> dict[str, float]:
+def measure(say: Any) -> dict[str, float]:
     """Records per second, medians of 5 after one that is not counted.
 
     `kernel`: what `step.absorb` does, from the records' columns to the list of what is emitted and touched. `step`: the

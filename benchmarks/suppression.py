@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any
 
 from benchmarks.load import PARTITIONS, RECORDS, load
 from benchmarks.peer import run_kafka_streams
+from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.application import application_of
 from tidegate.runtime.driver import OperatorDriver, Wiring
 from tidegate.runtime.home import jars
@@ -30,16 +31,16 @@ INPUT = "load"
 _numbers = count()
 
 
-def measure(say: Any = print) -> dict[str, float]:
+def measure(say: Any) -> dict[str, float]:
     """Records per second of the service and of Kafka Streams, alternating, and the median of the ratios run by run."""
     with tempfile.TemporaryDirectory() as folder, Broker.start(Path(folder) / "kafka", jars("broker")) as broker:
         say(f"loading {RECORDS:,} records")
         load(broker.bootstrap, INPUT)
-        with _session() as spark:
+        with session() as spark:
             run_service(spark, broker.bootstrap, Path(folder))  # the first run of a session compiles and grows
         ours, theirs = [], []
         for run in range(RUNS):
-            with _session() as spark:
+            with session() as spark:
                 ours.append(RECORDS / run_service(spark, broker.bootstrap, Path(folder)))
             theirs.append(RECORDS / run_kafka_streams(broker.bootstrap, INPUT, _output(broker.bootstrap)))
             say(f"run {run + 1}: service {ours[-1]:,.0f}/s, Kafka Streams {theirs[-1]:,.0f}/s")
@@ -51,7 +52,7 @@ def measure(say: Any = print) -> dict[str, float]:
 
 
 @contextmanager
-def _session() -> Iterator[Any]:
+def session() -> Iterator[Any]:
     """A Spark session of its own, gone while the peer runs: the memory and the cores are the peer's then."""
     spark = start_session("bench", "local[2]")
     try:
@@ -66,8 +67,8 @@ def _output(bootstrap: str) -> str:
     return name
 
 
-def run_service(spark: Any, bootstrap: str, folder: Path) -> float:
-    """Seconds from ready to everything published."""
+def run_service(spark: Any, bootstrap: str, folder: Path, watch: Callable[[], None] = lambda: None) -> float:
+    """Seconds from ready to everything published; `watch` is called when it is ready and after each batch."""
     output = _output(bootstrap)
     operator = {
         "kind": "suppression",
@@ -89,15 +90,20 @@ def run_service(spark: Any, bootstrap: str, folder: Path) -> float:
     )
     published: list[float] = []
 
+    def note(_meta: BatchMeta, _seconds: dict[str, float]) -> None:
+        published.append(time.monotonic())
+        watch()
+
     driver = OperatorDriver(
         Wiring(
             spark=spark,
             application=application,
             name="updates",
-            listener=lambda _meta, _seconds: published.append(time.monotonic()),
+            listener=note,
         )
     )
     driver.start()
+    watch()
     started = time.monotonic()
     driver.run(Event(), until_caught_up=True)
     assert sum(counts.records_in for counts in driver.newest.totals.values()) == RECORDS

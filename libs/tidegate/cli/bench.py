@@ -15,11 +15,11 @@ from tidegate.runtime.home import project_root
 
 
 @click.command("bench")
-@click.argument("name", type=click.Choice(["kernel", "suppression", "all"]))
+@click.argument("name")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 @click.pass_context
 def command(ctx: click.Context, name: str, as_json: bool) -> None:
-    """Measure NAME; the exit code is 1 when a bound is missed.
+    """Measure NAME (a benchmark, or all); the exit code is 1 when a bound is missed.
 
     Example: tidegate bench suppression
     """

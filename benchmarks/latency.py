@@ -1,0 +1,162 @@
+"""How soon output can be read: a buffer that holds nothing back, as fast as possible (`max_keys: 0`, `trigger: 0`).
+
+Both figures end when a `read_committed` consumer outside Spark has the record. Medians of 5 runs.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from benchmarks.suppression import session
+from tidegate.runtime.application import application_of
+from tidegate.runtime.driver import OperatorDriver, Wiring
+from tidegate.runtime.home import jars
+from tidegate.runtime.kafka.broker import Broker
+from tidegate.runtime.kafka.topics import create_topic
+
+PARTITIONS, KEYS, RUNS = 4, 500, 5
+BATCH, BATCHES, WARM_BATCHES = 1_000, 30, 15
+RATE, STEP_S, SECONDS, WARM_SECONDS = 5_000, 0.01, 20.0, 10.0
+_numbers = count()
+
+
+def measure(say: Any) -> dict[str, float]:
+    """Milliseconds from plan to read, for batches of 1,000 records; and from produced to read, at 5,000 records/s."""
+    with tempfile.TemporaryDirectory() as folder, Broker.start(Path(folder) / "kafka", jars("broker")) as broker:
+        with session() as spark, _driver(spark, broker.bootstrap, Path(folder)) as (driver, topics):
+            batches = _batches(driver, broker.bootstrap, *topics, say)
+        with session() as spark, _driver(spark, broker.bootstrap, Path(folder)) as (driver, topics):
+            flow = _flow(driver, broker.bootstrap, *topics, say)
+    return {
+        "batch_of_1000_p50_ms": median(batches),
+        "produced_to_read_p50_ms": median(p50 for p50, _ in flow),
+        "produced_to_read_p99_ms": median(p99 for _, p99 in flow),
+    }
+
+
+class Reader:
+    """Reads the output on a thread of its own: when each record came, and how old it was then."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        options = {"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_committed"}
+        self._consumer = Consumer(options | {"fetch.wait.max.ms": 5, "enable.auto.commit": False})
+        self._consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+        self.arrivals: list[tuple[float, float]] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def wait_for(self, records: int) -> float:
+        """When the record of that number had come, by the monotonic clock."""
+        while len(self.arrivals) < records:
+            time.sleep(0.0005)
+        return self.arrivals[records - 1][0]
+
+    def close(self) -> None:
+        """Nothing is read any more."""
+        self._stop.set()
+        self._thread.join()
+        self._consumer.close()
+
+    def _read(self) -> None:
+        while not self._stop.is_set():
+            for message in self._consumer.consume(1_000, 0.005):
+                now = time.time()
+                self.arrivals.append((time.monotonic(), now * 1_000 - message.timestamp()[1]))
+
+
+def _batches(driver: OperatorDriver, bootstrap: str, source: str, output: str, say: Any) -> list[float]:
+    """The median of each run."""
+    reader, producer, medians, sent = Reader(bootstrap, output), Producer({"bootstrap.servers": bootstrap}), [], 0
+    for run in range(RUNS):
+        times = []
+        for _ in range(BATCHES + (WARM_BATCHES if run == 0 else 0)):
+            _produce(producer, source, sent, BATCH)
+            producer.flush()
+            sent += BATCH
+            started = time.monotonic()
+            driver.round()
+            times.append((reader.wait_for(sent) - started) * 1_000)
+        medians.append(median(times[-BATCHES:]))
+        say(f"run {run + 1}: a batch of {BATCH:,} records takes {medians[-1]:.0f} ms from plan to read")
+    reader.close()
+    return medians
+
+
+def _flow(driver: OperatorDriver, bootstrap: str, source: str, output: str, say: Any) -> list[tuple[float, float]]:
+    """(p50, p99) of the ages at which the records of each run were read."""
+    reader, stop, found = Reader(bootstrap, output), threading.Event(), []
+    service = threading.Thread(target=driver.run, args=(stop,))
+    service.start()
+    sent = _feed(bootstrap, source, WARM_SECONDS, 0)
+    for run in range(RUNS):
+        first, sent = sent, _feed(bootstrap, source, SECONDS, sent)
+        reader.wait_for(sent)
+        percent = quantiles((age for _, age in reader.arrivals[first:sent]), n=100)
+        found.append((percent[49], percent[98]))
+        say(f"run {run + 1}: at {RATE:,} records/s read {percent[49]:.0f} ms (p50), {percent[98]:.0f} ms (p99) later")
+    stop.set()
+    service.join()
+    reader.close()
+    return found
+
+
+def _feed(bootstrap: str, topic: str, seconds: float, sent: int) -> int:
+    """The number of the next record, after records at RATE for that long; their timestamps are when they were made."""
+    producer, step, started = (
+        Producer({"bootstrap.servers": bootstrap, "linger.ms": 1}),
+        int(RATE * STEP_S),
+        time.time(),
+    )
+    for number in range(int(seconds / STEP_S)):
+        _produce(producer, topic, sent + number * step, step)
+        producer.poll(0)
+        time.sleep(max(0.0, started + (number + 1) * STEP_S - time.time()))
+    producer.flush()
+    return sent + int(seconds / STEP_S) * step
+
+
+def _produce(producer: Producer, topic: str, first: int, records: int) -> None:
+    now = int(time.time() * 1_000)
+    for number in range(first, first + records):
+        key = number % KEYS
+        producer.produce(topic, b'{"n":%d}' % number, b"k%04d" % key, key % PARTITIONS, timestamp=now)
+
+
+@contextmanager
+def _driver(spark: Any, bootstrap: str, folder: Path) -> Iterator[tuple[OperatorDriver, tuple[str, str]]]:
+    name = f"latency_{next(_numbers)}"
+    topics = (f"{name}_in", f"{name}_out")
+    for topic in topics:
+        create_topic({"bootstrap.servers": bootstrap}, topic, PARTITIONS)
+    operator = {
+        "kind": "suppression",
+        "input": topics[0],
+        "output": topics[1],
+        "until": {"time_limit": "5s"},
+        "buffer": {"max_keys": 0, "when_full": "emit"},
+    }
+    application = application_of(
+        {
+            "application": name,
+            "lake": str(folder / name / "lake"),
+            "state": str(folder / name / "state"),
+            "keep_output": "forever",
+            "kafka": {"bootstrap.servers": bootstrap},
+            "trigger": "0",
+            "operators": {"updates": operator},
+        }
+    )
+    driver = OperatorDriver(Wiring(spark=spark, application=application, name="updates"))
+    driver.start()
+    yield driver, topics
