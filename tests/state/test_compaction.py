@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
@@ -124,6 +126,20 @@ def test_large_output_is_cut_into_several_files_in_order(log: OperatorLog, monke
     run(log, 3)
     assert len(log.data_files("state")) > 2
     assert state(log) == before
+
+
+def test_a_row_of_output_is_merged_once_for_each_doubling(log: OperatorLog) -> None:
+    rounds, merged = 32, 0
+    for batch in range(1, 3 * rounds + 1, 3):
+        for small in (batch, batch + 1):
+            commit_rows(log, small, {("emission", 0): rows(*(uuid4().hex for _ in range(200)))})
+        before = {file.path for file in log.data_files("emission")}
+        run(log, batch + 2)
+        merged += sum(file.rows for file in log.data_files("emission") if file.path not in before)
+    total = log.read("emission").num_rows
+    assert total == rounds * 400
+    assert merged <= total * (math.log2(rounds) + 1)
+    assert len(log.data_files("emission")) <= math.log2(rounds) + 1
 
 
 def test_large_files_of_output_are_left_alone(log: OperatorLog, monkeypatch: pytest.MonkeyPatch) -> None:

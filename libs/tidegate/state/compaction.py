@@ -147,12 +147,22 @@ def _drop_through(kind: str, partition: int, expired: int, published: Mapping[in
 
 
 def _worth_rewriting(kind: str, files: list[DataFile], drop_through: int) -> tuple[DataFile, ...]:
-    """All state files if they are several; of the others the expired ones, and the small ones if they are several."""
+    """All state files if they are several; of the others the expired ones, and small ones that are worth merging."""
     if kind == "state":
         return tuple(files) if len(files) > 1 else ()
     expired = [file for file in files if file.max_batch <= drop_through]
     small = [file for file in files if file.max_batch > drop_through and file.size < SMALL_FILE_BYTES]
-    return tuple(expired + (small if len(small) > 1 else []))
+    return tuple(expired + _mergeable(small))
+
+
+def _mergeable(small: list[DataFile]) -> list[DataFile]:
+    """The smallest ones, up to the first that outweighs all of them: so a row is merged once for each doubling."""
+    taken: list[DataFile] = []
+    for file in sorted(small, key=lambda file: file.size):
+        if len(taken) > 1 and file.size > sum(one.size for one in taken):
+            break
+        taken.append(file)
+    return taken if len(taken) > 1 else []
 
 
 def rewrite(part: Rewrite) -> Rewritten:
