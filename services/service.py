@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import logging
 import signal
+import sys
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from pathlib import Path
 from threading import Event, current_thread, main_thread
 from typing import Any
 
-from tidegate.contracts.errors import UserError
+from tidegate.contracts.errors import TidegateError, UserError
 from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.application import Application, load
 from tidegate.runtime.driver import OperatorDriver, Wiring
@@ -110,9 +111,14 @@ def speak(line: str) -> None:
 
 
 def main(kind: str) -> Any:
-    """Runs the operators of one kind, as a container does."""
+    """Runs the operators of one kind, as a container does; ends with 1 for a failure, 2 for what the user can mend."""
     parser = argparse.ArgumentParser(description=f"Runs every {kind} operator of a configuration file.")
     parser.add_argument("file", type=Path)
     speak("%(asctime)s %(levelname)s %(message)s")
-    application = load(parser.parse_args().file)
-    run(application, chosen(application, None, kind))
+    file = parser.parse_args().file
+    try:
+        application = load(file)
+        run(application, chosen(application, None, kind))
+    except TidegateError as error:
+        logging.getLogger("tidegate").error("%s", error)
+        sys.exit(2 if isinstance(error, UserError) else 1)
