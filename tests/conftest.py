@@ -37,5 +37,5 @@ def topic(broker: Broker) -> NewTopic:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The fast tests run first, the ones that kill the service last; otherwise the order stays."""
-    items.sort(key=lambda item: (item.get_closest_marker("fast") is None, item.get_closest_marker("kill") is not None))
+    """The fast tests run first; otherwise the order stays."""
+    items.sort(key=lambda item: item.get_closest_marker("fast") is None)

@@ -1,26 +1,29 @@
-"""Runs the service in a session of its own, kills all of it, and reads what any consumer would read."""
+"""What goes in, how the operator is configured, and what any consumer reads of it."""
 
 from __future__ import annotations
 
-import contextlib
-import os
+import json
 import random
-import signal
-import subprocess
-import sys
-import threading
-import time
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
+from threading import Event, Thread
+from typing import Any
 
 import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 PARTITIONS = 4
-START_TIMEOUT_S = 120
+OPERATOR = "updates"
+STEPS = 40
+Record = tuple[int, bytes, bytes, int]
+"""(partition, key, value, timestamp)."""
+Emission = tuple[bytes | None, bytes | None, int, bytes]
+"""(key, value, timestamp, cause)."""
 
 
-def records(count: int, keys: int = 500, seed: int = 7) -> list[tuple[int, bytes, bytes, int]]:
-    """(partition, key, value, timestamp): timestamps up to 5 s out of order, a key always in one partition."""
+def records(count: int, keys: int = 500, seed: int = 7) -> list[Record]:
+    """Timestamps up to 5 s out of order, a key always in one partition."""
     rng = random.Random(seed)
     made = []
     for i in range(count):
@@ -30,43 +33,55 @@ def records(count: int, keys: int = 500, seed: int = 7) -> list[tuple[int, bytes
     return made
 
 
+def split(made: Sequence[Record], parts: int) -> list[Sequence[Record]]:
+    """The records in so many parts of about the same length."""
+    bounds = [len(made) * part // parts for part in range(parts + 1)]
+    return [made[start:end] for start, end in pairwise(bounds)]
+
+
 class Feed:
     """Produces records with librdkafka, in steps, on a thread of its own."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._topic = topic
-        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
-        self._thread = threading.Thread()
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "enable.idempotence": True})
+        self._hurry = Event()
+        self._thread = Thread()
 
-    def start(self, part: list[tuple[int, bytes, bytes, int]], seconds: float, steps: int = 40) -> None:
-        """The part is being produced, spread over the seconds."""
-        self.join()
-        self._thread = threading.Thread(target=self._feed, args=(part, seconds, steps))
+    def start(self, part: Sequence[Record], seconds: float) -> None:
+        """The part is being produced, spread over the seconds; the one before is produced."""
+        self.finish()
+        self._hurry.clear()
+        self._thread = Thread(target=self._feed, args=(part, seconds))
         self._thread.start()
 
-    def join(self) -> None:
-        """What was started is produced."""
+    def finish(self) -> None:
+        """What was started is produced, from now on without pauses."""
+        self._hurry.set()
         if self._thread.ident is not None:
             self._thread.join()
 
-    def _feed(self, part: list[tuple[int, bytes, bytes, int]], seconds: float, steps: int) -> None:
-        size = -(-len(part) // steps)
-        for start in range(0, len(part), size):
-            for partition, key, value, timestamp in part[start : start + size]:
+    def _feed(self, part: Sequence[Record], seconds: float) -> None:
+        for step in split(part, STEPS):
+            for partition, key, value, timestamp in step:
                 self._producer.produce(self._topic, value, key, partition, timestamp=timestamp)
             self._producer.flush()
-            time.sleep(seconds / steps)
+            self._hurry.wait(seconds / STEPS)
 
 
-def configure(folder: Path, application: str, bootstrap: str, topic: str, output: str, trigger: str) -> Path:
-    """A configuration file with one suppression operator."""
-    file = folder / f"{application}.yaml"
+def configure(file: Path, bootstrap: str, source: str, output: str, **changed: object) -> Path:
+    """The file describes one suppression operator; its name up to a `-` is the application's.
+
+    Files of one application describe the same operator, at different times (`changed`: `state`, `trigger`, or what the
+    operator takes).
+    """
+    application = file.stem.partition("-")[0]
     operator = {
         "kind": "suppression",
-        "input": topic,
+        "input": source,
         "output": output,
         "until": {"time_limit": "5s"},
-        "buffer": {"max_keys": 400, "when_full": "emit"},
+        "buffer": {"max_keys": 100, "when_full": "emit"},
     }
     content = {
         "application": application,
@@ -75,85 +90,15 @@ def configure(folder: Path, application: str, bootstrap: str, topic: str, output
         "keep_output": "forever",
         "kafka": {"bootstrap.servers": bootstrap},
         "spark": {"master": "local[2]"},
-        "trigger": trigger,
-        "operators": {"updates": operator},
+        "trigger": "50ms",
     }
-    file.write_text(yaml.safe_dump(content))
+    content.update({name: changed.pop(name) for name in content.keys() & changed.keys()})
+    file.write_text(yaml.safe_dump({**content, "operators": {OPERATOR: {**operator, **changed}}}))
     return file
 
 
-class Service:
-    """`tidegate run` in a session of its own, so that all of its processes can be killed at once."""
-
-    def __init__(self, file: Path, *, kill_at: str = "", until_caught_up: bool = False) -> None:
-        arguments = [sys.executable, "-m", "tidegate.cli.main", "run", str(file), "--verbose"]
-        if until_caught_up:
-            arguments.append("--until-caught-up")
-        environment = {**os.environ, "TIDEGATE_KILL_AT": kill_at}
-        self.log = file.with_suffix(f".{time.monotonic_ns()}.log")
-        with self.log.open("w") as out:
-            self._process = subprocess.Popen(
-                arguments, stdout=out, stderr=out, env=environment, start_new_session=True, cwd=file.parent
-            )
-
-    def wait_ready(self) -> None:
-        """It has claimed, settled, and says so."""
-        self._wait(lambda: "ready" in self.log.read_text(), "it is not ready")
-
-    def wait_death(self) -> None:
-        """It has died at its kill point."""
-        self._wait(lambda: self._process.poll() is not None, "it did not die at its kill point")
-        assert self._process.returncode == -signal.SIGKILL, self.log.read_text()
-        self.kill()
-
-    def wait_end(self) -> None:
-        """It has ended by itself, without an error."""
-        self._wait(lambda: self._process.poll() is not None, "it did not end")
-        assert self._process.returncode == 0, self.log.read_text()
-
-    def kill(self) -> None:
-        """All of its processes are killed: driver, JVM, Python workers."""
-        deadline = time.monotonic() + 10
-        while alive := _session_members(self._process.pid):
-            for process in alive:
-                _kill(process)
-            self._process.poll()
-            assert time.monotonic() < deadline, f"still alive: {alive}"
-            time.sleep(0.02)
-        self._process.wait()
-
-    def _wait(self, until: object, otherwise: str) -> None:
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not until():  # type: ignore[operator]
-            if time.monotonic() > deadline:
-                self.kill()
-                raise AssertionError(f"{otherwise}:\n{self.log.read_text()}")
-            time.sleep(0.02)
-
-
-def _session_members(session: int) -> list[int]:
-    processes = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    return [int(process.name) for process in processes if _session_of(process) == session]
-
-
-def _session_of(entry: Path) -> int | None:
-    try:
-        state, _parent, _group, session = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
-    except OSError:
-        return None
-    return None if state == "Z" else int(session)
-
-
-def _kill(process: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(process, signal.SIGKILL)
-
-
-Emission = tuple[bytes | None, bytes | None, int, bytes]
-
-
 def committed(bootstrap: str, topic: str) -> list[list[Emission]]:
-    """What a read_committed consumer outside Spark sees, per partition: (key, value, timestamp, cause) in order.
+    """What a read_committed consumer outside Spark sees, per partition, in order.
 
     Checks on the way that (batch, seq) never repeats nor goes back.
     """
@@ -171,8 +116,8 @@ def committed(bootstrap: str, topic: str) -> list[list[Emission]]:
     newest = [(-1, -1)] * PARTITIONS
     open_partitions = set(range(PARTITIONS))
     while open_partitions:
-        message = consumer.poll(10)
-        assert message is not None, f"no end of {topic} within 10 s"
+        message = consumer.poll(30)
+        assert message is not None, f"no end of {topic} within 30 s"
         if message.error() is not None:
             open_partitions.discard(message.partition())
             continue
@@ -185,3 +130,10 @@ def committed(bootstrap: str, topic: str) -> list[list[Emission]]:
         )
     consumer.close()
     return seen
+
+
+def commits(lake: Path) -> list[dict[str, Any]]:
+    """What every commit to the operator's log says of itself, in the log's order: epoch, batch, offsets and so on."""
+    entries = sorted((lake / OPERATOR / "_delta_log").glob("*.json"))
+    lines = [json.loads(line) for entry in entries for line in entry.read_text().splitlines()]
+    return [json.loads(line["commitInfo"]["tidegate"]) for line in lines if "tidegate" in line.get("commitInfo", ())]

@@ -1,59 +1,129 @@
-"""The service is killed with SIGKILL, all of its processes at once, while records flow."""
+"""The whole suite of kills and takeovers (`make kill`): every kill point, random moments, stops, zombies."""
 
 from __future__ import annotations
 
+import os
 import random
-import shutil
+import signal
 import time
+from functools import partial
 
 import pytest
 
-from tests.kill.harness import PARTITIONS, Feed, Service, committed, configure, records
+from tests.kill.harness import PARTITIONS
+from tests.kill.turns import World
+from tidegate.runtime import home
+from tidegate.runtime.kafka.broker import Broker
+from tidegate.runtime.kafka.topics import create_topic
 
-RECORDS = 100_000
+RECORDS = 200_000
+RANDOM_MOMENTS = 20
 KILL_POINTS = [
-    "after_dirty_header:3",
-    "after_half_of_output:3",
+    "after_claim",
+    "between_initialisations",
+    "after_dirty_header:2",
+    "after_half_of_output:2",
+    "after_complete_header:2",
+    "before_commit:2",
     "after_commit:2",
     "in_settling_before_end",
     "between_ends:2",
+    "in_settling_after_end",
+    "before_compaction_commit",
+    "after_compaction_commit",
 ]
-RANDOM_MOMENTS = 3
+"""An order in which what a point needs is left by the one before: settling needs output that is not published."""
+STOP_POINTS = ["before_commit", "after_commit", "in_settling_before_end", "between_ends", "in_settling_after_end"]
+STOP_POINTS += ["after_claim", "between_initialisations", "before_compaction_commit", "after_compaction_commit"]
+TASK_POINTS = ["after_dirty_header", "after_half_of_output", "after_complete_header"]
+CHANGED = {"until": {"time_limit": "3s"}, "idle_after": "1s"}
+
+pytestmark = [pytest.mark.kill, pytest.mark.timeout(3_600)]
 
 
-@pytest.mark.kill
-@pytest.mark.broker
-@pytest.mark.spark
-@pytest.mark.timeout(900)
-def test_none_lost_none_twice_order_kept_through_kills(broker, topic, tmp_path):
-    source, output, undisturbed = (topic(partitions=PARTITIONS) for _ in range(3))
-    made = records(RECORDS)
-    size = -(-RECORDS // (len(KILL_POINTS) + RANDOM_MOMENTS + 1))
-    parts = [made[start : start + size] for start in range(0, RECORDS, size)]
-    file = configure(tmp_path, "killed", broker.bootstrap, source, output, trigger="50ms")
-    feed = Feed(broker.bootstrap, source)
+def test_none_lost_none_twice_order_kept_through_every_kill_point_and_random_moments(world):
+    world.fill(RECORDS, parts=len(KILL_POINTS) + RANDOM_MOMENTS + 1)
+    file, calm = world.file("disturbed"), world.file("calm")
+    changed, calm_changed = world.file("disturbed-changed", **CHANGED), world.file("calm-changed", **CHANGED)
+    world.take(
+        [
+            *[world.dies(file, at, stateless=number % 4 == 3) for number, at in enumerate(KILL_POINTS)],
+            *_random_moments(world, file),
+            world.catches_up(file),
+            world.catches_up(calm),
+            world.dies(changed, "during_configuration_change"),
+            world.dies(changed, "during_idle_advance"),
+            world.continues(changed, until=", 0 held"),
+            world.continues(calm_changed, until=", 0 held"),
+        ]
+    )
+    assert world.compare() > RECORDS / 20
 
-    for point, part in zip(KILL_POINTS, parts, strict=False):
-        service = Service(file, kill_at=point)
-        if not point.startswith("in_settling"):  # there it dies before it is ready
-            service.wait_ready()
-        feed.start(part, seconds=3)
-        service.wait_death()
+
+def _random_moments(world, file):
     rng = random.Random(11)
-    for moment, part in enumerate(parts[len(KILL_POINTS) : -1]):
-        service = Service(file)
-        service.wait_ready()
-        feed.start(part, seconds=2)
-        time.sleep(rng.uniform(0.1, 2.0))
-        service.kill()
-        if moment == 1:
-            shutil.rmtree(tmp_path / "killed" / "state")
-    feed.start(parts[-1], seconds=0.1)
-    feed.join()
-    Service(file, until_caught_up=True).wait_end()
+    return [
+        world.dies_after(file, rng.uniform(0.2, 5.0), stateless=number % 4 == 1, compact=number % 5 == 2)
+        for number in range(RANDOM_MOMENTS)
+    ]
 
-    calm = configure(tmp_path, "calm", broker.bootstrap, source, undisturbed, trigger="0")
-    Service(calm, until_caught_up=True).wait_end()
-    expected = committed(broker.bootstrap, undisturbed)
-    assert sum(map(len, expected)) > RECORDS / 20
-    assert committed(broker.bootstrap, output) == expected
+
+def test_a_driver_that_was_stopped_and_taken_over_changes_nothing_when_it_goes_on(world):
+    """In a task a driver holds the lock of its local state: the next one is on another machine, or waits for it."""
+    world.fill(RECORDS, parts=len(STOP_POINTS) + 2 * len(TASK_POINTS) + 2)
+    file, idle = world.file("disturbed"), {"rewind_window": "6d", "idle_after": "1s"}
+    machines = [world.file(f"disturbed-{n}", state=f"./disturbed/state-{n}") for n in range(len(TASK_POINTS) + 1)]
+    changed = world.file("disturbed-changed", state="./disturbed/state-3", rewind_window="6d")
+    world.take(
+        [
+            *[world.stops(file, at) for at in STOP_POINTS],
+            *[world.stops(file, at, at_once=True) for at in ["before_commit", *TASK_POINTS]],
+            world.stops(file, "after_commit", at_once=True),
+            *[world.stops(machine, at) for machine, at in zip(machines, TASK_POINTS, strict=False)],
+            world.stops(changed, "during_configuration_change"),
+            world.stops(world.file("disturbed-idle", **idle), "during_idle_advance"),
+            world.continues(world.file("disturbed-last", **idle), until=", 0 held"),
+            world.continues(world.file("calm", idle_after="1s"), until=", 0 held"),
+        ]
+    )
+    assert world.compare() > RECORDS / 20
+
+
+def test_a_task_that_goes_on_for_two_seconds_after_its_attempt_failed_changes_nothing(world):
+    world.fill(20_000, parts=6)
+    file, calm = world.file("disturbed"), world.file("calm")
+    turns = [world.outlives(file, at, rounds=2) for at in TASK_POINTS]
+    world.take([*turns, world.catches_up(file), world.catches_up(calm)])
+    assert world.compare() > 1_000
+
+
+@pytest.fixture
+def brokers(tmp_path):
+    """A broker of this test alone, and those that are started after it on the same data and port; the last is up."""
+    started = [Broker.start(tmp_path / "broker", home.jars("broker"))]
+    yield started
+    started[-1].stop()
+
+
+def test_a_broker_that_is_killed_and_started_again_is_waited_for(brokers, tmp_path, say):
+    bootstrap, rng = brokers[0].bootstrap, random.Random(5)
+    for name in ("source", "disturbed", "calm"):
+        create_topic({"bootstrap.servers": bootstrap}, name, PARTITIONS, {})
+    outputs = {name: name for name in ("disturbed", "calm")}
+    world = World(bootstrap=bootstrap, source="source", outputs=outputs, folder=tmp_path, say=say)
+    world.fill(RECORDS // 4, parts=4)
+    file, calm = world.file("disturbed"), world.file("calm")
+    deaths = [partial(_broker_dies, brokers, rng.uniform(0.5, 4.0), rng.uniform(0.0, 10.0)) for _ in range(4)]
+    world.take([world.sees_its_broker_die(file, deaths), world.catches_up(file), world.catches_up(calm)])
+    assert world.compare() > RECORDS / 80
+
+
+def _broker_dies(brokers, after_s, for_s):
+    """It was killed some time from now, and answers again some time later, on the same data and port."""
+    time.sleep(after_s)
+    died = brokers[-1]
+    os.kill(died.pid, signal.SIGKILL)
+    while Broker.running(died.data):
+        time.sleep(0.05)
+    time.sleep(for_s)
+    brokers.append(Broker.start(died.data, home.jars("broker"), port=died.port))

@@ -1,0 +1,24 @@
+"""A few of the kills, for every run of the tests: `make kill` has all of them."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.mark.broker
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_none_lost_none_twice_order_kept_through_a_few_kills_and_a_takeover(world):
+    world.fill(20_000, parts=4)
+    file, calm = world.file("disturbed"), world.file("calm")
+    world.take(
+        [
+            world.dies(file, "after_half_of_output:2"),
+            world.dies(file, "after_commit", stateless=True),
+            world.dies(file, "in_settling_before_end"),
+            world.stops(file, "before_commit"),
+            world.continues(file),
+            world.catches_up(calm),
+        ]
+    )
+    assert world.compare() > 1_000

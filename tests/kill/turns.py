@@ -1,0 +1,266 @@
+"""Turns of a disturbed application: in each a service is started, records come, and something happens to it.
+
+Beside it an application reads the same topic undisturbed; in the end both have published the same.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from tests.kill.harness import Feed, Record, commits, committed, configure, records, split
+from tests.kill.service import FENCED, Service, Start, in_turn
+
+BY_ITSELF = {
+    "after_claim",
+    "during_configuration_change",
+    "between_initialisations",
+    "in_settling_before_end",
+    "in_settling_after_end",
+    "during_idle_advance",
+}
+"""Places that a service comes to without new records."""
+IN_A_TASK = {"after_dirty_header", "after_half_of_output", "after_complete_header", "during_idle_advance"}
+"""Places at which the lock of a partition's local state is held."""
+PART_S = 20.0
+"""A part takes so long to come, unless what it is waited for has happened before."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """A service, how it is started, and what happens to it."""
+
+    name: str
+    start: Start
+    act: Callable[[Service], None]
+
+
+@dataclass(kw_only=True)
+class World:
+    """Two applications over one topic: `disturbed` and `calm`."""
+
+    bootstrap: str
+    source: str
+    outputs: dict[str, str]
+    folder: Path
+    say: Callable[[str], None]
+    parts: list[Sequence[Record]] = field(default_factory=list)
+    fed: int = 0
+    stopped: Service | None = None
+
+    def __post_init__(self) -> None:
+        self.feed = Feed(self.bootstrap, self.source)
+        self._numbers = count(1)
+
+    def fill(self, number: int, parts: int) -> None:
+        """So many records are going to come, in so many parts."""
+        self.parts = split(records(number), parts)
+
+    def file(self, name: str, **changed: object) -> Path:
+        """A configuration of the application that the name begins with."""
+        output = self.outputs[name.partition("-")[0]]
+        return configure(self.folder / f"{name}.yaml", self.bootstrap, self.source, output, **changed)
+
+    def feed_part(self, seconds: float = PART_S) -> None:
+        """The next part, if there is one, is coming."""
+        if self.parts:
+            part = self.parts.pop(0)
+            self.fed += len(part)
+            self.feed.start(part, seconds)
+
+    def feed_all(self) -> None:
+        """All records are there."""
+        while self.parts:
+            self.feed_part(0.0)
+        self.feed.finish()
+
+    def take(self, turns: Sequence[Turn]) -> None:
+        """The turns are taken, one after the other; tells of each."""
+        with in_turn([turn.start for turn in turns]) as services:
+            for number, (turn, service) in enumerate(zip(turns, services, strict=True), 1):
+                began = time.monotonic()
+                turn.act(service)
+                self.say(f"{number:3}/{len(turns)} {turn.name}: {time.monotonic() - began:.1f} s")
+
+    def compare(self) -> int:
+        """None lost, none twice, the order of every partition kept, and the epochs in order; gives the emissions."""
+        calm = committed(self.bootstrap, self.outputs["calm"])
+        assert committed(self.bootstrap, self.outputs["disturbed"]) == calm
+        epochs = [commit["epoch"] for commit in commits(self._lake("disturbed"))]
+        assert epochs == sorted(epochs), "a driver has committed after it was taken over"
+        return sum(map(len, calm))
+
+    # ---- turns that end in a kill
+
+    def dies(self, file: Path, at: str, *, stateless: bool = False) -> Turn:
+        """Killed at a place; before that the local state was deleted, if `stateless`."""
+        return self._turn(f"dies {at}", file, partial(self._dies, at=at, stateless=stateless), kill_at=at)
+
+    def _dies(self, service: Service, *, at: str, stateless: bool) -> None:
+        self._prepare(at, stateless)
+        service.go()
+        with asked_to_compact(service, "compaction" in at):
+            service.wait_death()
+
+    def _prepare(self, at: str, stateless: bool) -> None:
+        if stateless:
+            self.delete_state()
+        if at == "during_idle_advance":
+            self.feed_all()
+        else:
+            self.feed_part()
+
+    def dies_after(self, file: Path, seconds: float, *, stateless: bool = False, compact: bool = False) -> Turn:
+        """Killed at some moment after it went on; in between, if `compact`, a compaction was asked for."""
+        name = f"dies after {seconds:.2f} s" + ", stateless" * stateless + ", compacting" * compact
+        act = partial(self._dies_after, seconds=seconds, stateless=stateless, compact=compact)
+        return self._turn(name, file, act)
+
+    def _dies_after(self, service: Service, *, seconds: float, stateless: bool, compact: bool) -> None:
+        self._prepare("", stateless)
+        service.go()
+        with asked_to_compact(service, compact):
+            time.sleep(seconds)
+        service.kill()
+
+    # ---- turns that end well
+
+    def catches_up(self, file: Path) -> Turn:
+        """Everything that has come is processed."""
+        return self._turn(f"{file.stem} catches up", file, self._catches_up, until_caught_up=True)
+
+    def _catches_up(self, service: Service) -> None:
+        self.feed.finish()
+        service.go().wait_end()
+
+    def continues(self, file: Path, *, until: str = "") -> Turn:
+        """Everything that will ever come is processed and, if `until` is given, that is said; the one before ends."""
+        return self._turn(f"{file.stem} continues", file, partial(self._continues, until=until))
+
+    def _continues(self, service: Service, *, until: str) -> None:
+        self.feed_all()
+        self._take_over(service)
+        service.wait_for(until)
+        service.drain()
+
+    def outlives(self, file: Path, at: str, rounds: int) -> Turn:
+        """Tasks outlive their attempts, which fail because other workers were killed; the service goes on."""
+        armed = self._armed()
+        act = partial(self._outlives, armed=armed, rounds=rounds)
+        return self._turn(f"outlives {at}", file, act, kill_at=f"outlive:{at}@{armed}")
+
+    def _outlives(self, service: Service, *, armed: Path, rounds: int) -> None:
+        service.go().wait_ready()
+        for _round in range(rounds):
+            armed.touch()
+            self.feed_part(seconds=5)
+            service.wait_until(lambda: not armed.exists(), "no task came to the place")
+            self.feed.finish()
+            self._reach_the_end(service)
+        assert "trying again" in service.lines, f"no attempt has failed:\n{service.lines}"
+        service.drain()
+
+    def sees_its_broker_die(self, file: Path, deaths: Sequence[Callable[[], None]]) -> Turn:
+        """While records come the broker is killed and started again; the service waits, and goes on by itself."""
+        return self._turn("sees its broker die", file, partial(self._sees_its_broker_die, deaths=deaths))
+
+    def _sees_its_broker_die(self, service: Service, *, deaths: Sequence[Callable[[], None]]) -> None:
+        service.go().wait_ready()
+        for die in deaths:
+            self.feed_part(seconds=5)
+            die()
+            self.say("the broker is back")
+            self.feed.finish()
+            self._reach_the_end(service)
+        service.drain()
+
+    # ---- turns that end in a stop, and are taken over
+
+    def stops(self, file: Path, at: str, *, at_once: bool = False) -> Turn:
+        """Stopped at a place, at the end of a turn in which it has taken over from the one that was stopped before.
+
+        That one goes on, and ends, when this one has reached the end of the part, or `at_once` when this one is ready.
+        """
+        armed = self._armed()
+        kill_at = f"stop:{at}" if at in BY_ITSELF else f"stop:{at}@{armed}"
+        by_arming = partial(self._stops, at=at, armed=armed, at_once=at_once)
+        act = partial(self._stops_by_itself, at=at) if at in BY_ITSELF else by_arming
+        return self._turn(f"stops {at}" + ", the former goes on at once" * at_once, file, act, kill_at=kill_at)
+
+    def _stops_by_itself(self, service: Service, *, at: str) -> None:
+        self._prepare(at, stateless=False)
+        service.go().wait_stopped()
+        self._go_on()
+        self.stopped = service
+
+    def _stops(self, service: Service, *, at: str, armed: Path, at_once: bool) -> None:
+        self._take_over(service, at_once)
+        armed.touch()
+        self.feed_part()
+        with asked_to_compact(service, "compaction" in at):
+            service.wait_stopped()
+        self.stopped = service
+
+    def _take_over(self, service: Service, at_once: bool = False) -> None:
+        """The service has the operator, and the one before it has gone on, was fenced, and has ended."""
+        self.feed.finish()
+        service.go().wait_ready()
+        if not at_once:
+            self._reach_the_end(service)
+        self._go_on()
+        self._reach_the_end(service)
+
+    def _go_on(self) -> None:
+        if self.stopped is not None:
+            self.stopped.wait_end(FENCED)
+            self.stopped = None
+
+    def _reach_the_end(self, service: Service) -> None:
+        """The service has committed everything that has come."""
+        lake = self._lake(service.file.stem.partition("-")[0])
+
+        def reached() -> bool:
+            return sum(commits(lake)[-1]["offsets"][self.source].values()) == self.fed
+
+        service.wait_until(reached, "it did not reach the end of the part", pause_s=0.3)
+
+    # ---- what happens beside
+
+    def delete_state(self) -> None:
+        """No local state is left of the disturbed application."""
+        for state in (self.folder / "disturbed").glob("state*"):
+            shutil.rmtree(state)
+
+    def _armed(self) -> Path:
+        """A file that arms one service."""
+        return self.folder / f"armed-{next(self._numbers)}"
+
+    def _lake(self, application: str) -> Path:
+        return self.folder / application / "lake"
+
+    def _turn(self, name: str, file: Path, act: Callable[[Service], None], **start: Any) -> Turn:
+        return Turn(name=name, start=Start(file=file, **start), act=act)
+
+
+@contextmanager
+def asked_to_compact(service: Service, wanted: bool) -> Iterator[None]:
+    """If wanted, `tidegate compact` was called as soon as the service was ready."""
+    if not wanted:
+        yield
+        return
+    service.wait_ready()
+    asking = subprocess.Popen([sys.executable, "-m", "tidegate.cli.main", "compact", str(service.file)])
+    try:
+        yield
+    finally:
+        asking.kill()
+        asking.wait()
