@@ -1,0 +1,94 @@
+"""How busy one operator keeps both cores: CPU time of the service's processes over wall time, behind on 4 partitions.
+
+Counted are the driver, its JVM and the Python workers, from ready to everything published; not the broker, which works
+on the same cores. Beside them are told the broker's share and what nobody used: on a machine with two cores that does
+nothing else, the service, the broker and the idle time add up to 2.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.load import RECORDS, load
+from benchmarks.suppression import INPUT, run_service
+from tidegate.runtime.home import jars
+from tidegate.runtime.kafka.broker import Broker
+from tidegate.runtime.spark.session import start_session
+
+RUNS = 3
+_SERVICE = ("driver", "jvm", "workers")
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def measure(say: Callable[[str], Any] = print) -> dict[str, float]:
+    """Cores in use, medians of 3 runs after one that is not counted."""
+    with tempfile.TemporaryDirectory() as folder, Broker.start(Path(folder) / "kafka", jars("broker")) as broker:
+        say(f"loading {RECORDS:,} records")
+        load(broker.bootstrap, INPUT)
+        spark = start_session("bench", "local[2]")
+        try:
+            runs = [_run(spark, broker, Path(folder), say) for _ in range(1 + RUNS)][1:]
+        finally:
+            spark.stop()
+    return {name: median(run[name] for run in runs) for name in runs[0]}
+
+
+def _run(spark: Any, broker: Broker, folder: Path, say: Callable[[str], Any]) -> dict[str, float]:
+    """CPU seconds of each part per second of the run."""
+    used: list[dict[str, float]] = []
+    seconds = run_service(spark, broker.bootstrap, folder, watch=lambda: used.append(_cpu_s(broker.pid)))
+    cores = {part: (used[-1][part] - used[0][part]) / seconds for part in used[0]}
+    say(f"{seconds:.1f} s: " + ", ".join(f"{part} {share:.2f}" for part, share in cores.items()))
+    service = sum(cores[part] for part in _SERVICE)
+    return {"service_cores": service, **{f"{part}_cores": share for part, share in cores.items()}}
+
+
+def _cpu_s(broker: int) -> dict[str, float]:
+    """CPU seconds so far of the driver, its JVM, the Python workers and the broker; and of nobody."""
+    children = _children()
+    parts = {"driver": [os.getpid()], "jvm": [], "workers": [], "broker": [broker]}
+    below = [pid for pid in children.get(os.getpid(), []) if pid != broker]
+    while below:
+        for pid in below:
+            parts["jvm" if _name(pid) == "java" else "workers"].append(pid)
+        below = [child for pid in below for child in children.get(pid, [])]
+    return {**{part: sum(_own_s(pid) for pid in pids) for part, pids in parts.items()}, "idle": _idle_s()}
+
+
+def _idle_s() -> float:
+    """Seconds so far in which a core had nothing to do, or waited for a disk."""
+    idle, waiting = Path("/proc/stat").read_text().split()[4:6]
+    return (int(idle) + int(waiting)) / _TICKS_PER_S
+
+
+def _children() -> dict[int, list[int]]:
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (stat := _stat(int(entry.name))):
+            children.setdefault(int(stat[1]), []).append(int(entry.name))
+    return children
+
+
+def _own_s(pid: int) -> float:
+    stat = _stat(pid)
+    return (int(stat[11]) + int(stat[12])) / _TICKS_PER_S if stat else 0.0
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the third on; empty if the process has gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
