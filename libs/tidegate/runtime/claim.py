@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
-from tidegate.contracts.errors import Fenced
+from tidegate.contracts.errors import Fenced, StateError
 from tidegate.contracts.kill_points import reach
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.schema import BatchMeta, log_schema
@@ -121,5 +121,9 @@ class Claimant:
             output=output,
             deadline_s=self._deadline_s,
         )
-        publication.start(sorted(self._newest.offsets[self._config.input]), self._newest)
+        try:
+            publication.start(sorted(self._newest.offsets[self._config.input]), self._newest)
+        except StateError:  # such as a mark above this claim: that of a driver which has claimed since
+            self._refuse_overtaken(self._open_log().newest() or self._newest)
+            raise
         return publication

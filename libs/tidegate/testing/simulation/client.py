@@ -1,0 +1,100 @@
+"""The requests of all processes to the simulated broker, and what befalls them.
+
+May import: contracts, runtime.kafka, simulation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from tidegate.contracts.errors import TidegateError, Unavailable
+from tidegate.runtime.kafka.client import Topic
+from tidegate.testing.simulation.world import World
+
+_PATIENCE_S = 10.0
+_FATES = ("lost", "done", "late", "done and late")
+"""What becomes of a request without an answer; the last stands for a copy that some queue still holds."""
+_OUTPUT_LIMIT = 2**20
+
+
+class SimulatedClient:
+    """Takes the place of `runtime.kafka.client.KafkaClient` in every simulated process."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def send(self, request: Any, node_id: int | None = None, *, timeout_s: float | None = None) -> Any:
+        """The answer; Unavailable where none comes."""
+        answer = self._answer(request, timeout_s)
+        if isinstance(answer, TidegateError):
+            raise answer
+        return answer
+
+    def send_all(self, requests: Sequence[tuple[Any, int | None]], *, timeout_s: float | None = None) -> list[Any]:
+        """The answers in order; in the place of a missing one its error. A process may die between two of them."""
+        return [self._answer(request, timeout_s) for request, _node in requests]
+
+    def topic(self, name: str) -> Topic:
+        """The topic; all its partitions are led by the one broker."""
+        self.probe(_PATIENCE_S)
+        partitions = [p for topic, p in self._world.broker.logs if topic == name]
+        return Topic(name=name, id=f"id of {name}", leaders=dict.fromkeys(partitions, 0))
+
+    def probe(self, timeout_s: float) -> None:
+        """The broker has answered."""
+        self.send(SimpleNamespace(name="ApiVersionsRequest"), timeout_s=timeout_s)
+
+    def leader(self, topic: str, partition: int, deadline: Any) -> int:
+        """The one broker."""
+        return 0
+
+    def forget_leaders(self, topic: str) -> None:
+        """Nothing is remembered."""
+
+    def coordinator(self, kind: int, key: str, deadline: Any) -> int:
+        """The one broker."""
+        return 0
+
+    def forget_coordinator(self, kind: int, key: str) -> None:
+        """Nothing is remembered."""
+
+    def transaction_version(self) -> int:
+        """The protocol of this run."""
+        return self._world.broker.coordinator.version
+
+    def max_message_bytes(self, topic: str) -> int:
+        """Enough for everything."""
+        return _OUTPUT_LIMIT
+
+    def close(self) -> None:
+        """Nothing is connected."""
+
+    def _answer(self, request: Any, timeout_s: float | None) -> Any:
+        world = self._world
+        world.step(f"before {request.name}")
+        world.broker.tick()
+        if world.broker_is_down():
+            return self._none_in_time(request, timeout_s)
+        if world.chance.happens("lost_answer"):
+            fate = world.chance.of("fate").choice(_FATES)
+            world.say(f"{request.name}: no answer, {fate}")
+            if "done" in fate:
+                world.broker.handle(request)
+            if "late" in fate:
+                world.broker.delay(request)
+            return self._none_in_time(request, timeout_s)
+        answer = world.broker.handle(request)
+        world.say(f"{request.name}: {_told(answer)}")
+        world.step(f"after {request.name}")
+        return answer
+
+    def _none_in_time(self, request: Any, timeout_s: float | None) -> Unavailable:
+        self._world.sleep(min(_PATIENCE_S, _PATIENCE_S if timeout_s is None else timeout_s))
+        return Unavailable(f"no answer to {request.name}; it may have been carried out all the same")
+
+
+def _told(answer: Any) -> str:
+    """Codes and numbers of an answer, for the story; records are too long for it."""
+    return str({name: value for name, value in vars(answer).items() if name != "responses"})[:200]

@@ -1,0 +1,110 @@
+"""The input of a run: records from a few keys, some of them in transactions of others.
+
+May import: contracts, kernels, simulation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.contracts.records import Row
+from tidegate.kernels.record_batch import OutgoingColumns, encode, encode_headers
+from tidegate.testing.simulation.settings import INPUT
+from tidegate.testing.simulation.world import World
+
+_KEYS = [b"a", b"b", b"c", b"d", b"e", b"a key that is longer than the others", b"", None]
+_VALUES = [None, b"", b"x", b"yy", b"zzz", b"a value that is longer than the others and does not fit a word"]
+_HEADERS = [b"", b"", encode_headers([(b"h", b"v"), (b"n", None)])]
+_MOST_AT_ONCE = 6
+_LATEST_BY_MS, _AHEAD_BY_MS = 12, 9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Open:
+    """A transaction in the input that has not ended: it bounds the last stable offset."""
+
+    partition: int
+    producer: int
+    offsets: range
+
+
+class Feed:
+    """Produces the input, a little at a time."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._left = world.settings.records
+        self._open: list[Open] = []
+        self._producers = 0
+        self._times = [0] * world.settings.partitions
+        self._chance: Random = world.chance.of("feed")
+
+    def some(self) -> None:
+        """Some records of the input are there, in the middle of a transaction perhaps."""
+        if self._open and self._chance.random() < 0.3:
+            self._end(self._open.pop(0), commit=self._chance.random() < 0.5)
+        if self._left and self._chance.random() < 0.6:
+            count = min(self._left, self._chance.randrange(1, _MOST_AT_ONCE))
+            self._left -= count
+            self._produce(self._chance.randrange(len(self._times)), count)
+
+    def rest(self) -> None:
+        """The whole input is there; no transaction is open in it."""
+        for opened in self._open:
+            self._end(opened, commit=True)
+        self._open = []
+        while self._left:
+            self._left -= 1
+            self._produce(self._chance.randrange(len(self._times)), 1)
+
+    def one_each(self) -> None:
+        """A last record is in each partition."""
+        for partition in range(len(self._times)):
+            self._produce(partition, 1)
+
+    def ends(self) -> dict[int, int]:
+        """Where each partition ends."""
+        return {p: self._world.broker.logs[INPUT, p].end for p in range(len(self._times))}
+
+    def _produce(self, partition: int, count: int) -> None:
+        log = self._world.broker.logs[INPUT, partition]
+        first, rows = log.end, [self._row(partition, log.end + i) for i in range(count)]
+        in_transaction = self._world.chance.happens("input_transaction")
+        self._producers += 1
+        [batch] = encode(
+            _columns(rows),
+            None,
+            producer_id=self._producers if in_transaction else -1,
+            producer_epoch=0 if in_transaction else -1,
+            base_sequence=0 if in_transaction else -1,
+            max_batch_bytes=2**20,
+            transactional=in_transaction,
+        )
+        log.append(batch.data)
+        self._world.oracle.inputs[partition] |= {row.offset: row for row in rows}
+        if in_transaction:
+            self._open.append(Open(partition=partition, producer=self._producers, offsets=range(first, log.end)))
+
+    def _end(self, opened: Open, *, commit: bool) -> None:
+        self._world.broker.logs[INPUT, opened.partition].mark(opened.producer, 0, commit=commit)
+        if not commit:
+            for offset in opened.offsets:
+                del self._world.oracle.inputs[opened.partition][offset]
+
+    def _row(self, partition: int, offset: int) -> Row:
+        self._times[partition] += self._chance.randrange(_AHEAD_BY_MS)
+        timestamp = max(0, self._times[partition] - self._chance.randrange(_LATEST_BY_MS))
+        key, value, headers = (self._chance.choice(some) for some in (_KEYS, _VALUES, _HEADERS))
+        return Row(key, value, timestamp, offset, headers)
+
+
+def _columns(rows: list[Row]) -> OutgoingColumns:
+    key, value = (pa.array([getattr(row, name) for row in rows], pa.binary()) for name in ("key", "value"))
+    headers = pa.array([row.headers or None for row in rows], pa.binary())
+    return OutgoingColumns(
+        key=key, value=value, headers=headers, timestamp=np.array([row.timestamp for row in rows], np.int64)
+    )

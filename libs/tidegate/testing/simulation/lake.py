@@ -1,0 +1,140 @@
+"""What befalls an operator log: entries that are put without an answer, and full or failing disks.
+
+May import: the standard library, pyarrow, deltalake, contracts, state, simulation. The entries are real files in a
+folder in memory; data files stand there empty, and their rows are kept as tables.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable, Schema
+
+from tidegate.contracts.errors import StateError
+from tidegate.contracts.naming import COMMIT_METADATA_KEY
+from tidegate.contracts.schema import BatchMeta
+from tidegate.state import disk, log_entries
+from tidegate.state.data_files import ORDER, DataFile
+from tidegate.testing.simulation.world import World
+
+_FATES = ("lost", "done", "late")
+"""What becomes of an entry whose writer gets no answer."""
+_LANDS = 0.1
+"""How likely an entry under way lands when somebody else writes."""
+
+_put = log_entries.put
+
+
+class Lake:
+    """The log and its data files."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._tables: dict[Path, pa.Table] = {}
+        self._under_way: list[tuple[Path, int, Sequence[Any]]] = []
+
+    def create(self, path: str, *, schema: Any, **properties: Any) -> None:
+        """As `DeltaTable.create`."""
+        entry = log_entries.entry_path(Path(path), 0)
+        entry.parent.mkdir(exist_ok=True)
+        entry.write_bytes(_first_entry(schema.to_json(), _frozen(properties)))
+
+    def put(self, log: Path, version: int, actions: Sequence[Any]) -> bool:
+        """As `log_entries.put`: True when the entry is there, False when another one is, OSError when nobody says."""
+        self._world.step("before the entry")
+        self._let_land()
+        if not self._world.chance.happens("unclear_commit"):
+            put = self._land(log, version, actions)
+            self._world.step("after the entry")
+            return put
+        fate = self._world.chance.of("fate").choice(_FATES)
+        self._world.say(f"entry of version {version}: unclear, {fate}")
+        if fate == "done":
+            self._land(log, version, actions)
+        if fate == "late":
+            self._under_way.append((log, version, actions))
+        raise OSError(errno.ETIMEDOUT, "the lake does not answer")
+
+    def settle(self) -> None:
+        """No entry is under way any more."""
+        for entry in self._under_way:
+            self._land(*entry)
+        self._under_way = []
+
+    def _let_land(self) -> None:
+        for entry in [entry for entry in self._under_way if self._world.chance.of("lake").random() < _LANDS]:
+            self._under_way.remove(entry)
+            self._land(*entry)
+
+    def _land(self, log: Path, version: int, actions: Sequence[Any]) -> bool:
+        if not _put(log, version, actions):
+            return False
+        said = next(action["commitInfo"] for action in actions if "commitInfo" in action)
+        self._world.committed(BatchMeta.from_json(said[COMMIT_METADATA_KEY]))
+        return True
+
+    def write(self, table: pa.Table, path: Path, *, sync: bool) -> None:
+        """As `data_files._write_parquet`."""
+        self._world.step("before a data file")
+        if self._world.chance.happens("disk_full"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        path.touch(exist_ok=False)
+        self._tables[path] = table
+
+    def read(
+        self,
+        log: Path,
+        files: Iterable[DataFile],
+        schema: pa.Schema,
+        columns: Sequence[str] | None = None,
+        *,
+        after_batch: int = -1,
+    ) -> pa.Table:
+        """As `data_files.read_files`."""
+        with disk.disk_errors(log):
+            if self._world.chance.happens("lake_failure"):
+                raise OSError(errno.EIO, "Input/output error")
+        wanted = list(schema.names if columns is None else columns)
+        narrow = pa.schema([schema.field(name) for name in dict.fromkeys([*wanted, *ORDER])])
+        found = [self._rows(log / file.path, file, narrow) for file in files]
+        rows = pa.concat_tables([narrow.empty_table(), *found])
+        kept = rows.filter(pc.greater(rows.column("batch"), after_batch))
+        return kept.sort_by([(name, "ascending") for name in ORDER]).select(wanted)
+
+    def _rows(self, path: Path, file: DataFile, schema: pa.Schema) -> pa.Table:
+        if not path.exists():
+            raise StateError("a data file of the operator log is missing", value=path)
+        table = self._tables[path]
+        constants = {"kind": file.kind, "partition": file.partition}
+        return pa.table([_column(table, field, constants.get(field.name)) for field in schema], schema=schema)
+
+
+def _column(table: pa.Table, field: pa.Field, constant: object) -> Any:
+    if constant is None and field.name in table.column_names:
+        return table.column(field.name).cast(field.type)
+    return pa.repeat(pa.scalar(constant, field.type), table.num_rows)
+
+
+def _frozen(properties: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+    plain = properties | {"configuration": tuple(properties["configuration"].items())}
+    return tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in plain.items())
+
+
+@lru_cache(maxsize=4)
+def _first_entry(schema: str, properties: tuple[tuple[str, Any], ...]) -> bytes:
+    """What delta-rs writes for the table: made once."""
+    said = dict(properties)
+    with TemporaryDirectory() as folder:
+        DeltaTable.create(
+            folder,
+            schema=Schema.from_json(schema),
+            **said | {"configuration": dict(said["configuration"]), "partition_by": list(said["partition_by"])},
+        )
+        return log_entries.entry_path(Path(folder), 0).read_bytes()

@@ -1,0 +1,169 @@
+"""What must be true of a run, whatever went wrong. May import: contracts, kernels' codec, operators' registry, testing.
+
+The log says what was done in which order: the oracle does the same on an operator of its own, so it knows at once what
+each commit has to emit. Whatever becomes visible in Kafka must be the next of that, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.naming import HEADER_BATCH, HEADER_CAUSE, HEADER_SEQ
+from tidegate.contracts.operator import StepResult
+from tidegate.contracts.records import Row
+from tidegate.contracts.schema import BatchMeta
+from tidegate.kernels.record_batch import decode, decode_headers, encode_headers
+from tidegate.operators.registry import operator_for
+from tidegate.state.decisions import parse_mark
+from tidegate.testing.laws import Advance, Flush, Partition
+from tidegate.testing.simulation.broker import Watchers
+from tidegate.testing.simulation.partition_log import Batch
+from tidegate.testing.simulation.settings import INPUT
+
+
+class Violation(BaseException):
+    """The run is wrong. Nothing that it passes on its way may take it for an error of its own."""
+
+
+class Emission(NamedTuple):
+    """A record of the output."""
+
+    batch: int
+    seq: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: bytes
+    cause: str
+
+
+class Oracle:
+    """Follows the log and the output of one run."""
+
+    def __init__(self, config: OperatorConfig, partitions: int) -> None:
+        self._config = config
+        self._partitions = [self._new_partition() for _ in range(partitions)]
+        self.inputs: list[dict[int, Row]] = [{} for _ in range(partitions)]
+        self.expected: list[list[Emission]] = [[] for _ in range(partitions)]
+        self.visible = [0] * partitions
+        self.newest: BatchMeta | None = None
+        self.flushed = False
+        self._marked = [-1] * partitions
+        self._violation: Violation | None = None
+        self.watchers = Watchers(published=self._guarded(self._published), marked=self._guarded(self._mark))
+        self.committed = self._guarded(self._committed)
+
+    def check(self) -> None:
+        """Nothing was wrong so far; raises Violation again wherever it has been lost."""
+        if self._violation is not None:
+            raise self._violation
+
+    def offsets(self) -> dict[int, int]:
+        """The input offsets that the log has reached."""
+        return self.newest.offsets[INPUT] if self.newest is not None else {}
+
+    def everything_is_visible(self) -> bool:
+        """True when all output of the log can be read, and its marks say so."""
+        return all(seen == len(due) for seen, due in zip(self.visible, self.expected, strict=True)) and all(
+            not due or mark >= due[-1].batch for mark, due in zip(self._marked, self.expected, strict=True)
+        )
+
+    def held(self, partition: int) -> list[dict[str, object]]:
+        """What the partition holds, as rows of the changelog."""
+        rows: list[dict[str, object]] = self._partitions[partition].state.snapshot().to_pylist()
+        return rows
+
+    def undisturbed(self, partition: int) -> list[tuple[object, ...]]:
+        """What one batch over the whole input emits."""
+        calm = self._new_partition()
+        result = calm.play([row for _, row in sorted(self.inputs[partition].items())])
+        return [emission[2:] for emission in _emissions(-1, result)]
+
+    def _new_partition(self) -> Partition:
+        return Partition(operator_for(self._config), 0)
+
+    def _guarded(self, watch):  # type: ignore[no-untyped-def]
+        def guarded(*facts: object) -> None:
+            try:
+                watch(*facts)
+            except Violation as violation:
+                self._violation = self._violation or violation
+                raise
+
+        return guarded
+
+    # ---- the log
+
+    def _committed(self, meta: BatchMeta) -> None:
+        before = self.newest
+        if before is not None and (meta.batch <= before.batch or meta.epoch < before.epoch):
+            raise Violation(f"batch {meta.batch} of epoch {meta.epoch} after {before.batch} of {before.epoch}")
+        if before is not None and meta.action == "claim" and meta.epoch == before.epoch:
+            raise Violation(f"two claims of epoch {meta.epoch}")
+        for partition, counts in meta.counts.items():
+            result = self._play(partition, before, meta)
+            if (result.counts, result.stream_time) != (counts, meta.stream_time[partition]):
+                raise Violation(f"batch {meta.batch}, partition {partition}: {counts}, must be {result.counts}")
+            self.expected[partition] += _emissions(meta.batch, result)
+        self.flushed |= meta.action == "flush"
+        self.newest = meta
+
+    def _play(self, partition: int, before: BatchMeta | None, meta: BatchMeta) -> StepResult:
+        """What the batch does to the partition."""
+        if before is None:
+            raise Violation("a batch before any claim")
+        twin = self._partitions[partition]
+        twin.clock_ms = meta.clock
+        start, end = before.offsets[INPUT][partition], meta.offsets[INPUT][partition]
+        if start != end:
+            return twin.play([row for offset, row in sorted(self.inputs[partition].items()) if start <= offset < end])
+        if meta.action == "flush":
+            return twin.play(Flush())
+        return twin.play(Advance(meta.stream_time[partition] - max(0, twin.state.stream_time)))
+
+    # ---- the output
+
+    def _published(self, _topic: str, partition: int, batches: Sequence[Batch]) -> None:
+        for batch in batches:
+            for row in decode(batch.data, batch.base, batch.last + 1, []).records.rows():
+                self._show(partition, _emission(row))
+
+    def _show(self, partition: int, emission: Emission) -> None:
+        seen, due = self.visible[partition], self.expected[partition]
+        if seen >= len(due) or due[seen] != emission:
+            next_one = due[seen] if seen < len(due) else "nothing"
+            raise Violation(f"partition {partition} shows {emission}, due is {next_one}")
+        self.visible[partition] += 1
+
+    def _mark(self, partition: int, metadata: str) -> None:
+        mark = parse_mark(metadata)
+        newest = -1 if self.newest is None else self.newest.batch
+        if mark is None or not self._marked[partition] < mark.batch <= newest:
+            raise Violation(f"mark {metadata!r} after {self._marked[partition]}; the log is at {newest}")
+        self._marked[partition] = mark.batch
+
+
+def _emissions(batch: int, result: StepResult) -> list[Emission]:
+    rows = result.emissions.select(["key", "value", "timestamp", "headers", "cause"]).to_pylist()
+    return [
+        Emission(batch, seq, row["key"], row["value"], row["timestamp"], row["headers"] or b"", row["cause"])
+        for seq, row in enumerate(rows)
+    ]
+
+
+def _emission(row: Row) -> Emission:
+    headers = decode_headers(row.headers)
+    own = {name.decode(): (value or b"").decode() for name, value in headers if name.startswith(b"tidegate-")}
+    others = encode_headers([header for header in headers if not header[0].startswith(b"tidegate-")])
+    stamp = int(own[HEADER_BATCH]), int(own[HEADER_SEQ])
+    return Emission(*stamp, row.key, row.value, row.timestamp, others, own[HEADER_CAUSE])
+
+
+def sorted_rows(rows: pa.Table | list[dict[str, object]]) -> list[tuple[object, ...]]:
+    """The slots of a changelog, by key."""
+    listed = rows.to_pylist() if isinstance(rows, pa.Table) else rows
+    return sorted((r["key"], r["value"], r["timestamp"], r["offset"], r["headers"] or b"") for r in listed)

@@ -1,0 +1,280 @@
+"""One simulated run: drivers come and go while things go wrong, then it is calm, and everything must be right.
+
+May import: contracts, kernels' codec, state, runtime, simulation.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tidegate.contracts.errors import EngineError, Fenced, Superseded
+from tidegate.contracts.naming import log_path
+from tidegate.runtime.application import Application, application_of
+from tidegate.runtime.driver import OperatorDriver, Wiring
+from tidegate.runtime.kafka.fetch import fetch
+from tidegate.state.operator_log import OperatorLog
+from tidegate.state.slots import live_rows
+from tidegate.testing.simulation.client import SimulatedClient
+from tidegate.testing.simulation.feed import Feed
+from tidegate.testing.simulation.lake import Lake
+from tidegate.testing.simulation.machine import Machine
+from tidegate.testing.simulation.oracle import Oracle, Violation, sorted_rows
+from tidegate.testing.simulation.seams import substituted
+from tidegate.testing.simulation.settings import APPLICATION, BY_THE_CLOCK, INPUT, OPERATOR, OPERATORS, OUTPUT, Settings
+from tidegate.testing.simulation.spark import SimulatedSpark
+from tidegate.testing.simulation.stage import Actor, Crash
+from tidegate.testing.simulation.world import World
+
+MOST_DRIVERS = 3
+CALM_MOMENTS = 300
+_EXPECTED_ENDS = (Crash, EngineError, Fenced, Superseded)
+_JUMPS_MS = (-86_400_000, -30_000, -500, 700, 45_000, 86_400_000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What came of a run. `problem`: what was wrong, None if nothing; `counts`: how often each fault struck;
+    `seen`: how often what, among it the places that processes came to and died at; `story`: of a verbose run.
+    """
+
+    settings: Settings
+    problem: str | None
+    counts: Counter[str] = field(default_factory=Counter)
+    seen: Counter[str] = field(default_factory=Counter)
+    story: list[str] = field(default_factory=list)
+
+
+def simulate(settings: Settings) -> Report:
+    """The run that the settings describe has been played."""
+    memory = Path("/dev/shm")
+    logging.getLogger("tidegate").setLevel(logging.CRITICAL)
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as name:
+        application = _application(settings.operator)
+        world = World(settings, Path(name), Oracle(application.operators[OPERATOR], settings.partitions))
+        play = Play(world, application)
+        with substituted(world, play.lake):
+            problem = play.problem()
+        return Report(
+            settings=settings, problem=problem, counts=world.chance.counts, seen=world.seen, story=world.story
+        )
+
+
+@cache
+def _application(operator: str) -> Application:
+    return application_of(
+        {
+            "application": APPLICATION,
+            "lake": "lake",
+            "keep_output": "forever",
+            "kafka": {"bootstrap.servers": "simulation:9092"},
+            "operators": {OPERATOR: {"kind": "suppression", "input": INPUT, "output": OUTPUT, **OPERATORS[operator]}},
+        }
+    )
+
+
+class Stop:
+    """What a driver waits on between batches: others have their turn."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._set = False
+
+    def set(self) -> None:
+        """The driver is to drain and end."""
+        self._set = True
+
+    def is_set(self) -> bool:
+        """True when the driver is to end."""
+        return self._set
+
+    def wait(self, seconds: float) -> bool:
+        """That much time has gone by; whether the driver is to end."""
+        if not self._set:
+            self._world.sleep(seconds)
+        return self._set
+
+
+@dataclass(frozen=True, eq=False)
+class Running:
+    """A driver and the way to end it."""
+
+    actor: Actor
+    stop: Stop
+
+
+class Play:
+    """The director of one run."""
+
+    def __init__(self, world: World, application: Application) -> None:
+        self._world = world
+        folder = world.folder / "lake"
+        folder.mkdir()
+        self._application = application.model_copy(update={"lake": folder})
+        self.lake = Lake(world)
+        self._feed = Feed(world)
+        self._drivers: list[Running] = []
+        self._chance = world.chance.of("director")
+        self._started = 0
+
+    def problem(self) -> str | None:
+        """What was wrong with the run; None when nothing was."""
+        try:
+            for _ in range(self._world.settings.moments):
+                self._moment()
+            self._calm()
+            self._compare()
+        except Violation as violation:
+            return str(violation)
+        except Exception:  # a defect of the simulation, or of what it called by itself
+            return traceback.format_exc()
+        finally:
+            self._kill(list(self._world.stage.actors))
+        return None
+
+    # ---- while things go wrong
+
+    def _moment(self) -> None:
+        self._world.broker.tick()
+        self._feed.some()
+        self._weather()
+        if not self._drivers:
+            self._start(self._chance.choice(self._world.machines))
+        for actor in self._world.stage.actors:
+            actor.paused = max(0, actor.paused - 1)
+        if ready := [actor for actor in self._world.stage.actors if not actor.paused]:
+            self._world.stage.resume(self._chance.choice(ready))
+        self._reap()
+
+    def _weather(self) -> None:
+        world, chance, machine = self._world, self._world.chance, self._chance.choice(self._world.machines)
+        if chance.happens("clock_jump"):
+            world.clock.jump(self._chance.choice(_JUMPS_MS))
+        if chance.happens("broker_outage"):
+            world.break_broker(self._chance.uniform(1, 200))
+        if len(self._drivers) < MOST_DRIVERS and chance.happens("takeover"):
+            self._start(machine)
+        if self._drivers and chance.happens("drain"):
+            self._chance.choice(self._drivers).stop.set()
+        if chance.happens("reboot"):
+            self._kill([actor for actor in world.stage.actors if actor.machine is machine])
+            machine.lose_power(self._chance)
+        if chance.happens("state_deleted"):
+            machine.lose_folder()
+        for request in ("compaction", "flush"):
+            if chance.happens(request):
+                self._ask(machine, "compact" if request == "compaction" else request)
+
+    def _start(self, machine: Machine) -> None:
+        stop, application = Stop(self._world), self._application.model_copy(update={"state": machine.folder})
+
+        def drive() -> None:
+            wiring: Any = Wiring(spark=SimulatedSpark(self._world), application=application, name=OPERATOR)
+            driver = OperatorDriver(wiring)
+            driver.run(stop)  # type: ignore[arg-type]
+
+        self._started += 1
+        self._drivers.append(Running(self._world.stage.enter(f"driver {self._started}", machine, drive), stop))
+
+    def _ask(self, machine: Machine, request: str) -> None:
+        folder = machine.folder / APPLICATION / OPERATOR / "requests"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / request).touch()
+
+    def _kill(self, actors: list[Actor]) -> None:
+        for actor in actors:
+            self._world.stage.kill(actor)
+        self._drivers = [driver for driver in self._drivers if not driver.actor.ended]
+
+    def _reap(self) -> None:
+        """Drivers that ended are gone; Violation if one ended in a way that it should not."""
+        self._world.oracle.check()
+        for driver in [driver for driver in self._drivers if driver.actor.ended]:
+            self._drivers.remove(driver)
+            error = driver.actor.error
+            self._world.say(f"{driver.actor.name} has ended: {error!r}")
+            self._world.seen[f"ended by {type(error).__name__}"] += 1
+            if error is not None and not isinstance(error, _EXPECTED_ENDS):
+                raise Violation("".join(traceback.format_exception(error)))
+
+    # ---- when it is calm
+
+    def _calm(self) -> None:
+        """Nothing goes wrong any more, and the one driver that is left has done everything."""
+        world = self._world
+        world.chance.calm = True
+        self.lake.settle()
+        self._feed.rest()
+        for actor in world.stage.actors:
+            actor.paused = 0
+        self._until(self._done)
+        for _ in range(CALM_MOMENTS):
+            if self._alone():
+                return self._drain()
+            self._feed.one_each()  # so that a driver that was taken over, and does not know it, meets its fence
+            self._until(self._done)
+        raise Violation(f"{len(self._drivers)} drivers are left")
+
+    def _alone(self) -> bool:
+        return len(self._drivers) == len(self._world.stage.actors) == 1
+
+    def _until(self, reached: Callable[[], bool]) -> None:
+        world = self._world
+        for _ in range(CALM_MOMENTS):
+            world.broker.tick(all_at_once=True)
+            if not self._drivers:
+                self._start(world.machines[0])
+            for actor in list(world.stage.actors):
+                world.stage.resume(actor)
+            self._reap()
+            if reached():
+                return
+        here = [actor.name for actor in world.stage.actors]
+        raise Violation(f"it goes on for ever: {world.oracle.offsets()} of {self._feed.ends()}, by {here}")
+
+    def _done(self) -> bool:
+        oracle = self._world.oracle
+        return oracle.offsets() == self._feed.ends() and oracle.everything_is_visible() and self._world.broker.settled()
+
+    def _drain(self) -> None:
+        [survivor] = self._drivers
+        survivor.stop.set()
+        while not survivor.actor.ended:
+            self._world.stage.resume(survivor.actor)
+        self._reap()
+
+    def _compare(self) -> None:
+        """The output as it is read, the log's state and an undisturbed run agree with the oracle."""
+        world, oracle = self._world, self._world.oracle
+        log = OperatorLog.at(log_path(self._application.lake, OPERATOR), None)
+        by_itself = world.settings.operator not in BY_THE_CLOCK and not oracle.flushed
+        for partition, due in enumerate(oracle.expected):
+            _same(f"records to read in {partition}", self._readable(partition), len(due))
+            rows = live_rows(log.read("state", partition), ("key",))
+            _same(f"state in the log of {partition}", sorted_rows(rows), sorted_rows(oracle.held(partition)))
+            if by_itself:
+                _same(f"output of {partition}", [tuple(e[2:]) for e in due], oracle.undisturbed(partition))
+        world.seen["emissions"] += sum(map(len, oracle.expected))
+        world.seen["batches"] += log.newest().batch  # type: ignore[union-attr]
+        world.seen["transactions timed out"] += world.broker.timed_out
+
+    def _readable(self, partition: int) -> int:
+        """How many committed records a reader finds in the output."""
+        found, position, end = 0, 0, self._world.broker.logs[OUTPUT, partition].stable
+        while position < end:
+            client = SimulatedClient(self._world)
+            read = fetch(client, OUTPUT, partition, position, end, max_bytes=2**20, deadline_s=60)
+            found, position = found + len(read.records), read.next_offset
+        return found
+
+
+def _same(what: str, found: object, due: object) -> None:
+    if found != due:
+        raise Violation(f"{what}: {found}, must be {due}")

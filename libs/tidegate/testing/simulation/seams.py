@@ -1,0 +1,117 @@
+"""Where the simulation takes the place of the world. May import: contracts, state, runtime, simulation.
+
+Everything else that runs is what runs in a service. Where a seam is no longer there, this fails at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from tidegate.contracts import kill_points
+from tidegate.contracts.operator import Operator
+from tidegate.operators.registry import operator_for
+from tidegate.runtime import clock, task
+from tidegate.runtime.kafka import client as kafka_client
+from tidegate.runtime.spark import jobs
+from tidegate.state import compaction, data_files, disk, header, local_state, operator_log
+from tidegate.testing.laws import small
+from tidegate.testing.simulation.client import SimulatedClient
+from tidegate.testing.simulation.lake import Lake
+from tidegate.testing.simulation.world import World
+
+_sleep, _monotonic, _reserve, _write_header = time.sleep, time.monotonic, os.posix_fallocate, header.HeaderFile.write
+
+
+@contextmanager
+def substituted(world: World, lake: Lake) -> Iterator[None]:
+    """Inside, this process's broker, lake, disk, clocks, boot id and kill points are those of the world."""
+    edges = Edges(world)
+    client = SimulatedClient(world)
+    replaced: list[tuple[Any, str, Any]] = [
+        (clock, "now_ms", world.clock.now_ms),
+        (time, "monotonic", edges.monotonic),
+        (time, "sleep", edges.sleep),
+        (kafka_client, "KafkaClient", lambda _options: client),
+        (jobs, "warm_up", lambda _config: 0),
+        (task, "side_by_side", map),
+        (task, "operator_for", _small_operator),
+        (operator_log, "DeltaTable", lake),
+        (operator_log, "put", lake.put),
+        (operator_log, "read_files", lake.read),
+        (compaction, "read_files", lake.read),
+        (data_files, "_write_parquet", lake.write),
+        (disk, "sync", edges.sync),
+        (os, "posix_fallocate", edges.reserve),
+        (header.HeaderFile, "write", lambda file, new, *, synced: edges.write_header(file, new, synced)),
+        (local_state, "_BOOT_ID", edges),
+    ]
+    with ExitStack() as stack:
+        for owner, name, substitute in replaced:
+            stack.enter_context(patch.object(owner, name, substitute))
+        stack.enter_context(patch.dict(kafka_client._clients, clear=True))
+        stack.enter_context(patch.dict(local_state._KEPT, clear=True))
+        stack.enter_context(kill_points.watched(world.step))
+        stack.callback(task._operator.cache_clear)
+        task._operator.cache_clear()
+        yield
+
+
+def _small_operator(config: Any) -> Operator:
+    """The operator with the least room, so that states grow in small runs."""
+    operator = operator_for(config)
+    operator.layout = small(operator.layout)
+    return operator
+
+
+class Edges:
+    """Clocks and disks of the processes on the stage; other threads have the real ones."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def monotonic(self) -> float:
+        """As `time.monotonic`."""
+        return self._world.clock.monotonic() if self._simulated() else _monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """As `time.sleep`."""
+        if self._simulated():
+            self._world.sleep(seconds)
+        else:
+            _sleep(seconds)
+
+    def read_text(self) -> str:
+        """The file that names the run of the current process's machine."""
+        actor = self._world.stage.current
+        return "" if actor is None else str(actor.machine.boot_id)
+
+    def sync(self, path: Path) -> None:
+        """As `disk.sync`; what a machine would lose with its memory is only that of local states."""
+        for machine in self._world.machines:
+            if path.is_relative_to(machine.folder):
+                self._world.step("before a sync")
+                machine.sync(path)
+
+    def write_header(self, file: Any, new: Any, synced: bool) -> None:
+        """As `HeaderFile.write`."""
+        self._world.step("before a header")
+        _write_header(file, new, synced=False)
+        if synced:
+            self.sync(file.path)
+
+    def reserve(self, descriptor: int, offset: int, length: int) -> None:
+        """As `os.posix_fallocate`."""
+        if self._simulated() and self._world.chance.happens("disk_full"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        _reserve(descriptor, offset, length)
+
+    def _simulated(self) -> bool:
+        return self._world.stage.is_turn_of_this_thread() or threading.current_thread() is threading.main_thread()

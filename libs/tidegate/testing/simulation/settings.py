@@ -1,0 +1,80 @@
+"""What one simulated run is about, drawn from its seed. May import: the standard library, simulation.chance."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from random import Random
+from typing import Any, Literal
+
+from tidegate.testing.simulation.chance import RATES
+
+INPUT, OUTPUT = "records", "suppressed"
+APPLICATION, OPERATOR = "simulated", "latest"
+
+OPERATORS: dict[str, dict[str, Any]] = {
+    "time limit": {"until": {"time_limit": "20ms"}},
+    "three keys": {"buffer": {"max_keys": 3, "when_full": "emit"}},
+    "both bounds": {
+        "until": {"time_limit": "15ms"},
+        "buffer": {"max_keys": 4, "max_bytes": 60, "when_full": "emit"},
+        "timer": "last_update",
+        "bytes_of": "record",
+    },
+    "nothing held": {"until": {"time_limit": "0ms"}},
+    "bounded lateness": {"until": {"time_limit": "12ms"}, "max_lateness": "8ms"},
+    "idle": {"until": {"time_limit": "30ms"}, "idle_after": "20s"},
+}
+"""The configurations that are run, without input and output."""
+BY_THE_CLOCK = frozenset({"idle"})
+"""Those whose output depends on when a batch was run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """A run: equal settings give equal runs. `moments`: how long things go wrong before the calm at the end."""
+
+    seed: int
+    version: Literal[1, 2]
+    partitions: int
+    records: int
+    moments: int
+    operator: str
+    faults: tuple[str, ...]
+    intensity: float = 1.0
+    verbose: bool = False
+
+    @classmethod
+    def drawn(cls, seed: int) -> Settings:
+        """The settings that the seed stands for."""
+        generator = Random(f"{seed} settings")
+        return cls(
+            seed=seed,
+            version=generator.choice([1, 2]),
+            partitions=generator.choice([1, 2, 2, 3]),
+            records=generator.randrange(8, 40),
+            moments=generator.randrange(12, 36),
+            operator=generator.choice(sorted(OPERATORS)),
+            faults=tuple(sorted(RATES)),
+            intensity=generator.choice([0.5, 1.0, 1.0, 2.0]),
+        )
+
+    def smaller(self) -> Iterable[Settings]:
+        """Runs with less in them, the smallest first."""
+        for fault in self.faults:
+            yield replace(self, faults=tuple(other for other in self.faults if other != fault))
+        for name in ("moments", "records"):
+            if (value := getattr(self, name)) > 1:
+                yield replace(self, **{name: value // 2})
+                yield replace(self, **{name: value - 1})
+
+    def to_json(self) -> str:
+        """For a regression file; inverse of `from_json`."""
+        return json.dumps({name: value for name, value in asdict(self).items() if name != "verbose"}, indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Settings:
+        """The settings that `to_json` wrote."""
+        said = json.loads(text)
+        return cls(**said | {"faults": tuple(said["faults"])})

@@ -1,0 +1,83 @@
+"""Everything of one simulated run that its parts share. May import: the standard library, contracts, simulation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from tidegate.contracts.schema import BatchMeta
+from tidegate.testing.simulation.broker import Broker
+from tidegate.testing.simulation.chance import Chance
+from tidegate.testing.simulation.clock import VirtualClock
+from tidegate.testing.simulation.machine import Machine
+from tidegate.testing.simulation.oracle import Oracle
+from tidegate.testing.simulation.settings import INPUT, OUTPUT, Settings
+from tidegate.testing.simulation.stage import Crash, Stage
+
+STEP_S = 0.003
+_PAUSES_S = (0.1, 5.0, 100.0, 400.0)
+"""How long a process stands still; 180 s is the transaction timeout."""
+
+
+class World:
+    """Clock, chance, broker, machines, processes and the oracle that watches them."""
+
+    def __init__(self, settings: Settings, folder: Path, oracle: Oracle) -> None:
+        self.settings, self.folder, self.oracle = settings, folder, oracle
+        self.chance = Chance(settings.seed, settings.faults, settings.intensity)
+        self.clock = VirtualClock()
+        self.stage = Stage()
+        topics = {INPUT: settings.partitions, OUTPUT: settings.partitions}
+        self.broker = Broker(topics, settings.version, self.clock, self.chance)
+        self.machines = [Machine(f"machine-{number}", folder / f"machine-{number}") for number in range(2)]
+        self.broker.watchers = oracle.watchers
+        self.seen: Counter[str] = Counter()
+        self.story: list[str] = []
+        self._down_until_s = 0.0
+
+    def step(self, place: str) -> None:
+        """The current process is at that place, and may die there, stand still, or let others go first."""
+        actor = self.stage.current
+        if actor is None or self.stage.dying() or not self.stage.is_turn_of_this_thread():
+            return
+        self.clock.advance(STEP_S)
+        self.oracle.check()
+        self.seen[place] += 1
+        if self.chance.happens("crash" if " " in place else "kill"):
+            self.seen[f"crash {place}"] += 1
+            self.say(f"dies at {place}")
+            raise Crash(place)
+        actor.budget -= 1
+        if self.chance.happens("pause"):
+            self.say(f"stands still at {place}")
+            actor.paused = self.chance.of("pause").randrange(2, 12)
+            self.clock.advance(self.chance.of("pause").choice(_PAUSES_S))
+            self.stage.park()
+        elif actor.budget == 0 or self.chance.happens("switch"):
+            self.stage.park()
+
+    def sleep(self, seconds: float) -> None:
+        """At least that much time has gone by, and others have had their turn."""
+        self.clock.advance(seconds + self.chance.of("sleep").random())
+        if self.stage.current is not None and not self.stage.dying():
+            self.stage.park()
+
+    def break_broker(self, seconds: float) -> None:
+        """No request is answered for that long."""
+        self._down_until_s = self.clock.monotonic() + seconds
+
+    def broker_is_down(self) -> bool:
+        """True while no request is answered."""
+        return not self.chance.calm and self.clock.monotonic() < self._down_until_s
+
+    def committed(self, meta: BatchMeta) -> None:
+        """The operator's log has the batch."""
+        self.say(f"batch {meta.batch} of epoch {meta.epoch} is in the log: {meta.action} {meta.counts}")
+        self.oracle.committed(meta)
+
+    def say(self, line: str) -> None:
+        """The line is part of the story of the run."""
+        if self.settings.verbose:
+            actor: Any = self.stage.current
+            self.story.append(f"{self.clock.monotonic():10.2f} {actor.name if actor else '-':20} {line}")

@@ -1,0 +1,76 @@
+"""The service keeps its promises whatever goes wrong; each seed is a run, and the faults did happen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from tidegate.contracts.kill_points import KillPoint
+from tidegate.testing.simulation import Settings, simulate
+from tidegate.testing.simulation.campaign import Campaign, play_all
+from tidegate.testing.simulation.chance import RATES
+
+REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.json"))
+FAST_SEEDS, SLOW_SEEDS = range(40), range(100_000, 101_500)
+
+
+@pytest.mark.fast
+def test_none_lost_none_twice_order_kept_in_a_few_runs() -> None:
+    campaign = play_all(FAST_SEEDS, 1)
+    _assert_passed(campaign)
+    assert campaign.seen["emissions"] > 5 * len(FAST_SEEDS)
+    assert {fault for fault in RATES if not campaign.counts[fault]} == set()
+
+
+@pytest.mark.timeout(3_600)
+def test_none_lost_none_twice_order_kept_in_many_runs() -> None:
+    campaign = play_all(SLOW_SEEDS, 2)
+    _assert_passed(campaign)
+    reached = {point for point in get_args(KillPoint) if campaign.seen[point]}
+    died_at = {point for point in reached if campaign.seen[f"crash {point}"]}
+    assert set(get_args(KillPoint)) - reached == {"during_configuration_change"}
+    assert reached - died_at == set()
+    assert min(campaign.counts[fault] for fault in RATES) > 20
+    assert campaign.seen["ended by Overtaken"] > 20
+    assert campaign.seen["transactions timed out"] > 20
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("file", REGRESSIONS, ids=lambda file: file.stem)
+def test_what_once_failed_passes(file: Path) -> None:
+    report = simulate(Settings.from_json(file.read_text()))
+    assert report.problem is None, report.problem
+
+
+@pytest.mark.fast
+def test_the_same_settings_give_the_same_run() -> None:
+    once, again = (simulate(replace(Settings.drawn(5), verbose=True)) for _ in range(2))
+    assert _without_ids(once.story) == _without_ids(again.story)
+    assert (once.counts, once.seen) == (again.counts, again.seen)
+
+
+@pytest.mark.fast
+def test_settings_round_trip() -> None:
+    settings = Settings.drawn(5)
+    assert Settings.from_json(settings.to_json()) == settings
+
+
+@pytest.mark.fast
+def test_without_faults_nothing_happens_but_the_work() -> None:
+    report = simulate(replace(Settings.drawn(5), faults=()))
+    assert (report.problem, report.counts) == (None, Counter())
+    assert report.seen["emissions"] > 0
+    assert [what for what in report.seen if what.startswith(("crash", "ended by"))] == ["ended by NoneType"]
+
+
+def _assert_passed(campaign: Campaign) -> None:
+    failed = {report.settings.seed: report.problem for report in campaign.failed}
+    assert failed == {}
+
+
+def _without_ids(story: list[str]) -> list[str]:
+    return [line.partition("metadata=")[0] for line in story]
