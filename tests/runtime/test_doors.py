@@ -1,0 +1,41 @@
+"""What is a definite refusal by a broker, and what may pass by itself."""
+
+from __future__ import annotations
+
+import pytest
+from kafka.errors import KafkaConnectionError, SaslAuthenticationFailedError, UnsupportedSaslMechanismError
+
+from tidegate.runtime.kafka.doors import refused
+
+pytestmark = pytest.mark.fast
+
+VERIFY = "Handshake failed: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: "
+
+
+@pytest.mark.parametrize(
+    ("cause", "problem", "remedy"),
+    [
+        (SaslAuthenticationFailedError("Authentication failed"), "refuses the login", "sasl.jaas.config"),
+        (UnsupportedSaslMechanismError("Enabled: PLAIN"), "sasl.mechanism", "sasl.mechanism"),
+        (KafkaConnectionError(VERIFY + "unable to get local issuer certificate"), "not trusted", "truststore"),
+        (KafkaConnectionError(VERIFY + "self-signed certificate"), "not trusted", "truststore"),
+        (KafkaConnectionError(VERIFY + "Hostname mismatch, certificate is not valid"), "another host", "servers"),
+        (KafkaConnectionError(VERIFY + "IP address mismatch"), "another host", "bootstrap.servers"),
+        (KafkaConnectionError(VERIFY + "certificate has expired"), "not valid today", "renew"),
+        (KafkaConnectionError("[SSL: X] sslv3 alert bad certificate"), "this client's certificate", "keystore"),
+        (KafkaConnectionError("[SSL: X] tlsv1 alert unknown ca"), "this client's certificate", "keystore"),
+        (KafkaConnectionError("[SSL: X] tlsv13 alert certificate required"), "this client's certificate", "keystore"),
+        (KafkaConnectionError("[SSL: WRONG_VERSION_NUMBER] wrong version number"), "speak TLS", "security.protocol"),
+    ],
+)
+def test_a_refusal_that_will_be_the_same_at_the_next_try_is_the_users_to_mend(cause, problem, remedy):
+    error = refused(cause, "a:1")
+    assert error is not None
+    assert problem in error.problem
+    assert remedy in error.remedy
+    assert "a:1" in str(error)
+
+
+@pytest.mark.parametrize("cause", ["socket disconnected", "111 ECONNREFUSED", "timed out"])
+def test_a_broker_that_is_away_or_hangs_up_is_no_refusal(cause):
+    assert refused(KafkaConnectionError(cause), "a:1") is None
