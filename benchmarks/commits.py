@@ -1,8 +1,9 @@
 """What a commit of the operator log costs over days: 4 partitions, compacted as a driver does it, no Spark, no Kafka.
 
-A service that commits every 300 ms makes 4,000 commits in 20 minutes; the commits come here without the pauses between
-them. `minute 2` and `minute 20` are the two minutes that end there. Then the log grows to 10,000 and 50,000 entries, as
-in hours; entries without data files are copied for that, because data files do not enter into it.
+A service that commits every 300 ms makes 4,000 commits in 20 minutes; here they come without the pauses. Whatever else
+the machine does must not count: the minutes 19 and 20 of an old log are run commit by commit beside the minutes 1 and 2
+of a new one. The same again when the old log has 10,000 and 50,000 entries, as after hours; entries without data files
+are copied for that, because data files do not enter into it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -120,43 +121,59 @@ def _rows(kind: str) -> pa.Table:
 
 
 def measure(say: Callable[[str], None] = print) -> dict[str, float]:
-    """Milliseconds a commit (medians), the most live files, and what they are at the end over what they were."""
+    """Milliseconds a commit (medians) and the most live files, of a new log and of an old one, and old over new."""
     with tempfile.TemporaryDirectory() as folder:
-        log = OperatorLog.open(Path(folder) / OPERATOR, OPERATOR, log_schema(), create=True)
-        service = Service(log)
-        for minute in range(1, 21):
-            service.run(PER_MINUTE)
-            say(f"minute {minute}: {median(service.commits[-PER_MINUTE:]) * 1_000:.1f} ms a commit")
-        return _flatness(service) | dict(_lengths(service, say))
+        new, old = _service(Path(folder) / "new"), _service(Path(folder) / "old")
+        for minute in range(1, 19):
+            old.run(PER_MINUTE)
+            say(f"minute {minute}: {_median_ms(old.commits, PER_MINUTE):.1f} ms a commit")
+        _side_by_side(new, old, 2 * PER_MINUTE)
+        figures = _flatness(new, old)
+        for entries in LENGTHS:
+            _lengthen(old.log, entries)
+            began = time.perf_counter()
+            old.log = OperatorLog.open(old.log.path, OPERATOR, old.log.schema, create=False)
+            opened_ms = (time.perf_counter() - began) * 1_000
+            new = _service(Path(folder) / f"new beside {entries}")
+            _side_by_side(new, old, PER_MINUTE)
+            commit_ms = [_median_ms(service.commits, PER_MINUTE) for service in (new, old)]
+            say(f"{entries:,} entries: {commit_ms[1]:.1f} ms a commit, {commit_ms[0]:.1f} ms beside it in a new log")
+            figures |= {
+                f"commit_ms_at_{entries}": commit_ms[1],
+                f"commit_time_ratio_at_{entries}": commit_ms[1] / commit_ms[0],
+                f"open_ms_at_{entries}": opened_ms,
+            }
+        return figures
 
 
-def _flatness(service: Service) -> dict[str, float]:
-    early, late = (slice((minute - 2) * PER_MINUTE, minute * PER_MINUTE) for minute in (2, 20))
-    commit = [median(service.commits[part]) * 1_000 for part in (early, late)]
-    files = [max(service.files[part]) for part in (early, late)]
-    tenth = max(1, len(service.compactions) // 10)
+def _service(folder: Path) -> Service:
+    return Service(OperatorLog.open(folder / OPERATOR, OPERATOR, log_schema(), create=True))
+
+
+def _side_by_side(new: Service, old: Service, commits: int) -> None:
+    for _ in range(commits):
+        new.run(1)
+        old.run(1)
+
+
+def _median_ms(seconds: list[float], last: int) -> float:
+    return median(seconds[-last:]) * 1_000
+
+
+def _flatness(new: Service, old: Service) -> dict[str, float]:
+    """Of the last two minutes of both: the second one's and the twentieth's."""
+    commit_ms = [_median_ms(service.commits, 2 * PER_MINUTE) for service in (new, old)]
+    files = [max(service.files[-2 * PER_MINUTE :]) for service in (new, old)]
     return {
-        "commit_ms_minute_2": commit[0],
-        "commit_ms_minute_20": commit[1],
-        "commit_time_ratio": commit[1] / commit[0],
+        "commit_ms_minute_2": commit_ms[0],
+        "commit_ms_minute_20": commit_ms[1],
+        "commit_time_ratio": commit_ms[1] / commit_ms[0],
         "live_files_minute_2": files[0],
         "live_files_minute_20": files[1],
         "live_files_ratio": files[1] / files[0],
-        "compaction_ms_first": median(service.compactions[:tenth]) * 1_000,
-        "compaction_ms_last": median(service.compactions[-tenth:]) * 1_000,
+        "compaction_ms_minute_2": _median_ms(new.compactions, len(new.compactions)),
+        "compaction_ms_minute_20": _median_ms(old.compactions, len(new.compactions)),
     }
-
-
-def _lengths(service: Service, say: Callable[[str], None]) -> Iterator[tuple[str, float]]:
-    """What a commit and a start cost when the log has so many entries."""
-    for entries in LENGTHS:
-        _lengthen(service.log, entries)
-        began = time.perf_counter()
-        service.log = OperatorLog.open(service.log.path, OPERATOR, service.log.schema, create=False)
-        yield f"open_ms_at_{entries}", (time.perf_counter() - began) * 1_000
-        service.run(PER_MINUTE)
-        yield f"commit_ms_at_{entries}", median(service.commits[-PER_MINUTE:]) * 1_000
-        say(f"{entries:,} entries: {median(service.commits[-PER_MINUTE:]) * 1_000:.1f} ms a commit")
 
 
 def _lengthen(log: OperatorLog, entries: int) -> None:

@@ -8,15 +8,19 @@ from pathlib import Path
 from uuid import uuid4
 
 import pyarrow as pa
+import pytest
 
 from tests.state.tally_operator import Tally, TallyState
 from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.records import Records, Row
 from tidegate.contracts.schema import FORMAT, BatchMeta, log_schema
+from tidegate.state import operator_log
+from tidegate.state.cleanup import clean_up
 from tidegate.state.compaction import compact
 from tidegate.state.data_files import DataFile, write_rows
 from tidegate.state.decisions import Commit, Wanted
 from tidegate.state.local_state import LocalState
+from tidegate.state.log_entries import entry_path, oldest_version, written_ms
 from tidegate.state.operator_log import OperatorLog
 from tidegate.state.recovery import Recovered, recover
 
@@ -69,6 +73,26 @@ def commit_rows(log: OperatorLog, batch: int, tables: Mapping[tuple[str, int], p
     committed = meta(log, batch, **more)  # type: ignore[arg-type]
     log.commit(committed, files(log, committed, tables))
     return committed
+
+
+def compact_as(log: OperatorLog, batch: int) -> None:
+    """The log is compacted, as that batch."""
+    compaction = meta(log, batch, action="compaction")
+    compact(log, compaction, slot=("key",), keep_output_ms=None, rewind_window_ms=HOUR_MS)
+
+
+def aged_log(folder: Path, monkeypatch: pytest.MonkeyPatch) -> OperatorLog:
+    """A log with several checkpoints and two compactions, at version 24, that begins with version 10."""
+    monkeypatch.setattr(operator_log, "CHECKPOINT_EVERY", 5)
+    log = new_log(folder / OPERATOR)
+    for batch in range(1, 25):
+        if batch % 9:
+            commit_rows(log, batch, {("state", 0): rows("a"), ("emission", 1): rows(f"e{batch}")})
+        else:
+            compact_as(log, batch)
+    clean_up(log, clock_ms=written_ms(entry_path(log.path, 12)) + HOUR_MS, rewind_window_ms=0)
+    assert oldest_version(log.path, log.version) == 10
+    return log
 
 
 @dataclass
