@@ -142,7 +142,7 @@ class Oracle:
     def _mark(self, partition: int, metadata: str) -> None:
         mark = parse_mark(metadata)
         newest = -1 if self.newest is None else self.newest.batch
-        if mark is None or not self._marked[partition] < mark.batch <= newest:
+        if mark is None or not self._marked[partition] <= mark.batch <= newest:
             raise Violation(f"mark {metadata!r} after {self._marked[partition]}; the log is at {newest}")
         self._marked[partition] = mark.batch
 
