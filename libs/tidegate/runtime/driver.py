@@ -56,6 +56,8 @@ ATTEMPT_DEADLINE_S = 60.0
 """A task's Kafka work ends within this, for all of its partitions; the transaction timeout is three times as long."""
 IDLE_POLL_S = 0.01
 """Pause when there was nothing to do and `trigger` is shorter."""
+SHOW_EVERY_S = 5.0
+"""How often the offsets of partitions without output are given to the consumer group."""
 PROBE_TIMEOUT_S = 5.0
 """How long a broker may take to say that it is back; a signal is heeded after that at the latest."""
 
@@ -145,6 +147,8 @@ class OperatorDriver:
         plans = self._plans()
         if plans:
             self.batch(plans)
+        if self._publication is not None:
+            self._publication.show(self.newest, every_s=SHOW_EVERY_S)
         self._answer_requests()
         if self._compaction_due():
             self.compact()
@@ -191,7 +195,13 @@ class OperatorDriver:
         self.newest, self._lineage = meta, {}
 
     def drain(self) -> None:
-        """The local state of every partition is on disk for good, if the disk can: a reboot need not rebuild it."""
+        """The local state of every partition is on disk for good, if the disk can: a reboot need not rebuild it.
+
+        Ordinary tools see the offsets that the log has, if Kafka can be reached.
+        """
+        if self._publication is not None:
+            with suppress(EngineError):  # the next driver clears up
+                self._publication.show(self.newest)
         if not self.newest.last:
             return
         try:

@@ -6,6 +6,7 @@ anything unclear the next request for a transactional id is InitProducerId.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow.compute as pc
@@ -16,9 +17,9 @@ from tidegate.contracts.naming import group_id, transactional_id
 from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.offsets import marks, newest_batch_header
-from tidegate.runtime.kafka.transactions import Producer, end, ends, initialise
+from tidegate.runtime.kafka.transactions import Producer, commit_offset, end, ends, initialise
 from tidegate.runtime.output import Destination, open_output
-from tidegate.state.decisions import Settling, parse_mark, unpublished, unpublished_above
+from tidegate.state.decisions import Settling, format_mark, parse_mark, unpublished, unpublished_above
 from tidegate.state.operator_log import OperatorLog
 
 
@@ -45,6 +46,8 @@ class Publication:
         self.output_limit = client().max_message_bytes(output)
         self.producers: dict[int, Producer] = {}
         self.unclear: set[int] = set()
+        self._shown: dict[int, int] = {}
+        self._shown_at = time.monotonic()
 
     def start(self, partitions: Iterable[int], newest: BatchMeta) -> None:
         """Older drivers are fenced, what they left open is aborted, and everything committed is published."""
@@ -61,6 +64,7 @@ class Publication:
         for partition in wanted:
             committed = found.get(partition)
             mark = committed.metadata if committed is not None else None
+            self._shown[partition] = committed.offset if committed is not None else -1
             batch = self._left_to_publish(partition, mark, newest)
             if batch is not None:
                 self._publish_again(partition, batch, newest)
@@ -74,9 +78,35 @@ class Publication:
             for partition, answer in zip(wave, answers, strict=True):
                 if isinstance(answer, Producer):
                     self.producers[partition] = answer
+                    self._shown[partition] = newest.offsets[self._input][partition]
                     self.unclear.discard(partition)
             reach("between_ends")
         self.clear_up(newest)
+
+    def show(self, newest: BatchMeta, *, every_s: float = 0.0) -> None:
+        """The group's offsets are the log's, so that ordinary tools tell the lag, unless it is too soon for that.
+
+        Where nothing was emitted, a transaction without output carries the offset, and the mark with it.
+        """
+        reached = newest.offsets[self._input]
+        behind = [partition for partition in self.producers if self._shown.get(partition) != reached[partition]]
+        if not behind or time.monotonic() < self._shown_at + every_s:
+            return
+        self._shown_at = time.monotonic()
+        self.abandon(behind)  # until they are ended
+        self.end({partition: self._offset_alone(partition, newest) for partition in behind}, newest)
+
+    def _offset_alone(self, partition: int, newest: BatchMeta) -> Producer:
+        return commit_offset(
+            self._client(),
+            self.producers[partition],
+            self.group,
+            self._input,
+            partition,
+            newest.offsets[self._input][partition],
+            format_mark(newest.table_id, newest.batch),
+            deadline_s=self._deadline_s,
+        )
 
     def abandon(self, partitions: Iterable[int]) -> None:
         """What the partitions have open is not to be committed; nothing else is sent before it is cleared up."""

@@ -1,0 +1,76 @@
+"""The operator's progress as Kafka's own tools show it."""
+
+from __future__ import annotations
+
+import subprocess
+from threading import Event, Thread
+
+import pytest
+
+from tests.clusters.cluster import wait_until
+from tests.kill.harness import PARTITIONS, Feed, records
+from tidegate.contracts.naming import group_id
+from tidegate.runtime import driver as drivers
+from tidegate.runtime.home import jars
+from tidegate.runtime.java import java_command
+from tidegate.runtime.kafka.client import client
+from tidegate.runtime.kafka.offsets import marks
+from tidegate.state.decisions import parse_mark
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+COUNT = 2_000
+
+
+def lags(broker, here):
+    """What kafka-consumer-groups tells of the operator's group: (current offset, end, lag) per partition."""
+    tool = [java_command(), "-cp", f"{jars('broker')}/*", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"]
+    group = group_id(here.application.application, here.name)
+    asked = [*tool, "--bootstrap-server", broker.bootstrap, "--describe", "--group", group]
+    told = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=300).stdout
+    rows = [line.split() for line in told.splitlines() if here.source in line]
+    return {int(row[2]): tuple(map(int, row[3:6])) for row in rows}
+
+
+def feed(broker, here):
+    feed = Feed(broker.bootstrap, here.source)
+    feed.start(records(COUNT), seconds=0)
+    feed.finish()
+
+
+@pytest.mark.parametrize("until", [{"time_limit": "0s"}, {"time_limit": "10d"}], ids=["emits", "emits nothing"])
+def test_kafkas_own_tool_sees_no_lag_when_everything_is_read_whether_or_not_it_was_emitted(world, broker, until):
+    here = world(until=until)
+    feed(broker, here)
+    driver = here.run()
+    ends = driver.newest.offsets[here.source]
+    assert sum(ends.values()) == COUNT
+    assert lags(broker, here) == {partition: (end, end, 0) for partition, end in ends.items()}
+    feed(broker, here)
+    assert sum(lag for _, _, lag in lags(broker, here).values()) == COUNT
+
+
+def test_a_driver_that_runs_on_and_emits_nothing_shows_how_far_it_is(world, broker, monkeypatch):
+    monkeypatch.setattr(drivers, "SHOW_EVERY_S", 0.2)
+    here, stop = world(until={"time_limit": "10d"}), Event()
+    driver = here.driver()
+    running = Thread(target=driver.run, args=(stop,))
+    running.start()
+    try:
+        feed(broker, here)
+        wait_until(lambda: sum(offsets(broker, here).values()) == COUNT, "the group's offsets stay behind the log's")
+    finally:
+        stop.set()
+        running.join()
+
+
+def offsets(broker, here):
+    """The group's offsets, each with a mark of this log that no batch is above."""
+    found = marks(
+        client({"bootstrap.servers": broker.bootstrap}),
+        group_id(here.application.application, here.name),
+        here.source,
+        list(range(PARTITIONS)),
+    )
+    assert all(parse_mark(mark.metadata) for mark in found.values() if mark is not None)
+    return {partition: mark.offset for partition, mark in found.items() if mark is not None}
