@@ -112,8 +112,8 @@ class Broker:
         data = data.resolve()
         data.mkdir(parents=True, exist_ok=True)
         _require_unused(data)
-        port = _free_port() if port is None else _require_free(port)
-        controller, *others = _free_ports(1 + len(_SECURED), other_than=port)
+        port = free_ports(1)[0] if port is None else _require_free(port)
+        controller, *others = free_ports(1 + len(_SECURED), other_than=port)
         secured = {protocol: f"{HOST}:{other}" for protocol, other in zip(_SECURED, others, strict=True)}
         _write_settings(data, port, controller, secured, security)
         _format_once(java, jars, data, security)
@@ -197,11 +197,8 @@ def _require_free(port: int) -> int:
     return port
 
 
-def _free_port() -> int:
-    return _free_ports(1)[0]
-
-
-def _free_ports(count: int, other_than: int | None = None) -> list[int]:
+def free_ports(count: int, other_than: int | None = None) -> list[int]:
+    """Ports of this machine on which nobody listens, and which nobody takes by chance."""
     candidates = random.sample(_FREE_PORTS, len(_FREE_PORTS))
     return list(islice((port for port in candidates if port != other_than and _is_free(port)), count))
 
