@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tidegate.contracts.operator import Operator, OperatorState
-from tidegate.state.decisions import NO_COMMIT, StateUse, Wanted, Way, choose_state
+from tidegate.contracts.operator import Layout, Operator, OperatorState
+from tidegate.state.decisions import NO_COMMIT, Header, StateUse, Wanted, Way, choose_state
 from tidegate.state.local_state import LocalState, boot_id
 from tidegate.state.operator_log import OperatorLog
 from tidegate.state.slots import last_rows, live_rows
@@ -38,7 +38,7 @@ def recover(
     has is read before the state is touched, so that a lake that fails costs no local state.
     """
     layout = operator.layout
-    use = choose_state(local.header, wanted, boot_id(), (layout.kind, layout.version))
+    use = choose_state(_header(local, layout), wanted, boot_id(), (layout.kind, layout.version))
     if use.way is Way.GO_ON:
         return Recovered(state=operator.open(local.storage(layout)), use=use, rows=0)
     rows = _state_rows(operator, log, version, wanted, partition, use)
@@ -47,6 +47,13 @@ def recover(
     state.restore(rows, stream_time)
     local.complete()
     return Recovered(state=state, use=use, rows=rows.num_rows)
+
+
+def _header(local: LocalState, layout: Layout) -> Header | None:
+    """The header, unless arrays that it names are missing or cut short: then there is no state."""
+    header = local.header
+    same_layout = header is not None and header.layout == (layout.kind, layout.version)
+    return None if same_layout and not local.fits(layout) else header
 
 
 def _state_rows(operator: Operator, log: Path, version: int, wanted: Wanted, partition: int, use: StateUse) -> pa.Table:
