@@ -15,7 +15,7 @@ import pyspark
 
 from tidegate.runtime.kafka.broker import HOST
 
-_SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
+_PYSPARK = Path(pyspark.__file__).parent
 _TIMEOUT_S = 120.0
 
 
@@ -52,9 +52,18 @@ def standalone(folder: Path, port: int, workers: int = 2) -> Iterator[Standalone
 def _part(folder: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
     folder.mkdir(parents=True)
     environment = {**os.environ, "SPARK_LOCAL_IP": HOST, "SPARK_DAEMON_MEMORY": "512m"}
-    command = [str(_SPARK_CLASS), name, "--host", HOST, "--webui-port", "0", *arguments]
+    command = [str(_PYSPARK / "bin" / "spark-class"), name, "--host", HOST, "--webui-port", "0", *arguments]
     with (folder / "log").open("wb") as log:
         return subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+
+
+def spark_home(folder: Path) -> Path:
+    """The new folder stands for PySpark's, so that executors write below it and not among the installed packages."""
+    folder.mkdir()
+    for entry in _PYSPARK.iterdir():
+        if entry.name != "work":
+            (folder / entry.name).symlink_to(entry)
+    return folder
 
 
 def executors(ancestor: int) -> list[int]:
