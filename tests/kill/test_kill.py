@@ -71,16 +71,15 @@ def _random_moments(world, file):
 def test_a_driver_that_was_stopped_and_taken_over_changes_nothing_when_it_goes_on(world):
     """In a task a driver holds the lock of its local state: the next one is on another machine, or waits for it."""
     world.fill(RECORDS, parts=len(STOP_POINTS) + 2 * len(TASK_POINTS) + 2)
-    file, idle = world.file("disturbed"), {"rewind_window": "6d", "idle_after": "1s"}
-    machines = [world.file(f"disturbed-{n}", state=f"./disturbed/state-{n}") for n in range(len(TASK_POINTS) + 1)]
-    changed = world.file("disturbed-changed", state="./disturbed/state-3", rewind_window="6d")
+    file, machines = world.file("disturbed"), [world.file(f"disturbed-{n}", state=f"./state-{n}") for n in range(3)]
+    changed, idle = {"rewind_window": "6d"}, {"rewind_window": "6d", "idle_after": "1s"}
     world.take(
         [
             *[world.stops(file, at) for at in STOP_POINTS],
             *[world.stops(file, at, at_once=True) for at in ["before_commit", *TASK_POINTS]],
             world.stops(file, "after_commit", at_once=True),
             *[world.stops(machine, at) for machine, at in zip(machines, TASK_POINTS, strict=False)],
-            world.stops(changed, "during_configuration_change"),
+            world.stops(world.file("disturbed-changed", state="./state-3", **changed), "during_configuration_change"),
             world.stops(world.file("disturbed-idle", **idle), "during_idle_advance"),
             world.continues(world.file("disturbed-last", **idle), until=", 0 held"),
             world.continues(world.file("calm", idle_after="1s"), until=", 0 held"),

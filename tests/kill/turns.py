@@ -29,8 +29,6 @@ BY_ITSELF = {
     "during_idle_advance",
 }
 """Places that a service comes to without new records."""
-IN_A_TASK = {"after_dirty_header", "after_half_of_output", "after_complete_header", "during_idle_advance"}
-"""Places at which the lock of a partition's local state is held."""
 PART_S = 20.0
 """A part takes so long to come, unless what it is waited for has happened before."""
 
@@ -237,8 +235,7 @@ class World:
 
     def delete_state(self) -> None:
         """No local state is left of the disturbed application."""
-        for state in (self.folder / "disturbed").glob("state*"):
-            shutil.rmtree(state)
+        shutil.rmtree(self.folder / "disturbed" / "state")
 
     def _armed(self) -> Path:
         """A file that arms one service."""
