@@ -25,7 +25,7 @@ OWN_DISK = "/proc/self/cwd/state"
 
 
 class Run:
-    """The service on a cluster, a third of the records behind it."""
+    """The service on a cluster."""
 
     def __init__(self, broker, topic, folder: Path, master: str, **changed: object) -> None:
         self._bootstrap = broker.bootstrap
@@ -35,9 +35,13 @@ class Run:
         file = configure(folder / "cluster.yaml", self._bootstrap, self._source, self._output, spark=spark, **changed)
         self._left = records(RECORDS)
         self.service = Service(Start(file=file)).go()
+
+    def begin(self) -> Run:
+        """It runs, and has committed a third of the records; gives itself."""
         self.service.wait_ready()
         self.feed(RECORDS // 3)
         self._wait_for_a_commit(lambda: all(self._reached().values()))
+        return self
 
     def feed(self, count: int) -> None:
         """So many more records are in the topic."""
@@ -63,7 +67,7 @@ class Run:
 
     def newest(self):
         """The metadata of the newest commit."""
-        return OperatorLog.open(self._log, OPERATOR).newest()
+        return OperatorLog.at(self._log, None).newest()
 
     def _reached(self) -> dict[int, int]:
         return self.newest().offsets[self._source]
@@ -79,7 +83,7 @@ def on(broker, topic, tmp_path):
 
     def start(master: str, **changed: object) -> Run:
         runs.append(Run(broker, topic, tmp_path, master, **changed))
-        return runs[-1]
+        return runs[-1].begin()
 
     yield start
     for run in runs:
