@@ -70,9 +70,9 @@ def test_packing_keeps_every_payload_and_frees_the_rest(sizes: list[int], droppe
     batch = batch_of(Records.from_rows(rows))
     stored = Payloads(
         empty(5_000),
-        np.zeros(20, np.int64),
+        np.zeros(20, np.int32),
         *(np.zeros(20, np.int32) for _ in range(3)),
-        *(np.zeros(20, np.int64) for _ in range(2)),
+        *(np.zeros(20, np.int64) for _ in range(3)),
     )
     for at in range(len(rows)):
         assert payloads.store(stored, at, batch, at)
@@ -83,7 +83,7 @@ def test_packing_keeps_every_payload_and_frees_the_rest(sizes: list[int], droppe
     assert stored.arena.numbers[USED] == live + 1
     for at, row in enumerate(rows):
         if at not in dropped:
-            start = stored.block[at]
+            start = payloads.start_of(stored, at)
             assert stored.arena.data[start : start + len(row.key) + len(row.value)].tobytes() == row.key + row.value
 
 

@@ -125,5 +125,8 @@ class Tally:
     columns: tuple[pa.Field, ...] = ()
     slot = ("key",)
 
+    def damage(self, storage: Storage) -> str | None:
+        return "a count cannot be" if storage.arrays()["counts"].min() < 0 else None
+
     def open(self, storage: Storage) -> TallyState:
         return TallyState(storage)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -12,7 +15,9 @@ from hypothesis import strategies as st
 from tests.state.logs import MiniDriver
 from tests.state.tally_operator import MemoryStorage, Tally
 from tidegate.contracts.records import Records, Row
+from tidegate.state.data_files import DataFile
 from tidegate.state.decisions import Way
+from tidegate.state.recovery import _turns
 
 pytestmark = pytest.mark.fast
 
@@ -102,12 +107,58 @@ def test_a_state_from_before_a_compaction_is_rebuilt_so_that_deleted_keys_stay_d
     assert driver.state() == {2: 1, 3: 1, 4: 1}
 
 
-def test_a_rebuild_reads_each_slot_once_and_no_deletes(driver: MiniDriver) -> None:
+def test_a_rebuild_applies_the_rows_of_all_batches(driver: MiniDriver) -> None:
     driver.run([(1, True), (2, True), (3, True)])
     driver.run([(1, False), (2, True)])
     shutil.rmtree(driver.root / "state")
     recovered = driver.run([(4, True)])
-    assert (recovered.use.way, recovered.rows) == (Way.REBUILD, 2)
+    assert (recovered.use.way, recovered.rows) == (Way.REBUILD, 5)
+    assert driver.state() == {2: 2, 3: 1, 4: 1}
+
+
+def _file(first: int, last: int) -> DataFile:
+    return DataFile(path="", kind="state", partition=0, rows=1, size=1, min_batch=first, max_batch=last, written_ms=0)
+
+
+def test_files_that_share_more_than_an_end_are_read_together() -> None:
+    spans = [(1, 4), (4, 4), (4, 9), (5, 6), (9, 9), (-1, 2**63 - 1), (10, 10)]
+    files = [_file(*span) for span in spans]
+    turns = [[(file.min_batch, file.max_batch) for file in turn] for turn in _turns(files)]
+    assert turns == [[(1, 4)], [(4, 4)], [(4, 9), (5, 6)], [(9, 9), (-1, 2**63 - 1), (10, 10)]]
+
+
+def arrays_of(driver: MiniDriver) -> dict[str, np.ndarray]:
+    with driver.lock() as local:  # type: ignore[attr-defined]
+        return dict(local.storage(Tally.layout).arrays())
+
+
+def test_the_first_task_of_a_driver_rebuilds_a_damaged_state(driver: MiniDriver) -> None:
+    driver.run([(1, True), (2, True)])
+    arrays_of(driver)["counts"][3] = -1
+    assert driver.run([], commits=False).use.way is Way.GO_ON
+    driver.state()
+    arrays_of(driver)["counts"][3] = -1
+    driver.epoch += 1
+    recovered = driver.run([(1, True)])
+    assert recovered.use == (Way.REBUILD, "the local state is damaged: a count cannot be", -1)
+    assert driver.state() == {1: 2, 2: 1}
+
+
+def test_the_first_task_of_a_driver_rebuilds_a_state_of_another_stream_time(driver: MiniDriver) -> None:
+    driver.run([(1, True)])
+    arrays_of(driver)["time"][0] += 1
+    driver.epoch += 1
+    assert driver.run([], commits=False).use.reason.endswith("its stream time is not the log's")
+
+
+@pytest.mark.parametrize("harm", [lambda path: path.unlink(), lambda path: os.truncate(path, 8)])
+def test_any_task_rebuilds_a_state_whose_file_is_missing_or_cut_short(
+    driver: MiniDriver, harm: Callable[[Path], None]
+) -> None:
+    driver.run([(1, True)])
+    harm(next((driver.root / "state").glob("*/*/0/generation-*/counts")))
+    assert driver.run([(1, True)]).use.reason == "the local state is damaged: a file is missing or cut short"
+    assert driver.state() == {1: 2}
 
 
 def test_a_partition_without_a_commit_starts_empty_and_its_empty_state_goes_on(driver: MiniDriver) -> None:

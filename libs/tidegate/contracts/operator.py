@@ -120,6 +120,13 @@ class Operator(Protocol):
     columns: tuple[pa.Field, ...]  # what it adds to the log's schema
     slot: tuple[str, ...]  # the columns that identify a changelog slot
 
+    def damage(self, storage: Storage) -> str | None:
+        """What is wrong with a storage that a batch was complete in; None: nothing. Trusts nothing that is in it.
+
+        What it lets pass behaves as the undamaged state would.
+        """
+        ...
+
     def open(self, storage: Storage) -> OperatorState:
         """The state that lives in the storage (empty when the storage is new)."""
         ...

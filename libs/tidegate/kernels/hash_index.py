@@ -47,12 +47,12 @@ def told_by_fingerprint(length: int) -> bool:
 def _hash(data: Array, start: int, length: int) -> Any:
     mixed = np.int64(_SEED ^ length)
     for at in range(start, start + length - WORD, WORD):
-        mixed = _mix(mixed ^ word_at(data, at))
-    return _mix(mixed ^ word_at(data, start + length - WORD))
+        mixed = mix(mixed ^ word_at(data, at))
+    return mix(mixed ^ word_at(data, start + length - WORD))
 
 
 @inlined
-def _mix(word: int) -> Any:
+def mix(word: int) -> Any:
     """Every bit of the word has its say in the low bits."""
     mixed = product(word ^ (word >> 32), _FACTOR)
     return mixed ^ (mixed >> 32)
@@ -71,7 +71,7 @@ def same_bytes(left: Array, left_start: int, right: Array, right_start: int, len
 @inlined
 def home(index: Array, wanted: int) -> Any:
     """The place where the probing for a fingerprint begins."""
-    return _mix(wanted) & (len(index) - 1)
+    return mix(wanted) & (len(index) - 1)
 
 
 @inlined

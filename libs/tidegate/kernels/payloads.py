@@ -16,6 +16,7 @@ from tidegate.contracts.records import Records
 from tidegate.kernels.arena import Arena, allocate, class_words, forget_free_blocks, release, size_class
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.compiled.words import WORD, copy_bytes
+from tidegate.kernels.hash_index import mix
 
 
 class Batch(NamedTuple):
@@ -33,7 +34,8 @@ class Batch(NamedTuple):
 
 
 class Payloads(NamedTuple):
-    """Per slot: the block (0: none), the three lengths (value -1: null), the record's timestamp and offset."""
+    """Per slot: the block (its first word; 0: none), the three lengths (value -1: null), the record's timestamp and
+    offset, and what `check` says of the slot (0 while it has no block)."""
 
     arena: Arena
     block: Array
@@ -42,6 +44,7 @@ class Payloads(NamedTuple):
     headers_length: Array
     timestamp: Array
     offset: Array
+    check: Array
 
 
 class Located(NamedTuple):
@@ -72,9 +75,32 @@ def _frozen(array: Array) -> Array:
 
 
 @inlined
+def start_of(payloads: Payloads, slot: int) -> Any:
+    """The position in the arena of a stored record's key, which its value and headers follow."""
+    return wide(payloads.block[slot]) * WORD
+
+
+@inlined
+def content_hash(payloads: Payloads, slot: int, seed: int) -> Any:
+    """A hash of all that is stored of a slot's record; another seed gives another one."""
+    mixed = mix(seed ^ payloads.timestamp[slot])
+    mixed = mix(mixed ^ payloads.offset[slot])
+    mixed = mix(mixed ^ payloads.key_length[slot] ^ (wide(payloads.value_length[slot]) << 32))
+    mixed = mix(mixed ^ payloads.headers_length[slot])
+    rest = wide(payload_length(payloads, slot))
+    word = wide(payloads.block[slot])
+    while rest >= WORD:
+        mixed = mix(mixed ^ payloads.arena.words[word])
+        word += 1
+        rest -= WORD
+    return mix(mixed ^ (payloads.arena.words[word] & ((1 << 8 * rest) - 1))) if rest > 0 else mixed
+
+
+@inlined
 def payload_length(payloads: Payloads, slot: int) -> Any:
     """The bytes of a stored record."""
-    return payloads.key_length[slot] + max(0, payloads.value_length[slot]) + payloads.headers_length[slot]
+    value_length = max(0, wide(payloads.value_length[slot]))
+    return wide(payloads.key_length[slot]) + value_length + wide(payloads.headers_length[slot])
 
 
 @inlined
@@ -89,7 +115,7 @@ def store(payloads: Payloads, slot: int, batch: Batch, row: int) -> bool:
     length = record_length(batch, row)
     if payloads.block[slot] == 0 or size_class(length) != size_class(payload_length(payloads, slot)):
         drop(payloads, slot)
-        payloads.block[slot] = allocate(payloads.arena, length)
+        payloads.block[slot] = allocate(payloads.arena, length) // WORD
         if payloads.block[slot] == 0:
             return False
     payloads.key_length[slot] = max(0, batch.key_length[row])
@@ -104,7 +130,7 @@ def store(payloads: Payloads, slot: int, batch: Batch, row: int) -> bool:
 @inlined
 def _write(payloads: Payloads, slot: int, batch: Batch, row: int) -> None:
     data = payloads.arena.data
-    at = payloads.block[slot]
+    at = start_of(payloads, slot)
     copy_bytes(batch.data, batch.key_start[row], data, at, wide(payloads.key_length[slot]))
     at += payloads.key_length[slot]
     value_length = max(0, wide(payloads.value_length[slot]))
@@ -117,7 +143,7 @@ def _write(payloads: Payloads, slot: int, batch: Batch, row: int) -> None:
 def drop(payloads: Payloads, slot: int) -> None:
     """The slot has no block."""
     if payloads.block[slot] != 0:
-        release(payloads.arena, payloads.block[slot], payload_length(payloads, slot))
+        release(payloads.arena, start_of(payloads, slot), payload_length(payloads, slot))
         payloads.block[slot] = 0
 
 
@@ -129,8 +155,8 @@ def repack(payloads: Payloads, slots: int, spare: Array) -> None:
     for slot in range(slots):
         if payloads.block[slot] != 0:
             length = class_words(size_class(payload_length(payloads, slot)))
-            first = payloads.block[slot] // WORD
-            payloads.block[slot] = end * WORD
+            first = wide(payloads.block[slot])
+            payloads.block[slot] = end
             for word in range(first, first + length):
                 spare[end] = words[word]
                 end += 1
@@ -163,9 +189,10 @@ def _locate_row(batch: Batch, row: int, located: Located, at: int) -> None:
 
 @inlined
 def _locate_slot(payloads: Payloads, slot: int, located: Located, at: int) -> None:
-    value = payloads.block[slot] + payloads.key_length[slot]
+    key = start_of(payloads, slot)
+    value = key + payloads.key_length[slot]
     headers = value + max(0, payloads.value_length[slot])
-    located.key_start[at] = ~payloads.block[slot]
+    located.key_start[at] = ~key
     located.key_length[at] = payloads.key_length[slot]
     located.value_start[at] = ~value
     located.value_length[at] = payloads.value_length[slot]

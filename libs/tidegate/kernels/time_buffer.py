@@ -81,6 +81,12 @@ def resize(buffer: TimeBuffer, slot: int, size: int) -> None:
 
 
 @inlined
+def leaves_before_above(buffer: TimeBuffer, node: int) -> bool:
+    """True when the order is broken at the node, which is not the top."""
+    return _precedes(buffer, wide(buffer.heap[node]), buffer.place[node], _above(node))
+
+
+@inlined
 def next_node(node: int, descend: bool) -> Any:
     """The heap's node after `node`, from the top down, left to right; 0 after the last. Needs no stack.
 

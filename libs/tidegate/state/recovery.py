@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
-from tidegate.contracts.operator import Layout, Operator, OperatorState
-from tidegate.state.decisions import NO_COMMIT, Header, StateUse, Wanted, Way, choose_state
+from tidegate.contracts.operator import Operator, OperatorState
+from tidegate.state.data_files import DataFile, read_files
+from tidegate.state.decisions import NO_COMMIT, StateUse, Wanted, Way, choose_state
 from tidegate.state.local_state import LocalState, boot_id
 from tidegate.state.operator_log import OperatorLog
-from tidegate.state.slots import last_rows, live_rows
+from tidegate.state.slots import last_rows
+
+_COLUMNS = ("op", "key", "value", "headers", "timestamp", "offset")
+"""What a slot's row says, beside the operator's own columns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,30 +39,74 @@ def recover(
 ) -> Recovered:
     """The state equals the partition's `last` commit, and the header says so: as it was, caught up, or rebuilt.
 
-    `version` is the log's at that commit or later, `stream_time` the T that the log has for the partition. What the log
-    has is read before the state is touched, so that a lake that fails costs no local state.
+    `version` is the log's at that commit or later, `stream_time` the T that the log has for the partition. A
+    state that is caught up is not touched before the log has been read: a lake that fails costs no local state.
     """
     layout = operator.layout
-    use = choose_state(_header(local, layout), wanted, boot_id(), (layout.kind, layout.version))
+    use = _use(local, operator, wanted, stream_time)
     if use.way is Way.GO_ON:
         return Recovered(state=operator.open(local.storage(layout)), use=use, rows=0)
-    rows = _state_rows(operator, log, version, wanted, partition, use)
+    tables = _rows_to_apply(operator, OperatorLog.at(log, version), partition, use)
     local.begin(wanted.epoch, *(wanted.last or NO_COMMIT))
     state = operator.open(local.rebuild(layout) if use.way is Way.REBUILD else local.storage(layout))
-    state.restore(rows, stream_time)
+    rows = _restore(state, tables, stream_time)
     local.complete()
-    return Recovered(state=state, use=use, rows=rows.num_rows)
+    return Recovered(state=state, use=use, rows=rows)
 
 
-def _header(local: LocalState, layout: Layout) -> Header | None:
-    """The header, unless arrays that it names are missing or cut short: then there is no state."""
-    header = local.header
-    same_layout = header is not None and header.layout == (layout.kind, layout.version)
-    return None if same_layout and not local.fits(layout) else header
+def _use(local: LocalState, operator: Operator, wanted: Wanted, stream_time: int) -> StateUse:
+    """What the header says the state is good for, unless the arrays are damaged."""
+    use = choose_state(local.header, wanted, boot_id(), (operator.layout.kind, operator.layout.version))
+    if use.way is not Way.REBUILD and (damage := _damage(local, operator, wanted, stream_time, use.way)):
+        return StateUse(Way.REBUILD, f"the local state is damaged: {damage}")
+    return use
 
 
-def _state_rows(operator: Operator, log: Path, version: int, wanted: Wanted, partition: int, use: StateUse) -> pa.Table:
-    """The latest row of each slot above the batch that the state has; deletes matter to a catching up only."""
-    reader = OperatorLog.at(log, version)
-    rows = reader.read("state", partition, use.after_batch)
-    return live_rows(rows, operator.slot) if use.way is Way.REBUILD else last_rows(rows, operator.slot)
+def _damage(local: LocalState, operator: Operator, wanted: Wanted, stream_time: int, way: Way) -> str | None:
+    """What is wrong with the arrays: their sizes are seen to by every task, the rest by the first one of a driver."""
+    if not local.fits(operator.layout):
+        return "a file is missing or cut short"
+    if local.header is None or local.header.epoch >= wanted.epoch:
+        return None
+    storage = local.storage(operator.layout)
+    if damage := operator.damage(storage):
+        return damage
+    if way is Way.GO_ON and operator.open(storage).stream_time != stream_time:
+        return "its stream time is not the log's"
+    return None
+
+
+def _rows_to_apply(operator: Operator, log: OperatorLog, partition: int, use: StateUse) -> Iterable[pa.Table]:
+    """The state rows above the batch that the state has: read at once for a state that is worth something.
+
+    For a rebuild they are read as they are applied, a few files at a time.
+    """
+    if use.way is Way.CATCH_UP:
+        return [last_rows(log.read("state", partition, use.after_batch), operator.slot)]
+    columns = [*_COLUMNS, *(column.name for column in operator.columns)]
+    turns = list(_turns(log.data_files("state", partition))) or [[]]
+    return (read_files(log.path, files, log.schema, columns) for files in turns)
+
+
+def _turns(files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
+    """The files, those together that must be sorted together, in the order of their batches.
+
+    A batch has one row of a slot at the most, so files that share a first and a last batch alone may come in turn.
+    """
+    together: list[DataFile] = []
+    for file in files:
+        if together and file.min_batch >= max(other.max_batch for other in together):
+            yield together
+            together = []
+        together.append(file)
+    if together:
+        yield together
+
+
+def _restore(state: OperatorState, tables: Iterable[pa.Table], stream_time: int) -> int:
+    """The tables are applied, and T is `stream_time`; gives the number of their rows."""
+    rows = 0
+    for table in tables:
+        state.restore(table, stream_time)
+        rows += table.num_rows
+    return rows

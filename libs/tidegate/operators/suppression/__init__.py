@@ -10,7 +10,7 @@ import pyarrow as pa
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.operator import Layout, Storage
 from tidegate.operators.suppression.config import SuppressionConfig, SuppressionRules
-from tidegate.operators.suppression.state import LAYOUT, SuppressionState
+from tidegate.operators.suppression.state import LAYOUT, SuppressionState, damage_of
 from tidegate.operators.suppression.tables import PLACE_COLUMNS
 
 __all__ = ["Suppression", "SuppressionConfig", "SuppressionRules"]
@@ -26,6 +26,10 @@ class Suppression:
 
     def __init__(self, config: SuppressionRules) -> None:
         self.config = config
+
+    def damage(self, storage: Storage) -> str | None:
+        """What is wrong with a storage that a batch was complete in; None: nothing. Trusts nothing that is in it."""
+        return damage_of(storage.arrays())
 
     def open(self, storage: Storage) -> SuppressionState:
         """The state that lives in the storage. Raises UserError for `until: window_close`, which is not built yet."""

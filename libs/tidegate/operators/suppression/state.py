@@ -1,19 +1,19 @@
 """One partition's suppression buffer over the arrays of a Storage. May import: numpy, pyarrow, contracts, kernels.
 
 The shell around `step`: it maps the arrays, makes room when a kernel asks for it, and turns what the kernel noted into
-Arrow tables. Growth doubles, so its cost per record is constant; nothing else looks at the whole state.
+Arrow tables. What a slot has lies side by side: with millions of slots each line of the cache, and each page, counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pyarrow as pa
 
 from tidegate.contracts.errors import EngineError
 from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME
-from tidegate.contracts.operator import ArraySpec, Layout, StepResult, Storage
+from tidegate.contracts.operator import Array, ArraySpec, Layout, StepResult, Storage
 from tidegate.contracts.records import Records
 from tidegate.kernels import arena, columns, slots, time_buffer
 from tidegate.kernels.compiled.words import WORD
@@ -22,27 +22,44 @@ from tidegate.operators import event_timestamps
 from tidegate.operators.suppression import measures, tables
 from tidegate.operators.suppression import step as kernel
 from tidegate.operators.suppression.config import EagerBuffer, StrictBuffer, SuppressionRules, TimeLimit
+from tidegate.operators.suppression.damage import damage
 
-STREAM_TIME, OPENED, BYTES_OF = range(3)
+STREAM_TIME, OPENED, BYTES_OF, CHECK = range(kernel.NUMBERS)
 MAX_SLOTS = 2**30
+MAX_ARENA = WORD * 2**31
+HALF_LINE = 32
+
+SLOTS_STEP, ARENA_STEP = 2**18, 2**24
+"""Up to these sizes growth doubles, then it adds this much, in the end a sixteenth: a big state has little unused."""
+
+_FINDING_LONGS, _FINDING_INTS = ("fingerprint", "arrival"), ("row", "size", "block", "key_length")
+_RECORD_LONGS, _RECORD_INTS = ("timestamp", "offset", "check"), ("value_length", "headers_length")
 
 LAYOUT = Layout(
     kind="suppression",
-    version=2,
+    version=3,
     arrays=(
-        ArraySpec("numbers", "int64", "fixed", 3),
+        ArraySpec("numbers", "int64", "fixed", kernel.NUMBERS),
         ArraySpec("time_numbers", "int64", "fixed", time_buffer.NUMBERS),
         ArraySpec("pool_numbers", "int64", "fixed", slots.NUMBERS),
         ArraySpec("arena_numbers", "int64", "fixed", arena.NUMBERS),
-        *(ArraySpec(name, "int64", "slots") for name in ("fingerprint", "place", "arrival")),
-        *(ArraySpec(name, "int64", "slots") for name in ("timestamp", "offset", "block")),
-        *(ArraySpec(name, "int32", "slots") for name in ("key_length", "value_length", "headers_length")),
-        *(ArraySpec(name, "int32", "slots") for name in ("size", "row", "position", "heap")),
-        ArraySpec("index", "int32", "slots", 2),
+        ArraySpec("position", "int32", "slots"),
+        ArraySpec("heap", "int32", "slots"),
+        ArraySpec("place", "int64", "slots"),
+        ArraySpec("finding", "int64", "slots", HALF_LINE // 8),
+        ArraySpec("record", "int64", "slots", HALF_LINE // 8),
+        ArraySpec("index", "int32", "index"),
         ArraySpec("arena", "uint8", "arena"),
     ),
-    capacity={"fixed": 1, "slots": 1024, "arena": 65536},
+    capacity={"fixed": 1, "slots": 1024, "index": 2048, "arena": 65536},
 )
+
+_FINDING = np.dtype([*((name, "i8") for name in _FINDING_LONGS), *((name, "i4") for name in _FINDING_INTS)])
+_RECORD = np.dtype([*((name, "i8") for name in _RECORD_LONGS), *((name, "i4") for name in _RECORD_INTS)])
+"""What a slot has, side by side: half a cache line for finding it, and half for the record that it holds.
+
+Positions are apart, because the heap moves many slots that are not looked at otherwise.
+"""
 
 _STOP_REASONS = {kernel.FULL_KEYS: "buffer.max_keys is reached", kernel.FULL_BYTES: "buffer.max_bytes is reached"}
 _NO_RECORDS = batch_of(Records.from_rows([]))
@@ -65,8 +82,43 @@ def rules_of(config: SuppressionRules) -> kernel.Rules:
     )
 
 
+def _larger(size: int, step: int) -> int:
+    return size + max(size // 16 // WORD * WORD, min(size, step))
+
+
 def _bound(bound: int | None) -> int:
     return kernel.MAX if bound is None else bound
+
+
+def state_of(arrays: Mapping[str, Array]) -> kernel.State:
+    """The storage's arrays as the kernels take them."""
+    finding, record = arrays["finding"].view(_FINDING), arrays["record"].view(_RECORD)
+    blocks = arena.Arena(arrays["arena"], arrays["arena"].view(np.int64), arrays["arena_numbers"])
+    stored = (record[name] for name in ("value_length", "headers_length", "timestamp", "offset", "check"))
+    return kernel.State(
+        time_buffer.TimeBuffer(
+            arrays["time_numbers"],
+            arrays["heap"],
+            arrays["place"],
+            arrays["position"],
+            finding["arrival"],
+            finding["size"],
+        ),
+        slots.SlotPool(arrays["pool_numbers"], finding["arrival"]),
+        Payloads(blocks, finding["block"], finding["key_length"], *stored),
+        arrays["index"],
+        finding["fingerprint"],
+        finding["row"],
+        arrays["numbers"],
+    )
+
+
+def damage_of(arrays: Mapping[str, Array]) -> str | None:
+    """What is wrong with the arrays of a state between two batches; None: nothing."""
+    opened, bytes_of_record = arrays["numbers"][OPENED], arrays["numbers"][BYTES_OF]
+    if opened != 1 or bytes_of_record not in (0, 1):
+        return "its numbers cannot be"
+    return damage(state_of(arrays), bool(bytes_of_record))
 
 
 class SuppressionState:
@@ -126,16 +178,7 @@ class SuppressionState:
         """The kernels see the storage's current arrays."""
         arrays = self._storage.arrays()
         self._numbers = arrays["numbers"]
-        blocks = arena.Arena(arrays["arena"], arrays["arena"].view(np.int64), arrays["arena_numbers"])
-        per_slot = ("block", "key_length", "value_length", "headers_length", "timestamp", "offset")
-        self._state = kernel.State(
-            time_buffer.TimeBuffer(
-                arrays["time_numbers"], *(arrays[name] for name in ("heap", "place", "position", "arrival", "size"))
-            ),
-            slots.SlotPool(arrays["pool_numbers"], arrays["arrival"]),
-            Payloads(blocks, *(arrays[name] for name in per_slot)),
-            *(arrays[name] for name in ("index", "fingerprint", "row")),
-        )
+        self._state = state_of(arrays)
 
     def _begin(self) -> None:
         """A new storage has no stream time; bytes are counted as this configuration counts them."""
@@ -143,8 +186,8 @@ class SuppressionState:
             self._numbers[OPENED] = 1
             self._numbers[STREAM_TIME] = NO_STREAM_TIME
         if self._numbers[BYTES_OF] != self._rules.bytes_of_record:
-            self._numbers[BYTES_OF] = self._rules.bytes_of_record
             kernel.recount(self._state, self._rules)
+            self._numbers[BYTES_OF] = self._rules.bytes_of_record
 
     def _newest(self, clock_ms: int) -> int:
         """The largest timestamp that a batch of that clock takes."""
@@ -173,15 +216,24 @@ class SuppressionState:
     def _run(self, work: Callable[[], int]) -> int:
         """What the kernel returned in the end, with all the slots that it wanted."""
         while (signal := work()) == kernel.NEEDS_SLOT:
-            wanted = 2 * self._storage.capacity()["slots"]
-            if wanted > MAX_SLOTS:
-                raise EngineError(
-                    "a partition holds more keys than one buffer can", value=wanted // 2, remedy="use more partitions"
-                )
-            self._storage.grow({"slots": wanted})
-            self._map()
-            kernel.reindex(self._state)
+            self._add_slots()
         return signal
+
+    def _add_slots(self) -> None:
+        """There are more slots, and at least twice as many places in the index: a power of two."""
+        capacity = self._storage.capacity()
+        wanted, places = _larger(capacity["slots"], SLOTS_STEP), capacity["index"]
+        if wanted > MAX_SLOTS:
+            raise EngineError(
+                "a partition holds more keys than one buffer can", value=capacity["slots"], remedy="use more partitions"
+            )
+        while places < 2 * wanted:
+            places *= 2
+        indexed = places == capacity["index"]
+        self._storage.grow({"slots": wanted, "index": places})
+        self._map()
+        if not indexed:
+            kernel.reindex(self._state)
 
     def _replay(self, rows: pa.RecordBatch) -> None:
         batch = batch_of(columns.records_of(rows))
@@ -224,13 +276,17 @@ class SuppressionState:
 
     def _make_room(self, length: int) -> None:
         """A block for that many bytes fits: the arena was packed if a third of it was dead, and has grown otherwise."""
-        live = int(self._state.payloads.arena.numbers[arena.LIVE])
-        wanted = WORD * (live + int(arena.class_words(arena.size_class(length))) + 1)
+        blocks = self._state.payloads.arena.numbers
+        live, words = int(blocks[arena.LIVE]), int(arena.class_words(arena.size_class(length)))
+        wanted, wanted_words = WORD * (live + words + 1), int(blocks[arena.USED]) + words + 1
         capacity = self._storage.capacity()["arena"]
         if 3 * wanted <= 2 * capacity:
             repack(self._state.payloads, int(self._state.pool.numbers[slots.USED]), np.empty(live + 1, np.int64))
             return
-        while 3 * wanted > 2 * capacity:
-            capacity *= 2
+        capacity = max(_larger(capacity, ARENA_STEP), WORD * wanted_words)
+        if capacity > MAX_ARENA:
+            raise EngineError(
+                "a partition holds more bytes than one buffer can", value=capacity, remedy="use more partitions"
+            )
         self._storage.grow({"arena": capacity})
         self._map()

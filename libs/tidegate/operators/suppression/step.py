@@ -43,6 +43,10 @@ LATENESS_SUM, LATENESS_MAX, OVERTIME_SUM, OVERTIME_MIN, HELD_MAX, HELD_BYTES_MAX
 TALLIES = 15
 
 
+NUMBERS, CHECK = 4, 3
+"""How many numbers a state has beside its slots; the last one is the sum of the checks of all slots."""
+
+
 class Rules(NamedTuple):
     """The configuration in numbers: -1 for no time limit and no bound of lateness, MAX for no bound of the buffer."""
 
@@ -57,7 +61,7 @@ class Rules(NamedTuple):
 
 
 class State(NamedTuple):
-    """All of a partition's arrays."""
+    """All of a partition's arrays; `numbers` has the sum of all checks at CHECK."""
 
     time: TimeBuffer
     pool: SlotPool
@@ -65,6 +69,7 @@ class State(NamedTuple):
     key_index: Array
     fingerprint: Array
     row: Array
+    numbers: Array
 
 
 class Outcome(NamedTuple):
@@ -177,11 +182,27 @@ def settle(state: State, batch: Batch, outcome: Outcome) -> bool:
         if time_buffer.is_held(state.time, slot):
             if not payloads.store(state.payloads, slot, batch, wide(state.row[slot]) - 1):
                 return False
+            _set_check(state, slot, check_of(state, slot))
         elif state.payloads.block[slot] != 0:
             payloads.drop(state.payloads, slot)
+            _set_check(state, slot, wide(0))
             _free(state, slot)
         state.row[slot] = 0
     return True
+
+
+@inlined
+def check_of(state: State, slot: int) -> Any:
+    """32 bits that say what is held in the slot: the record, the key's fingerprint, and the place in the order."""
+    seed = hash_index.mix(state.fingerprint[slot] ^ state.time.arrival[slot])
+    seed = hash_index.mix(seed ^ time_buffer.place_of(state.time, slot))
+    return payloads.content_hash(state.payloads, slot, seed) & 0xFFFFFFFF
+
+
+@inlined
+def _set_check(state: State, slot: int, check: int) -> None:
+    state.numbers[CHECK] += check - wide(state.payloads.check[slot])
+    state.payloads.check[slot] = check
 
 
 @compiled_in_place
@@ -199,7 +220,7 @@ def recount(state: State, rules: Rules) -> None:
     total = 0
     for node in range(state.time.numbers[HELD]):
         slot = wide(state.time.heap[node])
-        state.time.size[slot] = _stored_size(state, slot, rules)
+        state.time.size[slot] = stored_size(state, slot, rules.bytes_of_record)
         total += state.time.size[slot]
     state.time.numbers[HELD_BYTES] = total
 
@@ -311,11 +332,23 @@ def _hold(
 ) -> None:
     """The row's key is held at that place: in a slot of its own, or in `slot`, a ghost that comes back."""
     if slot < 0:
-        slot = slots.take(state.pool)
+        slot = _new_slot(state)
         state.fingerprint[slot] = fingerprint
         hash_index.insert(state.key_index, state.fingerprint, slot)
     _touch(state, slot, row, out)
     time_buffer.push(state.time, slot, place, arrival, _record_size(batch, row, rules))
+
+
+@inlined
+def _new_slot(state: State) -> Any:
+    """A slot without a record; one that was never used is made so, whatever was in its memory."""
+    unused = state.pool.numbers[slots.FREE] == 0
+    slot = slots.take(state.pool)
+    if unused:
+        state.row[slot] = 0
+        state.payloads.block[slot] = 0
+        state.payloads.check[slot] = 0
+    return slot
 
 
 @inlined
@@ -381,7 +414,7 @@ def _has_key(state: State, batch: Batch, slot: int, row: int) -> bool:
         if state.payloads.key_length[slot] != length:
             return False
         data = state.payloads.arena.data
-        return hash_index.same_bytes(batch.data, start, data, state.payloads.block[slot], length)
+        return hash_index.same_bytes(batch.data, start, data, payloads.start_of(state.payloads, slot), length)
     own = wide(state.row[slot]) - 1
     if batch.key_length[own] != length:
         return False
@@ -396,8 +429,9 @@ def _record_size(batch: Batch, row: int, rules: Rules) -> Any:
 
 
 @inlined
-def _stored_size(state: State, slot: int, rules: Rules) -> Any:
-    if rules.bytes_of_record:
+def stored_size(state: State, slot: int, bytes_of_record: bool) -> Any:
+    """The bytes of a stored record that count."""
+    if bytes_of_record:
         return payloads.payload_length(state.payloads, slot)
     return max(0, state.payloads.value_length[slot])
 
