@@ -11,8 +11,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.end_to_end.conftest import PARTITIONS, spark, world  # noqa: F401 -- fixtures
+from tidegate.operators.suppression import SuppressionConfig
 from tidegate.runtime.condition import ConditionFile
 from tidegate.runtime.driver import OperatorDriver, Wiring
+from tidegate.runtime.spark.jobs import Jobs
 
 PATIENCE_S = 180
 """A machine under load, with a cold Spark, takes its time."""
@@ -24,6 +26,12 @@ def wait_for(condition, what):
     while not condition():
         assert monotonic() < deadline, what
         sleep(0.05)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm(spark):  # noqa: F811
+    """Spark's Python workers have compiled what a batch needs: no test waits for that."""
+    Jobs(spark).warm_up(SuppressionConfig(kind="suppression", input="in", until={"time_limit": "1h"}))
 
 
 class Running:
