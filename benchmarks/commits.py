@@ -171,8 +171,7 @@ def _flatness(new: Service, old: Service) -> dict[str, float]:
         "live_files_minute_2": files[0],
         "live_files_minute_20": files[1],
         "live_files_ratio": files[1] / files[0],
-        "compaction_ms_minute_2": _median_ms(new.compactions, len(new.compactions)),
-        "compaction_ms_minute_20": _median_ms(old.compactions, len(new.compactions)),
+        "compaction_ms_minute_20": _median_ms(old.compactions, 3),
     }
 
 
