@@ -1,7 +1,8 @@
 """Tidegate: event-time state for Spark and Delta Lake.
 
     from tidegate import SuppressionConfig      the operators' configuration types
-    import tidegate.spark                       views for PySpark programs
+    from tidegate import SuppressionRules       the same without topics, for streaming DataFrames
+    import tidegate.spark                       operators on streaming DataFrames, views
     import tidegate.testing.driver              an operator, driven record by record
 
 Names are imported when they are used, so that `import tidegate` costs nothing.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-_NAMES = {"SuppressionConfig": "tidegate.operators.suppression.config"}
+_NAMES = dict.fromkeys(("SuppressionConfig", "SuppressionRules"), "tidegate.operators.suppression.config")
 
 
 def __getattr__(name: str) -> object:

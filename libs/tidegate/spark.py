@@ -2,14 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tidegate.contracts.config import OperatorRules, read
 from tidegate.contracts.naming import log_path
 from tidegate.runtime.application import Application, load
 from tidegate.runtime.history import has_version
 from tidegate.runtime.spark.views import register_log, register_outputs
+from tidegate.runtime.stream.config import StreamConfig
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.streaming import StreamingQuery
+
+
+def start(
+    stream_df: DataFrame,
+    operator: OperatorRules,
+    *,
+    lake: str | Path,
+    key: Column | str,
+    value: Column | str,
+    timestamp: Column | str,
+    order_by: Column | str | Sequence[Column | str],
+    name: str | None = None,
+    partitions: int = 4,
+    keep_output: str = "forever",
+    state: str | Path = "state",
+    checkpoint: str | Path | None = None,
+    trigger: Mapping[str, Any] | None = None,
+) -> StreamingQuery:
+    """The operator runs on the streaming DataFrame; its log is the Delta table <lake>/<name>.
+
+    `key`, `value`: strings or binary; `timestamp`: a timestamp, or whole ms; `order_by`: what came first within a
+    batch. Rows with a null key or a null timestamp become `rejected` rows. Emissions stay in the log.
+
+    `name`: default, the operator's kind. `partitions`: fixed in the log. `keep_output`: `30d`, say. `state`: a folder
+    on each machine's local disk. `checkpoint`: Spark's folder; default <lake>/_checkpoints/<name>. `trigger`: as for
+    `DataStreamWriter.trigger`, `{"availableNow": True}` say; default: one batch after the other.
+
+    Raises ConfigurationError, UserError; StateError when log, checkpoint and partitions do not belong together.
+    """
+    from tidegate.runtime.stream.columns import StreamColumns
+    from tidegate.runtime.stream.query import start_query
+
+    called = name or operator.kind
+    raw = {
+        "rules": operator,
+        "name": called,
+        "lake": Path(lake).absolute(),
+        "state": Path(state).absolute(),
+        "checkpoint": Path(checkpoint or Path(lake) / "_checkpoints" / called).absolute(),
+        "partitions": partitions,
+        "keep_output": keep_output,
+    }
+    columns = StreamColumns(key=key, value=value, timestamp=timestamp, order_by=order_by)
+    return start_query(stream_df, read(StreamConfig, raw), columns, trigger)
 
 
 def register_views(spark: Any, file: str | Path | Application, version: int | None = None) -> list[str]:

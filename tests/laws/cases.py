@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.event_time import NO_TIMESTAMP
 from tidegate.contracts.records import Row
 from tidegate.operators.suppression import SuppressionConfig
 from tidegate.operators.suppression.reference import Reference
@@ -70,7 +71,7 @@ def _columns(row: Row) -> dict[str, Any]:
         "key": row.key,
         "value": row.value,
         "headers": row.headers or None,
-        "timestamp": row.timestamp,
+        "timestamp": None if row.timestamp == NO_TIMESTAMP else row.timestamp,
         "offset": row.offset,
     }
 

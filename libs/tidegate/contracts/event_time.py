@@ -13,6 +13,9 @@ NO_STREAM_TIME = -1
 
 MAX_TIMESTAMP = 2**63 - 1
 
+NO_TIMESTAMP = -(2**63)
+"""In place of a timestamp that is null; its record is rejected."""
+
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SHORT = re.compile(r"(\d+)(ms|s|m|h|d)", re.ASCII)
 _ISO = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,3}))?S)?)?", re.ASCII)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import orjson
 
 from tidegate.contracts.config import TimestampField
-from tidegate.contracts.event_time import MAX_TIMESTAMP
+from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_TIMESTAMP
 from tidegate.contracts.records import NULL_LENGTH, Int64s, Records
 
 REASONS = (
@@ -23,17 +23,18 @@ REASONS = (
     "no timestamp: field is missing",
     "no timestamp: field is not a number",
     "no timestamp: out of range",
+    "no timestamp: null",
 )
-NULL_VALUE, NO_OBJECT, NO_FIELD, NO_NUMBER, OUT_OF_RANGE = range(1, 6)
+NULL_VALUE, NO_OBJECT, NO_FIELD, NO_NUMBER, OUT_OF_RANGE, NULL_TIMESTAMP = range(1, 7)
 
 _MS_PER_UNIT = {"ms": Fraction(1), "s": Fraction(1000), "us": Fraction(1, 1000)}
 
 
 def event_timestamps(records: Records, field: TimestampField | None) -> tuple[Int64s, npt.NDArray[np.int8]]:
     """The event timestamp of each record in ms, and a code: 0, or 1 + the index of the reason why there is none."""
-    codes = np.zeros(len(records), np.int8)
     if field is None:
-        return records.timestamp, codes
+        return records.timestamp, (NULL_TIMESTAMP * (records.timestamp == NO_TIMESTAMP)).astype(np.int8)
+    codes = np.zeros(len(records), np.int8)
     timestamps = records.timestamp.copy()
     for row in range(len(records)):
         timestamp, codes[row] = _read(_value(records, row), field)

@@ -10,6 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tidegate.contracts.event_time import NO_TIMESTAMP
 from tidegate.contracts.records import Row
 from tidegate.operators.suppression import SuppressionConfig
 from tidegate.testing.laws import Advance, Event, Flush
@@ -18,7 +19,7 @@ FIRST_OFFSET, GAP = 5, 3
 
 keys = st.sampled_from([b"a", b"b", b"ab", b"", b"\x00", b"\xff\x00\xfe", b"a longer key than the others", None])
 values = st.sampled_from([b"", b"x", b"yy", b"zzz", b"a value of more than thirty-two bytes", None])
-timestamps = st.one_of(st.integers(0, 20), st.sampled_from([-1, 0, 7, 1_000, 2**62]))
+timestamps = st.one_of(st.integers(0, 20), st.sampled_from([-1, 0, 7, 1_000, 2**62, NO_TIMESTAMP]))
 headers = st.sampled_from([b"", b"", b"\x02\x02h\x02v"])
 cuts = st.sets(st.integers(0, 30))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tidegate.contracts.event_time import NO_TIMESTAMP
 from tidegate.contracts.records import Row
 from tidegate.operators.suppression.config import SuppressionRules, TimeLimit
 
@@ -56,6 +57,8 @@ class Reference:
     def _rejection(self, row: Row, clock_ms: int) -> str:
         if row.key is None:
             return "null key"
+        if row.timestamp == NO_TIMESTAMP:
+            return "no timestamp: null"
         if row.timestamp < 0:
             return "negative timestamp"
         ahead = self.config.max_ahead

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from tidegate.contracts.event_time import NO_TIMESTAMP
 from tidegate.contracts.operator import Array
 from tidegate.kernels.columns import record_columns
 from tidegate.kernels.payloads import Batch
@@ -90,6 +91,8 @@ def _refusals(
     state: step.State, batch: Batch, sources: Array, codes: Array, lateness: pa.Array, bound: pa.Array
 ) -> pa.Table:
     rows = record_columns(state.payloads, batch, sources)
+    timestamp = batch.timestamp[sources]
+    rows["timestamp"] = pa.array(timestamp, mask=timestamp == NO_TIMESTAMP)
     return pa.table(rows | {"cause": _words(codes, _REASONS), "lateness": lateness, "bound": bound}, REFUSED)
 
 

@@ -1,0 +1,21 @@
+"""What Spark's checkpoint folder says about its query. May import: the standard library, contracts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tidegate.contracts.errors import StateError
+
+
+def query_id(checkpoint: Path) -> str | None:
+    """The id of the query that the folder belongs to; None where no query has used it."""
+    file = checkpoint / "metadata"
+    try:
+        found: str = json.loads(file.read_text())["id"]
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError):
+        remedy = "bring the folder back from a copy; or give the operator another name, so that it begins anew"
+        raise StateError("Spark's checkpoint folder does not name its query", value=file, remedy=remedy) from None
+    return found

@@ -1,0 +1,54 @@
+"""What a program says about an operator on a streaming DataFrame. May import: pydantic, contracts.
+
+The operator itself is described by its rules; this is the rest: where its log is, and how it is cut into partitions.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from tidegate.contracts.config import Config, Duration, OperatorConfig, OperatorRules
+from tidegate.contracts.naming import is_name, log_path
+
+
+class StreamConfig(Config):
+    """An operator on a streaming DataFrame."""
+
+    rules: OperatorRules
+    """The operator's rules, such as `tidegate.SuppressionRules(...)`."""
+    name: str
+    """Name of the operator: its log is the Delta table <lake>/<name>."""
+    lake: Path
+    """Folder of the operator logs."""
+    state: Path
+    """Folder of the local state on each machine; it can be deleted at any time and is then rebuilt from the log."""
+    checkpoint: Path
+    """Folder in which Spark notes how far it has read."""
+    partitions: Annotated[int, Field(ge=1)]
+    """Keys are spread over so many partitions; fixed in the log."""
+    keep_output: Duration | Literal["forever"]
+    """How long emissions, late and rejected rows stay in the log."""
+
+    @field_validator("name")
+    @classmethod
+    def _named(cls, name: str) -> str:
+        if not is_name(name):
+            raise ValueError(f"{name!r} cannot be a name; use a-z, 0-9 and _, a letter first, 63 at most")
+        return name
+
+    @field_validator("rules")
+    @classmethod
+    def _without_topics(cls, rules: OperatorRules) -> OperatorRules:
+        if isinstance(rules, OperatorConfig):
+            raise ValueError("a DataFrame takes the place of topics; give the rules alone, such as SuppressionRules")
+        if rules.timestamp is not None:
+            raise ValueError("`timestamp` would name it twice; leave it out of the rules: a column is named already")
+        return rules
+
+    @property
+    def log(self) -> Path:
+        """The folder of the operator's log."""
+        return log_path(self.lake, self.name)

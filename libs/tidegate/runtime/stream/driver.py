@@ -1,0 +1,198 @@
+"""The driver of an operator on a streaming DataFrame: a claim, then one commit for each batch that Spark hands over.
+
+May import: pyspark, contracts, operators' registry, state, runtime. Spark says what is read next and runs a batch again
+after a crash; the log says whether that batch is committed already.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from pyspark.sql import DataFrame
+
+from tidegate.contracts.errors import BufferFull, EngineError, Fenced
+from tidegate.contracts.kill_points import reach
+from tidegate.contracts.schema import BatchMeta, log_schema
+from tidegate.operators.registry import operator_for
+from tidegate.runtime import clock, history
+from tidegate.runtime.application import config_hash
+from tidegate.runtime.batch import Attempt, PartitionFailure, PartitionResult
+from tidegate.runtime.ledger import after_batch, after_claim, after_compaction
+from tidegate.runtime.planning import plan_stream
+from tidegate.runtime.spark.jobs import Jobs
+from tidegate.runtime.stream.checkpoint import query_id
+from tidegate.runtime.stream.columns import StreamColumns
+from tidegate.runtime.stream.config import StreamConfig
+from tidegate.runtime.stream.decisions import STREAM, Turn, check_same_input, check_same_query, first_meta, turn_of
+from tidegate.runtime.stream.task import ANSWER, unpacked, work_of
+from tidegate.state.compaction import compact
+from tidegate.state.data_files import delete_attempt
+from tidegate.state.decisions import compaction_due
+from tidegate.state.operator_log import OperatorLog
+
+lines = logging.getLogger("tidegate")
+
+PAUSES_S = (0.25, 1.0, 4.0)
+"""Pauses after failed attempts of a batch in a row; one more failure ends the query with its error."""
+
+
+class StreamDriver:
+    """One operator on a streaming DataFrame, in this process."""
+
+    def __init__(self, spark: Any, config: StreamConfig, columns: StreamColumns) -> None:
+        self._context = spark.sparkContext
+        self._config, self._columns = config, columns
+        self._operator = operator_for(config.rules)
+        self._jobs = Jobs(spark)
+        self._log: OperatorLog
+        self._lineage: dict[int, list[history.Commit]]
+        self.newest: BatchMeta
+
+    def claim(self) -> None:
+        """The operator is this driver's, older ones are fenced. StateError if log and checkpoint do not fit."""
+        config = self._config
+        self._log = self._open_log()
+        before = self._log.newest() or first_meta(config.name, self._log.table_id, clock.now_ms(), config.partitions)
+        check_same_input(before, config.partitions)
+        check_same_query(before, query_id(config.checkpoint), config.checkpoint)
+        claim = after_claim(
+            before, attempt=uuid4().hex, clock=clock.now_ms(), config=config_hash(config.rules), topics={}
+        )
+        self._log.commit(claim, [])
+        self.newest, self._lineage = claim, history.lineage(self._log, claim)
+        reach("after_claim")
+
+    def batch(self, rows: DataFrame, spark_batch: int) -> None:
+        """The batch is in the log, once, whoever tried it before; what `foreachBatch` calls.
+
+        Raises BufferFull when a bound stopped a partition: what went before is committed, and the rest of the batch
+        follows when Spark runs it again.
+        """
+        query = self._context.getLocalProperty("sql.streaming.queryId")
+        for pause_s in (*PAUSES_S, None):
+            try:
+                if turn_of(self.newest, query, spark_batch) is Turn.RUN:
+                    self._run(rows, query, spark_batch)
+                return
+            except EngineError as error:
+                if pause_s is None:
+                    raise
+                lines.warning("%s: trying again in %.1f s: %s", self._config.name, pause_s, error)
+            time.sleep(pause_s)
+            self._claim_again()
+
+    def _run(self, rows: DataFrame, query: str, spark_batch: int) -> None:
+        attempt = self._attempt()
+        try:
+            results = self._results(attempt, rows)
+        except Exception:
+            delete_attempt(self._log.path, attempt.batch, attempt.attempt)
+            raise
+        self._commit(attempt, results, query, spark_batch)
+        self._stop_if_full(results)
+        if self._compaction_due():
+            self._compact()
+
+    def _results(self, attempt: Attempt, rows: DataFrame) -> list[PartitionResult]:
+        """What every partition with rows did. Raises a partition's error: one that is final, if there is such."""
+        work = work_of(attempt, plan_stream(self.newest, STREAM, self._lineage), self.newest.query_offsets)
+        partitions = self._config.partitions
+        prepared = self._columns.prepared(rows, partitions, min(partitions, self._context.defaultParallelism))
+        try:
+            found = prepared.mapInArrow(work, ANSWER).collect()
+        except Exception as error:
+            raise EngineError("the Spark job failed", value=error, remedy="see Spark's lines above") from error
+        answers = [unpacked(row.answer) for row in found]
+        failures = [answer for answer in answers if isinstance(answer, PartitionFailure)]
+        if failures:
+            raise _worst(failures)
+        results = [answer for answer in answers if isinstance(answer, PartitionResult)]
+        return sorted(results, key=lambda result: result.partition)
+
+    def _commit(self, attempt: Attempt, results: Sequence[PartitionResult], query: str, spark_batch: int) -> None:
+        meta = after_batch(
+            self.newest, results, topic=STREAM, batch=attempt.batch, attempt=attempt.attempt, clock=attempt.clock
+        )
+        meta = replace(meta, query_id=query)
+        if all(result.stopped_at is None for result in results):
+            meta = replace(meta, query_batch=spark_batch, query_offsets=meta.offsets[STREAM])
+        reach("before_commit")
+        self._log.commit(meta, [file for result in results for file in result.files])
+        reach("after_commit")
+        self.newest = meta
+        for result in results:
+            self._lineage.setdefault(result.partition, []).append(meta.last[result.partition])
+
+    def _stop_if_full(self, results: Sequence[PartitionResult]) -> None:
+        for result in results:
+            if result.stopped_at is not None:
+                raise BufferFull(
+                    f"{self._config.name} stopped before record {result.stopped_at} of partition {result.partition}",
+                    value=result.stop_reason,
+                    remedy="raise the bound, or take when_full: emit or spill, and start again: it goes on there",
+                )
+
+    def _compaction_due(self) -> bool:
+        newest_snapshot = max(self.newest.snapshot.values(), default=0)
+        held = sum(counts.held for counts in self.newest.totals.values())
+        tally = self._log.tally
+        return compaction_due(self.newest.batch - newest_snapshot, tally.state_rows, held, tally.files) is not None
+
+    def _compact(self) -> None:
+        """Each partition's state is a snapshot, small files are merged; nothing that follows is changed by it."""
+        partitions = range(self._config.partitions)
+        meta = after_compaction(self.newest, partitions, attempt=uuid4().hex, clock=clock.now_ms())
+        keep = self._config.keep_output
+        compact(
+            self._log,
+            meta,
+            slot=self._operator.slot,
+            keep_output_ms=None if keep == "forever" else keep,
+            rewind_window_ms=self._config.rules.rewind_window,
+            run=self._jobs.each,
+            before_commit=lambda: reach("before_compaction_commit"),
+        )
+        reach("after_compaction_commit")
+        self.newest, self._lineage = meta, {}
+
+    def _claim_again(self) -> None:
+        """A new claim has settled what became of the last commit, unless a newer driver owns the operator: Fenced."""
+        newest = self._open_log().newest()
+        if newest is not None and newest.epoch > self.newest.epoch:
+            raise Fenced(
+                f"a newer driver has claimed {self._config.name}; this query ends",
+                value=f"epoch {newest.epoch}, own {self.newest.epoch}",
+                remedy="none is needed if the other query was meant; otherwise stop that one",
+            )
+        self.claim()
+
+    def _open_log(self) -> OperatorLog:
+        return OperatorLog.open(self._config.log, self._config.name, log_schema(self._operator.columns), create=True)
+
+    def _attempt(self) -> Attempt:
+        return Attempt(
+            operator=self._config.name,
+            config=self._config.rules,
+            topic=STREAM,
+            log=self._log.path,
+            version=self._log.version,
+            table_id=self._log.table_id,
+            state=Path(self._config.state),
+            epoch=self.newest.epoch,
+            batch=self.newest.batch + 1,
+            attempt=uuid4().hex,
+            clock=clock.now_ms(),
+        )
+
+
+def _worst(failures: Sequence[PartitionFailure]) -> Exception:
+    """What ends the query comes before what can be tried again."""
+    worst = min(failures, key=lambda failure: isinstance(failure.error, EngineError))
+    worst.error.add_note(worst.trace)
+    return worst.error

@@ -1,0 +1,150 @@
+"""What can happen to an operator on a streaming DataFrame: crashes, refusals, full buffers, stops."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from tests.stream.conftest import PARTITIONS, Place, records_in
+from tests.stream.program import KEYS, made
+from tidegate.contracts.errors import ConfigurationError, StateError, UserError
+from tidegate.spark import start
+
+pytestmark = pytest.mark.spark
+
+
+def row(number, key="a", at=0, payload=b"x"):
+    """One row of the input."""
+    return {"id": key, "payload": payload, "at": at, "number": number}
+
+
+def killed_at(point: str, folder) -> None:
+    """The program has died there, all of its processes at once."""
+    died = subprocess.run(
+        [sys.executable, "-m", "tests.stream.program", str(folder)],
+        env={**os.environ, "TIDEGATE_KILL_AT": point},
+        start_new_session=True,
+        timeout=300,
+        check=False,
+    )
+    assert died.returncode == -signal.SIGKILL
+
+
+@pytest.mark.kill
+@pytest.mark.parametrize("point", ["after_commit:2", "before_commit:2", "after_dirty_header:2"])
+def test_a_batch_is_applied_once_though_spark_runs_it_again_after_a_kill(spark, tmp_path, point):
+    here, calm = Place(spark, tmp_path / "here"), Place(spark, tmp_path / "calm")
+    for piece in made(4):
+        here.write(piece)
+        calm.write(piece)
+    killed_at(point, here.folder)
+    committed = here.metas()[-1].query_batch
+    assert committed == (1 if point.startswith("after_commit") else 0)
+    assert {path.name for path in (here.checkpoint / "commits").glob("[0-9]")} == {"0"}
+    here.run()
+    calm.run()
+    assert here.outputs() == calm.outputs()
+    assert here.held() == calm.held()
+    assert records_in(here.metas()) == 4 * KEYS
+
+
+def test_null_keys_and_times_are_rejected_and_stop_nothing(place):
+    here = place()
+    here.write([row(1), row(2, key=None), row(3, at=None), row(4, key=None, at=None), row(5, at=50, payload=None)])
+    here.run()
+    rejected = sorted(here.rows("rejected"), key=lambda found: (found["cause"], found["partition"], found["offset"]))
+    assert [found["cause"] for found in rejected] == ["no timestamp: null", "null key", "null key"]
+    assert rejected[0]["timestamp"] is None
+    assert {found["topic"] for found in rejected} == {"spark:stream"}
+    assert here.held() == {b"a": 2}
+
+
+def test_a_deleted_checkpoint_another_query_and_other_partitions_are_refused_with_the_remedy(place):
+    here = place()
+    here.write([row(1)])
+    here.run()
+    with pytest.raises(StateError, match="another number of partitions") as refused:
+        here.run(partitions=PARTITIONS + 1)
+    assert f"partitions={PARTITIONS}" in refused.value.remedy
+    aside = here.folder / "aside"
+    shutil.move(here.checkpoint, aside)
+    with pytest.raises(StateError, match="checkpoint folder is gone") as refused:
+        here.run()
+    assert "bring that query's checkpoint folder back" in refused.value.remedy
+    assert not here.checkpoint.exists()
+    here.checkpoint.mkdir()
+    (here.checkpoint / "metadata").write_text(json.dumps({"id": "another"}))
+    with pytest.raises(StateError, match="another Spark query"):
+        here.run()
+    here.write([row(2, at=90)])
+    here.run(checkpoint=aside)
+    assert [found["offset"] for found in here.rows("emission")] == [0]
+
+
+def test_a_full_buffer_stops_before_the_record_and_goes_on_there_with_a_larger_bound(place):
+    buffer = {"max_keys": 2, "when_full": "shut_down"}
+    here = place(until=None, buffer=buffer)
+    here.write([row(number, key=f"{number:02}", at=number) for number in range(20)])
+    with pytest.raises(StreamingQueryException, match=r"stopped before record 2 of partition"):
+        here.run()
+    assert here.metas()[-1].query_batch == -1
+    larger = place(until=None, buffer=buffer | {"max_keys": 100})
+    larger.run()
+    assert larger.metas()[-1].query_batch == 0
+    assert len(larger.held()) == 20
+    assert records_in(larger.metas()) == 20
+
+
+def test_a_task_whose_worker_dies_is_tried_again_by_the_driver(place):
+    here = place()
+    here.write([row(number, key=f"{number}") for number in range(50)])
+    flag = here.folder / "died"
+    from pyspark.sql import functions as F
+
+    @F.udf("string")
+    def deadly(key):
+        if not flag.exists():
+            flag.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return key
+
+    here.run(key=deadly("id"))
+    assert flag.exists()
+    assert len(here.held()) == records_in(here.metas()) == 50
+    assert here.metas()[-1].epoch == 2
+
+
+def test_a_query_is_stopped_between_batches(place, capfd):
+    here = place()
+    here.write([row(1)])
+    query = here.start(trigger={"processingTime": "0 seconds"})
+    deadline = time.monotonic() + 120
+    while not here.metas()[-1].query_id and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for number in range(2, 5):
+        here.write([row(number)])
+    query.stop()
+    assert not query.isActive
+    assert "StackOverflow" not in capfd.readouterr().err
+    here.run()
+    assert records_in(here.metas()) == 4
+
+
+def test_what_cannot_be_taken_is_refused_before_anything_is_written(spark, place):
+    here = place()
+    here.write([row(1)])
+    with pytest.raises(ConfigurationError) as refused:
+        here.run(key="number", timestamp="payload")
+    assert {problem.where for problem in refused.value.problems} == {"key", "timestamp"}
+    named = {"key": "id", "value": "id", "timestamp": "id", "order_by": "id"}
+    with pytest.raises(UserError, match="not a stream"):
+        start(spark.createDataFrame([("a",)], "id string"), here.rules, lake=here.folder / "lake", **named)
+    assert not (here.folder / "lake").exists()
