@@ -89,7 +89,12 @@ class Publication:
         Where nothing was emitted, a transaction without output carries the offset, and the mark with it.
         """
         reached = newest.offsets[self._input]
-        behind = [partition for partition in self.producers if self._shown.get(partition) != reached[partition]]
+        behind = [
+            partition
+            for partition in self.producers
+            if self._shown.get(partition) != reached[partition]
+            and partition not in self.unclear  # what a failed attempt has left open would be committed with it
+        ]
         if not behind or time.monotonic() < self._shown_at + every_s:
             return
         self._shown_at = time.monotonic()

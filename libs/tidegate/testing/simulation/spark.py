@@ -22,6 +22,9 @@ class SimulatedSpark:
         self._world = world
         self.sparkContext = self
 
+    def setLocalProperty(self, name: str, value: str) -> None:
+        """Jobs run one after the other here: no property changes anything."""
+
     def parallelize(self, items: Sequence[Any], parts: int) -> Job:
         """A job over the items, one task for each."""
         return Job(self._world, list(items))
