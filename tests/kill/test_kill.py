@@ -70,7 +70,7 @@ def _random_moments(world, file):
 
 def test_a_driver_that_was_stopped_and_taken_over_changes_nothing_when_it_goes_on(world):
     """In a task a driver holds the lock of its local state: the next one is on another machine, or waits for it."""
-    world.fill(RECORDS, parts=len(STOP_POINTS) + 2 * len(TASK_POINTS) + 2)
+    world.fill(RECORDS, parts=2 * (len(STOP_POINTS) + 2 * len(TASK_POINTS) + 3))
     file, machines = world.file("disturbed"), [world.file(f"disturbed-{n}", state=f"./state-{n}") for n in range(3)]
     changed, idle = {"rewind_window": "6d"}, {"rewind_window": "6d", "idle_after": "1s"}
     world.take(

@@ -215,10 +215,12 @@ class World:
         if not at_once:
             self._reach_the_end(service)
         self._go_on()
+        self.feed.finish()
         self._reach_the_end(service)
 
     def _go_on(self) -> None:
         if self.stopped is not None:
+            self.feed_part(seconds=5)  # without anything to do it would not notice that it was taken over
             self.stopped.wait_end(FENCED)
             assert "a newer driver has claimed" in self.stopped.lines, self.stopped.lines
             self.stopped = None
