@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 from collections.abc import Callable
@@ -163,6 +164,19 @@ def test_a_condition_is_written_when_it_changes_only(condition: ConditionFile, t
     (tmp_path / "condition.json").write_text(json.dumps("touched"))
     condition.tell("running")
     assert (tmp_path / "condition.json").read_text() == '"touched"'
+
+
+def test_a_full_disk_is_told_in_the_place_of_what_was_told_before(
+    condition: ConditionFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    condition.tell("stopped", "a longer reason than the next one")
+    monkeypatch.setattr(Path, "write_text", _disk_full)
+    condition.tell("waiting", "disk full")
+    assert (condition.read().state, condition.read().why) == ("waiting", "disk full")
+
+
+def _disk_full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_an_error_is_told_on_one_line_whatever_its_value_holds() -> None:

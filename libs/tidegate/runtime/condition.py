@@ -80,11 +80,26 @@ class ConditionFile:
 
     def _write(self, condition: Condition) -> None:
         self._told = condition
-        with suppress(OSError):  # a full disk must not stop what it explains
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            new = self._path.with_suffix(".new")
-            new.write_text(json.dumps(asdict(condition)))
+        text = json.dumps(asdict(condition))
+        with suppress(OSError):  # what explains a bad day must not make another
+            try:
+                self._replace(text)
+            except OSError:
+                self._overwrite(text)  # on a full disk there is still the room of the last one
+
+    def _replace(self, text: str) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        new = self._path.with_suffix(".new")
+        try:
+            new.write_text(text)
             new.replace(self._path)
+        finally:
+            new.unlink(missing_ok=True)
+
+    def _overwrite(self, text: str) -> None:
+        with self._path.open("r+") as file:
+            file.write(text)
+            file.truncate()
 
 
 def one_line(error: Exception) -> str:
