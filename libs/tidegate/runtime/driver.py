@@ -257,12 +257,12 @@ class OperatorDriver:
         try:
             results = self._results(self._attempt(batch, attempt, now), plans)
             self._check_topics()  # what was read is of these topics
+            meta = after_batch(self.newest, results, topic=self._config.input, batch=batch, attempt=attempt, clock=now)
         except Exception:
             self._abort(plans, attempt)
             raise
         ran = time.monotonic()
         self._tell_recoveries(results)
-        meta = after_batch(self.newest, results, topic=self._config.input, batch=batch, attempt=attempt, clock=now)
         reach("before_commit")
         self._to_log(meta, [file for result in results for file in result.files])
         reach("after_commit")
@@ -292,7 +292,11 @@ class OperatorDriver:
                 self._condition.tell_recovered(result.partition, result.recovery)
 
     def _to_log(self, meta: BatchMeta, files: Sequence[DataFile]) -> None:
-        self._settled_by_claim(lambda: self._log.commit(meta, files))
+        try:
+            self._settled_by_claim(lambda: self._log.commit(meta, files))
+        except Exception:
+            self._let_go(meta.opened)
+            raise
         self.newest = meta
 
     def _settled_by_claim(self, commit: Callable[[], None]) -> None:
@@ -311,6 +315,12 @@ class OperatorDriver:
             self._publication.end(opened, self.newest)
         self._seconds["publish"] = time.monotonic() - started
         self._listener(self.newest, self._seconds)
+
+    def _let_go(self, opened: Sequence[int]) -> None:
+        """No transaction stays open while the lake is waited for; what is committed, the next claim publishes."""
+        if self._publication is not None:
+            with suppress(EngineError, Fenced):
+                self._publication.let_go(opened)
 
     def _abort(self, plans: Sequence[PartitionPlan], attempt: str) -> None:
         delete_attempt(self._log.path, self.newest.batch + 1, attempt)

@@ -7,7 +7,7 @@ anything unclear the next request for a transactional id is InitProducerId.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pyarrow.compute as pc
 
@@ -117,6 +117,12 @@ class Publication:
         """What the partitions have open is not to be committed; nothing else is sent before it is cleared up."""
         if self.producers:
             self.unclear.update(partitions)
+
+    def let_go(self, partitions: Sequence[int]) -> None:
+        """What the partitions have open is aborted; what is committed of it is still to be published."""
+        self.abandon(partitions)
+        for partition in partitions:
+            self._initialise(partition, self.producers[partition])
 
     def clear_up(self, newest: BatchMeta) -> None:
         """Nothing is unclear: whatever was open is aborted, what is committed in the log is published.

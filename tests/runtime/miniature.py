@@ -1,0 +1,73 @@
+"""One application with a scripted broker and jobs that a test writes: everything between them is real."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from tidegate.contracts.schema import Counts
+from tidegate.runtime.application import Application, application_of
+from tidegate.runtime.batch import KafkaAttempt, PartitionPlan, PartitionResult
+from tidegate.runtime.driver import OperatorDriver, Wiring
+
+NAME = "op"
+
+
+def application(folder: Path, **operator: Any) -> Application:
+    """An application with one operator, from `in` to `out`."""
+    given = {"kind": "suppression", "input": "in", "output": "out", "until": {"time_limit": "1h"}} | operator
+    return application_of(
+        {
+            "application": "app",
+            "lake": str(folder / "lake"),
+            "state": str(folder / "state"),
+            "keep_output": "forever",
+            "kafka": {"bootstrap.servers": "nowhere:1"},
+            "operators": {NAME: given},
+        }
+    )
+
+
+@dataclass
+class Jobs:
+    """In the place of Spark: each plan reads one record and emits nothing; `before` is called with every attempt.
+
+    Partitions in `opened` answer with an open transaction.
+    """
+
+    before: Callable[[KafkaAttempt], object] = lambda attempt: None
+    opened: set[int] = field(default_factory=set)
+    attempts: list[KafkaAttempt] = field(default_factory=list)
+    plans: list[PartitionPlan] = field(default_factory=list)
+
+    def run(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> list[PartitionResult]:
+        self.attempts.append(attempt)
+        self.plans = list(plans)
+        self.before(attempt)
+        return [self._result(plan) for plan in plans]
+
+    def warm_up(self, config: Any) -> None: ...
+
+    def _result(self, plan: PartitionPlan) -> PartitionResult:
+        producer = plan.producer and replace(plan.producer, opened=plan.partition in self.opened)
+        return PartitionResult(
+            partition=plan.partition,
+            action=plan.action,
+            next_offset=plan.end,
+            stream_time=1,
+            counts=Counts(records_in=1, applied=1),
+            measures={},
+            files=(),
+            producer=producer,
+        )
+
+
+def driver_of(given: Application, jobs: Jobs) -> OperatorDriver:
+    """A driver that has not started yet."""
+    spark: Any = SimpleNamespace(sparkContext=None)
+    driver = OperatorDriver(Wiring(spark=spark, application=given, name=NAME))
+    driver._jobs = jobs  # type: ignore[assignment]
+    return driver

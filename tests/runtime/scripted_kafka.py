@@ -1,0 +1,117 @@
+"""A broker for tests that answers as it is told, and remembers what it was asked."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from types import SimpleNamespace as Answer
+from typing import Any, Literal
+
+from tidegate.contracts.errors import TidegateError, Unavailable
+from tidegate.runtime.kafka.client import Topic
+
+PRODUCER_ID = 7
+_READ_COMMITTED, _EARLIEST = 1, -2
+
+
+class ScriptedKafka:
+    """In the place of a `KafkaClient`: every request succeeds, unless `codes` or `silent` have its name.
+
+    `codes[name]` are error codes, given one after the other before the success; requests of the names in `silent` get
+    no answer. An initialisation raises the epoch, and so does an end in version 2. `marks` is {partition: (offset,
+    metadata)}, `topics` {name: (id, number of partitions)}.
+    """
+
+    def __init__(self, version: Literal[1, 2] = 2, epoch: int = 0) -> None:
+        self.version, self.epoch = version, epoch
+        self.asked: list[Any] = []
+        self.sent_together: list[list[str]] = []
+        self.codes: dict[str, list[int]] = defaultdict(list)
+        self.silent: set[str] = set()
+        self.marks: dict[int, tuple[int, str]] = {}
+        self.topics: dict[str, tuple[str, int]] = {}
+        self.stable: dict[int, int] = {}
+        self.ends: dict[int, int] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all requests, in order, without `Request`."""
+        return [request.name.removesuffix("Request") for request in self.asked]
+
+    def named(self, name: str) -> list[Any]:
+        """The requests of that name."""
+        return [request for request in self.asked if request.name == f"{name}Request"]
+
+    def send(self, request: Any, node_id: int | None = None, *, timeout_s: float | None = None) -> Any:
+        [answer] = self.send_all([(request, node_id)])
+        if isinstance(answer, TidegateError):
+            raise answer
+        return answer
+
+    def send_all(self, requests: Sequence[tuple[Any, int | None]], *, timeout_s: float | None = None) -> list[Any]:
+        self.sent_together.append([request.name.removesuffix("Request") for request, _node in requests])
+        return [self._answer(request) for request, _node in requests]
+
+    def topic(self, name: str) -> Topic:
+        topic_id, partitions = self.topics.get(name, (f"id of {name}", 2))
+        return Topic(name=name, id=topic_id, leaders=dict.fromkeys(range(partitions), 0))
+
+    def leader(self, topic: str, partition: int, deadline: Any) -> int:
+        return 0
+
+    def coordinator(self, kind: int, key: str, deadline: Any) -> int:
+        return 0
+
+    def forget_leaders(self, topic: str) -> None: ...
+
+    def forget_coordinator(self, kind: int, key: str) -> None: ...
+
+    def transaction_version(self) -> int:
+        return self.version
+
+    def max_message_bytes(self, topic: str) -> int:
+        return 2**20
+
+    def probe(self, timeout_s: float | None = None) -> None: ...
+
+    def _answer(self, request: Any) -> Any:
+        self.asked.append(request)
+        name = request.name.removesuffix("Request")
+        if name in self.silent:
+            return Unavailable(f"no answer to {name}")
+        code = self.codes[name].pop(0) if self.codes[name] else 0
+        return getattr(self, f"_{name}")(request, code)
+
+    def _InitProducerId(self, _request: Any, code: int) -> Any:
+        self.epoch += not code
+        return Answer(error_code=code, producer_id=PRODUCER_ID, producer_epoch=self.epoch)
+
+    def _EndTxn(self, _request: Any, code: int) -> Any:
+        self.epoch += not code and self.version == 2
+        return Answer(error_code=code, producer_id=PRODUCER_ID, producer_epoch=self.epoch)
+
+    def _AddPartitionsToTxn(self, _request: Any, code: int) -> Any:
+        results = [Answer(partition_error_code=code)]
+        return Answer(results_by_topic_v3_and_below=[Answer(results_by_partition=results)])
+
+    def _AddOffsetsToTxn(self, _request: Any, code: int) -> Any:
+        return Answer(error_code=code)
+
+    def _Produce(self, _request: Any, code: int) -> Any:
+        return Answer(responses=[Answer(partition_responses=[Answer(error_code=code)])])
+
+    def _TxnOffsetCommit(self, _request: Any, code: int) -> Any:
+        return Answer(topics=[Answer(partitions=[Answer(error_code=code)])])
+
+    def _OffsetFetch(self, request: Any, code: int) -> Any:
+        found = [(p, *self.marks.get(p, (-1, ""))) for p in request.topics[0].partition_indexes]
+        rows = [Answer(partition_index=p, error_code=0, committed_offset=o, metadata=text) for p, o, text in found]
+        return Answer(error_code=code, topics=[Answer(partitions=rows)])
+
+    def _ListOffsets(self, request: Any, code: int) -> Any:
+        found = self.stable if request.isolation_level == _READ_COMMITTED else self.ends
+        rows = [
+            Answer(partition_index=p, error_code=code, offset=0 if timestamp == _EARLIEST else found.get(p, 0))
+            for p, timestamp in ((one.partition_index, one.timestamp) for one in request.topics[0].partitions)
+        ]
+        return Answer(topics=[Answer(partitions=rows)])

@@ -1,0 +1,225 @@
+"""The order of a driver's steps, and what it does after each failure; Spark and the broker are stand-ins."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.runtime.miniature import Jobs, application, driver_of
+from tests.runtime.scripted_kafka import PRODUCER_ID, ScriptedKafka
+from tidegate.contracts.errors import EngineError, Fenced, StateError, Unavailable
+from tidegate.runtime import driver as drivers
+from tidegate.runtime.batch import KafkaAttempt
+from tidegate.runtime.driver import OperatorDriver, StartOver
+from tidegate.state.data_files import write_rows
+from tidegate.state.operator_log import OperatorLog
+
+pytestmark = pytest.mark.fast
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> ScriptedKafka:
+    """A broker with five committed records in each partition, and some that are not committed yet."""
+    broker = ScriptedKafka()
+    broker.stable, broker.ends = {0: 5, 1: 5}, {0: 9, 1: 9}
+    monkeypatch.setattr(drivers, "client", lambda _options: broker)
+    return broker
+
+
+@pytest.fixture
+def jobs() -> Jobs:
+    return Jobs()
+
+
+@pytest.fixture
+def driver(kafka: ScriptedKafka, jobs: Jobs, tmp_path: Path) -> OperatorDriver:
+    """A driver that has claimed its operator; the broker has forgotten what it was asked for that."""
+    started = driver_of(application(tmp_path), jobs)
+    started._surely(lambda: None)
+    kafka.asked.clear()
+    kafka.sent_together.clear()
+    return started
+
+
+def fail(_attempt: KafkaAttempt) -> None:
+    raise EngineError("it failed")
+
+
+def newest(driver: OperatorDriver) -> Any:
+    """What the log says, read anew."""
+    return OperatorLog.at(driver._log.path, None).newest()
+
+
+def committing(monkeypatch: pytest.MonkeyPatch, instead: Callable[..., None]) -> None:
+    """`instead` is called with the real commit, and the commit's own arguments."""
+    real = OperatorLog.commit
+    monkeypatch.setattr(OperatorLog, "commit", lambda log, *given: instead(lambda: real(log, *given), *given))
+
+
+def own_ids(kafka: ScriptedKafka) -> set[int]:
+    return {request.producer_id for request in kafka.named("InitProducerId")}
+
+
+# --- start
+
+
+def test_a_failing_step_of_the_start_starts_over_at_the_claim(kafka: ScriptedKafka, jobs: Jobs, tmp_path: Path) -> None:
+    driver = driver_of(application(tmp_path), jobs)
+    kafka.silent.add("OffsetFetch")
+    with pytest.raises(EngineError):
+        driver._surely(driver.round)
+    kafka.silent.clear()
+    driver._surely(driver.round)
+    assert (newest(driver).epoch, newest(driver).action) == (2, "batch")
+
+
+def test_a_driver_that_was_fenced_claims_before_it_does_anything_else(driver: OperatorDriver) -> None:
+    def fenced() -> None:
+        raise Fenced("another producer has taken the id over")
+
+    with pytest.raises(Fenced):
+        driver._surely(fenced)
+    assert driver._surely(lambda: newest(driver).epoch) == 2
+
+
+# --- a batch
+
+
+def test_a_batch_is_planned_up_to_the_last_stable_offset(driver: OperatorDriver, jobs: Jobs) -> None:
+    driver.round()
+    assert [(plan.partition, plan.start, plan.end) for plan in jobs.plans] == [(0, 0, 5), (1, 0, 5)]
+
+
+def test_every_try_of_a_batch_has_an_attempt_of_its_own(driver: OperatorDriver, jobs: Jobs) -> None:
+    jobs.before = fail
+    for _ in range(2):
+        with pytest.raises(EngineError):
+            driver.round()
+    jobs.before = lambda attempt: None
+    driver.round()
+    assert len({attempt.batch for attempt in jobs.attempts}) == 1
+    assert len({attempt.attempt for attempt in jobs.attempts}) == 3
+    assert newest(driver).attempt == jobs.attempts[-1].attempt
+
+
+def test_the_clock_is_read_once_for_a_batch(
+    driver: OperatorDriver, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = itertools.count(1_000)
+    monkeypatch.setattr(drivers.clock, "now_ms", lambda: next(ticks))
+    driver.round()
+    assert jobs.attempts[0].clock == newest(driver).clock
+
+
+def test_no_batch_is_planned_while_a_publication_is_not_settled(
+    driver: OperatorDriver, jobs: Jobs, kafka: ScriptedKafka
+) -> None:
+    assert driver._publication is not None
+    driver._publication.abandon([1])
+    kafka.silent.add("InitProducerId")
+    with pytest.raises(EngineError):
+        driver.round()
+    assert jobs.attempts == []
+    kafka.silent.clear()
+    driver.round()
+    assert len(jobs.attempts) == 1
+
+
+def test_transactions_end_after_the_commit_and_only_those_that_were_opened(
+    driver: OperatorDriver, jobs: Jobs, kafka: ScriptedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs.opened = {1}
+
+    def noted(commit: Callable[[], None], *_given: object) -> None:
+        commit()
+        kafka.sent_together.append(["commit"])
+
+    committing(monkeypatch, noted)
+    driver.round()
+    assert [sent for sent in kafka.sent_together if sent != ["ListOffsets"]] == [["commit"], ["EndTxn"]]
+    assert [request.committed for request in kafka.named("EndTxn")] == [True]
+
+
+def test_topic_ids_are_compared_before_and_after_a_batch_is_read(
+    driver: OperatorDriver, jobs: Jobs, kafka: ScriptedKafka
+) -> None:
+    jobs.before = lambda attempt: kafka.topics.update({"in": ("made again", 2)})
+    before = driver.newest.batch
+    with pytest.raises(StateError, match="deleted and created again"):
+        driver.round()
+    assert (newest(driver).batch, len(jobs.attempts)) == (before, 1)
+    with pytest.raises(StateError, match="deleted and created again"):
+        driver.round()
+    assert len(jobs.attempts) == 1
+
+
+# --- failures
+
+
+def test_a_failed_attempt_leaves_neither_files_nor_open_transactions(
+    driver: OperatorDriver, jobs: Jobs, kafka: ScriptedKafka
+) -> None:
+    def write_and_fail(attempt: KafkaAttempt) -> None:
+        write_rows(
+            attempt.log, "state", 0, pa.table({"key": [b"k"]}), batch=attempt.batch, topic="in", attempt=attempt.attempt
+        )
+        fail(attempt)
+
+    jobs.before = write_and_fail
+    with pytest.raises(EngineError):
+        driver.round()
+    assert list(driver._log.path.glob("kind=state/*/*")) == []
+    assert own_ids(kafka) == {PRODUCER_ID}
+    assert [request.transactional_id for request in kafka.named("InitProducerId")] == ["app-op-0", "app-op-1"]
+
+
+def test_a_commit_that_is_refused_or_unclear_starts_over_with_a_claim(
+    driver: OperatorDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_commit: object, *_given: object) -> None:
+        raise EngineError("another commit won the race")
+
+    with monkeypatch.context() as patch:
+        committing(patch, refused)
+        with pytest.raises(StartOver):
+            driver._surely(driver.round)
+    driver._surely(driver.round)
+    assert (newest(driver).epoch, newest(driver).action) == (2, "batch")
+
+
+def test_no_transaction_stays_open_while_the_lake_is_waited_for(
+    driver: OperatorDriver, jobs: Jobs, kafka: ScriptedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files stay: the commit may have landed. What was published by it is published again by the next claim."""
+
+    def unclear(commit: Callable[[], None], *_given: object) -> None:
+        commit()
+        raise Unavailable("the lake does not say whether the batch is committed")
+
+    jobs.opened = {1}
+    with monkeypatch.context() as patch:
+        committing(patch, unclear)
+        with pytest.raises(StartOver):
+            driver._surely(driver.round)
+    assert [name for name in kafka.names if name != "ListOffsets"] == ["InitProducerId"]
+    assert [(one.transactional_id, one.producer_id) for one in kafka.named("InitProducerId")] == [
+        ("app-op-1", PRODUCER_ID)
+    ]
+    assert newest(driver).action == "batch"
+
+
+def test_a_batch_that_lost_a_record_leaves_no_transaction_open(
+    driver: OperatorDriver, kafka: ScriptedKafka, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unbalanced(*_given: object, **_named: object) -> None:
+        raise StateError("not every record has exactly one count")
+
+    monkeypatch.setattr(drivers, "after_batch", unbalanced)
+    with pytest.raises(StateError):
+        driver.round()
+    assert own_ids(kafka) == {PRODUCER_ID}

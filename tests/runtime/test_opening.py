@@ -1,0 +1,50 @@
+"""What a driver checks of its topics before it claims, and with every batch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.runtime.scripted_kafka import ScriptedKafka
+from tidegate.contracts.config import read
+from tidegate.contracts.errors import StateError, UserError
+from tidegate.operators.suppression import SuppressionConfig
+from tidegate.runtime.opening import check_topics, find_topics, first_meta
+
+pytestmark = pytest.mark.fast
+
+CONFIG = read(
+    SuppressionConfig, {"kind": "suppression", "input": "in", "output": "out", "until": {"time_limit": "30s"}}
+)
+BEFORE = replace(first_meta("op", "t", 0, "in", {0: 0, 1: 0}), topics={"in": "id of in", "out": "id of out"})
+
+
+def check(**topics: tuple[str, int]) -> None:
+    kafka = ScriptedKafka()
+    kafka.topics.update(topics)
+    check_topics(BEFORE, CONFIG, find_topics(kafka, CONFIG, BEFORE.topics))  # type: ignore[arg-type]
+
+
+def test_the_very_topics_of_the_log_are_taken() -> None:
+    check()
+    check(out=("id of out", 5))
+
+
+@pytest.mark.parametrize("topic", ["in", "out"])
+def test_a_topic_made_again_stops_the_operator(topic: str) -> None:
+    with pytest.raises(StateError, match="deleted and created again") as stopped:
+        check(**{topic: ("another", 2)})
+    assert stopped.value.value == f"topic id another, was id of {topic}"
+
+
+def test_an_output_with_fewer_partitions_is_refused() -> None:
+    with pytest.raises(UserError, match="fewer partitions") as refused:
+        check(out=("id of out", 1))
+    assert "at least 2 partitions" in refused.value.remedy
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_an_input_with_another_number_of_partitions_stops_the_operator(partitions: int) -> None:
+    with pytest.raises(StateError, match="another number of partitions"):
+        check(**{"in": ("id of in", partitions)}, out=("id of out", 9))

@@ -1,0 +1,242 @@
+"""One partition's share of a batch: the order of its steps, on a real log and a real local state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.runtime.scripted_kafka import ScriptedKafka
+from tidegate.contracts.config import read
+from tidegate.contracts.errors import EngineError, Superseded
+from tidegate.contracts.operator import StepResult
+from tidegate.contracts.records import Records, Row
+from tidegate.contracts.schema import log_schema
+from tidegate.operators.registry import operator_for
+from tidegate.operators.suppression import SuppressionConfig
+from tidegate.runtime import port as ports
+from tidegate.runtime import task
+from tidegate.runtime.batch import KafkaAttempt, PartitionFailure, PartitionPlan, PartitionResult
+from tidegate.runtime.kafka.fetch import Fetched
+from tidegate.runtime.kafka.retry import Deadline
+from tidegate.runtime.kafka.transactions import Producer, initialise
+from tidegate.runtime.port import KafkaPort
+from tidegate.state import local_state
+from tidegate.state.decisions import Header, Wanted
+from tidegate.state.header import HeaderFile
+from tidegate.state.local_state import LocalState
+from tidegate.state.operator_log import OperatorLog
+
+pytestmark = pytest.mark.fast
+
+OPERATOR, PARTITION = "op", 3
+PASSES_ALL = {"kind": "suppression", "input": "in", "output": "out", "buffer": {"max_keys": 0, "when_full": "emit"}}
+CONFIG = read(SuppressionConfig, PASSES_ALL)
+
+
+@dataclass
+class StandIn:
+    """A port that reads one record and opens nothing, unless told otherwise."""
+
+    rows: tuple[Row, ...] = (Row(b"k", b"v", 1, 0),)
+    on_read: Callable[[], object] = lambda: None
+    on_open: Callable[[], object] = lambda: None
+    reads: list[int] = field(default_factory=list)
+
+    def read(self, plan: PartitionPlan) -> Fetched:
+        self.reads.append(plan.partition)
+        self.on_read()
+        return Fetched(records=Records.from_rows(list(self.rows)), next_offset=len(self.rows))
+
+    def open(self, plan: PartitionPlan, step: StepResult, next_offset: int) -> Producer | None:
+        self.on_open()
+        return None
+
+
+@pytest.fixture
+def attempt(tmp_path: Path) -> KafkaAttempt:
+    log = OperatorLog.open(
+        tmp_path / "lake" / OPERATOR, OPERATOR, log_schema(operator_for(CONFIG).columns), create=True
+    )
+    return KafkaAttempt(
+        operator=OPERATOR,
+        config=CONFIG,
+        topic="in",
+        output="out",
+        kafka={},
+        group="group",
+        log=log.path,
+        version=log.version,
+        table_id=log.table_id,
+        state=tmp_path / "state",
+        epoch=1,
+        batch=1,
+        attempt="mine",
+        clock=0,
+        max_batch_bytes=2**20,
+        output_limit=2**20,
+        deadline_s=5.0,
+    )
+
+
+def plan(**changes: Any) -> PartitionPlan:
+    given = PartitionPlan(
+        partition=PARTITION,
+        action="batch",
+        start=0,
+        end=1,
+        stream_time=-1,
+        advance_to=-1,
+        wanted=Wanted(epoch=1, batch=1, last=None),
+        producer=None,
+    )
+    return replace(given, **changes)
+
+
+def header(attempt: KafkaAttempt) -> Header | None:
+    return HeaderFile(attempt.state / OPERATOR / attempt.table_id / str(PARTITION) / "header").read()
+
+
+def ran(attempt: KafkaAttempt, port: Any) -> PartitionResult:
+    done = task.run_plan(attempt, plan(), port)
+    assert isinstance(done, PartitionResult), done
+    return done
+
+
+def failed(attempt: KafkaAttempt, port: Any) -> Exception:
+    done = task.run_plan(attempt, plan(), port)
+    assert isinstance(done, PartitionFailure), done
+    return done.error
+
+
+def refuse() -> None:
+    raise EngineError("it failed")
+
+
+# --- the order of the steps
+
+
+def test_a_task_that_spark_retries_refuses_to_run(attempt: KafkaAttempt, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = StandIn()
+    for number, runs in ((1, False), (0, True)):
+        context = SimpleNamespace(attemptNumber=lambda number=number: number)
+        monkeypatch.setattr(task, "TaskContext", SimpleNamespace(get=lambda context=context: context))
+        assert isinstance(task.run_plan(attempt, plan(), port), PartitionResult) is runs
+        assert bool(port.reads) is runs
+
+
+def test_a_superseded_task_reads_and_writes_nothing(attempt: KafkaAttempt) -> None:
+    ran(replace(attempt, epoch=2, attempt="newer"), StandIn())
+    before, port = header(attempt), StandIn()
+    files = sorted(attempt.log.rglob("*.parquet"))
+    assert isinstance(failed(attempt, port), Superseded)
+    assert (header(attempt), port.reads, sorted(attempt.log.rglob("*.parquet"))) == (before, [], files)
+
+
+def test_input_that_does_not_come_costs_no_local_state(attempt: KafkaAttempt) -> None:
+    ran(attempt, StandIn())
+    next_batch = replace(attempt, batch=2, attempt="next")
+    before = header(attempt)
+    wanted = plan(wanted=Wanted(epoch=1, batch=2, last=(1, "mine")))
+    assert isinstance(task.run_plan(next_batch, wanted, StandIn(on_read=refuse)), PartitionFailure)
+    assert header(attempt) == before
+    assert before is not None and before.complete
+    done = task.run_plan(replace(attempt, batch=2, attempt="again"), wanted, StandIn())
+    assert isinstance(done, PartitionResult) and done.recovery.startswith("go on")
+
+
+def test_the_header_is_dirty_while_the_state_changes_and_complete_at_the_end(attempt: KafkaAttempt) -> None:
+    seen: list[Header | None] = []
+    port = StandIn(on_read=lambda: seen.append(header(attempt)), on_open=lambda: seen.append(header(attempt)))
+    ran(attempt, port)
+    at_read, changed, done = (*seen, header(attempt))
+    assert at_read is not None and (at_read.attempt, at_read.complete) == ("", True)
+    assert changed is not None and (changed.epoch, changed.batch, changed.attempt) == (1, 1, "mine")
+    assert (changed.complete, changed.boot_id) == (False, local_state.boot_id())
+    assert done == replace(changed, complete=True)
+
+
+@pytest.mark.parametrize("step", ["output", "files"])
+def test_a_task_that_fails_on_its_way_leaves_a_dirty_header(
+    attempt: KafkaAttempt, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    port = StandIn(on_open=refuse) if step == "output" else StandIn()
+    if step == "files":
+        monkeypatch.setattr(task, "write_rows", lambda *_, **__: refuse())
+    failed(attempt, port)
+    left = header(attempt)
+    assert left is not None and (left.attempt, left.complete) == ("mine", False)
+
+
+def test_the_lock_is_held_until_the_header_says_complete(
+    attempt: KafkaAttempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+
+    def try_to_take(when: str) -> None:
+        place = {"operator": OPERATOR, "table_id": attempt.table_id, "token": (9, 9), "timeout_s": 0.0}
+        with pytest.raises(EngineError, match="another task holds"), LocalState.lock(attempt.state, PARTITION, **place):  # type: ignore[arg-type]
+            pass
+        tried.append(when)
+
+    complete = LocalState.complete
+
+    def observed(local: LocalState) -> None:
+        complete(local)
+        try_to_take("complete")
+
+    port = StandIn(on_read=lambda: try_to_take("read"), on_open=lambda: try_to_take("open"))
+    monkeypatch.setattr(LocalState, "complete", observed)
+    ran(attempt, port)
+    assert tried[-3:] == ["read", "open", "complete"]
+
+
+# --- between the topics
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> ScriptedKafka:
+    broker = ScriptedKafka()
+    monkeypatch.setattr(ports, "client", lambda _options: broker)
+    monkeypatch.setattr(ports, "fetch", lambda *_, **__: StandIn().read(plan()))
+    return broker
+
+
+def through_kafka(attempt: KafkaAttempt, kafka: ScriptedKafka, **changes: Any) -> PartitionResult:
+    producer = initialise(kafka, "id", timeout_ms=60_000)  # type: ignore[arg-type]
+    given = plan(producer=producer, **changes)
+    done = task.run_plan(attempt, given, KafkaPort(attempt=attempt, deadline=Deadline(5.0)))
+    assert isinstance(done, PartitionResult), done
+    return done
+
+
+def test_emissions_go_to_the_partition_that_their_input_came_from(attempt: KafkaAttempt, kafka: ScriptedKafka) -> None:
+    done = through_kafka(attempt, kafka)
+    assert done.producer is not None and done.producer.opened
+    [output] = kafka.named("Produce")
+    assert (output.topic_data[0].name, output.topic_data[0].partition_data[0].index) == ("out", PARTITION)
+
+
+def test_without_emissions_nothing_is_opened(attempt: KafkaAttempt, kafka: ScriptedKafka) -> None:
+    held = read(SuppressionConfig, {"kind": "suppression", "input": "in", "until": {"time_limit": "1h"}})
+    done = through_kafka(replace(attempt, config=held), kafka)
+    assert done.counts.held == 1
+    assert done.producer is not None and not done.producer.opened
+    assert kafka.names == ["InitProducerId"]
+
+
+def test_the_partitions_of_a_task_share_one_deadline(
+    attempt: KafkaAttempt, kafka: ScriptedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[float] = []
+    monkeypatch.setattr(ports, "fetch", lambda *_, deadline_s, **__: given.append(deadline_s))
+    monkeypatch.setattr(ports, "open_output", lambda _client, _producer, to, _rows: given.append(to.deadline_s))
+    port = KafkaPort(attempt=attempt, deadline=Deadline(0.0))
+    port.read(plan())
+    rows = SimpleNamespace(emissions=SimpleNamespace(num_rows=1))
+    port.open(plan(producer=initialise(kafka, "id", timeout_ms=60_000)), rows, 1)  # type: ignore[arg-type]
+    assert given == [0.0, 0.0]
