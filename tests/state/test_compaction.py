@@ -17,7 +17,7 @@ from tidegate.contracts.schema import BatchMeta
 from tidegate.state import cleanup, compaction, operator_log, orphans
 from tidegate.state.cleanup import clean_up
 from tidegate.state.compaction import Rewrite, Rewritten, compact
-from tidegate.state.data_files import write_rows
+from tidegate.state.data_files import read_files, write_rows
 from tidegate.state.log_entries import DELTA_LOG, STAGING, entry_path, read_actions, version_at
 from tidegate.state.operator_log import OperatorLog
 
@@ -454,3 +454,31 @@ def test_what_a_killed_driver_was_about_to_put_into_the_log_goes(log: OperatorLo
     (log.path / STAGING / "left").write_bytes(b"{}")
     clean_up(log, clock_ms=now_ms(log), rewind_window_ms=0)
     assert list((log.path / STAGING).iterdir()) == []
+
+
+def test_a_large_state_that_is_mostly_alive_is_not_rewritten_whole(log: OperatorLog, monkeypatch: pytest.MonkeyPatch):
+    """Its small files become one, deletes included: what a local state needs to catch up is still there."""
+    monkeypatch.setattr(compaction, "FEW_ROWS", 3)
+    commit_rows(log, 1, {("state", 0): changes(*(f"k{n}={n}" for n in range(5_000)))})
+    commit_rows(log, 2, {("state", 0): changes("k1=1", "k2")})
+    commit_rows(log, 3, {("state", 0): changes("k1=2")})
+    [part] = [
+        part
+        for part in compaction.plan(log, meta(log, 4), slot=("key",), keep_output_ms=None, published=None, held={0: 4_999})
+        if part.kind == "state"
+    ]
+    assert not part.snapshot
+    assert sorted(file.min_batch for file in part.files) == [2, 3]
+    rows = read_files(log.path, compaction.rewrite(part).files, log.schema)
+    assert rows.select(["batch", "op", "key", "value"]).to_pylist() == [
+        {"batch": 2, "op": "delete", "key": b"k2", "value": None},
+        {"batch": 3, "op": "put", "key": b"k1", "value": b"2"},
+    ]
+
+
+def test_a_state_of_which_half_is_dead_becomes_a_snapshot(log: OperatorLog, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(compaction, "FEW_ROWS", 3)
+    for batch in range(1, 5):
+        commit_rows(log, batch, {("state", 0): changes("a=1", "b=2")})
+    parts = compaction.plan(log, meta(log, 5), slot=("key",), keep_output_ms=None, published=None, held={0: 2})
+    assert [part.snapshot for part in parts if part.kind == "state"] == [True]

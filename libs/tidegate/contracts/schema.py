@@ -65,9 +65,10 @@ class Counts:
 class BatchMeta:
     """Everything that a commit says about its batch; the maps are complete: all partitions, not those touched alone.
 
-    `last` is the (batch, attempt) of the newest commit that changed a partition's state; `snapshot` the batch of the
-    newest compaction of it; `output` the newest batch with emissions to publish; `active` the clock of the newest batch
-    with records of the partition, from which idleness is counted; `advanced` that of its newest idle advance.
+    `last` is the (batch, attempt) of the newest commit that changed a partition's state; `snapshot` the batch up to
+    which its state was rewritten whole; `output` the newest batch with emissions to publish; `active` the clock of the
+    newest batch with records of the partition, from which idleness is counted; `advanced` that of its newest idle
+    advance.
     """
 
     format: int
@@ -94,6 +95,7 @@ class BatchMeta:
     output: dict[int, int] = field(default_factory=dict)
     active: dict[int, int] = field(default_factory=dict)
     advanced: dict[int, int] = field(default_factory=dict)
+    compacted: int = 0  # the batch of the newest compaction
     inputs: dict[str, int] = field(default_factory=dict)
     published_from: int = 0  # the batch in which `output` was configured
     skipped: dict[int, tuple[int, int]] = field(default_factory=dict)  # offsets [from, to) that were lost unread

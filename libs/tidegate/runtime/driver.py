@@ -34,6 +34,7 @@ from tidegate.runtime import clock, history, opening, pace
 from tidegate.runtime.application import Application
 from tidegate.runtime.batch import KafkaAttempt, PartitionFailure, PartitionPlan, PartitionResult
 from tidegate.runtime.claim import Claimant
+from tidegate.runtime.compacting import Rewriting
 from tidegate.runtime.condition import ConditionFile
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import KafkaClient, client
@@ -44,7 +45,8 @@ from tidegate.runtime.planning import plan_flush, plan_idle, plan_records
 from tidegate.runtime.publication import Publication
 from tidegate.runtime.requests import Requests
 from tidegate.runtime.spark.jobs import Jobs
-from tidegate.state.compaction import compact
+from tidegate.state.cleanup import clean_up
+from tidegate.state.compaction import commit, compact, plan
 from tidegate.state.data_files import DataFile, delete_attempt
 from tidegate.state.decisions import Way, compaction_due
 from tidegate.state.log_entries import require_there
@@ -97,6 +99,7 @@ class OperatorDriver:
         self._lineage: dict[int, list[history.Commit]] = {}
         self._seconds: dict[str, float] = {}
         self._piece = pace.FIRST_BYTES
+        self._rewriting: Rewriting | None = None
         self._owned = self._well = False
         self.newest: BatchMeta
 
@@ -104,6 +107,7 @@ class OperatorDriver:
 
     def start(self) -> None:
         """The operator is claimed, older drivers are fenced, everything committed is published."""
+        self._drop_rewriting()
         claimed = self._claimant.claim()
         self._log, self.newest, self._publication = claimed.log, claimed.meta, claimed.publication
         self._lineage = history.lineage(self._log, self.newest)
@@ -150,8 +154,7 @@ class OperatorDriver:
         if self._publication is not None:
             self._publication.show(self.newest, every_s=SHOW_EVERY_S)
         self._answer_requests()
-        if self._compaction_due():
-            self.compact()
+        self._compact_beside()
         return bool(plans)
 
     def batch(self, plans: Sequence[PartitionPlan]) -> None:
@@ -176,23 +179,20 @@ class OperatorDriver:
 
     def compact(self) -> None:
         """Each partition's state is a snapshot, small files are merged; nothing that follows is changed by it."""
+        self._drop_rewriting()
         partitions = sorted(self.newest.offsets[self._config.input])
         meta = after_compaction(self.newest, partitions, attempt=uuid4().hex, clock=clock.now_ms())
-        keep = self._application.keep_output
         self._settled_by_claim(
             lambda: compact(
                 self._log,
                 meta,
-                slot=self._operator.slot,
-                keep_output_ms=None if keep == "forever" else keep,
+                **self._kept(),
                 rewind_window_ms=self._config.rewind_window,
-                published=self.newest.output if self._publication else None,
                 run=self._jobs.each,
                 before_commit=lambda: reach("before_compaction_commit"),
             )
         )
-        reach("after_compaction_commit")
-        self.newest, self._lineage = meta, {}
+        self._compacted(meta)
 
     def drain(self) -> None:
         """The local state of every partition is on disk for good, if the disk can: a reboot need not rebuild it.
@@ -357,12 +357,55 @@ class OperatorDriver:
             {"compact": self.compact, "flush": self.flush}[request]()
             self.requests.done(request)
 
+    def _compact_beside(self) -> None:
+        """A compaction that is due is worked out beside the batches, and committed between two of them."""
+        if self._rewriting is None and self._compaction_due():
+            self._rewriting = self._begin_rewriting()
+        if self._rewriting is not None and self._rewriting.answer.done():
+            rewriting, self._rewriting = self._rewriting, None
+            self._commit_rewriting(rewriting)
+
     def _compaction_due(self) -> bool:
-        newest_snapshot = max(self.newest.snapshot.values(), default=0)
         held = sum(counts.held for counts in self.newest.totals.values())
         tally = self._log.tally
-        why = compaction_due(self.newest.batch - newest_snapshot, tally.state_rows, held, tally.files)
+        why = compaction_due(self.newest.batch - self.newest.compacted, tally.state_rows, held, tally.files)
         return why is not None
+
+    def _begin_rewriting(self) -> Rewriting:
+        planned = after_compaction(self.newest, (), attempt=uuid4().hex, clock=clock.now_ms())
+        clean_up(self._log, clock_ms=planned.clock, rewind_window_ms=self._config.rewind_window)
+        held = {partition: counts.held for partition, counts in self.newest.totals.items()}
+        return Rewriting.begin(planned, plan(self._log, planned, **self._kept(), held=held), self._jobs.one_by_one)
+
+    def _commit_rewriting(self, rewriting: Rewriting) -> None:
+        try:
+            done = rewriting.answer.result()
+        except Exception:
+            rewriting.drop()
+            raise
+        meta = rewriting.meta(self.newest, clock.now_ms())
+        reach("before_compaction_commit")
+        self._settled_by_claim(lambda: commit(self._log, meta, done))
+        self._compacted(meta)
+
+    def _compacted(self, meta: BatchMeta) -> None:
+        reach("after_compaction_commit")
+        self.newest = meta
+        self._lineage = history.above_snapshots(self._lineage, meta)
+
+    def _drop_rewriting(self) -> None:
+        rewriting, self._rewriting = self._rewriting, None
+        if rewriting is not None:
+            rewriting.drop()
+
+    def _kept(self) -> dict[str, Any]:
+        """What a compaction keeps of state and output."""
+        keep = self._application.keep_output
+        return {
+            "slot": self._operator.slot,
+            "keep_output_ms": None if keep == "forever" else keep,
+            "published": self.newest.output if self._publication else None,
+        }
 
     def _reached(self, targets: dict[int, int]) -> bool:
         reached = self.newest.offsets[self._config.input]

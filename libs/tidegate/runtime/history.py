@@ -30,6 +30,14 @@ def lineage(log: OperatorLog, newest: BatchMeta) -> dict[int, list[Commit]]:
     return found
 
 
+def above_snapshots(lineage: dict[int, list[Commit]], newest: BatchMeta) -> dict[int, list[Commit]]:
+    """The lineage without the commits before each partition's newest snapshot: a state of them is rebuilt."""
+    return {
+        partition: [commit for commit in commits if commit[0] >= newest.snapshot.get(partition, -1)]
+        for partition, commits in lineage.items()
+    }
+
+
 def touched(meta: BatchMeta) -> Iterable[int]:
     """The partitions whose state the batch changed."""
     return meta.counts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tidegate.contracts.errors import StateError
@@ -69,8 +69,13 @@ def after_batch(
     )
 
 
-def after_compaction(newest: BatchMeta, partitions: Sequence[int], *, attempt: str, clock: int) -> BatchMeta:
-    """The metadata of a compaction: a batch of its own; states keep their `last`, their snapshot is this batch."""
+def after_compaction(
+    newest: BatchMeta, partitions: Iterable[int], *, attempt: str, clock: int, through: int | None = None
+) -> BatchMeta:
+    """The metadata of a compaction: a batch of its own; states keep their `last`.
+
+    `partitions` are those whose state became a snapshot: of all batches before, or up to `through`.
+    """
     batch = newest.batch + 1
     return replace(
         newest,
@@ -81,7 +86,8 @@ def after_compaction(newest: BatchMeta, partitions: Sequence[int], *, attempt: s
         counts={},
         measures={},
         opened=(),
-        snapshot={**newest.snapshot, **dict.fromkeys(partitions, batch)},
+        snapshot={**newest.snapshot, **dict.fromkeys(partitions, batch if through is None else through)},
+        compacted=batch,
     )
 
 

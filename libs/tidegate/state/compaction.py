@@ -1,8 +1,8 @@
 """Compaction and retention of an operator log. May import: the standard library, pyarrow, contracts, state.
 
 A compaction is one commit with a batch number of its own. It replaces exactly the files that were read: state files by
-the partition's live rows, small files of the other kinds by larger ones. It is marked as no change of data, so that a
-stream that reads the log sees nothing of it.
+the partition's live rows, small files of any kind by larger ones. It is marked as no change of data, so that a stream
+that reads the log sees nothing of it. It can be worked out beside batches, since those only add files.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from tidegate.contracts.schema import META_PARTITION, PARTITION_COLUMNS, BatchMe
 from tidegate.state.cleanup import clean_up
 from tidegate.state.data_files import DataFile, delete_attempt, read_files, write_file
 from tidegate.state.operator_log import OperatorLog
-from tidegate.state.slots import live_rows
+from tidegate.state.slots import last_rows, live_rows
 
 SMALL_FILE_BYTES = 32 * 2**20
 """Files of output and metadata below this size are merged."""
 
 LARGE_FILE_BYTES = 128 * 2**20
 """About the size, uncompressed, at which a rewritten file ends and another begins."""
+
+FEW_ROWS = 100_000
+"""A partition's state files with at most so many rows are rewritten as a snapshot without asking what it saves."""
 
 _OUTPUT = ("emission", "late", "rejected")
 
@@ -34,13 +37,15 @@ _OUTPUT = ("emission", "late", "rejected")
 class Rewrite:
     """A task's part of a compaction: files of one kind and partition, and what is kept of their rows.
 
-    State files keep the last `put` of each `slot`; the others lose the rows of batches up to `drop_through`.
+    State files keep the last row of each `slot`, and if they are a `snapshot`, all of the partition's, no `delete`; the
+    others lose the rows of batches up to `drop_through`.
     """
 
     log: Path
     schema: pa.Schema
     files: tuple[DataFile, ...]
     slot: tuple[str, ...]
+    snapshot: bool
     drop_through: int
     batch: int
     attempt: str
@@ -95,6 +100,11 @@ def compact(
         delete_attempt(log.path, meta.batch, meta.attempt)
         raise
     before_commit()
+    commit(log, meta, done)
+
+
+def commit(log: OperatorLog, meta: BatchMeta, done: Sequence[Rewritten]) -> None:
+    """What was rewritten stands in the place of what it replaces."""
     files = [file for part in done for file in part.files]
     log.commit(meta, files, [file for part in done for file in part.replaces])
 
@@ -106,20 +116,27 @@ def plan(
     slot: Sequence[str],
     keep_output_ms: int | None,
     published: Mapping[int, int] | None,
+    held: Mapping[int, int] | None = None,
 ) -> list[Rewrite]:
-    """The parts of a compaction that are worth their work."""
+    """The parts of a compaction that are worth their work.
+
+    With `held`, the live rows of each partition, a large state is only rewritten where half of its rows are dead: so a
+    change costs as much however much is held. Without, every state becomes a snapshot.
+    """
     expired = _newest_expired(log, meta.clock, keep_output_ms)
     parts = []
     for kind in ("state", *_OUTPUT, "meta"):
         for partition, files in groupby(log.data_files(kind), key=lambda file: file.partition):
-            drop_through = _drop_through(kind, partition, expired, published)
-            if worth := _worth_rewriting(kind, list(files), drop_through):
+            present, drop_through = list(files), _drop_through(kind, partition, expired, published)
+            snapshot = kind == "state" and (held is None or _mostly_dead(present, held.get(partition, 0)))
+            if worth := _worth_rewriting(present, snapshot, drop_through):
                 parts.append(
                     Rewrite(
                         log=log.path,
                         schema=log.schema,
                         files=worth,
                         slot=tuple(slot),
+                        snapshot=snapshot,
                         drop_through=drop_through,
                         batch=meta.batch,
                         attempt=meta.attempt,
@@ -146,9 +163,14 @@ def _drop_through(kind: str, partition: int, expired: int, published: Mapping[in
     return min(expired, published.get(partition, -1))
 
 
-def _worth_rewriting(kind: str, files: list[DataFile], drop_through: int) -> tuple[DataFile, ...]:
-    """All state files if they are several; of the others the expired ones, and small ones that are worth merging."""
-    if kind == "state":
+def _mostly_dead(files: list[DataFile], held: int) -> bool:
+    rows = sum(file.rows for file in files)
+    return rows <= FEW_ROWS or rows >= 2 * held
+
+
+def _worth_rewriting(files: list[DataFile], snapshot: bool, drop_through: int) -> tuple[DataFile, ...]:
+    """All files for a snapshot, if they are several; else the expired ones, and small ones that are worth merging."""
+    if snapshot:
         return tuple(files) if len(files) > 1 else ()
     expired = [file for file in files if file.max_batch <= drop_through]
     small = [file for file in files if file.max_batch > drop_through and file.size < SMALL_FILE_BYTES]
@@ -169,12 +191,17 @@ def rewrite(part: Rewrite) -> Rewritten:
     """The kept rows are in new files, with the batch and seq that they had; nothing is committed."""
     needed = [file for file in part.files if file.max_batch > part.drop_through]
     rows = read_files(part.log, needed, part.schema, after_batch=part.drop_through).drop_columns(PARTITION_COLUMNS)
-    kept = live_rows(rows, part.slot) if part.kind == "state" else rows
     written = [
         write_file(part.log, part.kind, part.partition, _without_empty(piece), batch=part.batch, attempt=part.attempt)
-        for piece in _pieces(kept)
+        for piece in _pieces(_kept(part, rows))
     ]
     return Rewritten(files=tuple(written), replaces=part.files)
+
+
+def _kept(part: Rewrite, rows: pa.Table) -> pa.Table:
+    if part.snapshot:
+        return live_rows(rows, part.slot)
+    return last_rows(rows, part.slot) if part.kind == "state" else rows
 
 
 def _pieces(rows: pa.Table) -> Iterator[pa.Table]:

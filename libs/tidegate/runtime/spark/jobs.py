@@ -38,6 +38,14 @@ class Jobs:
         """The work's answer for each item, in order."""
         return self._collect(items, lambda item: [work(item)])
 
+    def one_by_one(self, work: Any, items: Sequence[Any]) -> list[Any]:
+        """The work's answer for each item, in order, on one core at a time: the others are left to the batches.
+
+        For a thread of its own: a pool of its own is what keeps the batches' jobs from queueing behind this one.
+        """
+        self._context.setLocalProperty("spark.scheduler.pool", "beside")
+        return [answer for item in items for answer in self.each(work, [item])]
+
     def _on_each_core(self, work: Any) -> list[Any]:
         """The work's answers. Spark gives every core one of as many tasks as there are, if all of them are free."""
         cores = list(range(self._context.defaultParallelism))

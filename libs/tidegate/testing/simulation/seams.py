@@ -9,7 +9,8 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,16 +19,18 @@ from unittest.mock import patch
 from tidegate.contracts import kill_points
 from tidegate.contracts.operator import Operator
 from tidegate.operators.registry import operator_for
-from tidegate.runtime import clock, task
+from tidegate.runtime import clock, compacting, task
 from tidegate.runtime.kafka import client as kafka_client
 from tidegate.runtime.spark import jobs
-from tidegate.state import compaction, data_files, disk, header, local_state, operator_log
+from tidegate.state import compaction, data_files, decisions, disk, header, local_state, operator_log, recovery
 from tidegate.testing.laws import small
 from tidegate.testing.simulation.client import SimulatedClient
 from tidegate.testing.simulation.lake import Lake
 from tidegate.testing.simulation.world import World
 
 _sleep, _monotonic, _reserve, _write_header = time.sleep, time.monotonic, os.posix_fallocate, header.HeaderFile.write
+
+_BATCHES_BETWEEN_COMPACTIONS = 6
 
 
 @contextmanager
@@ -42,11 +45,14 @@ def substituted(world: World, lake: Lake) -> Iterator[None]:
         (kafka_client, "KafkaClient", lambda _options: client),
         (jobs, "warm_up", lambda _config: 0),
         (task, "side_by_side", map),
+        (compacting, "beside", _at_once),
+        (decisions, "MAX_BATCHES", _BATCHES_BETWEEN_COMPACTIONS),
         (task, "operator_for", _small_operator),
         (operator_log, "DeltaTable", lake),
         (operator_log, "put", lake.put),
         (operator_log, "read_files", lake.read),
         (compaction, "read_files", lake.read),
+        (recovery, "read_files", lake.read),
         (data_files, "_write_parquet", lake.write),
         (disk, "sync", edges.sync),
         (os, "posix_fallocate", edges.reserve),
@@ -62,6 +68,16 @@ def substituted(world: World, lake: Lake) -> Iterator[None]:
         stack.callback(task._operator.cache_clear)
         task._operator.cache_clear()
         yield
+
+
+def _at_once(work: Callable[[], Any]) -> Future[Any]:
+    """An answer that is there: in a simulation nothing happens by itself."""
+    answer: Future[Any] = Future()
+    try:
+        answer.set_result(work())
+    except Exception as error:
+        answer.set_exception(error)
+    return answer
 
 
 def _small_operator(config: Any) -> Operator:
