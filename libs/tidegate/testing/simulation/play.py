@@ -249,6 +249,9 @@ class Play:
         while not survivor.actor.ended:
             self._world.stage.resume(survivor.actor)
         self._reap()
+        self._world.broker.tick(all_at_once=True)
+        if not self._world.oracle.everything_is_visible():
+            raise Violation("output of a drained driver cannot be read")
 
     def _compare(self) -> None:
         """The output as it is read, the log's state and an undisturbed run agree with the oracle."""
