@@ -53,7 +53,6 @@ def substituted(world: World, lake: Lake) -> Iterator[None]:
         (operator_log, "read_files", lake.read),
         (compaction, "read_files", lake.read),
         (recovery, "read_files", lake.read),
-        (recovery, "read_files", lake.read),
         (data_files, "_write_parquet", lake.write),
         (disk, "sync", edges.sync),
         (os, "posix_fallocate", edges.reserve),
