@@ -47,6 +47,11 @@ def test_the_log_is_never_updated_to_whatever_is_newest() -> None:
     assert _using(lambda node: isinstance(node, ast.Attribute) and node.attr == "update_incremental") == []
 
 
+def test_a_group_s_offsets_are_committed_in_transactions_only() -> None:
+    """The publication mark travels with the output; whatever else wrote the group would break it."""
+    assert _using(_commits_offsets_outside_of_transactions) == []
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_room_says_what_it_is_for(room: str) -> None:
     readme = ROOT / room / "README.md"
@@ -79,6 +84,12 @@ def _imported(node: ast.AST) -> set[str]:
     if isinstance(node, ast.Import):
         return {name.name.split(".")[0] for name in node.names}
     return {(node.module or "").split(".")[0]} if isinstance(node, ast.ImportFrom) else set()
+
+
+def _commits_offsets_outside_of_transactions(node: ast.AST) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        return any(name.name == "OffsetCommitRequest" for name in node.names)
+    return isinstance(node, ast.Attribute) and node.attr in ("OffsetCommitRequest", "alter_consumer_group_offsets")
 
 
 def _reads_the_wall_clock(node: ast.AST) -> bool:

@@ -67,6 +67,21 @@ def test_a_name_that_no_table_or_view_can_have_is_refused(tmp_path):
     assert "operators.Bad-Name" in found
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("spark.speculation", "true"),
+        ("spark.speculation", "TRUE"),
+        ("spark.task.maxFailures", "4"),
+        ("spark.stage.maxConsecutiveAttempts", "4"),
+    ],
+)
+def test_what_would_make_spark_run_a_task_again_is_refused(tmp_path, name, value):
+    refused = problems_of(tmp_path, {**GOOD, "spark": {"conf": {name: value, "spark.executor.memory": "2g"}}})
+    assert f"remove {name}" in refused["spark.conf"].remedy
+    assert load(written(tmp_path, {**GOOD, "spark": {"conf": {"spark.speculation": "false"}}}))
+
+
 def test_a_missing_file_and_one_that_is_not_yaml_are_user_errors(tmp_path):
     with pytest.raises(UserError, match="cannot be read"):
         load(tmp_path / "none.yaml")

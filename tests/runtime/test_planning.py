@@ -22,6 +22,15 @@ def test_a_partition_is_planned_from_its_offset_to_the_last_stable_offset():
     assert [(p.partition, p.start, p.end, p.stream_time) for p in plans] == [(0, 10, 15, 500), (2, 30, 31, -1)]
 
 
+def test_a_task_is_told_last_lineage_and_newest_snapshot():
+    lineage = {0: [(1, "a"), (3, "c")]}
+    now = standing(last={0: (3, "c")}, snapshot={0: 2})
+    told, untouched = (plan.wanted for plan in plan_records(now, "in", {0: 15, 1: 25}, {}, lineage))
+    assert (told.last, told.lineage, told.snapshot) == ((3, "c"), ((1, "a"), (3, "c")), 2)
+    assert (untouched.last, untouched.lineage, untouched.snapshot) == (None, (), -1)
+    assert (told.epoch, told.batch) == (now.epoch, now.batch + 1)
+
+
 def test_a_partition_whose_publication_is_not_settled_is_left_out():
     assert [p.partition for p in plan_records(standing(), "in", {0: 15, 2: 31}, {}, {}, left_out={0})] == [2]
 

@@ -139,6 +139,16 @@ def test_a_rebuild_never_touches_the_generation_before(tmp_path: Path) -> None:
         assert (folder / "generation-1" / "counts").read_bytes() == before
 
 
+def test_a_new_generation_has_its_name_when_the_change_is_complete(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    with lock(tmp_path, batch=2) as local:
+        local.begin(1, 2, "a2")
+        local.rebuild(LAYOUT)
+        assert {path.name for path in folder.glob("generation-*")} == {"generation-1", "generation-2.new"}
+        local.complete()
+        assert {path.name for path in folder.glob("generation-*")} == {"generation-2"}
+
+
 def test_space_is_reserved_before_it_is_mapped(tmp_path: Path) -> None:
     folder = make(tmp_path)
     with lock(tmp_path, batch=2) as local:
@@ -202,6 +212,37 @@ class UncertainDisk:
         for first, second in itertools.product(*self.slots):
             path.write_bytes(first.ljust(SLOT_BYTES, b"\0") + second)
             yield HeaderFile(path).read()
+
+
+def test_arrays_are_synced_before_the_header_says_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, synced = make(tmp_path), list[str]()
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        real(descriptor)
+
+    with lock(tmp_path, batch=2) as local:
+        monkeypatch.setattr(os, "fsync", fsync)
+        local.make_durable()
+    arrays = {path.name for path in (folder / "generation-1").iterdir()}
+    assert arrays | {"generation-1", folder.name} <= set(synced[: synced.index("header")])
+
+
+def test_a_state_of_an_earlier_boot_or_a_dirty_one_is_not_made_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path)
+    with lock(tmp_path, batch=2) as local:
+        assert local.trusted
+        local.begin(1, 2, "a2")
+        assert not local.trusted
+        local.complete()
+    with monkeypatch.context() as patch, lock(tmp_path, batch=2) as local:
+        patch.setattr(local_state, "boot_id", lambda: "another")
+        assert not local.trusted
+        with pytest.raises(AssertionError, match="trusted"):
+            local.make_durable()
 
 
 def test_a_durable_header_survives_a_loss_of_power(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

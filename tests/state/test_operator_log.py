@@ -21,9 +21,9 @@ from tests.state.logs import OPERATOR, SCHEMA, commit_rows, files, meta, new_log
 from tidegate.contracts.errors import EngineError, Fenced, StateError, Unavailable
 from tidegate.contracts.schema import log_schema
 from tidegate.state import disk, operator_log
-from tidegate.state.data_files import delete_attempt, write_file
+from tidegate.state.data_files import delete_attempt, write_file, write_rows
 from tidegate.state.log_entries import DELTA_LOG, STAGING, checkpoint_path, entry_path, put, read_actions
-from tidegate.state.operator_log import OperatorLog
+from tidegate.state.operator_log import OperatorLog, write_meta
 from tidegate.state.snapshot import load
 
 pytestmark = pytest.mark.fast
@@ -67,6 +67,16 @@ def test_a_commit_carries_the_application_transaction_and_the_metadata_for_tools
     actions = read_actions(log.path, log.version) or []
     assert {"txn": {"appId": "tidegate/tally", "version": 4}} in actions
     assert next(a["commitInfo"]["tidegate"] for a in actions if "commitInfo" in a) == committed.to_json()
+
+
+def test_the_metadata_is_that_of_the_application_transaction_s_batch(log: OperatorLog) -> None:
+    committed = meta(log, 1)
+    log.commit(committed, [write_meta(log.path, meta(log, 9))])
+    assert reopened(log).newest() == committed
+
+
+def test_delta_never_cleans_the_log_up_by_itself(log: OperatorLog) -> None:
+    assert DeltaTable(str(log.path)).metadata().configuration["delta.enableExpiredLogCleanup"] == "false"
 
 
 def test_rows_are_read_by_partition_batch_and_seq_from_a_batch_on(log: OperatorLog) -> None:
@@ -349,6 +359,22 @@ def test_the_entry_is_on_disk_before_its_name_and_the_name_before_the_commit_cou
     commit_rows(log, 1, {})
     assert [step for step in steps if step != "sync data"] == ["sync entry", "link", "sync folder"]
     assert steps.index("sync data") < steps.index("link")
+
+
+def test_data_files_and_their_folders_are_on_disk_before_the_log_names_them(
+    log: OperatorLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: set[Path] = set()
+    real = disk.sync
+
+    def noted(path: Path) -> None:
+        synced.add(path)
+        real(path)
+
+    monkeypatch.setattr(disk, "sync", noted)
+    file = write_rows(log.path, "state", 5, rows("a"), batch=1, topic="t", attempt="x")
+    new = log.path / file.path
+    assert {new, new.parent, new.parent.parent, log.path} <= synced
 
 
 def test_a_name_that_cannot_be_made_durable_is_unavailable(log: OperatorLog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ from hypothesis import strategies as st
 
 from tests.state.logs import MiniDriver
 from tests.state.tally_operator import MemoryStorage, Tally
+from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.records import Records, Row
+from tidegate.state import recovery
 from tidegate.state.data_files import DataFile
 from tidegate.state.decisions import Way
 from tidegate.state.recovery import _turns
@@ -94,6 +97,24 @@ def test_an_older_state_is_caught_up_with_the_rows_of_the_commits_between_only(d
     recovered = driver.run([(3, True)])
     assert (recovered.use.way, recovered.rows) == (Way.CATCH_UP, 2)
     assert driver.state() == {0: 1, 2: 3, 3: 2, 4: 1, 5: 1, 6: 1, 7: 1}
+
+
+def test_a_lake_that_fails_costs_no_local_state(driver: MiniDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver.run([(1, True)])
+    set_aside(driver)
+    driver.run([(2, True)])
+    bring_back(driver)
+    with monkeypatch.context() as patch, driver.lock() as local, pytest.raises(Unavailable):  # type: ignore[attr-defined]
+        before = local.header
+        patch.setattr(recovery, "OperatorLog", SimpleNamespace(at=away))
+        driver.recover(local)
+    with driver.lock() as local:  # type: ignore[attr-defined]
+        assert local.header == before
+        assert driver.recover(local).use.way is Way.CATCH_UP
+
+
+def away(*_place: object) -> None:
+    raise Unavailable("the lake is away")
 
 
 def test_a_state_from_before_a_compaction_is_rebuilt_so_that_deleted_keys_stay_deleted(driver: MiniDriver) -> None:

@@ -23,6 +23,13 @@ from tidegate.operators.registry import config_type
 ENVIRONMENT_PREFIX = "TIDEGATE_"
 _OTHER_VARIABLES = {"TIDEGATE_NUMBA", "TIDEGATE_HOME", "TIDEGATE_KILL_AT"}
 
+_EVERY_TASK_ONCE = {
+    "spark.speculation": "false",
+    "spark.task.maxFailures": "1",
+    "spark.stage.maxConsecutiveAttempts": "1",
+}
+"""Only a driver of Tidegate tries a batch again, with a new attempt: these have no other value."""
+
 
 class SparkConfig(Config):
     """How Spark is reached."""
@@ -34,9 +41,10 @@ class SparkConfig(Config):
 
     @field_validator("conf")
     @classmethod
-    def _no_speculation(cls, conf: dict[str, str]) -> dict[str, str]:
-        if conf.get("spark.speculation") == "true":
-            raise ValueError("speculation would run a partition twice at once; remove spark.speculation")
+    def _every_task_once(cls, conf: dict[str, str]) -> dict[str, str]:
+        again = [name for name, value in _EVERY_TASK_ONCE.items() if conf.get(name, value).strip().lower() != value]
+        if again:
+            raise ValueError(f"Spark would run a task again, or twice at once; remove {', '.join(again)}")
         return conf
 
 
