@@ -123,7 +123,7 @@ def test_a_failing_download_is_one_message_with_a_remedy(tmp_path: Path, monkeyp
     folder = tmp_path / "jars"
     with pytest.raises(EngineError, match="could not be fetched") as failed:
         jars.retrieve(folder)
-    assert "55 missing" in failed.value.value
+    assert "56 missing" in failed.value.value
     assert "run it again" in failed.value.remedy
     assert not folder.exists()
 

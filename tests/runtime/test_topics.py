@@ -58,13 +58,6 @@ def test_a_topic_that_kafka_refuses_is_a_user_error(
 
 
 @pytest.mark.fast
-def test_a_broker_that_is_not_there_is_an_engine_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafka.admin.client.KafkaAdminClient.DEFAULT_CONFIG", _impatient(), raising=True)
-    with pytest.raises(EngineError, match="Kafka failed"):
-        topic_names({"bootstrap.servers": "127.0.0.1:1"})
-
-
-def _impatient() -> dict[str, object]:
-    from kafka.admin.client import KafkaAdminClient
-
-    return {**KafkaAdminClient.DEFAULT_CONFIG, "bootstrap_timeout_ms": 300}
+def test_a_broker_that_is_not_there_is_an_engine_error() -> None:
+    with pytest.raises(EngineError, match="no Kafka broker answers"):
+        topic_names({"bootstrap.servers": "127.0.0.1:1", "request.timeout.ms": "300"})

@@ -13,9 +13,8 @@ from tests.kernels.collisions import keys_with_equal_fingerprints
 from tests.operators.suppression.partitions import config, opened, records
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels import arena, hash_index, slots, time_buffer
-from tidegate.kernels.compiled.words import WORD
 from tidegate.kernels.storage import MemoryStorage
-from tidegate.operators.suppression import Suppression
+from tidegate.operators.suppression import Suppression, state
 from tidegate.testing import strategies
 from tidegate.testing.laws import Partition, batches, small
 
@@ -24,6 +23,7 @@ pytestmark = pytest.mark.fast
 
 def assert_consistent(arrays: Any) -> None:
     """Heap, index, slots and arena tell the same, as between batches."""
+    arrays = by_name(arrays)
     held = int(arrays["time_numbers"][time_buffer.HELD])
     heap, place, arrival = (arrays[name] for name in ("heap", "place", "arrival"))
     in_heap = heap[:held].tolist()
@@ -38,6 +38,13 @@ def assert_consistent(arrays: Any) -> None:
     assert sorted(arrays["index"][arrays["index"] > 0] - 1) == sorted(in_heap)
     assert_index_finds(arrays, in_heap)
     assert_blocks_are_apart(arrays, in_heap)
+
+
+def by_name(arrays: Any) -> dict[str, Any]:
+    """The arrays, and what a slot has side by side as arrays of their own."""
+    finding, record = arrays["finding"].view(state._FINDING), arrays["record"].view(state._RECORD)
+    fields = {name: part[name] for part in (finding, record) for name in part.dtype.names}
+    return {**arrays, **fields}
 
 
 def assert_index_finds(arrays: Any, in_heap: list[int]) -> None:
@@ -55,7 +62,7 @@ def assert_blocks_are_apart(arrays: Any, in_heap: list[int]) -> None:
     for slot in in_heap:
         length = int(arrays["key_length"][slot] + max(0, arrays["value_length"][slot]) + arrays["headers_length"][slot])
         words = arena.class_words(arena.size_class(length))
-        spans.append((int(arrays["block"][slot]) // WORD, words))
+        spans.append((int(arrays["block"][slot]), words))
     taken = [word for first, words in spans for word in range(first, first + words)]
     assert len(taken) == len(set(taken)) == arrays["arena_numbers"][arena.LIVE]
     assert 0 not in taken
