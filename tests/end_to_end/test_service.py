@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from tests.kill.harness import Feed, committed, records
 from tidegate.contracts.errors import BufferFull, EngineError, StateError, UserError
 from tidegate.runtime import publication
-from tidegate.runtime.driver import OperatorDriver, Wiring
+from tidegate.runtime.driver import OperatorDriver, StartOver, Wiring
 from tidegate.runtime.kafka.records_io import write_all
 from tidegate.runtime.kafka.topics import create_topic
 from tidegate.spark import register_views
@@ -214,6 +214,15 @@ def test_an_older_driver_is_fenced_by_a_newer_one(world, broker):
         old.run(Event(), until_caught_up=True)
     new.run(Event(), until_caught_up=True)
     assert [m.key() for m in consume(broker, here.output)] == [b"a"]
+
+
+def test_an_idle_driver_notices_that_a_newer_one_has_claimed(world, broker):
+    here = world(buffer={"max_keys": 0, "when_full": "emit"})
+    produce(broker, here.source, (0, b"a", b"1", 5))
+    older, newer = here.run(), here.run()
+    with pytest.raises(StartOver, match="an entry above"):
+        older.round()
+    assert not newer.round()
 
 
 def test_a_missing_topic_is_named_with_the_command_that_creates_it(world):

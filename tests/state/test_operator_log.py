@@ -567,3 +567,11 @@ def test_a_log_without_the_metadata_row_of_its_newest_batch_is_refused(log: Oper
     newest.write_text("\n".join(line for line in newest.read_text().splitlines() if '"add"' not in line))
     with pytest.raises(StateError, match="lacks the metadata row"):
         reopened(log)
+
+
+def test_a_handle_sees_an_entry_above_its_own_without_moving(log: OperatorLog):
+    rival = reopened(log)
+    assert not log.has_successor()
+    commit_rows(rival, 1, {}, epoch=2)
+    assert log.has_successor()
+    assert log.version == 0

@@ -1,22 +1,27 @@
-"""A compaction that is worked out beside the batches. May import: contracts, state, runtime.
+"""An operator's compactions: at once when asked, or worked out beside the batches when due.
 
-Batches only add files, so what it has read stays as it was; between two of them it is committed.
+May import: contracts, state, runtime. Batches only add files, so what a compaction has read stays as it was; between
+two batches it is committed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from uuid import uuid4
 
+from tidegate.contracts.kill_points import reach
 from tidegate.contracts.schema import BatchMeta
+from tidegate.runtime import clock
 from tidegate.runtime.lanes import beside
 from tidegate.runtime.ledger import after_compaction
-from tidegate.state.compaction import Rewrite, Rewritten, rewrite
+from tidegate.runtime.spark.jobs import Jobs
+from tidegate.state.cleanup import clean_up
+from tidegate.state.compaction import Rewrite, Rewritten, commit, compact, plan, rewrite
 from tidegate.state.data_files import delete_attempt
-
-OneByOne = Callable[[Any, Sequence[Rewrite]], list[Rewritten]]
+from tidegate.state.decisions import compaction_due
+from tidegate.state.operator_log import OperatorLog
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,19 +32,82 @@ class Rewriting:
     planned: BatchMeta
     answer: Future[list[Rewritten]]
 
-    @classmethod
-    def begin(cls, planned: BatchMeta, parts: Sequence[Rewrite], run: OneByOne) -> Rewriting:
-        """The parts are being rewritten; `planned` is the metadata that the compaction would have had at once."""
-        return cls(parts=tuple(parts), planned=planned, answer=beside(lambda: run(rewrite, parts)))
-
-    def meta(self, newest: BatchMeta, clock: int) -> BatchMeta:
+    def meta(self, newest: BatchMeta) -> BatchMeta:
         """The metadata of the commit, which comes after `newest`."""
         through, attempt = self.planned.batch - 1, self.planned.attempt
         partitions = [part.partition for part in self.parts if part.snapshot]
-        return after_compaction(newest, partitions, attempt=attempt, clock=clock, through=through)
+        return after_compaction(newest, partitions, attempt=attempt, clock=clock.now_ms(), through=through)
 
     def drop(self) -> None:
         """It has come to its end, and nothing is left of it."""
         self.answer.exception()
         for part in self.parts[:1]:
             delete_attempt(part.log, part.batch, part.attempt)
+
+
+@dataclass(kw_only=True)
+class Compacting:
+    """What a driver knows of compactions. `keep_output_ms`: how long output stays in the log (None: forever)."""
+
+    jobs: Jobs
+    slot: Sequence[str]
+    keep_output_ms: int | None
+    rewind_window_ms: int
+    rewriting: Rewriting | None = None
+
+    def at_once(self, log: OperatorLog, newest: BatchMeta, published: Mapping[int, int] | None) -> BatchMeta:
+        """The metadata of the commit: each partition's state is a snapshot, small files are merged."""
+        self.drop()
+        partitions = [partition for reached in newest.offsets.values() for partition in sorted(reached)]
+        meta = after_compaction(newest, partitions, attempt=uuid4().hex, clock=clock.now_ms())
+        compact(
+            log,
+            meta,
+            slot=self.slot,
+            keep_output_ms=self.keep_output_ms,
+            rewind_window_ms=self.rewind_window_ms,
+            published=published,
+            run=self.jobs.each,
+            before_commit=lambda: reach("before_compaction_commit"),
+        )
+        return meta
+
+    def begin_if_due(self, log: OperatorLog, newest: BatchMeta, published: Mapping[int, int] | None) -> None:
+        """A compaction that is due is being worked out; no attempt runs at the moment of the call."""
+        if self.rewriting is not None or not _due(log, newest):
+            return
+        planned = after_compaction(newest, (), attempt=uuid4().hex, clock=clock.now_ms())
+        clean_up(log, clock_ms=planned.clock, rewind_window_ms=self.rewind_window_ms)
+        held = {partition: counts.held for partition, counts in newest.totals.items()}
+        keep = self.keep_output_ms
+        parts = plan(log, planned, slot=self.slot, keep_output_ms=keep, published=published, held=held)
+        answer = beside(lambda: self.jobs.one_by_one(rewrite, parts))
+        self.rewriting = Rewriting(parts=tuple(parts), planned=planned, answer=answer)
+
+    def committer(self, log: OperatorLog, newest: BatchMeta) -> tuple[BatchMeta, Callable[[], None]] | None:
+        """The metadata of a compaction that is worked out, and what commits it; None while there is none.
+
+        Raises what has kept it from being worked out; nothing of it is left then.
+        """
+        rewriting = self.rewriting
+        if rewriting is None or not rewriting.answer.done():
+            return None
+        if (failure := rewriting.answer.exception()) is not None:
+            self.drop()
+            raise failure
+        self.rewriting = None
+        meta, done = rewriting.meta(newest), rewriting.answer.result()
+        reach("before_compaction_commit")
+        return meta, lambda: commit(log, meta, done)
+
+    def drop(self) -> None:
+        """Nothing is being worked out; what was is gone when its work has ended."""
+        rewriting, self.rewriting = self.rewriting, None
+        if rewriting is not None:
+            rewriting.drop()
+
+
+def _due(log: OperatorLog, newest: BatchMeta) -> bool:
+    held = sum(counts.held for counts in newest.totals.values())
+    tally = log.tally
+    return compaction_due(newest.batch - newest.compacted, tally.state_rows, held, tally.files) is not None

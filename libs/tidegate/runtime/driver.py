@@ -34,21 +34,19 @@ from tidegate.runtime import clock, history, opening, pace
 from tidegate.runtime.application import Application
 from tidegate.runtime.batch import KafkaAttempt, PartitionFailure, PartitionPlan, PartitionResult
 from tidegate.runtime.claim import Claimant
-from tidegate.runtime.compacting import Rewriting
+from tidegate.runtime.compacting import Compacting
 from tidegate.runtime.condition import ConditionFile
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import KafkaClient, client
 from tidegate.runtime.kafka.transactions import Producer
-from tidegate.runtime.ledger import after_batch, after_compaction
+from tidegate.runtime.ledger import after_batch
 from tidegate.runtime.persistence import Persistence
 from tidegate.runtime.planning import plan_flush, plan_idle, plan_records
 from tidegate.runtime.publication import Publication
 from tidegate.runtime.requests import Requests
 from tidegate.runtime.spark.jobs import Jobs
-from tidegate.state.cleanup import clean_up
-from tidegate.state.compaction import commit, compact, plan
 from tidegate.state.data_files import DataFile, delete_attempt
-from tidegate.state.decisions import Way, compaction_due
+from tidegate.state.decisions import Way
 from tidegate.state.log_entries import require_there
 from tidegate.state.operator_log import OperatorLog
 
@@ -89,6 +87,13 @@ class OperatorDriver:
         self._config = self._application.operators[self.name]
         self._operator = operator_for(self._config)
         self._jobs = Jobs(wiring.spark)
+        keep = self._application.keep_output
+        self._compacting = Compacting(
+            jobs=self._jobs,
+            slot=self._operator.slot,
+            keep_output_ms=None if keep == "forever" else keep,
+            rewind_window_ms=self._config.rewind_window,
+        )
         self._state = self._application.state / self._application.application
         self.requests = Requests(self._state / self.name)
         self._claimant = Claimant(self._application, self.name, self._kafka, deadline_s=ATTEMPT_DEADLINE_S)
@@ -99,7 +104,6 @@ class OperatorDriver:
         self._lineage: dict[int, list[history.Commit]] = {}
         self._seconds: dict[str, float] = {}
         self._piece = pace.FIRST_BYTES
-        self._rewriting: Rewriting | None = None
         self._owned = self._well = False
         self.newest: BatchMeta
 
@@ -107,7 +111,7 @@ class OperatorDriver:
 
     def start(self) -> None:
         """The operator is claimed, older drivers are fenced, everything committed is published."""
-        self._drop_rewriting()
+        self._compacting.drop()
         claimed = self._claimant.claim()
         self._log, self.newest, self._publication = claimed.log, claimed.meta, claimed.publication
         self._lineage = history.lineage(self._log, self.newest)
@@ -151,6 +155,8 @@ class OperatorDriver:
         plans = self._plans()
         if plans:
             self.batch(plans)
+        else:
+            self._notice_rival()
         if self._publication is not None:
             self._publication.show(self.newest, every_s=SHOW_EVERY_S)
         self._answer_requests()
@@ -162,7 +168,10 @@ class OperatorDriver:
         results = self._commit(plans)
         for result in results:
             self._lineage.setdefault(result.partition, []).append(self.newest.last[result.partition])
-        self._publish(results)
+        try:
+            self._publish(results)
+        finally:  # it is committed, whatever has become of its publication
+            self._listener(self.newest, self._seconds)
         for result in results:
             if result.stopped_at is not None:
                 raise BufferFull(
@@ -179,28 +188,17 @@ class OperatorDriver:
 
     def compact(self) -> None:
         """Each partition's state is a snapshot, small files are merged; nothing that follows is changed by it."""
-        self._drop_rewriting()
-        partitions = sorted(self.newest.offsets[self._config.input])
-        meta = after_compaction(self.newest, partitions, attempt=uuid4().hex, clock=clock.now_ms())
-        self._settled_by_claim(
-            lambda: compact(
-                self._log,
-                meta,
-                **self._kept(),
-                rewind_window_ms=self._config.rewind_window,
-                run=self._jobs.each,
-                before_commit=lambda: reach("before_compaction_commit"),
-            )
-        )
-        self._compacted(meta)
+        self._compacted(self._settled_by_claim(lambda: self._compacting.at_once(*self._to_compact())))
 
     def drain(self) -> None:
         """The local state of every partition is on disk for good, if the disk can: a reboot need not rebuild it.
 
-        Ordinary tools see the offsets that the log has, if Kafka can be reached.
+        If Kafka can be reached, no transaction is left open, and ordinary tools see the offsets that the log has.
         """
         if self._publication is not None:
             with suppress(EngineError):  # the next driver clears up
+                self._kafka().probe(PROBE_TIMEOUT_S)
+                self._publication.let_go(sorted(self._publication.unclear))
                 self._publication.show(self.newest)
         if not self.newest.last:
             return
@@ -299,10 +297,10 @@ class OperatorDriver:
             raise
         self.newest = meta
 
-    def _settled_by_claim(self, commit: Callable[[], None]) -> None:
+    def _settled_by_claim(self, commit: Callable[[], Answer]) -> Answer:
         """The commit is made; StartOver when its outcome is unclear, because only a new claim can settle that."""
         try:
-            commit()
+            return commit()
         except EngineError as error:
             raise StartOver(error.problem, value=error.value, remedy="it is settled by the next claim") from error
 
@@ -314,7 +312,6 @@ class OperatorDriver:
             }
             self._publication.end(opened, self.newest)
         self._seconds["publish"] = time.monotonic() - started
-        self._listener(self.newest, self._seconds)
 
     def _let_go(self, opened: Sequence[int]) -> None:
         """No transaction stays open while the lake is waited for; what is committed, the next claim publishes."""
@@ -359,53 +356,25 @@ class OperatorDriver:
 
     def _compact_beside(self) -> None:
         """A compaction that is due is worked out beside the batches, and committed between two of them."""
-        if self._rewriting is None and self._compaction_due():
-            self._rewriting = self._begin_rewriting()
-        if self._rewriting is not None and self._rewriting.answer.done():
-            rewriting, self._rewriting = self._rewriting, None
-            self._commit_rewriting(rewriting)
+        self._compacting.begin_if_due(*self._to_compact())
+        worked_out = self._compacting.committer(self._log, self.newest)
+        if worked_out is not None:
+            meta, commit = worked_out
+            self._settled_by_claim(commit)
+            self._compacted(meta)
 
-    def _compaction_due(self) -> bool:
-        held = sum(counts.held for counts in self.newest.totals.values())
-        tally = self._log.tally
-        why = compaction_due(self.newest.batch - self.newest.compacted, tally.state_rows, held, tally.files)
-        return why is not None
-
-    def _begin_rewriting(self) -> Rewriting:
-        planned = after_compaction(self.newest, (), attempt=uuid4().hex, clock=clock.now_ms())
-        clean_up(self._log, clock_ms=planned.clock, rewind_window_ms=self._config.rewind_window)
-        held = {partition: counts.held for partition, counts in self.newest.totals.items()}
-        return Rewriting.begin(planned, plan(self._log, planned, **self._kept(), held=held), self._jobs.one_by_one)
-
-    def _commit_rewriting(self, rewriting: Rewriting) -> None:
-        try:
-            done = rewriting.answer.result()
-        except Exception:
-            rewriting.drop()
-            raise
-        meta = rewriting.meta(self.newest, clock.now_ms())
-        reach("before_compaction_commit")
-        self._settled_by_claim(lambda: commit(self._log, meta, done))
-        self._compacted(meta)
+    def _to_compact(self) -> tuple[OperatorLog, BatchMeta, dict[int, int] | None]:
+        return self._log, self.newest, self.newest.output if self._publication else None
 
     def _compacted(self, meta: BatchMeta) -> None:
         reach("after_compaction_commit")
         self.newest = meta
         self._lineage = history.above_snapshots(self._lineage, meta)
 
-    def _drop_rewriting(self) -> None:
-        rewriting, self._rewriting = self._rewriting, None
-        if rewriting is not None:
-            rewriting.drop()
-
-    def _kept(self) -> dict[str, Any]:
-        """What a compaction keeps of state and output."""
-        keep = self._application.keep_output
-        return {
-            "slot": self._operator.slot,
-            "keep_output_ms": None if keep == "forever" else keep,
-            "published": self.newest.output if self._publication else None,
-        }
+    def _notice_rival(self) -> None:
+        """Nothing, if the log ends with this driver's commit: one with nothing to commit would not learn otherwise."""
+        if self._log.has_successor():
+            raise StartOver("the log has an entry above this driver's own", value=self._log.version + 1)
 
     def _reached(self, targets: dict[int, int]) -> bool:
         reached = self.newest.offsets[self._config.input]

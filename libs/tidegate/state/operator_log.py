@@ -109,6 +109,11 @@ class OperatorLog:
         """The Delta version that the handle stands at."""
         return self._snapshot.version
 
+    def has_successor(self) -> bool:
+        """True when the log has an entry above the handle's version; one look at one name."""
+        with disk.disk_errors(self.path):
+            return entry_path(self.path, self.version + 1).exists()
+
     @property
     def table_id(self) -> str:
         """Delta's id of the table: another one means another log, whatever its path."""
