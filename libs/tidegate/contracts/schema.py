@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -102,12 +102,12 @@ class BatchMeta:
 
     def to_json(self) -> str:
         """One line of JSON; inverse of `from_json`."""
-        return json.dumps(asdict(self), separators=(",", ":"))
+        return json.dumps(vars(self), default=vars, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> BatchMeta:
         """The metadata that `to_json` wrote; keys of a later minor addition are ignored."""
-        known = {column.name for column in fields(cls)}
+        known = cls.__dataclass_fields__
         raw: dict[str, Any] = {name: value for name, value in json.loads(text).items() if name in known}
         for name in ("stream_time", "measures", "snapshot", "output", "active", "advanced", "query_offsets"):
             raw[name] = {int(partition): value for partition, value in raw.get(name, {}).items()}

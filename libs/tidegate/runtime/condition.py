@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -80,7 +80,7 @@ class ConditionFile:
 
     def _write(self, condition: Condition) -> None:
         self._told = condition
-        text = json.dumps(asdict(condition))
+        text = json.dumps(vars(condition))
         with suppress(OSError):  # what explains a bad day must not make another
             try:
                 self._replace(text)

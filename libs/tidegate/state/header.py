@@ -11,7 +11,6 @@ import json
 import os
 import struct
 import zlib
-from dataclasses import asdict
 from pathlib import Path
 
 from tidegate.state.decisions import Header
@@ -54,7 +53,7 @@ class HeaderFile:
 
 
 def _encode(sequence: int, header: Header) -> bytes:
-    payload = json.dumps(asdict(header)).encode()
+    payload = json.dumps(vars(header)).encode()
     slot = _PREFIX.pack(MAGIC, sequence, len(payload), _checksum(sequence, payload)) + payload
     if len(slot) > SLOT_BYTES:
         raise AssertionError("the header does not fit its slot")

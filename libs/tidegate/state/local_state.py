@@ -219,7 +219,8 @@ class MappedStorage:
     def _mapped(self) -> dict[str, Array]:
         sizes = _sizes(self.layout, self._capacity)
         with disk.disk_errors(self.folder):
-            mappings = {name: _map(self.folder / name, size) for name, size in sizes.items()}
+            state = str(self.folder.parent)
+            mappings = {name: _map((state, name), self.folder / name, size) for name, size in sizes.items()}
         return {spec.name: np.frombuffer(mappings[spec.name], spec.dtype) for spec in self.layout.arrays}
 
 
@@ -252,27 +253,33 @@ class _Kept:
     mapping: mmap.mmap
 
 
-_KEPT: dict[tuple[Path, str], _Kept] = {}
+_KEPT: dict[tuple[str, str], _Kept] = {}
 """This process's mappings by state folder and array: mapping anew costs a page fault per page that a batch touches."""
 
 
-def _map(path: Path, size: int) -> mmap.mmap:
+def _map(place: tuple[str, str], path: Path, size: int) -> mmap.mmap:
     """The mapping of the file, which has that size at least; kept from before if it is of the very same bytes."""
-    place = path.parent.parent, path.name
     kept = _KEPT.get(place)
+    if kept is not None and len(kept.mapping) == size and kept.inode == _inode(path):
+        return kept.mapping
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         status = os.fstat(descriptor)
-        inode = status.st_dev, status.st_ino
-        if kept is not None and kept.inode == inode and len(kept.mapping) == size:
-            return kept.mapping
         if status.st_size < size:
             os.posix_fallocate(descriptor, status.st_size, size - status.st_size)
         mapping = mmap.mmap(descriptor, size)
     finally:
         os.close(descriptor)
-    _KEPT[place] = _Kept(inode, mapping)
+    _KEPT[place] = _Kept((status.st_dev, status.st_ino), mapping)
     return mapping
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 @contextmanager
