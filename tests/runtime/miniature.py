@@ -7,8 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 from tidegate.contracts.schema import Counts
+from tidegate.runtime import driver as drivers
 from tidegate.runtime.application import Application, application_of
 from tidegate.runtime.batch import KafkaAttempt, PartitionPlan, PartitionResult
 from tidegate.runtime.driver import OperatorDriver, Wiring
@@ -51,6 +53,11 @@ class Jobs:
 
     def warm_up(self, config: Any) -> None: ...
 
+    def each(self, work: Any, items: Sequence[Any]) -> list[Any]:
+        return [work(item) for item in items]
+
+    def make_durable(self, attempt: KafkaAttempt) -> None: ...
+
     def _result(self, plan: PartitionPlan) -> PartitionResult:
         producer = plan.producer and replace(plan.producer, opened=plan.partition in self.opened)
         return PartitionResult(
@@ -68,6 +75,5 @@ class Jobs:
 def driver_of(given: Application, jobs: Jobs) -> OperatorDriver:
     """A driver that has not started yet."""
     spark: Any = SimpleNamespace(sparkContext=None)
-    driver = OperatorDriver(Wiring(spark=spark, application=given, name=NAME))
-    driver._jobs = jobs  # type: ignore[assignment]
-    return driver
+    with patch.object(drivers, "Jobs", lambda _spark: jobs):
+        return OperatorDriver(Wiring(spark=spark, application=given, name=NAME))

@@ -13,6 +13,7 @@ import pytest
 from tests.runtime.miniature import Jobs, application, driver_of
 from tests.runtime.scripted_kafka import PRODUCER_ID, ScriptedKafka
 from tidegate.contracts.errors import EngineError, Fenced, StateError, Unavailable
+from tidegate.contracts.kill_points import watched
 from tidegate.runtime import driver as drivers
 from tidegate.runtime.batch import KafkaAttempt
 from tidegate.runtime.driver import OperatorDriver, StartOver
@@ -158,6 +159,16 @@ def test_topic_ids_are_compared_before_and_after_a_batch_is_read(
     assert len(jobs.attempts) == 1
 
 
+def test_a_driver_reaches_its_kill_points_in_order(kafka: ScriptedKafka, jobs: Jobs, tmp_path: Path) -> None:
+    reached: list[str] = []
+    driver = driver_of(application(tmp_path), jobs)
+    with watched(reached.append):
+        driver._surely(driver.round)
+        driver._surely(driver.compact)
+    start, batch = ["after_claim", "between_initialisations"], ["before_commit", "after_commit", "between_ends"]
+    assert reached == [*start, *batch, "before_compaction_commit", "after_compaction_commit"]
+
+
 # --- failures
 
 
@@ -211,6 +222,34 @@ def test_no_transaction_stays_open_while_the_lake_is_waited_for(
         ("app-op-1", PRODUCER_ID)
     ]
     assert newest(driver).action == "batch"
+
+
+def test_a_driver_that_ends_in_doubt_about_a_commit_ends_no_transaction_of_it(
+    driver: OperatorDriver, jobs: Jobs, kafka: ScriptedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unclear(_commit: object, *_given: object) -> None:
+        kafka.silent.add("InitProducerId")
+        raise Unavailable("the lake does not say whether the batch is committed")
+
+    jobs.opened = {1}
+    committing(monkeypatch, unclear)
+    with pytest.raises(StartOver):
+        driver._surely(driver.round)
+    kafka.silent.clear()
+    driver._publication._shown.clear()  # type: ignore[union-attr]
+    driver.drain()
+    assert {request.transactional_id for request in kafka.named("EndTxn")} == {"app-op-0"}
+    assert {request.transactional_id for request in kafka.named("InitProducerId")} == {"app-op-1"}
+
+
+def test_a_driver_that_ends_aborts_what_is_open(driver: OperatorDriver, kafka: ScriptedKafka) -> None:
+    assert driver._publication is not None
+    driver._publication.abandon([1])
+    driver._publication._shown = dict(driver.newest.offsets["in"])
+    driver.drain()
+    assert [(one.transactional_id, one.producer_id) for one in kafka.named("InitProducerId")] == [
+        ("app-op-1", PRODUCER_ID)
+    ]
 
 
 def test_a_batch_that_lost_a_record_leaves_no_transaction_open(

@@ -169,9 +169,10 @@ def test_what_is_published_again_is_what_was_published_byte_for_byte(kafka: Scri
     texts = [f"emission {number}" for number in range(500)]
     first = published(kafka, log, committed(log, 1, "of an older batch"))
     newest = committed(log, 2, *texts)
+    claim = commit_rows(log, 3, {}, offsets=newest.offsets)
     again = ScriptedKafka()
     again.marks[0] = (10, f"tidegate/1 {log.table_id} 1")
-    published(again, log, newest)
+    published(again, log, claim)
     kafka.asked.clear()
     first.producers[0] = replace(first.producers[0], epoch=1, sequence=0)
     opened(kafka, first, newest, *texts)

@@ -72,6 +72,12 @@ def test_version_1_announces_partitions_and_offsets_and_version_2_neither(kafka:
     assert kafka.names == (announced if kafka.version == 1 else plain)
 
 
+def test_a_transaction_that_nobody_opened_is_not_ended(kafka: ScriptedKafka) -> None:
+    producer = started(kafka)
+    assert end(kafka, producer, commit=True, deadline_s=0.1) == producer
+    assert kafka.named("EndTxn") == []
+
+
 def test_in_version_2_a_transaction_begins_at_sequence_0_with_the_end_s_id_and_epoch() -> None:
     kafka = ScriptedKafka(2)
     before = replace(started(kafka), producer_id=99)

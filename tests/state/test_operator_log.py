@@ -209,6 +209,9 @@ def test_log_checkpoints_change_nothing_that_is_read(log: OperatorLog, monkeypat
     assert len(list((log.path / "_delta_log").glob("*.checkpoint.parquet"))) == 2
     assert keys(log.read("state")) == [str(batch).encode() for batch in range(1, 9)]
     assert reopened(log).newest() == log.newest()
+    for version in (3, 6):  # from their checkpoints alone
+        at_checkpoint = OperatorLog.at(log.path, version).newest()
+        assert at_checkpoint is not None and at_checkpoint.batch == version
 
 
 def test_a_batch_number_is_never_used_again(log: OperatorLog) -> None:
@@ -444,8 +447,7 @@ def test_a_foreign_change_of_data_is_refused_at_start_with_the_way_on(log: Opera
 def test_a_foreign_change_under_the_newest_own_commit_is_refused_at_start_too(log: OperatorLog) -> None:
     commit_rows(log, 1, {})
     foreign_append(log)
-    with pytest.raises(StateError):
-        commit_rows(log, 2, {})
+    commit_rows(OperatorLog.at(log.path, 2), 2, {})
     with pytest.raises(StateError, match="somebody else changed"):
         reopened(log)
 

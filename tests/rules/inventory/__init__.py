@@ -1,0 +1,15 @@
+"""Every rule of the commit protocol, by chapter."""
+
+from tests.rules.inventory import batch, commit, fence, kafka, local_state, mark, start, transactions, upkeep
+
+RULES = (
+    *commit.RULES,
+    *start.RULES,
+    *batch.RULES,
+    *fence.RULES,
+    *mark.RULES,
+    *transactions.RULES,
+    *local_state.RULES,
+    *upkeep.RULES,
+    *kafka.RULES,
+)

@@ -1,0 +1,297 @@
+"""A batch, from its plan to the ends of its transactions."""
+
+from tests.rules.rule import Chapter, Rule, tests, without
+
+_DRIVER, _TASK, _PORT, _FILES = "runtime/driver", "runtime/task", "runtime/port", "state/data_files"
+_TRANSACTIONS, _DECODER, _STATE = "runtime/kafka/transactions", "kernels/record_decoder", "state/local_state"
+
+RULES = (
+    Rule(
+        name="a batch is planned up to the last stable offset",
+        chapter=Chapter.BATCH,
+        tests=(
+            *tests("runtime/test_driver", "a_batch_is_planned_up_to_the_last_stable_offset"),
+            *tests("runtime/test_transaction_protocols", "last_stable_offsets_are_asked_for_with_read_committed"),
+        ),
+        removals=(
+            without(
+                _DRIVER, "ends = offsets.stable(self._kafka(), topic)", "ends = offsets.latest(self._kafka(), topic)"
+            ),
+            without("runtime/kafka/positions", "_LATEST, _READ_COMMITTED)", "_LATEST, _READ_UNCOMMITTED)"),
+        ),
+    ),
+    Rule(
+        name="the clock is read once for a batch",
+        chapter=Chapter.BATCH,
+        tests=tests("runtime/test_driver", "the_clock_is_read_once_for_a_batch"),
+        removals=(without(_DRIVER, "attempt=attempt, clock=now)", "attempt=attempt, clock=clock.now_ms())"),),
+    ),
+    Rule(
+        name="no batch is planned while a publication is not settled",
+        chapter=Chapter.BATCH,
+        tests=tests("runtime/test_driver", "no_batch_is_planned_while_a_publication_is_not_settled"),
+        removals=(
+            without(
+                _DRIVER,
+                "self._publication.clear_up(self.newest)\n        plans = self._plans()",
+                "pass\n        plans = self._plans()",
+            ),
+        ),
+    ),
+    Rule(
+        name="a task refuses to run if Spark retries it",
+        chapter=Chapter.BATCH,
+        tests=tests("runtime/test_task", "a_task_that_spark_retries_refuses_to_run"),
+        removals=(without(_TASK, "if context is not None and context.attemptNumber() > 0:", "if False:"),),
+    ),
+    Rule(
+        name="no stage of Spark's has a second attempt",
+        chapter=Chapter.BATCH,
+        tests=tests("runtime/test_session", "spark_tries_nothing_again"),
+        removals=(without("runtime/spark/session", '"spark.stage.maxConsecutiveAttempts": "1",', ""),),
+    ),
+    Rule(
+        name="a start refuses what would make Spark run a task again",
+        chapter=Chapter.BATCH,
+        tests=tests("runtime/test_application", "what_would_make_spark_run_a_task_again_is_refused"),
+        removals=(
+            without("runtime/application", '"spark.speculation": "false",', ""),
+            without("runtime/application", '"spark.stage.maxConsecutiveAttempts": "1",', ""),
+        ),
+    ),
+    Rule(
+        name="a partition's state is worked on by one task at a time",
+        chapter=Chapter.BATCH,
+        tests=tests("state/test_local_state", "a_lock_that_is_held_too_long_is_an_engine_error"),
+        removals=(without(_STATE, "fcntl.LOCK_EX | fcntl.LOCK_NB", "fcntl.LOCK_SH | fcntl.LOCK_NB"),),
+    ),
+    Rule(
+        name="the lock is held until the header says complete",
+        chapter=Chapter.BATCH,
+        tests=tests("runtime/test_task", "the_lock_is_held_until_the_header_says_complete"),
+        removals=(
+            without(
+                _TASK,
+                '        local.complete()\n        reach("after_complete_header")',
+                '    local.complete()\n    reach("after_complete_header")',
+            ),
+        ),
+    ),
+    Rule(
+        name="a header with a larger epoch or batch supersedes the task, which touches nothing",
+        chapter=Chapter.BATCH,
+        tests=(
+            *tests("state/test_decisions", "a_header_with_a_larger_epoch_or_batch_supersedes_the_task"),
+            *tests("state/test_local_state", "a_task_older_than_the_header_is_superseded_and_touches_nothing"),
+        ),
+        removals=(
+            without(_STATE, "may_take(local.header, token)"),
+            without(
+                "state/decisions",
+                "(header.epoch, header.batch) > token:",
+                "header.epoch > token[0]:",
+            ),
+        ),
+    ),
+    Rule(
+        name="all input is fetched before the first change of the state",
+        chapter=Chapter.BATCH,
+        tests=tests("runtime/test_task", "input_that_does_not_come_costs_no_local_state"),
+        removals=(
+            without(
+                _TASK,
+                "fetched = port.read(plan)",
+                "local.begin(attempt.epoch, attempt.batch, attempt.attempt)\n        fetched = port.read(plan)",
+            ),
+        ),
+    ),
+    Rule(
+        name="errors of Kafka are retried inside the task until its deadline",
+        chapter=Chapter.BATCH,
+        tests=tests("runtime/test_transaction_protocols", "a_fetch_without_an_answer_is_sent_again_until_the_deadline"),
+        removals=(without("runtime/kafka/fetch", "last_error = error\n            continue", "raise"),),
+    ),
+    Rule(
+        name="the position behind a batch is its base offset and last offset delta and 1, skipped or not",
+        chapter=Chapter.BATCH,
+        tests=tests(
+            "kernels/test_record_batch",
+            "the_position_moves_behind_offsets_that_compaction_removed",
+            "an_empty_batch_that_compaction_left_moves_the_position",
+            "aborted_transactions_and_control_batches_are_skipped_and_passed",
+        ),
+        removals=(
+            without(_DECODER, "int(found.last_offset[-1]) + 1", "int(found.base_offset[-1] + found.record_count[-1])"),
+            without(_DECODER, "int(found.last_offset[-1]) + 1", "int(wanted.last_offset[-1]) + 1"),
+        ),
+    ),
+    Rule(
+        name="records of aborted transactions are skipped",
+        chapter=Chapter.BATCH,
+        tests=tests("kernels/test_record_batch", "aborted_transactions_and_control_batches_are_skipped_and_passed"),
+        removals=(
+            without(_DECODER, " & ~_in_aborted(data, found, aborted))", ")"),
+            without(_DECODER, "            aborting.discard(producer_id)", "            pass"),
+        ),
+    ),
+    Rule(
+        name="a record too large for the output is refused before anything is sent, with the remedy",
+        chapter=Chapter.BATCH,
+        tests=tests("kernels/test_record_batch", "a_record_larger_than_the_limit_is_named_before_anything_is_written"),
+        removals=(without("kernels/record_encoder", "if ENVELOPE_BYTES + framed > limit:", "if False:"),),
+    ),
+    Rule(
+        name="without output there is no transaction",
+        chapter=Chapter.BATCH,
+        tests=tests("runtime/test_task", "without_emissions_nothing_is_opened"),
+        removals=(without(_PORT, " or not step.emissions.num_rows:", ":"),),
+    ),
+    Rule(
+        name="output can be made again from the log, byte for byte and in order",
+        chapter=Chapter.BATCH,
+        tests=tests("runtime/test_publication", "what_is_published_again_is_what_was_published_byte_for_byte"),
+        removals=(
+            without(
+                "runtime/publication",
+                '        rows = rows.filter(pc.field("batch") == batch)\n',
+                "        rows = rows.take(range(rows.num_rows)[::-1])\n",
+            ),
+            without("runtime/publication", "batch=batch,", "batch=newest.batch,"),
+        ),
+    ),
+    Rule(
+        name="data files and their folders are on disk before the log names them",
+        chapter=Chapter.BATCH,
+        tests=tests("state/test_operator_log", "data_files_and_their_folders_are_on_disk_before_the_log_names_them"),
+        removals=(
+            without(
+                _FILES, "        disk.sync(path)\n        disk.sync(path.parent)", "        disk.sync(path.parent)"
+            ),
+            without(_FILES, "        disk.sync(path)\n        disk.sync(path.parent)", "        disk.sync(path)"),
+        ),
+    ),
+    Rule(
+        name="the log's entry and folder are on disk before a commit counts",
+        chapter=Chapter.BATCH,
+        tests=tests(
+            "state/test_operator_log",
+            "the_entry_is_on_disk_before_its_name_and_the_name_before_the_commit_counts",
+            "a_name_that_cannot_be_made_durable_is_unavailable",
+        ),
+        removals=(
+            without("state/operator_log", "disk.sync(self.path / DELTA_LOG)"),
+            without("state/disk", "            os.fsync(file.fileno())\n", ""),
+        ),
+    ),
+    Rule(
+        name="transactions end after the commit",
+        chapter=Chapter.BATCH,
+        tests=tests("runtime/test_driver", "transactions_end_after_the_commit_and_only_those_that_were_opened"),
+        removals=(
+            without(
+                _DRIVER,
+                "self._to_log(meta, [file for result in results for file in result.files])",
+                "self._publish(results)\n"
+                "        self._to_log(meta, [file for result in results for file in result.files])",
+            ),
+        ),
+    ),
+    Rule(
+        name="only transactions that were opened are ended",
+        chapter=Chapter.BATCH,
+        tests=tests("runtime/test_transaction_protocols", "a_transaction_that_nobody_opened_is_not_ended"),
+        removals=(
+            without(_TRANSACTIONS, "isinstance(result, Producer) and result.opened", "isinstance(result, Producer)"),
+        ),
+    ),
+    Rule(
+        name="all transactions of a batch are ended at once",
+        chapter=Chapter.BATCH,
+        tests=tests("runtime/test_publication", "all_transactions_of_a_batch_are_ended_at_once"),
+        removals=(
+            without(
+                "runtime/publication",
+                'if armed("between_ends") else [partitions]',
+                "if partitions else []",
+            ),
+        ),
+    ),
+    Rule(
+        name="a definite refusal by Delta starts over with a claim",
+        chapter=Chapter.BATCH,
+        tests=tests("runtime/test_driver", "a_commit_that_is_refused_or_unclear_starts_over_with_a_claim"),
+        removals=(without(_DRIVER, "except (StartOver, Fenced, Superseded):", "except (Fenced, Superseded):"),),
+    ),
+    Rule(
+        name="after a failed attempt the next request is InitProducerId",
+        chapter=Chapter.BATCH,
+        tests=(
+            *tests("runtime/test_driver", "a_failed_attempt_leaves_neither_files_nor_open_transactions"),
+            *tests(
+                "runtime/test_publication", "an_abandoned_transaction_is_aborted_by_one_s_own_id_before_anything_else"
+            ),
+        ),
+        removals=(without(_DRIVER, "self._publication.abandon(plan.partition for plan in plans)"),),
+    ),
+    Rule(
+        name="a transaction outlives an attempt twice: its timeout is three deadlines, a minute at least",
+        chapter=Chapter.BATCH,
+        tests=tests("runtime/test_publication", "the_transaction_timeout_is_three_deadlines_and_a_minute_at_least"),
+        removals=(
+            without(
+                "runtime/publication",
+                "max(60_000, int(3 * deadline_s * 1_000))",
+                "max(60_000, int(deadline_s * 1_000))",
+            ),
+            without("runtime/publication", "max(60_000, int(3 * deadline_s * 1_000))", "int(3 * deadline_s * 1_000)"),
+        ),
+    ),
+    Rule(
+        name="the transaction timeout is checked against the broker's maximum at start",
+        chapter=Chapter.BATCH,
+        tests=tests("runtime/test_transaction_protocols", "a_timeout_longer_than_the_broker_allows_is_a_user_error"),
+        removals=(
+            without(_TRANSACTIONS, "if answer.error_code == InvalidTransactionTimeoutError.errno:", "if False:"),
+        ),
+    ),
+    Rule(
+        name="the partitions of a task share one deadline for Kafka",
+        chapter=Chapter.BATCH,
+        tests=tests("runtime/test_task", "the_partitions_of_a_task_share_one_deadline"),
+        removals=(
+            without(
+                _PORT,
+                "deadline_s=self.deadline.remaining_s,\n        )\n\n",
+                "deadline_s=self.attempt.deadline_s,\n        )\n\n",
+            ),
+        ),
+    ),
+    Rule(
+        name="no transaction stays open while the lake or a person is waited for",
+        chapter=Chapter.BATCH,
+        tests=tests(
+            "runtime/test_driver",
+            "no_transaction_stays_open_while_the_lake_is_waited_for",
+            "a_batch_that_lost_a_record_leaves_no_transaction_open",
+        ),
+        removals=(without(_DRIVER, "self._let_go(meta.opened)"),),
+    ),
+    Rule(
+        name="a driver that ends aborts what is open",
+        chapter=Chapter.BATCH,
+        tests=tests(
+            "runtime/test_driver",
+            "a_driver_that_ends_aborts_what_is_open",
+            "a_driver_that_ends_in_doubt_about_a_commit_ends_no_transaction_of_it",
+        ),
+        removals=(
+            without(_DRIVER, "self._publication.let_go(sorted(self._publication.unclear))"),
+            without("runtime/publication", "self.abandon(partitions)\n        for", "for"),
+        ),
+    ),
+    Rule(
+        name="the pinned history version of a join never goes back within an epoch",
+        chapter=Chapter.BATCH,
+        later="issue C",
+    ),
+)

@@ -1,0 +1,114 @@
+"""The Kafka client, the topics, and the kill points."""
+
+from tests.rules.rule import Chapter, Rule, tests, without
+
+_CLIENT, _OPENING, _DRIVER = "runtime/kafka/client", "runtime/opening", "runtime/driver"
+
+RULES = (
+    Rule(
+        name="every process has a client of its own, made after the fork",
+        chapter=Chapter.KAFKA,
+        tests=tests("runtime/test_client_rules", "every_process_and_every_thread_has_a_client_of_its_own"),
+        removals=(
+            without(_CLIENT, "key = (os.getpid(), threading", "key = (0, threading"),
+            without(_CLIENT, "threading.get_ident(), frozenset", "0, frozenset"),
+        ),
+    ),
+    Rule(
+        name="after a timeout the connections are closed",
+        chapter=Chapter.KAFKA,
+        tests=tests("runtime/test_client_rules", "after_a_request_without_an_answer_all_connections_are_closed"),
+        removals=(
+            without(
+                _CLIENT,
+                "                self.close()\n            return answers",
+                "                pass\n            return answers",
+            ),
+        ),
+    ),
+    Rule(
+        name="one request of a client is under way at a time",
+        chapter=Chapter.KAFKA,
+        tests=tests("runtime/test_client_rules", "one_call_of_a_client_is_under_way_at_a_time"),
+        removals=(
+            without(
+                _CLIENT, "        with self._lock:\n            deadline", "        if True:\n            deadline"
+            ),
+        ),
+    ),
+    Rule(
+        name="what was sent without an answer is not sent again by the client",
+        chapter=Chapter.KAFKA,
+        tests=tests("runtime/test_client_rules", "what_has_been_sent_is_not_sent_again"),
+        removals=(
+            without(
+                _CLIENT,
+                "        except KafkaError as cause:\n            return Unavailable(",
+                "        except KafkaError as cause:\n"
+                "            if deadline.remaining_s:\n"
+                "                return await self._answer(request, node_id, deadline)\n"
+                "            return Unavailable(",
+            ),
+        ),
+    ),
+    Rule(
+        name="a recreated topic stops the operator",
+        chapter=Chapter.KAFKA,
+        tests=tests("runtime/test_opening", "a_topic_made_again_stops_the_operator"),
+        removals=(
+            without(
+                _OPENING,
+                "if (known := before.topics.get(topic)) not in (None, topic_id):",
+                "if not (known := topic_id):",
+            ),
+        ),
+    ),
+    Rule(
+        name="topic ids are compared before and after every batch is read",
+        chapter=Chapter.KAFKA,
+        tests=tests("runtime/test_driver", "topic_ids_are_compared_before_and_after_a_batch_is_read"),
+        removals=(
+            without(
+                _DRIVER, "        self._check_topics()\n        plans = plan_records", "        plans = plan_records"
+            ),
+            without(_DRIVER, "self._check_topics()  # what was read is of these topics"),
+        ),
+    ),
+    Rule(
+        name="the output partition is the input partition",
+        chapter=Chapter.KAFKA,
+        tests=tests("runtime/test_task", "emissions_go_to_the_partition_that_their_input_came_from"),
+        removals=(
+            without("runtime/output", "        to.output,\n        to.partition,", "        to.output,\n        0,"),
+        ),
+    ),
+    Rule(
+        name="the output has at least as many partitions as the input",
+        chapter=Chapter.KAFKA,
+        tests=tests("runtime/test_opening", "an_output_with_fewer_partitions_is_refused"),
+        removals=(without(_OPENING, "now.partitions[config.output] < partitions:", "False:"),),
+    ),
+    Rule(
+        name="an input with another number of partitions stops the operator",
+        chapter=Chapter.KAFKA,
+        tests=tests("runtime/test_opening", "an_input_with_another_number_of_partitions_stops_the_operator"),
+        removals=(without(_OPENING, "not in (0, partitions):", "is None:"),),
+    ),
+    Rule(
+        name="a kill point is at every place where a crash is dangerous",
+        chapter=Chapter.KILL_POINTS,
+        tests=(
+            *tests("contracts/test_kill_points", "every_place_is_in_the_code"),
+            *tests("runtime/test_driver", "a_driver_reaches_its_kill_points_in_order"),
+        ),
+        removals=(
+            without("runtime/claim", 'reach("after_claim")'),
+            without("runtime/publication", 'reach("between_initialisations")'),
+            without(_DRIVER, 'reach("before_commit")'),
+            without(_DRIVER, 'reach("after_commit")'),
+            without("runtime/publication", 'reach("between_ends")'),
+            without("runtime/publication", 'reach("in_settling_before_end")'),
+            without("runtime/output", 'after_half=lambda: reach("after_half_of_output"),', ""),
+        ),
+    ),
+)

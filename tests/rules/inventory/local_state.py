@@ -1,0 +1,231 @@
+"""Local state: what its header says, and what it is good for."""
+
+from tests.rules.rule import Chapter, Rule, tests, without
+
+_DECISIONS, _STATE, _HEADER, _TASK = "state/decisions", "state/local_state", "state/header", "runtime/task"
+_CRASHES = "a_crash_at_any_step_of_an_attempt_leaves_what_the_decisions_treat_rightly"
+
+RULES = (
+    Rule(
+        name="the header has two slots, and a torn one does not count",
+        chapter=Chapter.LOCAL_STATE,
+        tests=tests("state/test_local_state", "the_newest_valid_slot_counts_and_a_torn_one_does_not"),
+        removals=(
+            without(_HEADER, "sequence % 2 * SLOT_BYTES)", "0)"),
+            without(_HEADER, " or checksum != _checksum(sequence, payload):", ":"),
+            without(_HEADER, "max(slots, key=lambda slot: slot[0])", "slots[0]"),
+        ),
+    ),
+    Rule(
+        name="the header is dirty before the first change",
+        chapter=Chapter.LOCAL_STATE,
+        tests=tests("runtime/test_task", "the_header_is_dirty_while_the_state_changes_and_complete_at_the_end"),
+        removals=(without(_TASK, "local.begin(attempt.epoch, attempt.batch, attempt.attempt)"),),
+    ),
+    Rule(
+        name="the header is complete last",
+        chapter=Chapter.LOCAL_STATE,
+        tests=tests("runtime/test_task", "a_task_that_fails_on_its_way_leaves_a_dirty_header"),
+        removals=(
+            without(
+                _TASK,
+                "files = _write(attempt, plan, step)",
+                "local.complete()\n        files = _write(attempt, plan, step)",
+            ),
+        ),
+    ),
+    Rule(
+        name="a state is usable if its attempt is the partition's last",
+        chapter=Chapter.LOCAL_STATE,
+        tests=tests(
+            "state/test_decisions",
+            "a_state_of_the_last_commit_goes_on",
+            "a_state_of_the_last_commit_goes_on_even_when_the_log_was_compacted_since",
+        ),
+        removals=(without(_DECISIONS, "if here == (wanted.last or NO_COMMIT):", "if False:"),),
+    ),
+    Rule(
+        name="a batch number alone does not do: a failed attempt is rebuilt",
+        chapter=Chapter.LOCAL_STATE,
+        tests=tests(
+            "state/test_decisions", "a_failed_attempt_of_the_same_batch_is_rebuilt_because_a_number_alone_does_not_do"
+        ),
+        removals=(
+            without(
+                _DECISIONS, "if here == (wanted.last or NO_COMMIT):", "if here[0] == (wanted.last or NO_COMMIT)[0]:"
+            ),
+        ),
+    ),
+    Rule(
+        name="an earlier commit is caught up only if it is in the lineage",
+        chapter=Chapter.LOCAL_STATE,
+        tests=tests(
+            "state/test_decisions",
+            "an_earlier_commit_outside_of_the_lineage_is_rebuilt",
+            "an_earlier_commit_of_the_lineage_is_caught_up_from_its_batch",
+        ),
+        removals=(without(_DECISIONS, "if here not in wanted.lineage:", "if False:"),),
+    ),
+    Rule(
+        name="a state from before the newest snapshot is rebuilt",
+        chapter=Chapter.LOCAL_STATE,
+        tests=(
+            *tests(
+                "state/test_decisions",
+                "an_earlier_commit_before_the_newest_snapshot_is_rebuilt_or_deleted_keys_would_come_back",
+            ),
+            *tests(
+                "state/test_recovery", "a_state_from_before_a_compaction_is_rebuilt_so_that_deleted_keys_stay_deleted"
+            ),
+        ),
+        removals=(without(_DECISIONS, "if header.batch < wanted.snapshot:", "if False:"),),
+    ),
+    Rule(
+        name="a compaction says that it is the newest snapshot",
+        chapter=Chapter.LOCAL_STATE,
+        tests=tests("runtime/test_ledger", "a_claim_and_a_compaction_take_a_batch_each_and_keep_last"),
+        removals=(
+            without(
+                "runtime/ledger", "snapshot={**newest.snapshot, **dict.fromkeys(", "snapshot={**dict.fromkeys((), "
+            ),
+        ),
+    ),
+    Rule(
+        name="the driver tells its tasks the lineage and the newest snapshot",
+        chapter=Chapter.LOCAL_STATE,
+        tests=tests("runtime/test_planning", "a_task_is_told_last_lineage_and_newest_snapshot"),
+        removals=(
+            without("runtime/planning", "snapshot=newest.snapshot.get(partition, -1),", ""),
+            without("runtime/planning", "lineage=tuple(lineage.get(partition, ()))[-LINEAGE:],", ""),
+        ),
+    ),
+    Rule(
+        name="a state that is caught up gets the rows of the commits between, deletes included",
+        chapter=Chapter.LOCAL_STATE,
+        tests=tests("state/test_recovery", "an_older_state_is_caught_up_with_the_rows_of_the_commits_between_only"),
+        removals=(
+            without("state/recovery", 'log.read("state", partition, use.after_batch)', 'log.read("state", partition)'),
+        ),
+    ),
+    Rule(
+        name="a dirty state is rebuilt",
+        chapter=Chapter.LOCAL_STATE,
+        tests=(*tests("state/test_decisions", "a_dirty_state_is_rebuilt"), *tests("state/test_local_state", _CRASHES)),
+        removals=(without(_DECISIONS, "if not header.complete:", "if False:"),),
+    ),
+    Rule(
+        name="after a reboot a state that is not durable is rebuilt",
+        chapter=Chapter.LOCAL_STATE,
+        tests=tests(
+            "state/test_decisions",
+            "after_a_reboot_a_state_that_was_not_durable_is_rebuilt",
+            "after_a_reboot_a_durable_state_goes_on",
+        ),
+        removals=(
+            without(_DECISIONS, "if header.boot_id != boot_id and not header.durable:", "if False:"),
+            without(
+                _DECISIONS, "if header.boot_id != boot_id and not header.durable:", "if header.boot_id != boot_id:"
+            ),
+        ),
+    ),
+    Rule(
+        name="a state of another layout is rebuilt",
+        chapter=Chapter.LOCAL_STATE,
+        tests=tests("state/test_decisions", "a_state_of_another_layout_is_rebuilt"),
+        removals=(without(_DECISIONS, "if header.layout != layout:", "if False:"),),
+    ),
+    Rule(
+        name="a full check runs at a driver's start: what is damaged is rebuilt",
+        chapter=Chapter.LOCAL_STATE,
+        tests=tests("state/test_recovery", "the_first_task_of_a_driver_rebuilds_a_damaged_state"),
+        removals=(without("state/recovery", "if damage := operator.damage(storage):", "if damage := None:"),),
+    ),
+    Rule(
+        name="a state whose files are missing or cut short is rebuilt",
+        chapter=Chapter.LOCAL_STATE,
+        tests=tests("state/test_recovery", "any_task_rebuilds_a_state_whose_file_is_missing_or_cut_short"),
+        removals=(without("state/recovery", "if not local.fits(operator.layout):", "if False:"),),
+    ),
+    Rule(
+        name="a header says durable only after its arrays are synced",
+        chapter=Chapter.LOCAL_STATE,
+        tests=tests("state/test_local_state", "arrays_are_synced_before_the_header_says_durable"),
+        removals=(without(_STATE, "disk.sync(path)  # on Linux this writes what shared mappings changed, too"),),
+    ),
+    Rule(
+        name="a state that a reboot may have torn is never made durable",
+        chapter=Chapter.LOCAL_STATE,
+        tests=tests("state/test_local_state", "a_state_of_an_earlier_boot_or_a_dirty_one_is_not_made_durable"),
+        removals=(
+            without(_STATE, "header.complete and (header.durable or header.boot_id == boot_id())", "header.complete"),
+            without(
+                _STATE,
+                "header.complete and (header.durable or header.boot_id == boot_id())",
+                "header.boot_id == boot_id()",
+            ),
+        ),
+    ),
+    Rule(
+        name="the first change of a durable state syncs the dirty header to both slots",
+        chapter=Chapter.LOCAL_STATE,
+        tests=tests(
+            "state/test_local_state", "once_a_durable_state_is_changed_no_loss_of_power_brings_its_header_back"
+        ),
+        removals=(without(_STATE, "if was_durable:", "if False:"),),
+    ),
+    Rule(
+        name="a state is never rebuilt in place",
+        chapter=Chapter.LOCAL_STATE,
+        tests=tests(
+            "state/test_local_state",
+            "a_rebuild_never_touches_the_generation_before",
+            "a_new_generation_has_its_name_when_the_change_is_complete",
+        ),
+        removals=(
+            without(
+                _STATE,
+                "generation = 1 + max((number for number, _ in self._generations()), default=0)",
+                "generation = 1",
+            ),
+            without(
+                _STATE,
+                "self._remove_generations_but(self.header.generation if self.header else 0)",
+                "self._remove_generations_but(0)",
+            ),
+        ),
+    ),
+    Rule(
+        name="a new generation counts from its rename on",
+        chapter=Chapter.LOCAL_STATE,
+        tests=tests("state/test_local_state", "a_new_generation_has_its_name_when_the_change_is_complete", _CRASHES),
+        removals=(
+            without(_STATE, "folder = self._generation(generation, new=True)", "folder = self._generation(generation)"),
+        ),
+    ),
+    Rule(
+        name="space is reserved before it is mapped",
+        chapter=Chapter.LOCAL_STATE,
+        tests=tests(
+            "state/test_local_state", "space_is_reserved_before_it_is_mapped", "a_full_disk_is_an_engine_error"
+        ),
+        removals=(
+            without(
+                _STATE,
+                "os.posix_fallocate(descriptor, status.st_size, size - status.st_size)",
+                "os.ftruncate(descriptor, size)",
+            ),
+        ),
+    ),
+    Rule(
+        name="what the log has is read before the state is touched",
+        chapter=Chapter.LOCAL_STATE,
+        tests=tests("state/test_recovery", "a_lake_that_fails_costs_no_local_state"),
+        removals=(
+            without(
+                "state/recovery",
+                "    tables = _rows_to_apply(",
+                "    local.begin(wanted.epoch, *(wanted.last or NO_COMMIT))\n    tables = _rows_to_apply(",
+            ),
+        ),
+    ),
+)

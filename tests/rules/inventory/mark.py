@@ -1,0 +1,156 @@
+"""The mark: what has been published."""
+
+from tests.rules.rule import Chapter, Rule, tests, without
+
+_DECISIONS, _PUBLICATION = "state/decisions", "runtime/publication"
+
+RULES = (
+    Rule(
+        name="the mark names format, log and batch",
+        chapter=Chapter.MARK,
+        tests=tests("state/test_decisions", "a_mark_reads_back_as_it_was_written", "a_text_of_another_form_is_no_mark"),
+        removals=(
+            without(_DECISIONS, 'return f"tidegate/1 {table_id} {batch}"', 'return f"{table_id} {batch}"'),
+            without(_DECISIONS, "_MARK.fullmatch(text)", "_MARK.match(text)"),
+        ),
+    ),
+    Rule(
+        name="the mark travels with the output, in its transaction",
+        chapter=Chapter.MARK,
+        tests=tests("runtime/test_publication", "output_offset_and_mark_stand_in_one_transaction"),
+        removals=(
+            without("runtime/output", "format_mark(to.table_id, to.batch),", '"",'),
+            without("runtime/output", "return commit_offset(", "return producer\n    commit_offset("),
+        ),
+    ),
+    Rule(
+        name="marks are compared by batch, never by offset",
+        chapter=Chapter.MARK,
+        tests=tests("runtime/test_publication", "marks_are_compared_by_batch_never_by_offset"),
+        removals=(
+            without(
+                _PUBLICATION,
+                "mark = committed.metadata if committed is not None else None",
+                "mark = committed.metadata if committed else None\n"
+                "            if committed and committed.offset >= newest.offsets[self._input][partition]:\n"
+                "                continue",
+            ),
+        ),
+    ),
+    Rule(
+        name="the group is written in transactions only",
+        chapter=Chapter.MARK,
+        tests=tests("test_house", "a_group_s_offsets_are_committed_in_transactions_only"),
+        removals=(
+            without(
+                "runtime/kafka/offsets",
+                "from kafka.protocol.consumer import OffsetFetchRequest",
+                "from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest",
+            ),
+        ),
+    ),
+    Rule(
+        name="the committed batch above the mark is published",
+        chapter=Chapter.MARK,
+        tests=(
+            *tests(
+                "state/test_decisions",
+                "the_one_batch_above_the_mark_is_published",
+                "output_up_to_the_mark_is_published",
+            ),
+            *tests("runtime/test_publication", "what_is_committed_above_the_mark_is_published_at_start"),
+        ),
+        removals=(
+            without(_DECISIONS, "if batch > published and batch >= published_from", "if batch >= published_from"),
+            without(_PUBLICATION, "if batch is not None:", "if False:"),
+        ),
+    ),
+    Rule(
+        name="several batches above the mark are a state error",
+        chapter=Chapter.MARK,
+        tests=tests("state/test_decisions", "several_batches_above_the_mark_are_a_state_error"),
+        removals=(without(_DECISIONS, "if len(due) > 1:", "if False:"),),
+    ),
+    Rule(
+        name="a mark above the log stops the operator",
+        chapter=Chapter.MARK,
+        tests=tests("state/test_decisions", "a_mark_that_cannot_be_trusted_stops_with_the_way_on"),
+        removals=(without(_DECISIONS, "if parsed.batch > newest_batch:", "if False:"),),
+    ),
+    Rule(
+        name="a mark of another log stops the operator",
+        chapter=Chapter.MARK,
+        tests=tests("state/test_decisions", "a_mark_that_cannot_be_trusted_stops_with_the_way_on"),
+        removals=(without(_DECISIONS, "if parsed.table_id != table_id:", "if False:"),),
+    ),
+    Rule(
+        name="a mark of another form stops the operator",
+        chapter=Chapter.MARK,
+        tests=tests("state/test_decisions", "a_mark_that_cannot_be_trusted_stops_with_the_way_on"),
+        removals=(without(_DECISIONS, "if parsed is None:", "if parsed is None:\n        return -1\n    if False:"),),
+    ),
+    Rule(
+        name="an absent mark is never assumed",
+        chapter=Chapter.MARK,
+        tests=tests("state/test_decisions", "an_absent_mark_is_resolved_never_assumed"),
+        removals=(
+            without(
+                _DECISIONS,
+                "return Settle(Settling.RESOLVE) if due else Settle(Settling.NOTHING)",
+                "return unpublished_above(-1, due, 0)",
+            ),
+        ),
+    ),
+    Rule(
+        name="an absent mark is resolved by the headers at the end of the output",
+        chapter=Chapter.MARK,
+        tests=tests("runtime/test_publication", "an_absent_mark_is_resolved_by_the_output_s_headers"),
+        removals=(
+            without(
+                _PUBLICATION,
+                "published = newest_batch_header(self._client(), self._output, partition, self._operator)",
+                "published = None",
+            ),
+        ),
+    ),
+    Rule(
+        name="the headers looked for are the operator's own, committed, and the newest",
+        chapter=Chapter.MARK,
+        tests=tests("runtime/test_kafka_transactions", "the_newest_batch_is_found_behind_other_writers_records"),
+        removals=(
+            without(
+                "runtime/kafka/offsets", "if headers.get(HEADER_OPERATOR.encode()) == operator.encode():", "if headers:"
+            ),
+        ),
+    ),
+    Rule(
+        name="headers above the log's batch stop the operator",
+        chapter=Chapter.MARK,
+        tests=tests("runtime/test_publication", "an_output_with_a_batch_above_the_log_s_stops"),
+        removals=(without(_PUBLICATION, "if published is not None and published > newest.batch:", "if False:"),),
+    ),
+    Rule(
+        name="publishing starts at the batch in which output was configured",
+        chapter=Chapter.MARK,
+        tests=(
+            *tests("state/test_decisions", "output_before_publishing_was_configured_is_never_published"),
+            *tests("runtime/test_claim", "publishing_starts_at_the_claim_in_which_output_was_configured"),
+        ),
+        removals=(
+            without(_DECISIONS, "if batch > published and batch >= published_from}", "if batch > published}"),
+            without("runtime/claim", "claim = replace(claim, published_from=claim.batch)"),
+        ),
+    ),
+    Rule(
+        name="what is committed for a former output is published there first",
+        chapter=Chapter.MARK,
+        tests=tests("runtime/test_claim", "what_is_committed_for_a_former_output_is_published_there_first"),
+        removals=(without("runtime/claim", "self._settle_former_output()"),),
+    ),
+    Rule(
+        name="compaction and retention never drop rows of a batch above the mark",
+        chapter=Chapter.MARK,
+        tests=tests("state/test_compaction", "output_above_the_mark_stays_however_old_it_is"),
+        removals=(without("state/compaction", "return min(expired, published.get(partition, -1))", "return expired"),),
+    ),
+)

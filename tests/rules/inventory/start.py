@@ -1,0 +1,138 @@
+"""The start of a driver, and going on after what is unclear."""
+
+from tests.rules.rule import Chapter, Rule, tests, without
+
+_CLAIM, _PUBLICATION, _DRIVER = "runtime/claim", "runtime/publication", "runtime/driver"
+
+RULES = (
+    Rule(
+        name="a claim is committed before any transactional id is initialised",
+        chapter=Chapter.START,
+        tests=tests("runtime/test_claim", "a_claim_comes_first_then_initialising_then_marks_then_settling"),
+        removals=(
+            without(
+                _CLAIM,
+                "self._commit_claim(topics.ids)\n        output = self._config.output",
+                "output = self._config.output\n"
+                "        self._published_to(output)\n"
+                "        self._commit_claim(topics.ids)",
+            ),
+        ),
+    ),
+    Rule(
+        name="the transactional ids of all partitions are initialised before the marks are read",
+        chapter=Chapter.START,
+        tests=tests("runtime/test_claim", "a_claim_comes_first_then_initialising_then_marks_then_settling"),
+        removals=(
+            without(
+                _PUBLICATION,
+                "            self._initialise(partition, None)",
+                "            self._initialise(partition, None)\n            break",
+            ),
+        ),
+    ),
+    Rule(
+        name="marks are read only when no transaction is about to change them",
+        chapter=Chapter.START,
+        tests=(
+            *tests("runtime/test_transaction_protocols", "marks_are_asked_for_when_they_are_stable"),
+            *tests("runtime/test_kafka_transactions", "a_mark_waits_for_the_transaction_that_is_about_to_change_it"),
+        ),
+        removals=(without("runtime/kafka/offsets", "require_stable=True,", "require_stable=False,"),),
+    ),
+    Rule(
+        name="a start publishes what is committed and not published",
+        chapter=Chapter.START,
+        tests=tests("runtime/test_publication", "what_is_committed_above_the_mark_is_published_at_start"),
+        removals=(without(_PUBLICATION, "self.settle(self.producers, newest)"),),
+    ),
+    Rule(
+        name="a failing step of the start starts over at the claim",
+        chapter=Chapter.START,
+        tests=tests("runtime/test_driver", "a_failing_step_of_the_start_starts_over_at_the_claim"),
+        removals=(
+            without(
+                _DRIVER,
+                "claimed = self._claimant.claim()",
+                "self._owned = True\n        claimed = self._claimant.claim()",
+            ),
+        ),
+    ),
+    Rule(
+        name="after an unclear end the next request is InitProducerId",
+        chapter=Chapter.UNCLEAR,
+        tests=tests("runtime/test_publication", "after_an_end_without_an_answer_the_next_request_is_init_producer_id"),
+        removals=(
+            without(_PUBLICATION, "        self.unclear.update(producers)\n", ""),
+            without(
+                _PUBLICATION,
+                "self._initialise(partition, self.producers[partition])\n            self.settle",
+                "self.settle",
+            ),
+        ),
+    ),
+    Rule(
+        name="one's own id and epoch tell a timeout from a takeover",
+        chapter=Chapter.UNCLEAR,
+        tests=(
+            *tests(
+                "runtime/test_publication",
+                "after_an_end_without_an_answer_the_next_request_is_init_producer_id",
+                "a_takeover_is_told_by_one_s_own_id_and_epoch",
+            ),
+            *tests(
+                "runtime/test_kafka_transactions",
+                "a_takeover_fences_the_older_producer_whatever_it_does",
+                "after_a_timeout_one_s_own_id_and_epoch_are_accepted",
+            ),
+        ),
+        removals=(
+            without(
+                "runtime/kafka/transactions",
+                "producer_id=current.producer_id if current else _NO_PRODUCER,",
+                "producer_id=_NO_PRODUCER,",
+            ),
+            without("runtime/kafka/transactions", "    if answer.error_code in _FENCED:", "    if False:"),
+        ),
+    ),
+    Rule(
+        name="an id is taken over at start only, after the claim",
+        chapter=Chapter.UNCLEAR,
+        tests=tests(
+            "runtime/test_publication",
+            "after_an_end_without_an_answer_the_next_request_is_init_producer_id",
+            "an_abandoned_transaction_is_aborted_by_one_s_own_id_before_anything_else",
+        ),
+        removals=(
+            without(
+                _PUBLICATION,
+                "self._initialise(partition, self.producers[partition])\n            self.settle",
+                "self._initialise(partition, None)\n            self.settle",
+            ),
+        ),
+    ),
+    Rule(
+        name="after a timeout the mark is read, and what it lacks published again",
+        chapter=Chapter.UNCLEAR,
+        tests=tests("runtime/test_publication", "an_end_that_was_not_carried_out_is_published_again"),
+        removals=(without(_PUBLICATION, "self.settle([partition], newest)"),),
+    ),
+    Rule(
+        name="a driver that was fenced reads the log: behind a higher epoch it stops",
+        chapter=Chapter.UNCLEAR,
+        tests=tests("runtime/test_claim", "a_driver_that_was_overtaken_does_not_claim_again"),
+        removals=(without(_CLAIM, "self._refuse_overtaken(before)"),),
+    ),
+    Rule(
+        name="a driver that was fenced without a higher epoch starts over",
+        chapter=Chapter.UNCLEAR,
+        tests=tests("runtime/test_driver", "a_driver_that_was_fenced_claims_before_it_does_anything_else"),
+        removals=(without(_DRIVER, "except (StartOver, Fenced, Superseded):", "except (StartOver, Superseded):"),),
+    ),
+    Rule(
+        name="a claim of one's own that was in doubt is no takeover",
+        chapter=Chapter.UNCLEAR,
+        tests=tests("runtime/test_claim", "a_claim_of_one_s_own_that_was_in_doubt_is_no_takeover"),
+        removals=(without(_CLAIM, " and found.attempt not in self._attempts:", ":"),),
+    ),
+)

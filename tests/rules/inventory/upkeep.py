@@ -1,0 +1,124 @@
+"""Compaction, retention and vacuum."""
+
+from tests.rules.rule import Chapter, Rule, tests, without
+
+_COMPACTION, _CLEANUP, _ORPHANS = "state/compaction", "state/cleanup", "state/orphans"
+
+RULES = (
+    Rule(
+        name="a compaction replaces exactly the files that were read",
+        chapter=Chapter.UPKEEP,
+        tests=tests(
+            "state/test_compaction",
+            "a_snapshot_keeps_the_last_put_of_each_slot_with_its_batch_and_seq",
+            "output_and_metadata_are_merged_and_every_row_stays",
+        ),
+        removals=(
+            without(_COMPACTION, "replaces=part.files)", "replaces=part.files[:-1])"),
+            without(
+                _COMPACTION,
+                "log.commit(meta, files, [file for part in done for file in part.replaces])",
+                "log.commit(meta, files)",
+            ),
+        ),
+    ),
+    Rule(
+        name="a compaction says that it changes no data",
+        chapter=Chapter.UPKEEP,
+        tests=tests("state/test_compaction", "a_compaction_is_one_commit_with_a_batch_of_its_own_that_changes_no_data"),
+        removals=(
+            without("state/operator_log", "changes_data=not replaces)", "changes_data=True)"),
+            without("state/actions", '"dataChange": False,', '"dataChange": True,'),
+        ),
+    ),
+    Rule(
+        name="a snapshot keeps the live rows, with their batch and seq",
+        chapter=Chapter.UPKEEP,
+        tests=tests(
+            "state/test_compaction",
+            "a_snapshot_keeps_the_last_put_of_each_slot_with_its_batch_and_seq",
+            "a_state_that_is_empty_leaves_no_file",
+        ),
+        removals=(without(_COMPACTION, "return live_rows(rows, part.slot)", "return rows"),),
+    ),
+    Rule(
+        name="at least the last hour of versions can be read",
+        chapter=Chapter.UPKEEP,
+        tests=tests("state/test_compaction", "inside_the_rewind_window_nothing_goes"),
+        removals=(without(_CLEANUP, "max(rewind_window_ms, MIN_WINDOW_MS)", "rewind_window_ms"),),
+    ),
+    Rule(
+        name="every version of the rewind window can be read",
+        chapter=Chapter.UPKEEP,
+        tests=tests(
+            "state/test_compaction", "a_clean_up_takes_a_bounded_part_and_every_version_of_the_window_stays_readable"
+        ),
+        removals=(
+            without(
+                _CLEANUP,
+                "first = _checkpoint_before(log.path, oldest, behind if pinned is None else min(behind, pinned))",
+                "first = behind",
+            ),
+        ),
+    ),
+    Rule(
+        name="a file that a later version brought back is not deleted",
+        chapter=Chapter.UPKEEP,
+        tests=tests("state/test_compaction", "a_file_that_a_later_version_brought_back_is_not_deleted"),
+        removals=(
+            without(
+                _CLEANUP, "if not log.has_file(path) and (log.path / path).exists()]", "if (log.path / path).exists()]"
+            ),
+        ),
+    ),
+    Rule(
+        name="files of a failed attempt are deleted by name",
+        chapter=Chapter.UPKEEP,
+        tests=(
+            *tests("state/test_operator_log", "files_of_a_failed_attempt_are_deleted_by_name"),
+            *tests("runtime/test_driver", "a_failed_attempt_leaves_neither_files_nor_open_transactions"),
+        ),
+        removals=(
+            without("runtime/driver", "delete_attempt(self._log.path, self.newest.batch + 1, attempt)"),
+            without("state/data_files", "            path.unlink(missing_ok=True)\n", "            pass\n"),
+        ),
+    ),
+    Rule(
+        name="files of an attempt whose driver is gone are deleted after seven days",
+        chapter=Chapter.UPKEEP,
+        tests=tests(
+            "state/test_compaction",
+            "files_that_no_commit_named_go_after_seven_days_and_no_others",
+            "a_file_that_may_still_be_committed_is_never_swept",
+        ),
+        removals=(
+            without(_CLEANUP, "return deleted + sweep(log, oldest=ended.stop, clock_ms=clock_ms)", "return deleted"),
+            without(_ORPHANS, "MIN_AGE_MS = 7 * 24 * 3_600_000", "MIN_AGE_MS = 0"),
+        ),
+    ),
+    Rule(
+        name="the log keeps the versions that joins have pinned",
+        chapter=Chapter.UPKEEP,
+        later="issue C",
+    ),
+    Rule(
+        name="a join stops when the version that it needs is gone",
+        chapter=Chapter.UPKEEP,
+        later="issue C",
+    ),
+    Rule(
+        name="a history's replica skips compactions",
+        chapter=Chapter.UPKEEP,
+        later="issue C",
+    ),
+    Rule(
+        name="a replica of another table, epoch or version is rebuilt at the pinned version",
+        chapter=Chapter.UPKEEP,
+        later="issue C",
+    ),
+    Rule(
+        name="expiry in a replica goes by the history's stream time at the pinned commit",
+        chapter=Chapter.UPKEEP,
+        later="issue C",
+    ),
+)
