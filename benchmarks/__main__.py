@@ -36,6 +36,12 @@ BOUNDS: dict[str, dict[str, Bound]] = {
         "produced_to_read_p50_ms": Bound(most=400),
         "produced_to_read_p99_ms": Bound(most=1_200),
     },
+    "scale": {
+        "batch_ratio": Bound(most=1.3),
+        "bytes_per_held_record": Bound(most=120),
+        "log_recovery_s_4p": Bound(most=20),
+        "local_recovery_s_4p": Bound(most=2),
+    },
     "commits": {"commit_time_ratio": Bound(most=1.5), "live_files_ratio": Bound(most=1.5)},
     "cores": {"service_cores": Bound(least=1.6)},
 }

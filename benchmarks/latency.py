@@ -33,9 +33,9 @@ _numbers = count()
 def measure(say: Any) -> dict[str, float]:
     """Milliseconds from plan to read, for batches of 1,000 records; and from produced to read, at 5,000 records/s."""
     with tempfile.TemporaryDirectory() as folder, Broker.start(Path(folder) / "kafka", jars("broker")) as broker:
-        with session() as spark, _driver(spark, broker.bootstrap, Path(folder)) as (driver, topics):
+        with session() as spark, started(spark, broker.bootstrap, Path(folder)) as (driver, topics):
             batches = _batches(driver, broker.bootstrap, *topics, say)
-        with session() as spark, _driver(spark, broker.bootstrap, Path(folder)) as (driver, topics):
+        with session() as spark, started(spark, broker.bootstrap, Path(folder)) as (driver, topics):
             flow = _flow(driver, broker.bootstrap, *topics, say)
     return {
         "batch_of_1000_p50_ms": median(batches),
@@ -134,7 +134,10 @@ def _produce(producer: Producer, topic: str, first: int, records: int) -> None:
 
 
 @contextmanager
-def _driver(spark: Any, bootstrap: str, folder: Path) -> Iterator[tuple[OperatorDriver, tuple[str, str]]]:
+def started(
+    spark: Any, bootstrap: str, folder: Path, max_keys: int = 0
+) -> Iterator[tuple[OperatorDriver, tuple[str, str]]]:
+    """A driver between two new topics that emits a key when it holds more than so many."""
     name = f"latency_{next(_numbers)}"
     topics = (f"{name}_in", f"{name}_out")
     for topic in topics:
@@ -143,8 +146,7 @@ def _driver(spark: Any, bootstrap: str, folder: Path) -> Iterator[tuple[Operator
         "kind": "suppression",
         "input": topics[0],
         "output": topics[1],
-        "until": {"time_limit": "5s"},
-        "buffer": {"max_keys": 0, "when_full": "emit"},
+        "buffer": {"max_keys": max_keys, "when_full": "emit"},
     }
     application = application_of(
         {

@@ -1,7 +1,8 @@
 """Big states: 10 million keys held, recovered from the log and from the disk, and a batch of 10,000 records on them.
 
-The operator is worked as a task works it (records in, rows of the log and local state out), by two processes at the
-most, without Spark and Kafka: what these add to a batch does not depend on what is held. Keys have 16 bytes, values 50.
+Batches are those of the service, Kafka to `read_committed` output, alternating between an operator that holds 10
+million keys and one that holds 10,000. For recovery the operator is worked as a task works it, by two processes at the
+most. Keys have 16 bytes, values 50.
 """
 
 from __future__ import annotations
@@ -9,23 +10,34 @@ from __future__ import annotations
 import multiprocessing
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
+from threading import Event
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from benchmarks.latency import PARTITIONS, started
+from benchmarks.load import TIMEOUT_S
+from benchmarks.suppression import session
 from tidegate.contracts.config import read
 from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.operator import Operator, StepResult
 from tidegate.contracts.records import Records
 from tidegate.contracts.schema import FORMAT, BatchMeta, log_schema
+from tidegate.kernels.record_batch import OutgoingColumns
 from tidegate.operators.registry import operator_for
 from tidegate.operators.suppression.config import SuppressionConfig
+from tidegate.runtime.home import jars
+from tidegate.runtime.kafka.broker import Broker
+from tidegate.runtime.kafka.bulk import write_columns
+from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.state.compaction import compact
 from tidegate.state.data_files import DataFile, write_rows
 from tidegate.state.decisions import Commit, Wanted
@@ -35,7 +47,7 @@ from tidegate.state.recovery import recover
 
 HELD, FEW, BATCH, LOAD = 10_000_000, 10_000, 10_000, 500_000
 KEY_WIDTH, VALUE_WIDTH = 16, 50
-BATCHES = 15
+BATCHES, WARM_BATCHES = 31, 6
 OPERATOR, HOUR_MS = "scale", 3_600_000
 FIRST_TIMESTAMP, RECORDS_PER_MS, LATENESS_MS = 1_700_000_000_000, 10, 1_000
 
@@ -124,7 +136,7 @@ class Share:
         return [place(kind, self.partition, table) for kind, table in tables.items() if table.num_rows]
 
 
-def measure(say: Callable[[str], Any] = print, held: int = HELD) -> dict[str, float]:
+def measure(say: Callable[[str], Any], held: int = HELD) -> dict[str, float]:
     """Seconds, milliseconds and bytes by the names of the bounds, and what they are made of."""
     figures: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as scratch:
@@ -134,10 +146,8 @@ def measure(say: Callable[[str], Any] = print, held: int = HELD) -> dict[str, fl
             figures |= recovery(shares, say)
             if partitions == 1:
                 figures["bytes_per_held_record"] = overhead(shares[0])
-                figures["many_ms"] = 1_000 * batch_s(shares[0])
-        few = fill(Path(scratch) / "few", FEW, 1)
-        figures["few_ms"] = 1_000 * batch_s(few[0])
-    return figures | {"batch_ratio": figures["many_ms"] / figures["few_ms"]}
+    many_ms, few_ms = batch_ms(say)
+    return figures | {"many_ms": many_ms, "few_ms": few_ms, "batch_ratio": many_ms / few_ms}
 
 
 def fill(folder: Path, held: int, partitions: int) -> list[Share]:
@@ -205,10 +215,7 @@ def _warm(_: int) -> None:
 
 
 def _recover(share: Share) -> str:
-    import resource
-
-    reason = share.work(None)[2]
-    return f"{reason}; {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MiB"
+    return share.work(None)[2]
 
 
 def overhead(share: Share) -> float:
@@ -218,26 +225,51 @@ def overhead(share: Share) -> float:
     return size / share.held - KEY_WIDTH - VALUE_WIDTH
 
 
-def batches(share: Share) -> Iterator[Records]:
-    """Batches of which every other record brings a new key, which makes the oldest leave; the others are updates."""
-    newest = share.read
-    for number in range(BATCHES + 3):
-        keys = np.random.default_rng(number).integers(newest - share.held, newest, BATCH)
-        keys[::2] = np.arange(newest, newest + BATCH // 2)
-        yield records(share.read + number * BATCH, keys)
-        newest += BATCH // 2
+def batch_ms(say: Callable[[str], Any]) -> tuple[float, float]:
+    """The medians of the milliseconds that a batch takes with many and with few keys held, from plan to published."""
+    with tempfile.TemporaryDirectory() as folder, Broker.start(Path(folder) / "kafka", jars("broker")) as broker:
+        here = (broker.bootstrap, Path(folder))
+        with session() as spark, started(spark, *here, HELD) as many, started(spark, *here, FEW) as few:
+            took: dict[int, list[float]] = {}
+            for held, (driver, (topic, _)) in ((FEW, few), (HELD, many)):
+                say(f"filling the service with {held:,} keys")
+                _produce(broker.bootstrap, topic, 0, np.arange(held))
+                driver.run(Event(), until_caught_up=True)
+            for number in range(BATCHES + WARM_BATCHES):
+                for held, (driver, (topic, _)) in ((FEW, few), (HELD, many)):
+                    _produce(broker.bootstrap, topic, held + number * BATCH, _mixed(held, number))
+                    began = time.perf_counter()
+                    driver.round()
+                    took.setdefault(held, []).append(1_000 * (time.perf_counter() - began))
+    many_ms, few_ms = (median(took[held][WARM_BATCHES:]) for held in (HELD, FEW))
+    return many_ms, few_ms
 
 
-def batch_s(share: Share) -> float:
-    """The median of the seconds that a batch takes, its commit included."""
-    log = OperatorLog.open(share.log, OPERATOR, log_schema(operator(share.held).columns), create=False)
-    share = replace(share, epoch=4, version=log.version)
-    took = []
-    for some in batches(share):
-        began = time.perf_counter()
-        step, files, _ = share.work(some)
-        commit(log, share.batch + 1, files)
-        took.append(time.perf_counter() - began)
-        assert step is not None
-        share = share.after(step)
-    return median(took[3:])
+def _mixed(held: int, number: int) -> np.ndarray:
+    """Keys of which every other one is new, which makes the oldest leave; the others are held."""
+    newest = held + number * BATCH // 2
+    keys = np.random.default_rng(number).integers(newest - held, newest, BATCH)
+    keys[::2] = np.arange(newest, newest + BATCH // 2)
+    return keys
+
+
+def _produce(bootstrap: str, topic: str, first: int, keys: np.ndarray) -> None:
+    """A record for each key, in the key's partition, with times that grow from record to record."""
+    client = KafkaClient({"bootstrap.servers": bootstrap})
+    place = np.arange(first, first + len(keys))
+    for start in range(0, len(keys), LOAD):
+        some, at = keys[start : start + LOAD], place[start : start + LOAD]
+        for partition in range(PARTITIONS):
+            mine = np.flatnonzero(some % PARTITIONS == partition)
+            write_columns(client, topic, partition, _outgoing(some[mine], at[mine]), TIMEOUT_S)
+    client.close()
+
+
+def _outgoing(keys: np.ndarray, place: np.ndarray) -> OutgoingColumns:
+    digits = pc.utf8_lpad(pa.array(keys).cast(pa.string()), KEY_WIDTH - len("customer"), "0")
+    return OutgoingColumns(
+        key=pc.binary_join_element_wise("customer", digits, "").cast(pa.binary()),
+        value=pa.array([b"v" * VALUE_WIDTH]).take(pa.array(np.zeros(len(keys), np.int64))),
+        headers=pa.nulls(len(keys), pa.binary()),
+        timestamp=FIRST_TIMESTAMP + place // RECORDS_PER_MS,
+    )
