@@ -1,8 +1,8 @@
-"""How busy one operator keeps both cores: CPU time of the service's processes over wall time, behind on 4 partitions.
+"""How busy one operator keeps both cores: CPU time over wall time, from ready to everything published, 4 partitions.
 
-Counted are the driver, its JVM and the Python workers, from ready to everything published; not the broker, which works
-on the same cores. Beside them are told the broker's share and what nobody used: on a machine with two cores that does
-nothing else, the service, the broker and the idle time add up to 2.
+`busy_cores` counts the service (driver, its JVM, Python workers) and the broker, which works for it on the same two
+cores; `service_cores` leaves the broker out: what it could be depends on what the broker needs. `idle_cores` is what
+nobody used: on a machine that does nothing else all of them add up to 2.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _run(spark: Any, broker: Broker, folder: Path, say: Callable[[str], Any]) ->
     cores = {part: (used[-1][part] - used[0][part]) / seconds for part in used[0]}
     say(f"{seconds:.1f} s: " + ", ".join(f"{part} {share:.2f}" for part, share in cores.items()))
     service = sum(cores[part] for part in _SERVICE)
-    return {"service_cores": service, **{f"{part}_cores": share for part, share in cores.items()}}
+    return {"busy_cores": service + cores["broker"], "service_cores": service, **{f"{part}_cores": share for part, share in cores.items()}}
 
 
 def _cpu_s(broker: int) -> dict[str, float]:
