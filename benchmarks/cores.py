@@ -45,7 +45,8 @@ def _run(spark: Any, broker: Broker, folder: Path, say: Callable[[str], Any]) ->
     cores = {part: (used[-1][part] - used[0][part]) / seconds for part in used[0]}
     say(f"{seconds:.1f} s: " + ", ".join(f"{part} {share:.2f}" for part, share in cores.items()))
     service = sum(cores[part] for part in _SERVICE)
-    return {"busy_cores": service + cores["broker"], "service_cores": service, **{f"{part}_cores": share for part, share in cores.items()}}
+    parts = {f"{part}_cores": share for part, share in cores.items()}
+    return {"busy_cores": service + cores["broker"], "service_cores": service, **parts}
 
 
 def _cpu_s(broker: int) -> dict[str, float]:
