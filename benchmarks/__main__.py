@@ -36,6 +36,7 @@ BOUNDS: dict[str, dict[str, Bound]] = {
         "produced_to_read_p50_ms": Bound(most=400),
         "produced_to_read_p99_ms": Bound(most=1_200),
     },
+    "budget": {},
     "scale": {
         "batch_ratio": Bound(most=1.3),
         "bytes_per_held_record": Bound(most=120),

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from benchmarks.suppression import session
 from tidegate.runtime.application import application_of
-from tidegate.runtime.driver import OperatorDriver, Wiring
+from tidegate.runtime.driver import Listener, OperatorDriver, Wiring
 from tidegate.runtime.home import jars
 from tidegate.runtime.kafka.broker import Broker
 from tidegate.runtime.kafka.topics import create_topic
@@ -81,7 +81,7 @@ def _batches(driver: OperatorDriver, bootstrap: str, source: str, output: str, s
     for run in range(RUNS):
         times = []
         for _ in range(BATCHES + (WARM_BATCHES if run == 0 else 0)):
-            _produce(producer, source, sent, BATCH)
+            produce(producer, source, sent, BATCH)
             producer.flush()
             sent += BATCH
             started = time.monotonic()
@@ -119,14 +119,15 @@ def _feed(bootstrap: str, topic: str, seconds: float, sent: int) -> int:
         time.time(),
     )
     for number in range(int(seconds / STEP_S)):
-        _produce(producer, topic, sent + number * step, step)
+        produce(producer, topic, sent + number * step, step)
         producer.poll(0)
         time.sleep(max(0.0, started + (number + 1) * STEP_S - time.time()))
     producer.flush()
     return sent + int(seconds / STEP_S) * step
 
 
-def _produce(producer: Producer, topic: str, first: int, records: int) -> None:
+def produce(producer: Producer, topic: str, first: int, records: int) -> None:
+    """The records are on their way to the topic, with the time of now."""
     now = int(time.time() * 1_000)
     for number in range(first, first + records):
         key = number % KEYS
@@ -135,7 +136,7 @@ def _produce(producer: Producer, topic: str, first: int, records: int) -> None:
 
 @contextmanager
 def started(
-    spark: Any, bootstrap: str, folder: Path, max_keys: int = 0
+    spark: Any, bootstrap: str, folder: Path, max_keys: int = 0, listener: Listener = lambda meta, seconds: None
 ) -> Iterator[tuple[OperatorDriver, tuple[str, str]]]:
     """A driver between two new topics that emits a key when it holds more than so many."""
     name = f"latency_{next(_numbers)}"
@@ -159,6 +160,6 @@ def started(
             "operators": {"updates": operator},
         }
     )
-    driver = OperatorDriver(Wiring(spark=spark, application=application, name="updates"))
+    driver = OperatorDriver(Wiring(spark=spark, application=application, name="updates", listener=listener))
     driver.start()
     yield driver, topics

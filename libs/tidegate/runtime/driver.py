@@ -264,7 +264,7 @@ class OperatorDriver:
         reach("before_commit")
         self._to_log(meta, [file for result in results for file in result.files])
         reach("after_commit")
-        self._seconds = {"job": ran - started, "commit": time.monotonic() - ran}
+        self._seconds = {"job": ran - started, **_slowest(results), "commit": time.monotonic() - ran}
         self._piece = pace.next_piece(self._piece, ran - started, pace.left_behind(plans, results))
         return results
 
@@ -386,6 +386,11 @@ class OperatorDriver:
 
     def _kafka(self) -> KafkaClient:
         return client(self._application.kafka)
+
+
+def _slowest(results: Sequence[PartitionResult]) -> dict[str, float]:
+    """Where the partition that took longest has spent its time, in seconds."""
+    return max((result.seconds for result in results), key=lambda seconds: sum(seconds.values()))
 
 
 _ORDER = (Fenced, Superseded, StateError, UserError, OutputTooLarge, EngineError)

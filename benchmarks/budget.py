@@ -1,0 +1,62 @@
+"""Where the time of a small batch goes: 1,000 records in 4 partitions, from plan to `read_committed` output.
+
+`job` is the Spark job as the driver sees it; `recover` to `files` are the parts of its slowest partition, so what is
+left of the job is Spark's own: scheduling, and the way to the Python workers and back. Medians, in milliseconds.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from confluent_kafka import Producer
+
+from benchmarks.latency import BATCH, BATCHES, WARM_BATCHES, produce, started
+from benchmarks.suppression import session
+from tidegate.runtime.driver import OperatorDriver
+from tidegate.runtime.home import jars
+from tidegate.runtime.kafka.broker import Broker
+
+TASK = ("recover", "fetch", "kernel", "output", "files")
+
+
+def measure(say: Any) -> dict[str, float]:
+    """Milliseconds of each part of a batch."""
+    with tempfile.TemporaryDirectory() as folder, Broker.start(Path(folder) / "kafka", jars("broker")) as broker:
+        told: list[dict[str, float]] = []
+        listener = lambda _meta, seconds: told.append(dict(seconds))  # noqa: E731
+        with (
+            session() as spark,
+            started(spark, broker.bootstrap, Path(folder), listener=listener) as (driver, (source, _)),
+        ):
+            whole = _run(driver, Producer({"bootstrap.servers": broker.bootstrap}), source)
+    rows = [_parts(seconds, total) for seconds, total in zip(told, whole, strict=True)][WARM_BATCHES:]
+    say(f"{len(rows)} batches of {BATCH:,} records")
+    return {f"{part}_ms": 1_000 * median(row[part] for row in rows) for part in rows[0]}
+
+
+def _run(driver: OperatorDriver, producer: Producer, source: str) -> list[float]:
+    whole = []
+    for number in range(WARM_BATCHES + BATCHES):
+        produce(producer, source, number * BATCH, BATCH)
+        producer.flush()
+        began = time.monotonic()
+        driver.round()
+        whole.append(time.monotonic() - began)
+    return whole
+
+
+def _parts(seconds: dict[str, float], whole: float) -> dict[str, float]:
+    task = sum(seconds[part] for part in TASK)
+    ours = seconds["job"] + seconds["commit"] + seconds["publish"]
+    return {
+        "whole": whole,
+        "plan and look around": whole - ours,
+        "spark": seconds["job"] - task,
+        **{part: seconds[part] for part in TASK},
+        "commit": seconds["commit"],
+        "publish": seconds["publish"],
+    }
