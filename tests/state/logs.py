@@ -41,6 +41,7 @@ def reopened(log: OperatorLog) -> OperatorLog:
 
 def meta(log: OperatorLog, batch: int, *, epoch: int = 1, attempt: str = "", **more: object) -> BatchMeta:
     """The metadata of a batch."""
+    newest = log.newest()
     base = BatchMeta(
         format=FORMAT,
         operator=OPERATOR,
@@ -51,6 +52,7 @@ def meta(log: OperatorLog, batch: int, *, epoch: int = 1, attempt: str = "", **m
         action="batch",
         clock=batch * 1_000,
         config="",
+        compacted=batch if more.get("action") == "compaction" else newest.compacted if newest else 0,
     )
     return replace(base, **more)  # type: ignore[arg-type]
 

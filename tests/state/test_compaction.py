@@ -414,6 +414,27 @@ def test_files_that_no_commit_named_go_after_seven_days_and_no_others(log: Opera
     assert OperatorLog.at(log.path, 4).read("state").num_rows == 8
 
 
+def test_files_of_a_compaction_that_was_committed_as_a_later_batch_stay(log: OperatorLog) -> None:
+    """planned as batch 3 --- batch 3 --- committed as batch 4 --- replaced by another: still in the rewind window"""
+    for batch in (1, 2):
+        commit_rows(log, batch, {("state", 0): changes(f"k{batch}=1")})
+    planned = meta(log, 3, action="compaction")
+    parts = compaction.plan(log, planned, slot=("key",), keep_output_ms=None, published=None)
+    done = [compaction.rewrite(part) for part in parts]
+    commit_rows(log, 3, {("state", 0): changes("x=1")})
+    compaction.commit(log, meta(log, 4, action="compaction", attempt=planned.attempt), done)
+    then = log.version
+    commit_rows(log, 5, {("state", 0): changes("y=1")})
+    run(log, 6)
+    kept, now = sorted(log.path.glob("kind=*/*/*")), now_ms(log)
+    for path in kept:
+        aged(path, 9)
+    backdate(log, range(log.version + 1), days=9)
+    sweep_often(log, now)
+    assert [path for path in kept if not path.exists()] == []
+    assert OperatorLog.at(log.path, then).read("state").num_rows == 3
+
+
 def test_files_that_no_commit_named_go_when_their_batch_is_behind_the_log_s_beginning(log: OperatorLog) -> None:
     long_log(log)
     needed = log.data_files("state")[0]

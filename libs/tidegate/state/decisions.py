@@ -112,7 +112,7 @@ def _unfit(header: Header, boot_id: str, layout: tuple[str, int]) -> str | None:
 class Entry:
     """What the fence knows of a log entry; epoch, batch and attempt are None where Tidegate did not write it.
 
-    `changes_table`: it says another schema, property or protocol.
+    `changes_table`: it says another schema, property or protocol. `compacted`: the batch of the newest compaction.
     """
 
     version: int
@@ -120,6 +120,7 @@ class Entry:
     attempt: str | None
     changes_data: bool
     batch: int | None = None
+    compacted: int | None = None
     changes_table: bool = False
 
     @property

@@ -133,6 +133,7 @@ def _entry(version: int, actions: list[dict[str, Any]]) -> Entry:
         version=version,
         epoch=meta.get("epoch"),
         batch=meta.get("batch"),
+        compacted=meta.get("compacted", -1) if meta else None,
         attempt=meta.get("attempt"),
         changes_data=any(file.get("dataChange", True) for file in files),
         changes_table=any(name in action for action in actions for name in _CHANGES_TABLE),

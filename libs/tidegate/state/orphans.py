@@ -10,10 +10,11 @@ import os
 import random
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tidegate.state.decisions import Entry
 from tidegate.state.log_entries import STAGING, checkpoint_path, read_entry, version_at, written_ms
 from tidegate.state.operator_log import OperatorLog
 from tidegate.state.snapshot import load
@@ -25,6 +26,10 @@ MAX_FILES = 1_024
 """Files that one sweep asks about at the most."""
 
 _NAME = re.compile(r"(\d+)-([0-9a-zA-Z]+)-\d+\.parquet")
+
+
+_Tell = Callable[[Entry], int | None]
+"""What is asked of an entry; None for entries of others."""
 
 
 class _Candidate(NamedTuple):
@@ -45,7 +50,7 @@ def sweep(log: OperatorLog, *, oldest: int, clock_ms: int) -> int:
     draw = random.Random(newest.batch)
     first = _first_readable(log, oldest)
     aged = max(first, version_at(log.path, oldest, log.version, clock_ms - MIN_AGE_MS))
-    candidates = _candidates(log, draw.choice(folders), _batch_of(log, aged))
+    candidates = _candidates(log, draw.choice(folders), _told(log, aged, _batch))
     old = [
         candidate
         for candidate in draw.sample(candidates, min(len(candidates), MAX_FILES))
@@ -77,28 +82,38 @@ def _unnamed(log: OperatorLog, first: int, files: Sequence[_Candidate]) -> list[
     """Those of the files that the first readable version does not have and that no later commit wrote."""
     if not files:
         return []
-    there, batch = load(log.path, first).files, _batch_of(log, first)
+    there = load(log.path, first).files
     return [
-        file
-        for file in files
-        if file.path not in there and (file.batch <= batch or file.attempt != _attempt_of(log, file.batch, first))
+        file for file in files if file.path not in there and file.attempt not in _attempts_of(log, file.batch, first)
     ]
 
 
-def _batch_of(log: OperatorLog, version: int) -> int:
-    """The newest batch at the version; -1: none."""
+def _attempts_of(log: OperatorLog, batch: int, first: int) -> set[str | None]:
+    """Whose files may be named after the batch, of the commits above the version `first`: the batch's own attempt, and
+    the first compaction from there on, which may have been planned as that batch and committed as a later one.
+    """
+    return {_first_attempt(log, batch, first, tell) for tell in (_batch, _compacted)}
+
+
+def _first_attempt(log: OperatorLog, batch: int, first: int, tell: _Tell) -> str | None:
+    """The attempt of the first commit above `first` that tells the batch or a later one; None: there is none."""
+    version = bisect_left(range(log.version + 1), batch, lo=first + 1, key=lambda at: _told(log, at, tell))
+    entry = read_entry(log.path, version)
+    return entry.attempt if entry is not None else None
+
+
+def _batch(entry: Entry) -> int | None:
+    return entry.batch
+
+
+def _compacted(entry: Entry) -> int | None:
+    return entry.compacted
+
+
+def _told(log: OperatorLog, version: int, tell: _Tell) -> int:
+    """What the newest of Tidegate's own entries up to the version tells; -1: there is none."""
     while version >= 0 and (entry := read_entry(log.path, version)) is not None:
-        if entry.batch is not None:
-            return entry.batch
+        if (told := tell(entry)) is not None:
+            return told
         version -= 1
     return -1
-
-
-def _attempt_of(log: OperatorLog, batch: int, first: int) -> str | None:
-    """The attempt that was committed as the batch, above the version `first`; None: no commit has that number.
-
-    Batches ascend with the versions; a version of somebody else counts as the batch below it.
-    """
-    version = bisect_left(range(log.version + 1), batch, lo=first + 1, key=lambda at: _batch_of(log, at))
-    entry = read_entry(log.path, version)
-    return entry.attempt if entry is not None and entry.batch == batch else None
