@@ -5,7 +5,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 export PYTHON
 
-.PHONY: help setup demo test test-fast lint kill bench lock clean
+.PHONY: help setup demo test test-fast lint kill simulate rules bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,8 +30,14 @@ lint: setup ## style, types and the layer rule
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo
 
-kill: setup ## the tests that kill the service at every dangerous point
-	@$(BIN)/python -m pytest -m kill
+kill: setup ## the tests that kill the service at every dangerous point, 200,000 records (about half an hour)
+	@$(BIN)/python -m pytest -m kill -s tests/kill
+
+simulate: setup ## 10,000 simulated services with crashes, lost answers, zombies and takeovers
+	@$(BIN)/python -m tidegate.testing.simulation --seeds 10000
+
+rules: setup ## take each rule of the protocol out of the source, one by one, and see its tests fail
+	@$(BIN)/python -m tests.rules
 
 bench: setup ## the benchmarks, peers included
 	@$(BIN)/tidegate bench all
