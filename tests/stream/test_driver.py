@@ -16,7 +16,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.laws.cases import CASES
-from tests.stream.plain_spark import PlainColumns, PlainContext, PlainSpark, partition_of
+from tests.stream.plain_spark import Frame, PlainColumns, PlainContext, PlainSpark, partition_of
 from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.errors import BufferFull, EngineError, Fenced, StateError
 from tidegate.contracts.records import Row
@@ -256,6 +256,22 @@ def test_a_batch_that_always_fails_ends_with_its_error(tmp_path, no_pauses):
     with pytest.raises(EngineError, match="the Spark job failed"):
         stream.batch([Row(b"a", b"1", 0, 0)])
     stream.start().batch([Row(b"a", b"1", 0, 0)])
+
+
+class Spread(PlainColumns):
+    """The rows of a partition are in two tasks."""
+
+    def prepared(self, rows, partitions, tasks):
+        frame = super().prepared(rows, partitions, 1)
+        half = frame.tasks[0].num_rows // 2
+        return Frame([frame.tasks[0].slice(0, half), frame.tasks[0].slice(half)], 3)
+
+
+def test_a_partition_whose_rows_are_in_two_tasks_stops_the_query_and_nothing_is_committed(tmp_path):
+    stream = Stream(HELD, tmp_path).start(Spread())
+    with pytest.raises(StateError, match="spread over tasks"):
+        stream.batch([Row(b"a", b"%d" % place, place, 0) for place in range(4)])
+    assert [meta.action for meta in history.metas(stream.log())] == ["claim"]
 
 
 def test_a_second_driver_fences_the_first(tmp_path, no_pauses):

@@ -23,6 +23,14 @@ def _duration(value: object) -> object:
     return value
 
 
+def _keep(value: object) -> object:
+    if value == "forever":
+        return value
+    if not isinstance(value, str | int):
+        raise ValueError("neither a duration nor forever; write 30d, or forever")
+    return _duration(value)
+
+
 def _size(value: object) -> object:
     return parse_size_bytes(value) if isinstance(value, str) else value
 
@@ -32,6 +40,7 @@ Duration = Annotated[
     BeforeValidator(_duration, json_schema_input_type=str | int),
     Field(ge=0, description="Milliseconds; written 30s, 5m, PT5M."),
 ]
+Keep = Annotated[int | Literal["forever"], BeforeValidator(_keep, json_schema_input_type=str | int)]
 Size = Annotated[
     int,
     BeforeValidator(_size, json_schema_input_type=str | int),

@@ -10,12 +10,12 @@ import os
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 from pydantic import Field, ValidationInfo, field_validator
 
-from tidegate.contracts.config import Config, Duration, OperatorConfig, OperatorRules, read
+from tidegate.contracts.config import Config, Duration, Keep, OperatorConfig, OperatorRules, read
 from tidegate.contracts.errors import ConfigurationError, Problem, UserError
 from tidegate.contracts.naming import is_name
 from tidegate.operators.registry import config_type
@@ -57,7 +57,7 @@ class Application(Config):
     """Folder of the operator logs: the Delta table of operator NAME is <lake>/NAME."""
     state: Path = Path("state")
     """Folder of the local state on each machine; it can be deleted at any time and is then rebuilt from the log."""
-    keep_output: Duration | Literal["forever"]
+    keep_output: Keep
     """How long emissions, late and rejected rows stay in the logs."""
     control: str | None = None
     """URL of the control database."""

@@ -74,7 +74,7 @@ class Compacting:
 
     def begin_if_due(self, log: OperatorLog, newest: BatchMeta, published: Mapping[int, int] | None) -> None:
         """A compaction that is due is being worked out; no attempt runs at the moment of the call."""
-        if self.rewriting is not None or not _due(log, newest):
+        if self.rewriting is not None or not due(log, newest):
             return
         planned = after_compaction(newest, (), attempt=uuid4().hex, clock=clock.now_ms())
         clean_up(log, clock_ms=planned.clock, rewind_window_ms=self.rewind_window_ms)
@@ -107,7 +107,8 @@ class Compacting:
             rewriting.drop()
 
 
-def _due(log: OperatorLog, newest: BatchMeta) -> bool:
+def due(log: OperatorLog, newest: BatchMeta) -> bool:
+    """True when a compaction is worth its work."""
     held = sum(counts.held for counts in newest.totals.values())
     tally = log.tally
     return compaction_due(newest.batch - newest.compacted, tally.state_rows, held, tally.files) is not None

@@ -6,11 +6,11 @@ The operator itself is described by its rules; this is the rest: where its log i
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from tidegate.contracts.config import Config, Duration, OperatorConfig, OperatorRules
+from tidegate.contracts.config import Config, Keep, OperatorConfig, OperatorRules
 from tidegate.contracts.naming import is_name, log_path
 
 
@@ -29,7 +29,7 @@ class StreamConfig(Config):
     """Folder in which Spark notes how far it has read."""
     partitions: Annotated[int, Field(ge=1)]
     """Keys are spread over so many partitions; fixed in the log."""
-    keep_output: Duration | Literal["forever"]
+    keep_output: Keep
     """How long emissions, late and rejected rows stay in the log."""
 
     @field_validator("name")

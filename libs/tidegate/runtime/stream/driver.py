@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,14 +17,15 @@ from uuid import uuid4
 
 from pyspark.sql import DataFrame
 
-from tidegate.contracts.errors import BufferFull, EngineError, Fenced
+from tidegate.contracts.errors import BufferFull, EngineError, Fenced, StateError
 from tidegate.contracts.kill_points import reach
 from tidegate.contracts.schema import BatchMeta, log_schema
 from tidegate.operators.registry import operator_for
 from tidegate.runtime import clock, history
 from tidegate.runtime.application import config_hash
 from tidegate.runtime.batch import Attempt, PartitionFailure, PartitionResult
-from tidegate.runtime.ledger import after_batch, after_claim, after_compaction
+from tidegate.runtime.compacting import Compacting, due
+from tidegate.runtime.ledger import after_batch, after_claim
 from tidegate.runtime.planning import plan_stream
 from tidegate.runtime.spark.jobs import Jobs
 from tidegate.runtime.stream.checkpoint import query_id
@@ -31,9 +33,7 @@ from tidegate.runtime.stream.columns import StreamColumns
 from tidegate.runtime.stream.config import StreamConfig
 from tidegate.runtime.stream.decisions import STREAM, Turn, check_same_input, check_same_query, first_meta, turn_of
 from tidegate.runtime.stream.task import ANSWER, unpacked, work_of
-from tidegate.state.compaction import compact
 from tidegate.state.data_files import delete_attempt
-from tidegate.state.decisions import compaction_due
 from tidegate.state.operator_log import OperatorLog
 
 lines = logging.getLogger("tidegate")
@@ -49,7 +49,12 @@ class StreamDriver:
         self._context = spark.sparkContext
         self._config, self._columns = config, columns
         self._operator = operator_for(config.rules)
-        self._jobs = Jobs(spark)
+        self._compacting = Compacting(
+            jobs=Jobs(spark),
+            slot=self._operator.slot,
+            keep_output_ms=None if config.keep_output == "forever" else config.keep_output,
+            rewind_window_ms=config.rules.rewind_window,
+        )
         self._log: OperatorLog
         self._lineage: dict[int, list[history.Commit]]
         self.newest: BatchMeta
@@ -96,7 +101,7 @@ class StreamDriver:
             raise
         self._commit(attempt, results, query, spark_batch)
         self._stop_if_full(results)
-        if self._compaction_due():
+        if due(self._log, self.newest):
             self._compact()
 
     def _results(self, attempt: Attempt, rows: DataFrame) -> list[PartitionResult]:
@@ -109,6 +114,7 @@ class StreamDriver:
         except Exception as error:
             raise EngineError("the Spark job failed", value=error, remedy="see Spark's lines above") from error
         answers = [unpacked(row.answer) for row in found]
+        _check_one_task_each(answers)
         failures = [answer for answer in answers if isinstance(answer, PartitionFailure)]
         if failures:
             raise _worst(failures)
@@ -138,28 +144,10 @@ class StreamDriver:
                     remedy="raise the bound, or take when_full: emit or spill, and start again: it goes on there",
                 )
 
-    def _compaction_due(self) -> bool:
-        newest_snapshot = max(self.newest.snapshot.values(), default=0)
-        held = sum(counts.held for counts in self.newest.totals.values())
-        tally = self._log.tally
-        return compaction_due(self.newest.batch - newest_snapshot, tally.state_rows, held, tally.files) is not None
-
     def _compact(self) -> None:
         """Each partition's state is a snapshot, small files are merged; nothing that follows is changed by it."""
-        partitions = range(self._config.partitions)
-        meta = after_compaction(self.newest, partitions, attempt=uuid4().hex, clock=clock.now_ms())
-        keep = self._config.keep_output
-        compact(
-            self._log,
-            meta,
-            slot=self._operator.slot,
-            keep_output_ms=None if keep == "forever" else keep,
-            rewind_window_ms=self._config.rules.rewind_window,
-            run=self._jobs.each,
-            before_commit=lambda: reach("before_compaction_commit"),
-        )
+        self.newest, self._lineage = self._compacting.at_once(self._log, self.newest, None), {}
         reach("after_compaction_commit")
-        self.newest, self._lineage = meta, {}
 
     def _claim_again(self) -> None:
         """A new claim has settled what became of the last commit, unless a newer driver owns the operator: Fenced."""
@@ -189,6 +177,14 @@ class StreamDriver:
             attempt=uuid4().hex,
             clock=clock.now_ms(),
         )
+
+
+def _check_one_task_each(answers: Sequence[PartitionResult | PartitionFailure]) -> None:
+    """Nothing, if no partition has two answers: its rows were in one task, and in order."""
+    twice = [partition for partition, times in Counter(each.partition for each in answers).items() if times > 1]
+    if twice:
+        remedy = "report it, with the plan of the DataFrame; nothing of the batch was committed"
+        raise StateError("the rows of a partition were spread over tasks", value=f"partitions {twice}", remedy=remedy)
 
 
 def _worst(failures: Sequence[PartitionFailure]) -> Exception:
