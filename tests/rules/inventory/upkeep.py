@@ -90,8 +90,10 @@ RULES = (
             "state/test_compaction",
             "files_that_no_commit_named_go_after_seven_days_and_no_others",
             "a_file_that_may_still_be_committed_is_never_swept",
+            "files_of_a_compaction_that_was_committed_as_a_later_batch_stay",
         ),
         removals=(
+            without(_ORPHANS, "for tell in (_batch, _compacted)}", "for tell in (_batch,)}"),
             without(_CLEANUP, "return deleted + sweep(log, oldest=ended.stop, clock_ms=clock_ms)", "return deleted"),
             without(_ORPHANS, "MIN_AGE_MS = 7 * 24 * 3_600_000", "MIN_AGE_MS = 0"),
         ),
