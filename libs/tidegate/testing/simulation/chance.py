@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from math import log
 from random import Random
 
 RATES = {
@@ -42,16 +43,24 @@ class Chance:
         self._seed, self._intensity = seed, intensity
         self._enabled = frozenset(faults)
         self._generators: dict[str, Random] = {}
+        self._spared = {fault: self._next(fault) for fault in RATES}
         self.counts: Counter[str] = Counter()
         self.calm = False
 
     def happens(self, fault: str) -> bool:
         """True, and counted, when the fault strikes here and now."""
-        struck = self.of(fault).random() < RATES[fault] * self._intensity
-        if self.calm or not struck or fault not in self._enabled:
+        self._spared[fault] -= 1
+        if self._spared[fault] >= 0:
+            return False
+        self._spared[fault] = self._next(fault)
+        if self.calm or fault not in self._enabled:
             return False
         self.counts[fault] += 1
         return True
+
+    def _next(self, fault: str) -> int:
+        """How many chances pass before the fault strikes: drawn once for all of them, as there are so many."""
+        return int(log(1.0 - self.of(fault).random()) / log(1.0 - RATES[fault] * self._intensity))
 
     def of(self, name: str) -> Random:
         """The generator of that name."""

@@ -17,6 +17,7 @@ _PATIENCE_S = 10.0
 _FATES = ("lost", "done", "late", "done and late")
 """What becomes of a request without an answer; the last stands for a copy that some queue still holds."""
 _OUTPUT_LIMIT = 2**20
+_ANY_REQUEST = SimpleNamespace(name="ApiVersionsRequest")
 
 
 class SimulatedClient:
@@ -44,7 +45,7 @@ class SimulatedClient:
 
     def probe(self, timeout_s: float) -> None:
         """The broker has answered."""
-        self.send(SimpleNamespace(name="ApiVersionsRequest"), timeout_s=timeout_s)
+        self.send(_ANY_REQUEST, timeout_s=timeout_s)
 
     def leader(self, topic: str, partition: int, deadline: Any) -> int:
         """The one broker."""
@@ -79,22 +80,17 @@ class SimulatedClient:
             return self._none_in_time(request, timeout_s)
         if world.chance.happens("lost_answer"):
             fate = world.chance.of("fate").choice(_FATES)
-            world.say(f"{request.name}: no answer, {fate}")
+            world.say("%s: no answer, %s", request.name, fate)
             if "done" in fate:
                 world.broker.handle(request)
             if "late" in fate:
                 world.broker.delay(request)
             return self._none_in_time(request, timeout_s)
         answer = world.broker.handle(request)
-        world.say(f"{request.name}: {_told(answer)}")
+        world.say("%s: %s", request.name, answer)
         world.step(f"after {request.name}")
         return answer
 
     def _none_in_time(self, request: Any, timeout_s: float | None) -> Unavailable:
         self._world.sleep(min(_PATIENCE_S, _PATIENCE_S if timeout_s is None else timeout_s))
         return Unavailable(f"no answer to {request.name}; it may have been carried out all the same")
-
-
-def _told(answer: Any) -> str:
-    """Codes and numbers of an answer, for the story; records are too long for it."""
-    return str({name: value for name, value in vars(answer).items() if name != "responses"})[:200]

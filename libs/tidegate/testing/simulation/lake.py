@@ -20,7 +20,7 @@ from deltalake import DeltaTable, Schema
 from tidegate.contracts.errors import StateError
 from tidegate.contracts.naming import COMMIT_METADATA_KEY
 from tidegate.contracts.schema import BatchMeta
-from tidegate.state import disk, log_entries
+from tidegate.state import data_files, disk, log_entries
 from tidegate.state.data_files import ORDER, DataFile
 from tidegate.testing.simulation.world import World
 
@@ -29,7 +29,7 @@ _FATES = ("lost", "done", "late")
 _LANDS = 0.1
 """How likely an entry under way lands when somebody else writes."""
 
-_put = log_entries.put
+_put, _read_actions = log_entries.put, log_entries.read_actions
 
 
 class Lake:
@@ -38,6 +38,7 @@ class Lake:
     def __init__(self, world: World) -> None:
         self._world = world
         self._tables: dict[Path, pa.Table] = {}
+        self._entries: dict[int, list[Any]] = {}
         self._under_way: list[tuple[Path, int, Sequence[Any]]] = []
 
     def create(self, path: str, *, schema: Any, **properties: Any) -> None:
@@ -55,7 +56,7 @@ class Lake:
             self._world.step("after the entry")
             return put
         fate = self._world.chance.of("fate").choice(_FATES)
-        self._world.say(f"entry of version {version}: unclear, {fate}")
+        self._world.say("entry of version %d: unclear, %s", version, fate)
         if fate == "done":
             self._land(log, version, actions)
         if fate == "late":
@@ -103,17 +104,24 @@ class Lake:
                 raise OSError(errno.EIO, "Input/output error")
         wanted = list(schema.names if columns is None else columns)
         narrow = pa.schema([schema.field(name) for name in dict.fromkeys([*wanted, *ORDER])])
-        found = [self._rows(log / file.path, file, narrow) for file in files]
-        rows = pa.concat_tables([narrow.empty_table(), *found])
-        kept = rows.filter(pc.greater(rows.column("batch"), after_batch))
-        return kept.sort_by([(name, "ascending") for name in ORDER]).select(wanted)
+        found = [self._rows(log / file.path, file, narrow, after_batch) for file in files]
+        rows = pa.concat_tables(found) if found else narrow.empty_table()
+        return data_files._in_order(rows).select(wanted)
 
-    def _rows(self, path: Path, file: DataFile, schema: pa.Schema) -> pa.Table:
+    def entry(self, log: Path, version: int) -> list[Any] | None:
+        """As `log_entries.read_actions`; an entry is read once, as nobody ever changes it."""
+        found = self._entries.get(version)
+        if found is None and (found := _read_actions(log, version)) is not None:
+            self._entries[version] = found
+        return found
+
+    def _rows(self, path: Path, file: DataFile, schema: pa.Schema, after_batch: int) -> pa.Table:
         if not path.exists():
             raise StateError("a data file of the operator log is missing", value=path)
         table = self._tables[path]
         constants = {"kind": file.kind, "partition": file.partition}
-        return pa.table([_column(table, field, constants.get(field.name)) for field in schema], schema=schema)
+        rows = pa.table([_column(table, field, constants.get(field.name)) for field in schema], schema=schema)
+        return rows if file.min_batch > after_batch else rows.filter(pc.greater(rows.column("batch"), after_batch))
 
 
 def _column(table: pa.Table, field: pa.Field, constant: object) -> Any:

@@ -19,12 +19,17 @@ class Machine:
         self.name, self.folder = name, folder
         self._boots = 0
         self._synced: dict[Path, bytes] = {}
+        self._prefix = f"{folder}/"
         folder.mkdir()
 
     @property
     def boot_id(self) -> str:
         """The id of the machine's present run."""
         return f"{self.name}-{self._boots}"
+
+    def has(self, path: Path) -> bool:
+        """True for what lies in the machine's folder."""
+        return str(path).startswith(self._prefix)
 
     def sync(self, path: Path) -> None:
         """The file's bytes survive a loss of power from now on."""

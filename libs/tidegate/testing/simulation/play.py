@@ -199,7 +199,7 @@ class Play:
         for driver in [driver for driver in self._drivers if driver.actor.ended]:
             self._drivers.remove(driver)
             error = driver.actor.error
-            self._world.say(f"{driver.actor.name} has ended: {error!r}")
+            self._world.say("%s has ended: %r", driver.actor.name, error)
             self._world.seen[f"ended by {type(error).__name__}"] += 1
             if error is not None and not isinstance(error, _EXPECTED_ENDS):
                 raise Violation("".join(traceback.format_exception(error)))

@@ -22,7 +22,18 @@ from tidegate.operators.registry import operator_for
 from tidegate.runtime import clock, compacting, task
 from tidegate.runtime.kafka import client as kafka_client
 from tidegate.runtime.spark import jobs
-from tidegate.state import compaction, data_files, decisions, disk, header, local_state, operator_log, recovery
+from tidegate.state import (
+    compaction,
+    data_files,
+    decisions,
+    disk,
+    header,
+    local_state,
+    log_entries,
+    operator_log,
+    recovery,
+    snapshot,
+)
 from tidegate.testing.laws import small
 from tidegate.testing.simulation.client import SimulatedClient
 from tidegate.testing.simulation.lake import Lake
@@ -31,6 +42,7 @@ from tidegate.testing.simulation.world import World
 _sleep, _monotonic, _reserve, _write_header = time.sleep, time.monotonic, os.posix_fallocate, header.HeaderFile.write
 
 _BATCHES_BETWEEN_COMPACTIONS = 6
+_DIRECTOR = threading.main_thread().ident
 
 
 @contextmanager
@@ -53,6 +65,8 @@ def substituted(world: World, lake: Lake) -> Iterator[None]:
         (operator_log, "read_files", lake.read),
         (compaction, "read_files", lake.read),
         (recovery, "read_files", lake.read),
+        (log_entries, "read_actions", lake.entry),
+        (snapshot, "read_actions", lake.entry),
         (data_files, "_write_parquet", lake.write),
         (disk, "sync", edges.sync),
         (os, "posix_fallocate", edges.reserve),
@@ -112,7 +126,7 @@ class Edges:
     def sync(self, path: Path) -> None:
         """As `disk.sync`; what a machine would lose with its memory is only that of local states."""
         for machine in self._world.machines:
-            if path.is_relative_to(machine.folder):
+            if machine.has(path):
                 self._world.step("before a sync")
                 machine.sync(path)
 
@@ -130,4 +144,4 @@ class Edges:
         _reserve(descriptor, offset, length)
 
     def _simulated(self) -> bool:
-        return self._world.stage.is_turn_of_this_thread() or threading.current_thread() is threading.main_thread()
+        return self._world.stage.is_turn_of_this_thread() or threading.get_ident() == _DIRECTOR

@@ -95,4 +95,4 @@ class Stage:
 
     def is_turn_of_this_thread(self) -> bool:
         """True in the thread of the current actor."""
-        return self.current is not None and self.current._thread is threading.current_thread()
+        return self.current is not None and self.current._thread.ident == threading.get_ident()

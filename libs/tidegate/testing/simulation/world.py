@@ -16,6 +16,7 @@ from tidegate.testing.simulation.settings import INPUT, OUTPUT, Settings
 from tidegate.testing.simulation.stage import Crash, Stage
 
 STEP_S = 0.003
+_LONGEST_LINE = 300
 _PAUSES_S = (0.1, 5.0, 100.0, 400.0)
 """How long a process stands still; 180 s is the transaction timeout."""
 
@@ -46,11 +47,11 @@ class World:
         self.seen[place] += 1
         if self.chance.happens("crash" if " " in place else "kill"):
             self.seen[f"crash {place}"] += 1
-            self.say(f"dies at {place}")
+            self.say("dies at %s", place)
             raise Crash(place)
         actor.budget -= 1
         if self.chance.happens("pause"):
-            self.say(f"stands still at {place}")
+            self.say("stands still at %s", place)
             actor.paused = self.chance.of("pause").randrange(2, 12)
             self.clock.advance(self.chance.of("pause").choice(_PAUSES_S))
             self.stage.park()
@@ -73,11 +74,12 @@ class World:
 
     def committed(self, meta: BatchMeta) -> None:
         """The operator's log has the batch."""
-        self.say(f"batch {meta.batch} of epoch {meta.epoch} is in the log: {meta.action} {meta.counts}")
+        self.say("batch %d of epoch %d is in the log: %s %s", meta.batch, meta.epoch, meta.action, meta.counts)
         self.oracle.committed(meta)
 
-    def say(self, line: str) -> None:
-        """The line is part of the story of the run."""
+    def say(self, line: str, *facts: object) -> None:
+        """The line, with the facts in it, is part of the story of the run, if somebody reads it."""
         if self.settings.verbose:
             actor: Any = self.stage.current
-            self.story.append(f"{self.clock.monotonic():10.2f} {actor.name if actor else '-':20} {line}")
+            said = (line % facts)[:_LONGEST_LINE]
+            self.story.append(f"{self.clock.monotonic():10.2f} {actor.name if actor else '-':20} {said}")
