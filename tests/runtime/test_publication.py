@@ -260,3 +260,18 @@ def test_an_abandoned_transaction_is_aborted_by_one_s_own_id_before_anything_els
     started.clear_up(newest)
     assert kafka.names == ["InitProducerId", "InitProducerId", "OffsetFetch"]
     assert own_ids(kafka) == [own] * 2
+
+
+def test_no_offset_is_shown_through_a_transaction_whose_end_is_unclear(kafka: ScriptedKafka, log: OperatorLog) -> None:
+    """Its end would commit what a failed attempt has left open; it is aborted, and its offset is shown later."""
+    newest = committed(log, 1)
+    started = published(kafka, log, newest)
+    started.abandon([0])
+    kafka.asked.clear()
+    started.show(newest)
+    assert kafka.names == ["TxnOffsetCommit", "EndTxn", "InitProducerId", "OffsetFetch"]
+    ids = [request.transactional_id for name in kafka.names[:3] for request in kafka.named(name)]
+    assert ids == [f"app-{OPERATOR}-{partition}" for partition in (1, 1, 0)]
+    kafka.asked.clear()
+    started.show(newest)
+    assert [request.transactional_id for request in kafka.named("EndTxn")] == [f"app-{OPERATOR}-0"]
