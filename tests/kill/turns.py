@@ -202,8 +202,9 @@ class World:
 
     def _stops(self, service: Service, *, at: str, armed: Path, at_once: bool) -> None:
         self._take_over(service, at_once)
-        armed.touch()
         self.feed_part()
+        time.sleep(1.0)  # the first batch is a few records, and may have nothing to publish for who comes after
+        armed.touch()
         with asked_to_compact(service, "compaction" in at):
             service.wait_stopped()
         self.stopped = service
