@@ -53,6 +53,8 @@ def test_a_topic_made_again_while_it_runs_stops_the_operator_and_both_ids_are_na
     assert error.problem == f"topic {topic} was deleted and created again since the last batch"
     assert error.value == f"topic id {kafka.topic(topic).id}, was {before}"
     assert "give the operator another" in error.remedy
+    with pytest.raises(StateError, match="created again"):
+        here.driver()
 
 
 def test_a_partition_added_while_it_runs_stops_the_operator_with_the_way_on(world, broker, running):

@@ -8,6 +8,7 @@ import pytest
 
 from tidegate.runtime.application import application_of
 from tidegate.runtime.driver import OperatorDriver, Wiring
+from tidegate.runtime.kafka.records_io import write_all
 from tidegate.runtime.spark.session import start_session
 
 PARTITIONS = 4
@@ -24,11 +25,11 @@ def spark():
 class World:
     """An application with one suppression operator, whose driver runs in the test."""
 
-    def __init__(self, spark, broker, folder, source, output, operator):
+    def __init__(self, spark, broker, folder, source, output, operator, application="test"):
         self.spark, self.name = spark, "updates"
         self.source, self.output = source, output
         raw = {
-            "application": "test",
+            "application": application,
             "lake": str(folder / "lake"),
             "state": str(folder / "state"),
             "keep_output": "forever",
@@ -46,6 +47,10 @@ class World:
         self.application = application_of(raw)
         return self
 
+    def feed(self, made):
+        """The records (partition, key, value, timestamp) stand in the input."""
+        assert write_all(self.raw["kafka"], self.source, made) == len(made)
+
     def driver(self):
         """A driver that has claimed the operator."""
         driver = OperatorDriver(Wiring(spark=self.spark, application=self.application, name=self.name))
@@ -61,11 +66,12 @@ class World:
 
 @pytest.fixture
 def world(spark, broker, topic, tmp_path):
-    """`world(until=..., buffer=...)`: a world with topics of its own."""
+    """`world(until=..., buffer=...)`: a world with topics of its own; `beside="calm"`: another application."""
 
-    def make(*, output=True, years_ahead=False, **operator):
+    def make(*, output=True, years_ahead=False, beside="", **operator):
         configs = {"message_timestamp_after_max_ms": str(2**62)} if years_ahead else {}
         out = topic(partitions=PARTITIONS) if output else None
-        return World(spark, broker, tmp_path, topic(partitions=PARTITIONS, **configs), out, operator)
+        source, folder = topic(partitions=PARTITIONS, **configs), tmp_path / beside
+        return World(spark, broker, folder, source, out, operator, beside or "test")
 
     return make

@@ -10,7 +10,8 @@ import time
 
 import pytest
 
-from tests.kill.harness import PARTITIONS, Feed, configure, records
+from tests.kill.harness import PARTITIONS, configure, records
+from tidegate.runtime.kafka.records_io import write_all
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -33,7 +34,7 @@ def wait_for(condition, what, seconds=180):
 
 def test_run_status_compact_sql_and_a_drain_by_sigterm(broker, topic, tmp_path):
     source, output = topic(partitions=PARTITIONS), topic(partitions=PARTITIONS)
-    file = configure(tmp_path, "shop", broker.bootstrap, source, output, trigger="50ms")
+    file = configure(tmp_path / "shop.yaml", broker.bootstrap, source, output)
     assert json.loads(tidegate("validate", file, "--json"))["operators"] == ["updates"]
     assert json.loads(tidegate("status", file, "--json"))["updates"]["log"] is None
 
@@ -42,9 +43,7 @@ def test_run_status_compact_sql_and_a_drain_by_sigterm(broker, topic, tmp_path):
         [sys.executable, "-m", "tidegate.cli.main", "run", str(file), "--json"], stdout=log, stderr=log
     )
     try:
-        feed = Feed(broker.bootstrap, source)
-        feed.start(records(3_000), seconds=0, steps=1)
-        feed.join()
+        write_all({"bootstrap.servers": broker.bootstrap}, source, records(3_000))
 
         def status():
             return json.loads(tidegate("status", file, "--json"))["updates"]
@@ -75,7 +74,7 @@ def test_run_status_compact_sql_and_a_drain_by_sigterm(broker, topic, tmp_path):
 
 
 def test_a_query_that_spark_refuses_names_the_views(broker, topic, tmp_path):
-    file = configure(tmp_path, "none", broker.bootstrap, topic(), topic(), trigger="0")
+    file = configure(tmp_path / "none.yaml", broker.bootstrap, topic(), topic())
     told = tidegate("sql", file, "SELECT * FROM updates_bufer", expect=2)
     assert "updates_bufer" in told
     assert "no operator of the file has a log" in told

@@ -8,7 +8,7 @@ from threading import Event, Thread
 import pytest
 
 from tests.clusters.cluster import wait_until
-from tests.kill.harness import PARTITIONS, Feed, records
+from tests.kill.harness import PARTITIONS, records
 from tidegate.contracts.naming import group_id
 from tidegate.runtime import driver as drivers
 from tidegate.runtime.home import jars
@@ -32,21 +32,15 @@ def lags(broker, here):
     return {int(row[2]): tuple(map(int, row[3:6])) for row in rows}
 
 
-def feed(broker, here):
-    feed = Feed(broker.bootstrap, here.source)
-    feed.start(records(COUNT), seconds=0)
-    feed.finish()
-
-
 @pytest.mark.parametrize("until", [{"time_limit": "0s"}, {"time_limit": "10d"}], ids=["emits", "emits nothing"])
 def test_kafkas_own_tool_sees_no_lag_when_everything_is_read_whether_or_not_it_was_emitted(world, broker, until):
     here = world(until=until)
-    feed(broker, here)
+    here.feed(records(COUNT))
     driver = here.run()
     ends = driver.newest.offsets[here.source]
     assert sum(ends.values()) == COUNT
     assert lags(broker, here) == {partition: (end, end, 0) for partition, end in ends.items()}
-    feed(broker, here)
+    here.feed(records(COUNT))
     assert sum(lag for _, _, lag in lags(broker, here).values()) == COUNT
 
 
@@ -57,7 +51,7 @@ def test_a_driver_that_runs_on_and_emits_nothing_shows_how_far_it_is(world, brok
     running = Thread(target=driver.run, args=(stop,))
     running.start()
     try:
-        feed(broker, here)
+        here.feed(records(COUNT))
         wait_until(lambda: sum(offsets(broker, here).values()) == COUNT, "the group's offsets stay behind the log's")
     finally:
         stop.set()

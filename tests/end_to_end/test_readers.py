@@ -9,7 +9,7 @@ import duckdb_extension_delta
 import pytest
 from deltalake import DeltaTable
 
-from tests.kill.harness import Feed, records
+from tests.kill.harness import records, split
 from tidegate.spark import register_views
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -32,18 +32,18 @@ def rows(table) -> list[tuple]:
     return sorted(tuple(bytes(v) if isinstance(v, bytearray) else v for v in row) for row in table)
 
 
-@pytest.mark.parametrize("compacted", [False, True])
-def test_spark_duckdb_and_delta_rs_read_the_same_buffer_and_emissions(world, broker, compacted):
+def test_spark_duckdb_and_delta_rs_read_the_same_buffer_and_emissions_before_and_after_a_compaction(world):
     here = world(until={"time_limit": "5s"}, buffer={"max_keys": 100, "when_full": "emit"})
-    feed = Feed(broker.bootstrap, here.source)
-    made = records(20_000)
-    for part in (made[:12_000], made[12_000:]):
-        feed.start(part, seconds=0, steps=1)
-        feed.join()
+    for part in split(records(5_000), 2):
+        here.feed(part)
         driver = here.run()
-    if compacted:
-        driver.compact()
+    before = read_by_all(here)
+    driver.compact()
+    assert read_by_all(here) == before
 
+
+def read_by_all(here):
+    """The buffer and the emissions, which all readers see alike."""
     register_views(here.spark, here.application)
     by_spark = {
         "buffer": rows(here.spark.sql("SELECT partition, key, value, timestamp, place FROM updates_buffer").collect()),
@@ -64,15 +64,13 @@ def test_spark_duckdb_and_delta_rs_read_the_same_buffer_and_emissions(world, bro
     assert by_spark == by_duckdb == by_delta_rs
     assert 0 < len(by_spark["buffer"]) <= 400
     assert len(by_spark["emissions"]) > 1_000
+    return by_spark
 
 
-def test_a_view_at_an_earlier_version_shows_what_was_held_then(world, broker):
-    here = world(until={"time_limit": "1h"})
-    feed = Feed(broker.bootstrap, here.source)
-    counts = []
+def test_a_view_at_an_earlier_version_shows_what_was_held_then(world):
+    here, counts = world(until={"time_limit": "1h"}), []
     for part in ([(0, b"a", b"1", 1)], [(0, b"b", b"2", 2), (1, b"c", b"3", 3)]):
-        feed.start(part, seconds=0, steps=1)
-        feed.join()
+        here.feed(part)
         here.run()
         counts.append(DeltaTable(here.log).version())
     seen = []
@@ -80,26 +78,3 @@ def test_a_view_at_an_earlier_version_shows_what_was_held_then(world, broker):
         register_views(here.spark, here.application, version)
         seen.append(here.spark.sql("SELECT key FROM updates_buffer ORDER BY key").toArrow()["key"].to_pylist())
     assert seen == [[b"a"], [b"a", b"b", b"c"]]
-
-
-def test_a_delta_stream_reading_the_log_sees_each_emission_once_across_a_compaction(world, broker, tmp_path):
-    here = world(until={"time_limit": "5s"}, buffer={"max_keys": 100, "when_full": "emit"})
-    feed = Feed(broker.bootstrap, here.source)
-    made = records(9_000)
-    sink, checkpoint = str(tmp_path / "sink"), str(tmp_path / "checkpoint")
-    for start in range(0, 9_000, 3_000):
-        feed.start(made[start : start + 3_000], seconds=0, steps=1)
-        feed.join()
-        here.run().compact()
-        stream = here.spark.readStream.format("delta").load(str(here.log)).where("kind = 'emission'")
-        query = stream.writeStream.format("delta").option("checkpointLocation", checkpoint).trigger(availableNow=True)
-        query.start(sink).awaitTermination()
-    by_stream = here.spark.read.format("delta").load(sink).select("partition", "batch", "seq").collect()
-    in_log = (
-        here.spark.read.format("delta")
-        .load(str(here.log))
-        .where("kind = 'emission'")
-        .select("partition", "batch", "seq")
-    )
-    assert rows(by_stream) == rows(in_log.collect())
-    assert len(by_stream) == len(set(by_stream)) > 500
