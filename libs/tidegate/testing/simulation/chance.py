@@ -12,6 +12,7 @@ from random import Random
 
 RATES = {
     "kill": 0.03,  # per kill point reached: the process is gone, what it had asked for goes on
+    "rare_kill": 0.25,  # per kill point reached that few runs come to: the same
     "crash": 0.004,  # per step of a process elsewhere: the same
     "pause": 0.004,  # per step: stopped for a while, as by SIGSTOP or a long collection of garbage
     "switch": 0.01,  # per step: another process comes first
@@ -20,8 +21,8 @@ RATES = {
     "lost_answer": 0.012,  # per request to Kafka
     "slow_markers": 0.3,  # per end of a transaction: its parts become visible one after the other
     "short_fetch": 0.2,  # per fetch: one record batch at a time
-    "unclear_commit": 0.05,  # per try of a commit to the log
-    "lake_failure": 0.004,  # per data file read
+    "unclear_commit": 0.08,  # per try of a commit to the log
+    "lake_failure": 0.01,  # per data file read
     "disk_full": 0.01,  # per file made, in the lake and on the local disk
     "clock_jump": 0.06,  # per moment, here and below
     "broker_outage": 0.03,

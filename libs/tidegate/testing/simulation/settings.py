@@ -24,7 +24,7 @@ OPERATORS: dict[str, dict[str, Any]] = {
     },
     "nothing held": {"until": {"time_limit": "0ms"}},
     "bounded lateness": {"until": {"time_limit": "12ms"}, "max_lateness": "8ms"},
-    "idle": {"until": {"time_limit": "30ms"}, "idle_after": "20s"},
+    "idle": {"until": {"time_limit": "30ms"}, "idle_after": "4s"},
 }
 """The configurations that are run, without input and output."""
 BY_THE_CLOCK = frozenset({"idle"})

@@ -17,6 +17,14 @@ from tidegate.testing.simulation.stage import Crash, Stage
 
 STEP_S = 0.003
 _LONGEST_LINE = 300
+_RARE = {
+    "in_settling_before_end",
+    "in_settling_after_end",
+    "before_compaction_commit",
+    "after_compaction_commit",
+    "during_idle_advance",
+}
+"""Kill points that a run comes to seldom: a process dies there the more often."""
 _PAUSES_S = (0.1, 5.0, 100.0, 400.0)
 """How long a process stands still; 180 s is the transaction timeout."""
 
@@ -45,7 +53,7 @@ class World:
         self.clock.advance(STEP_S)
         self.oracle.check()
         self.seen[place] += 1
-        if self.chance.happens("crash" if " " in place else "kill"):
+        if self.chance.happens(_death(place)):
             self.seen[f"crash {place}"] += 1
             self.say("dies at %s", place)
             raise Crash(place)
@@ -83,3 +91,10 @@ class World:
             actor: Any = self.stage.current
             said = (line % facts)[:_LONGEST_LINE]
             self.story.append(f"{self.clock.monotonic():10.2f} {actor.name if actor else '-':20} {said}")
+
+
+def _death(place: str) -> str:
+    """The fault by which a process dies at the place."""
+    if " " in place:
+        return "crash"
+    return "rare_kill" if place in _RARE else "kill"
