@@ -40,6 +40,8 @@ KillPoint = Literal[
     "during_idle_advance",
 ]
 
+STOPPING_S = 1.0
+"""The thread that takes a process's SIGSTOP may be given a core later than the one that sent it goes on."""
 OUTLIVED_S = 2.0
 """How long a task goes on after its attempt failed; a little more was seen in Spark."""
 _ORDER = re.compile(r"(?:(?P<how>\w+):)?(?P<name>[a-z_]+)(?::(?P<count>\d+))?(?:@(?P<file>.+))?")
@@ -91,6 +93,7 @@ def _kill_session() -> None:
 
 def _stop_session() -> None:
     _signal_session(signal.SIGSTOP)
+    time.sleep(STOPPING_S)
 
 
 def _signal_session(number: signal.Signals) -> None:
