@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import get_args
 
@@ -68,7 +69,8 @@ def test_a_stopped_session_goes_on_from_the_place():
     process = child("stop:before_commit")
     beside = int(process.stdout.readline())
     os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
-    assert state_of(beside) == "T"
+    while state_of(beside) != "T":
+        time.sleep(0.01)
     os.killpg(process.pid, signal.SIGCONT)
     assert process.stdout.read().split() == ["0", "1", "2"]
     assert process.wait(20) == 0
