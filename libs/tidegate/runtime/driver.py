@@ -37,7 +37,7 @@ from tidegate.runtime.claim import Claimant
 from tidegate.runtime.compacting import Compacting
 from tidegate.runtime.condition import ConditionFile
 from tidegate.runtime.kafka import offsets
-from tidegate.runtime.kafka.client import KafkaClient, client
+from tidegate.runtime.kafka.client import KafkaClient, NoSuchTopic, client
 from tidegate.runtime.kafka.transactions import Producer
 from tidegate.runtime.ledger import after_batch
 from tidegate.runtime.persistence import Persistence
@@ -241,6 +241,10 @@ class OperatorDriver:
         except (StartOver, Fenced, Superseded):
             self._owned = False
             raise
+        except NoSuchTopic as error:
+            if not self._owned:
+                raise
+            raise opening.gone(error) from error
         finally:
             self._condition.tell_unclear(self._publication.unclear if self._publication else ())
         self._well = True

@@ -38,11 +38,16 @@ def _find(kafka: KafkaClient, name: str, known: Mapping[str, str]) -> Topic:
     except NoSuchTopic as error:
         if name not in known:
             raise
-        raise EngineError(
-            f"topic {name} is gone",
-            value=f"its topic id was {known[name]}",
-            remedy="a topic made again is another one: give the operator another name to begin anew",
-        ) from error
+        raise gone(error, f"its topic id was {known[name]}") from error
+
+
+def gone(error: NoSuchTopic, value: str | None = None) -> EngineError:
+    """The error for a topic that was there: it was deleted, or the broker is not quite back."""
+    return EngineError(
+        f"{error.problem} any more",
+        value=value,
+        remedy="a topic made again is another one: give the operator another name to begin anew",
+    )
 
 
 def check_topics(before: BatchMeta, config: OperatorConfig, now: Topics) -> None:
