@@ -483,11 +483,8 @@ def test_a_large_state_that_is_mostly_alive_is_not_rewritten_whole(log: Operator
     commit_rows(log, 1, {("state", 0): changes(*(f"k{n}={n}" for n in range(5_000)))})
     commit_rows(log, 2, {("state", 0): changes("k1=1", "k2")})
     commit_rows(log, 3, {("state", 0): changes("k1=2")})
-    [part] = [
-        part
-        for part in compaction.plan(log, meta(log, 4), slot=("key",), keep_output_ms=None, published=None, held={0: 4_999})
-        if part.kind == "state"
-    ]
+    parts = compaction.plan(log, meta(log, 4), slot=("key",), keep_output_ms=None, published=None, held={0: 4_999})
+    [part] = [part for part in parts if part.kind == "state"]
     assert not part.snapshot
     assert sorted(file.min_batch for file in part.files) == [2, 3]
     rows = read_files(log.path, compaction.rewrite(part).files, log.schema)
