@@ -31,7 +31,7 @@ lint: setup ## style, types and the layer rule
 	@$(BIN)/lint-imports --no-logo
 
 kill: setup ## the tests that kill the service at every dangerous point, 200,000 records (about half an hour)
-	@$(BIN)/python -m pytest -m kill -s tests/kill
+	@$(BIN)/python -m pytest -m kill -s tests/kill tests/stream
 
 simulate: setup ## 10,000 simulated services with crashes, lost answers, zombies and takeovers
 	@$(BIN)/python -m tidegate.testing.simulation --seeds 10000
