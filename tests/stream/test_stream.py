@@ -49,7 +49,7 @@ def test_a_batch_is_applied_once_though_spark_runs_it_again_after_a_kill(spark, 
     killed_at(point, here.folder)
     committed = here.metas()[-1].query_batch
     assert committed in {"after_commit:2": [1], "before_commit:2": [0], "after_dirty_header:2": [-1, 0]}[point]
-    assert {path.name for path in (here.checkpoint / "commits").glob("[0-9]")} == {"0"}
+    assert {path.name for path in (here.checkpoint / "commits").glob("[0-9]")} == ({"0"} if committed >= 0 else set())
     here.run()
     calm.run()
     assert here.outputs() == calm.outputs()
