@@ -358,3 +358,14 @@ def test_a_crash_at_any_step_of_an_attempt_leaves_what_the_decisions_treat_right
             assert way is expected_way
             assert calls() >= 3
             break
+
+
+def test_a_task_whose_folder_was_removed_changes_nothing_of_what_is_there_now(tmp_path: Path) -> None:
+    shared = {"operator": "o", "table_id": "t"}
+    with LocalState.lock(tmp_path, 0, token=(1, 1), **shared) as removed:
+        shutil.rmtree(removed.folder)
+        with LocalState.lock(tmp_path, 0, token=(2, 2), **shared) as present:
+            present.begin(2, 2, "present")
+            with pytest.raises(Superseded, match="removed while"):
+                removed.begin(1, 1, "removed")
+            assert present._file.read() == present.header

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tidegate.contracts.errors import EngineError
+from tidegate.contracts.errors import EngineError, Superseded
 from tidegate.contracts.operator import Array, Layout
 from tidegate.state import disk
 from tidegate.state.decisions import NO_COMMIT, Header, may_take
@@ -56,6 +56,7 @@ class LocalState:
         self.header: Header | None = None
         self._file = HeaderFile(folder / "header")
         self._storage: MappedStorage | None = None
+        self._held = -1
 
     @classmethod
     @contextmanager
@@ -76,8 +77,9 @@ class LocalState:
         folder = root / operator / table_id / str(partition)
         with disk.disk_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        with _flock(folder / "lock", timeout_s):
+        with _flock(folder / "lock", timeout_s) as held:
             local = cls(folder, table_id)
+            local._held = held
             with disk.disk_errors(folder):
                 local.header = local._file.read()
             may_take(local.header, token)
@@ -112,7 +114,11 @@ class LocalState:
         return self._storage
 
     def begin(self, epoch: int, batch: int, attempt: str) -> None:
-        """The header says that a change is under way; the arrays may be changed from here on."""
+        """The header says that a change is under way; the arrays may be changed from here on.
+
+        Superseded if the folder was removed since the lock was taken: what is at its place now is somebody else's.
+        """
+        self._require_own()
         was_durable = self.header is not None and self.header.durable
         before = self.header or Header(
             table_id=self.table_id,
@@ -135,6 +141,7 @@ class LocalState:
 
     def complete(self) -> None:
         """The header says that the arrays equal the commit that `begin` named; older generations are gone."""
+        self._require_own()
         if self.header is None or self.header.complete:
             raise AssertionError("complete without begin")
         if self._storage is not None:
@@ -177,6 +184,14 @@ class LocalState:
             raise AssertionError("there is no header to write")
         with disk.disk_errors(self.folder):
             self._file.write(self.header, synced=synced)
+
+    def _require_own(self) -> None:
+        if _inode(self.folder / "lock") != _identity(os.fstat(self._held)):
+            raise Superseded(
+                "the local state was removed while this task worked on it; it changes nothing more",
+                value=self.folder,
+                remedy="none is needed: the next attempt begins with what is there now",
+            )
 
     def _generation(self, number: int, *, new: bool = False) -> Path:
         return self.folder / f"generation-{number}{'.new' if new else ''}"
@@ -279,16 +294,20 @@ def _inode(path: Path) -> tuple[int, int] | None:
         status = path.stat()
     except FileNotFoundError:
         return None
+    return _identity(status)
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
 @contextmanager
-def _flock(path: Path, timeout_s: float) -> Iterator[None]:
-    """The lock is held; the file itself means nothing and is never removed."""
+def _flock(path: Path, timeout_s: float) -> Iterator[int]:
+    """The lock is held; the file itself means nothing and is never removed by Tidegate. Gives its descriptor."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         _wait_for_lock(descriptor, path, time.monotonic() + timeout_s)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 
