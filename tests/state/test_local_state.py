@@ -369,3 +369,15 @@ def test_a_task_whose_folder_was_removed_changes_nothing_of_what_is_there_now(tm
             with pytest.raises(Superseded, match="removed while"):
                 removed.begin(1, 1, "removed")
             assert present._file.read() == present.header
+
+
+def test_a_task_whose_folder_was_removed_does_not_grow_the_files_of_another(tmp_path: Path) -> None:
+    with LocalState.lock(tmp_path, 0, token=(1, 1), operator="o", table_id="t") as removed:
+        removed.begin(1, 1, "removed")
+        storage = removed.rebuild(Tally.layout)
+        shutil.rmtree(removed.folder)
+        with (
+            LocalState.lock(tmp_path, 0, token=(2, 2), operator="o", table_id="t"),
+            pytest.raises(Superseded, match="removed while"),
+        ):
+            storage.grow({name: 2 * size for name, size in Tally.layout.capacity.items()})

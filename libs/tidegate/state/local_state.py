@@ -100,7 +100,7 @@ class LocalState:
             if self.header is None:
                 raise AssertionError("there is no local state; rebuild it")
             folder = self._generation(self.header.generation)
-            self._storage = MappedStorage(folder, layout, self.header.capacity, self.header.generation)
+            self._storage = MappedStorage(self, folder, layout, self.header.capacity, self.header.generation)
         return self._storage
 
     def rebuild(self, layout: Layout) -> MappedStorage:
@@ -110,7 +110,7 @@ class LocalState:
         with disk.disk_errors(folder):
             self._remove_generations_but(self.header.generation if self.header else 0)
             folder.mkdir()
-        self._storage = MappedStorage(folder, layout, layout.capacity, generation)
+        self._storage = MappedStorage(self, folder, layout, layout.capacity, generation)
         return self._storage
 
     def begin(self, epoch: int, batch: int, attempt: str) -> None:
@@ -118,7 +118,7 @@ class LocalState:
 
         Superseded if the folder was removed since the lock was taken: what is at its place now is somebody else's.
         """
-        self._require_own()
+        self.require_own()
         was_durable = self.header is not None and self.header.durable
         before = self.header or Header(
             table_id=self.table_id,
@@ -141,7 +141,7 @@ class LocalState:
 
     def complete(self) -> None:
         """The header says that the arrays equal the commit that `begin` named; older generations are gone."""
-        self._require_own()
+        self.require_own()
         if self.header is None or self.header.complete:
             raise AssertionError("complete without begin")
         if self._storage is not None:
@@ -185,7 +185,8 @@ class LocalState:
         with disk.disk_errors(self.folder):
             self._file.write(self.header, synced=synced)
 
-    def _require_own(self) -> None:
+    def require_own(self) -> None:
+        """Nothing, if the lock that is held is the one at its place; Superseded if the folder was removed since."""
         if _inode(self.folder / "lock") != _identity(os.fstat(self._held)):
             raise Superseded(
                 "the local state was removed while this task worked on it; it changes nothing more",
@@ -211,7 +212,10 @@ class MappedStorage:
     Their space is reserved before it is mapped: a mapped file on a full disk would end in a bus error.
     """
 
-    def __init__(self, folder: Path, layout: Layout, capacity: Mapping[str, int], generation: int) -> None:
+    def __init__(
+        self, owner: LocalState, folder: Path, layout: Layout, capacity: Mapping[str, int], generation: int
+    ) -> None:
+        self._owner = owner
         self.layout = layout
         self.generation = generation
         self.folder = folder
@@ -227,7 +231,11 @@ class MappedStorage:
         return self._capacity
 
     def grow(self, capacity: Mapping[str, int]) -> None:
-        """Every dimension named has at least that capacity; the files are longer, what they held is where it was."""
+        """Every dimension named has at least that capacity; the files are longer, what they held is where it was.
+
+        Superseded if the folder was removed meanwhile: files of the same names would be those of somebody else.
+        """
+        self._owner.require_own()
         self._capacity = {name: max(size, capacity.get(name, 0)) for name, size in self._capacity.items()}
         self._arrays = self._mapped()
 
