@@ -21,18 +21,16 @@ from tidegate.contracts.errors import (
     EngineError,
     Fenced,
     OffsetsGone,
-    OutputTooLarge,
-    StateError,
     Superseded,
-    UserError,
 )
 from tidegate.contracts.kill_points import reach
 from tidegate.contracts.naming import group_id
 from tidegate.contracts.schema import BatchMeta
 from tidegate.operators.registry import operator_for
 from tidegate.runtime import clock, history, opening, pace
+from tidegate.runtime.answers import results_of
 from tidegate.runtime.application import Application
-from tidegate.runtime.batch import KafkaAttempt, PartitionFailure, PartitionPlan, PartitionResult
+from tidegate.runtime.batch import KafkaAttempt, PartitionPlan, PartitionResult
 from tidegate.runtime.claim import Claimant
 from tidegate.runtime.compacting import Compacting
 from tidegate.runtime.condition import ConditionFile
@@ -273,19 +271,13 @@ class OperatorDriver:
         return results
 
     def _results(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> list[PartitionResult]:
-        answers = self._jobs.run(attempt, plans)
-        failures = [answer for answer in answers if isinstance(answer, PartitionFailure)]
-        if failures:
-            raise self._explained(_worst(failures))
-        results = [answer for answer in answers if isinstance(answer, PartitionResult)]
-        return sorted(results, key=lambda result: result.partition)
-
-    def _explained(self, failure: Exception) -> Exception:
-        """A loss of input is told of all partitions at once; everything else as it is."""
-        if isinstance(failure, OffsetsGone):
+        """What every partition did; a loss of input is told of all partitions at once."""
+        try:
+            return results_of(self._jobs.run(attempt, plans))
+        except OffsetsGone:
             starts = offsets.earliest(self._kafka(), self._config.input)
             opening.check_nothing_lost(self.newest, self._config, starts)
-        return failure
+            raise
 
     def _tell_recoveries(self, results: Sequence[PartitionResult]) -> None:
         for result in results:
@@ -395,17 +387,3 @@ class OperatorDriver:
 def _slowest(results: Sequence[PartitionResult]) -> dict[str, float]:
     """Where the partition that took longest has spent its time, in seconds."""
     return max((result.seconds for result in results), key=lambda seconds: sum(seconds.values()))
-
-
-_ORDER = (Fenced, Superseded, StateError, UserError, OutputTooLarge, EngineError)
-
-
-def _worst(failures: Sequence[PartitionFailure]) -> Exception:
-    """What ends the driver comes before what can be tried again."""
-
-    def rank(failure: PartitionFailure) -> int:
-        return next((place for place, kind in enumerate(_ORDER) if isinstance(failure.error, kind)), 0)
-
-    worst = min(failures, key=rank)
-    worst.error.add_note(worst.trace)
-    return worst.error

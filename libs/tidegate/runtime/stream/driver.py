@@ -22,6 +22,7 @@ from tidegate.contracts.kill_points import reach
 from tidegate.contracts.schema import BatchMeta, log_schema
 from tidegate.operators.registry import operator_for
 from tidegate.runtime import clock, history
+from tidegate.runtime.answers import results_of
 from tidegate.runtime.application import config_hash
 from tidegate.runtime.batch import Attempt, PartitionFailure, PartitionResult
 from tidegate.runtime.compacting import Compacting, due
@@ -115,11 +116,7 @@ class StreamDriver:
             raise EngineError("the Spark job failed", value=error, remedy="see Spark's lines above") from error
         answers = [unpacked(row.answer) for row in found]
         _check_one_task_each(answers)
-        failures = [answer for answer in answers if isinstance(answer, PartitionFailure)]
-        if failures:
-            raise _worst(failures)
-        results = [answer for answer in answers if isinstance(answer, PartitionResult)]
-        return sorted(results, key=lambda result: result.partition)
+        return results_of(answers)
 
     def _commit(self, attempt: Attempt, results: Sequence[PartitionResult], query: str, spark_batch: int) -> None:
         meta = after_batch(
@@ -185,10 +182,3 @@ def _check_one_task_each(answers: Sequence[PartitionResult | PartitionFailure]) 
     if twice:
         remedy = "report it, with the plan of the DataFrame; nothing of the batch was committed"
         raise StateError("the rows of a partition were spread over tasks", value=f"partitions {twice}", remedy=remedy)
-
-
-def _worst(failures: Sequence[PartitionFailure]) -> Exception:
-    """What ends the query comes before what can be tried again."""
-    worst = min(failures, key=lambda failure: isinstance(failure.error, EngineError))
-    worst.error.add_note(worst.trace)
-    return worst.error
