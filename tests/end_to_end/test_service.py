@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.kill.harness import Feed, committed, records, split
-from tidegate.contracts.errors import BufferFull, EngineError, UserError
+from tidegate.contracts.errors import BufferFull, EngineError, StartOver, UserError
 from tidegate.runtime import publication
-from tidegate.runtime.driver import OperatorDriver, StartOver, Wiring
+from tidegate.runtime.driver import OperatorDriver, Wiring
 from tidegate.runtime.spark.jobs import Jobs
 from tidegate.spark import register_views
 from tidegate.state import decisions

@@ -12,11 +12,11 @@ import pytest
 
 from tests.runtime.miniature import Jobs, application, driver_of
 from tests.runtime.scripted_kafka import PRODUCER_ID, ScriptedKafka
-from tidegate.contracts.errors import EngineError, Fenced, StateError, Unavailable
+from tidegate.contracts.errors import EngineError, Fenced, StartOver, StateError, Unavailable
 from tidegate.contracts.kill_points import watched
 from tidegate.runtime import driver as drivers
 from tidegate.runtime.batch import KafkaAttempt
-from tidegate.runtime.driver import OperatorDriver, StartOver
+from tidegate.runtime.driver import OperatorDriver
 from tidegate.state.data_files import write_rows
 from tidegate.state.operator_log import OperatorLog
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from tests.runtime.scripted_kafka import PRODUCER_ID, ScriptedKafka
-from tests.state.logs import OPERATOR, commit_rows, new_log, rows
-from tidegate.contracts.errors import EngineError, Fenced, StateError
+from tests.state.logs import OPERATOR, commit_rows, new_log, reopened, rows
+from tidegate.contracts.errors import EngineError, Fenced, StartOver, StateError
 from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime import publication
 from tidegate.runtime.kafka.transactions import Producer
@@ -140,6 +140,19 @@ def test_an_output_with_a_batch_above_the_log_s_stops(
     with pytest.raises(StateError, match="not reached") as stopped:
         published(kafka, log, newest)
     assert stopped.value.remedy
+
+
+def test_a_mark_above_the_log_as_a_fenced_driver_knows_it_tells_of_its_successor(
+    kafka: ScriptedKafka, log: OperatorLog
+) -> None:
+    """The successor fenced it and published between the fenced driver's own initialisation and its look at the mark."""
+    newest = committed(log, 1, "a")
+    kafka.marks[0] = (20, f"tidegate/1 {log.table_id} 2")
+    with pytest.raises(StateError, match="above the operator log"):
+        published(kafka, log, newest)
+    committed(reopened(log), 2, "b")
+    with pytest.raises(StartOver):
+        published(kafka, log, newest)
 
 
 @pytest.mark.parametrize(("deadline_s", "timeout_ms"), [(60.0, 180_000), (30.0, 90_000), (1.0, 60_000)])

@@ -106,5 +106,9 @@ class Unavailable(EngineError):
     """A broker or a disk does not answer, or is full: it passes when that is mended, without a new start."""
 
 
+class StartOver(EngineError):
+    """What a driver did is unclear, or somebody else has committed: a new claim settles what has become of it."""
+
+
 class OutputTooLarge(EngineError):
     """An emission is larger than the output topic's `max.message.bytes`."""

@@ -21,6 +21,7 @@ from tidegate.contracts.errors import (
     EngineError,
     Fenced,
     OffsetsGone,
+    StartOver,
     Superseded,
 )
 from tidegate.contracts.kill_points import reach
@@ -71,10 +72,6 @@ class Wiring:
     application: Application
     name: str
     listener: Listener = lambda meta, seconds: None
-
-
-class StartOver(EngineError):
-    """The commit was refused or is unclear: a new claim settles what has become of it."""
 
 
 class OperatorDriver:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pyarrow.compute as pc
 
-from tidegate.contracts.errors import StateError
+from tidegate.contracts.errors import StartOver, StateError
 from tidegate.contracts.kill_points import armed, reach
 from tidegate.contracts.naming import group_id, transactional_id
 from tidegate.contracts.schema import BatchMeta
@@ -58,14 +58,21 @@ class Publication:
         self.settle(self.producers, newest)
 
     def settle(self, partitions: Iterable[int], newest: BatchMeta) -> None:
-        """The output of every committed batch of the partitions is published, judged by the marks."""
+        """The output of every committed batch of the partitions is published, judged by the marks.
+
+        StateError for a mark that contradicts the log; StartOver where the log has gone on without this driver.
+        """
         wanted = list(partitions)
         found = marks(self._client(), self.group, self._input, wanted)
         for partition in wanted:
             committed = found.get(partition)
             mark = committed.metadata if committed is not None else None
             self._shown[partition] = committed.offset if committed is not None else -1
-            batch = self._left_to_publish(partition, mark, newest)
+            try:
+                batch = self._left_to_publish(partition, mark, newest)
+            except StateError as contradiction:
+                self._notice_successor(contradiction)
+                raise
             if batch is not None:
                 self._publish_again(partition, batch, newest)
 
@@ -163,6 +170,13 @@ class Publication:
                 )
             decision = unpublished_above(-1 if published is None else published, outputs, newest.published_from)
         return decision.batch
+
+    def _notice_successor(self, contradiction: StateError) -> None:
+        """Nothing, if the newest commit is this driver's: else a successor has fenced it in between, and published."""
+        if self._log.has_successor():
+            raise StartOver(
+                "a newer driver has published", value=contradiction.value, remedy="the claim tells"
+            ) from contradiction
 
     def _publish_again(self, partition: int, batch: int, newest: BatchMeta) -> None:
         rows = self._log.read("emission", partition, after_batch=batch - 1)

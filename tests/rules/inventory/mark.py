@@ -130,6 +130,15 @@ RULES = (
         removals=(without(_PUBLICATION, "if published is not None and published > newest.batch:", "if False:"),),
     ),
     Rule(
+        name="a mark above the log is judged by the log as it is now: a driver that was fenced meanwhile starts over",
+        chapter=Chapter.MARK,
+        tests=tests(
+            "runtime/test_publication",
+            "a_mark_above_the_log_as_a_fenced_driver_knows_it_tells_of_its_successor",
+        ),
+        removals=(without(_PUBLICATION, "self._notice_successor(contradiction)"),),
+    ),
+    Rule(
         name="publishing starts at the batch in which output was configured",
         chapter=Chapter.MARK,
         tests=(
