@@ -7,7 +7,7 @@ type lives in its folder; `read` gathers all problems at once, each with the val
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -81,6 +81,19 @@ class OperatorRules(Config):
     """How far back the log can be read as of an earlier version."""
 
 
+class TableFacts(NamedTuple):
+    """What readers of a table need to know of it: how long it keeps versions, ms; None: the latest values alone."""
+
+    history_retention: int | None
+
+
+class TableRead(NamedTuple):
+    """The operator whose table another one reads, and how long that one waits for it at the most, ms (None: never)."""
+
+    table: str
+    wait: int | None
+
+
 class OperatorConfig(OperatorRules):
     """An operator of a configuration file: its rules, and the topics between which it works."""
 
@@ -90,6 +103,22 @@ class OperatorConfig(OperatorRules):
     """Topic of the emissions; omitted: they stay in the lake."""
     idle_after: Duration | None = None
     """Wall time without a record after which stream time goes on by itself; default: never."""
+
+    def as_table(self) -> TableFacts | None:
+        """What it is to operators that read it; None: it is not a table."""
+        return None
+
+    def reads(self) -> TableRead | None:
+        """The table that it reads; None: none."""
+        return None
+
+    def refuses(self, table: TableFacts) -> str | None:
+        """Why it cannot read such a table: "cause; remedy". None: it can."""
+        return None
+
+    def functions(self) -> tuple[str, ...]:
+        """The functions of the user's own that it calls, each `module:function`."""
+        return ()
 
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -112,6 +112,14 @@ class OperatorState(Protocol):
         ...
 
 
+class TableReader(OperatorState, Protocol):
+    """One partition's state of an operator that reads a table."""
+
+    def read_table(self, table: Any) -> None:
+        """What follows looks up in that state of the table's partition; to be called before the first step."""
+        ...
+
+
 class Operator(Protocol):
     """A kind of operator with its configuration."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,8 @@ class Application(Config):
     """How Spark is reached."""
     trigger: Duration = 200
     """Pause between micro-batches; 0: as fast as possible."""
+    allow: tuple[str, ...] = ()
+    """Modules whose functions operators may call, such as a joiner's."""
     operators: dict[str, OperatorConfig]
     """The operators by name."""
 
@@ -77,6 +79,10 @@ class Application(Config):
             return raw
         problems: list[Problem] = []
         typed = {name: _read_operator(str(name), value, problems) for name, value in raw.items()}
+        known = {name: config for name, config in typed.items() if config is not None}
+        for name, config in known.items():
+            problems += _problems_among(name, config, known, raw)
+            problems += _forbidden_functions(name, config, info.data.get("allow", ()))
         if problems:
             raise _Problems(problems)
         return typed
@@ -116,6 +122,37 @@ def _read_operator(name: str, raw: object, problems: list[Problem]) -> OperatorC
     except UserError as error:
         problems.append(Problem(where=f"{where}.kind", value=error.value, cause=error.problem, remedy=error.remedy))
     return None
+
+
+def _problems_among(
+    name: str, config: OperatorConfig, known: Mapping[str, OperatorConfig], raw: Mapping[str, Any]
+) -> list[Problem]:
+    """What is wrong with the table that the operator reads."""
+    read = config.reads()
+    if read is None or (read.table in raw and read.table not in known):  # that one has problems of its own
+        return []
+    table = known[read.table].as_table() if read.table in known else None
+    if table is None:
+        refusal: str | None = "no table of this file; name an operator of kind table_history"
+    else:
+        refusal = config.refuses(table)
+    if refusal is None:
+        return []
+    cause, _, remedy = refusal.partition("; ")
+    return [Problem(where=f"operators.{name}.table", value=read.table, cause=cause, remedy=remedy)]
+
+
+def _forbidden_functions(name: str, config: OperatorConfig, allowed: Sequence[str]) -> list[Problem]:
+    return [
+        Problem(
+            where=f"operators.{name}",
+            value=function,
+            cause="a function of a module that the file does not allow",
+            remedy=f"if you trust it, add allow: [{function.partition(':')[0]}] to the file",
+        )
+        for function in config.functions()
+        if function.partition(":")[0] not in allowed
+    ]
 
 
 def _bad(where: str, value: object, cause: str, remedy: str) -> ConfigurationError:

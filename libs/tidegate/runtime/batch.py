@@ -49,6 +49,24 @@ class KafkaAttempt(Attempt):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TablePlan:
+    """One partition of the table that an operator reads, as of the Delta version that the batch is pinned to.
+
+    `name` is that of the replica's folder, `wanted` the commit of the table's log that the replica is to equal, `tail`
+    the state files that the commits of its lineage added.
+    """
+
+    name: str
+    config: OperatorRules
+    log: Path
+    version: int
+    table_id: str
+    stream_time: int
+    wanted: Wanted
+    tail: tuple[DataFile, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class PartitionPlan:
     """What one partition has to do: read offsets [start, end), or advance its stream time, or flush."""
 
@@ -60,11 +78,15 @@ class PartitionPlan:
     advance_to: int
     wanted: Wanted
     producer: Producer | None
+    table: TablePlan | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionResult:
-    """What one partition did: where it stands now; its files and open transaction wait for the decision."""
+    """What one partition did: where it stands now; its files and open transaction wait for the decision.
+
+    `recovery` and `replica` say how its state, and the table that it reads, came to what the batch needs.
+    """
 
     partition: int
     action: Action
@@ -77,6 +99,7 @@ class PartitionResult:
     stopped_at: int | None = None
     stop_reason: str = ""
     recovery: str = ""
+    replica: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
 
 

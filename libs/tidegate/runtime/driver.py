@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -40,7 +40,8 @@ from tidegate.runtime.kafka.client import KafkaClient, NoSuchTopic, client
 from tidegate.runtime.kafka.transactions import Producer
 from tidegate.runtime.ledger import after_batch
 from tidegate.runtime.persistence import Persistence
-from tidegate.runtime.planning import plan_flush, plan_idle, plan_records
+from tidegate.runtime.pins import pinned_table
+from tidegate.runtime.planning import plan_flush, plan_held, plan_idle, plan_records
 from tidegate.runtime.publication import Publication
 from tidegate.runtime.requests import Requests
 from tidegate.runtime.spark.jobs import Jobs
@@ -94,6 +95,7 @@ class OperatorDriver:
         self._claimant = Claimant(self._application, self.name, self._kafka, deadline_s=ATTEMPT_DEADLINE_S)
         self._condition = ConditionFile(self._state / self.name)
         self._persistence = Persistence(self.name, self._condition)
+        self._table = pinned_table(self._application, self.name)
         self._log: OperatorLog
         self._publication: Publication | None = None
         self._lineage: dict[int, list[history.Commit]] = {}
@@ -110,6 +112,8 @@ class OperatorDriver:
         claimed = self._claimant.claim()
         self._log, self.newest, self._publication = claimed.log, claimed.meta, claimed.publication
         self._lineage = history.lineage(self._log, self.newest)
+        if self._table is not None:
+            self._table.open(self.newest)
         self._owned = True
         self._jobs.warm_up(self._config)
 
@@ -207,11 +211,20 @@ class OperatorDriver:
         ends = offsets.stable(self._kafka(), topic)
         self._check_topics()
         plans = plan_records(self.newest, topic, ends, self._producers(), self._lineage)
+        plans += self._plans_of_waiting({plan.partition for plan in plans})
         if idle_after is None:
             return plans
         busy = {plan.partition for plan in plans}
         now = clock.now_ms()
         return plans + plan_idle(self.newest, topic, now, idle_after, self._producers(), self._lineage, busy)
+
+    def _plans_of_waiting(self, busy: Collection[int]) -> list[PartitionPlan]:
+        """Plans without records, for partitions that hold what may go on: the table has moved, or was waited for."""
+        if self._table is None:
+            return []
+        self._table.pin()
+        moved = self._table.moved(self.newest, clock.now_ms()) - set(busy)
+        return plan_held(self.newest, self._config.input, self._producers(), self._lineage, moved)
 
     def _check_topics(self) -> None:
         """Nothing, if the topics are those of the claim; two requests to a broker."""
@@ -252,9 +265,18 @@ class OperatorDriver:
         batch, attempt, now = self.newest.batch + 1, uuid4().hex, clock.now_ms()
         started = time.monotonic()
         try:
+            plans = self._pinned(plans)
             results = self._results(self._attempt(batch, attempt, now), plans)
             self._check_topics()  # what was read is of these topics
-            meta = after_batch(self.newest, results, topic=self._config.input, batch=batch, attempt=attempt, clock=now)
+            meta = after_batch(
+                self.newest,
+                results,
+                topic=self._config.input,
+                batch=batch,
+                attempt=attempt,
+                clock=now,
+                inputs={} if self._table is None else self._table.inputs,
+            )
         except Exception:
             self._abort(plans, attempt)
             raise
@@ -263,9 +285,19 @@ class OperatorDriver:
         reach("before_commit")
         self._to_log(meta, [file for result in results for file in result.files])
         reach("after_commit")
+        if self._table is not None:
+            self._table.note_used(results, now)
         self._seconds = {"job": ran - started, **_slowest(results), "commit": time.monotonic() - ran}
         self._piece = pace.next_piece(self._piece, ran - started, pace.left_behind(plans, results))
         return results
+
+    def _pinned(self, plans: Sequence[PartitionPlan]) -> Sequence[PartitionPlan]:
+        """The plans with the newest version of the table, where the operator reads one."""
+        table = self._table
+        if table is None:
+            return plans
+        table.pin()
+        return [replace(plan, table=table.plan(plan)) for plan in plans]
 
     def _results(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> list[PartitionResult]:
         """What every partition did; a loss of input is told of all partitions at once."""
@@ -281,6 +313,8 @@ class OperatorDriver:
             if result.partition in self.newest.last and not result.recovery.startswith(Way.GO_ON.value):
                 lines.info("%s, partition %d: local state: %s", self.name, result.partition, result.recovery)
                 self._condition.tell_recovered(result.partition, result.recovery)
+            if result.replica.startswith(Way.REBUILD.value):
+                lines.info("%s, partition %d: replica of the table: %s", self.name, result.partition, result.replica)
 
     def _to_log(self, meta: BatchMeta, files: Sequence[DataFile]) -> None:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from tidegate.contracts.errors import StateError
 from tidegate.contracts.schema import BatchMeta, Counts
@@ -12,6 +13,8 @@ from tidegate.runtime.batch import PartitionResult
 _ACTIONS = ("idle", "flush", "batch")
 """A batch in which some partitions read and others only go on in time is called by the first of both."""
 _ADDED = ("records_in", "applied", "superseded", "late", "rejected", "emitted")
+
+NO_INPUTS: Mapping[str, int] = MappingProxyType({})
 
 
 def after_claim(newest: BatchMeta, *, attempt: str, clock: int, config: str, topics: Mapping[str, str]) -> BatchMeta:
@@ -39,10 +42,18 @@ def after_skip(claim: BatchMeta, topic: str, ranges: Mapping[int, tuple[int, int
 
 
 def after_batch(
-    newest: BatchMeta, results: Sequence[PartitionResult], *, topic: str, batch: int, attempt: str, clock: int
+    newest: BatchMeta,
+    results: Sequence[PartitionResult],
+    *,
+    topic: str,
+    batch: int,
+    attempt: str,
+    clock: int,
+    inputs: Mapping[str, int] = NO_INPUTS,
 ) -> BatchMeta:
     """The metadata of a batch: maps complete for all partitions, moved on for those that took part.
 
+    `inputs`: the Delta version of each table that was read.
     Raises StateError when a partition's counts do not balance: nothing may be lost silently.
     """
     for result in results:
@@ -66,6 +77,7 @@ def after_batch(
         output={**newest.output, **{r.partition: batch for r in results if r.counts.emitted}},
         active={**newest.active, **{r.partition: clock for r in results if r.counts.records_in}},
         advanced={**newest.advanced, **{r.partition: clock for r in results if r.action == "idle"}},
+        inputs=dict(inputs),
     )
 
 

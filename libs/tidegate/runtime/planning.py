@@ -71,13 +71,20 @@ def plan_idle(
     return plans
 
 
+def plan_held(
+    newest: BatchMeta, topic: str, producers: Mapping[int, Producer], lineage: Lineage, partitions: Collection[int]
+) -> list[PartitionPlan]:
+    """A plan without records for each of the partitions that holds something."""
+    held = [p for p, counts in sorted(newest.totals.items()) if counts.held and p in partitions]
+    offsets = newest.offsets[topic]
+    return [_plan(newest, p, offsets[p], offsets[p], producers, lineage) for p in held]
+
+
 def plan_flush(
     newest: BatchMeta, topic: str, producers: Mapping[int, Producer], lineage: Lineage
 ) -> list[PartitionPlan]:
     """A plan for each partition that holds something: release it."""
-    held = [p for p, counts in sorted(newest.totals.items()) if counts.held]
-    offsets = newest.offsets[topic]
-    plans = [_plan(newest, p, offsets[p], offsets[p], producers, lineage) for p in held]
+    plans = plan_held(newest, topic, producers, lineage, newest.totals)
     return [replace(plan, action="flush") for plan in plans]
 
 

@@ -12,15 +12,16 @@ import os
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
+from typing import cast
 
 from pyspark import TaskContext
 
 from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.errors import EngineError, Superseded, TidegateError
 from tidegate.contracts.kill_points import reach
-from tidegate.contracts.operator import Operator, OperatorState, StepResult
+from tidegate.contracts.operator import Operator, OperatorState, StepResult, TableReader
 from tidegate.contracts.records import Records
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.batch import Attempt, KafkaAttempt, PartitionFailure, PartitionPlan, PartitionResult
@@ -30,7 +31,7 @@ from tidegate.runtime.port import KafkaPort, Port
 from tidegate.runtime.warm import spare_the_collector, warm_codec, warm_operator
 from tidegate.state.data_files import DataFile, write_rows
 from tidegate.state.local_state import LocalState, partitions_here
-from tidegate.state.recovery import recover
+from tidegate.state.recovery import Recovered, recover
 
 _TABLES = (("state", "changes"), ("emission", "emissions"), ("late", "late"), ("rejected", "rejected"))
 
@@ -72,16 +73,12 @@ def run_partition(attempt: Attempt, plan: PartitionPlan, port: Port) -> Partitio
     """The partition's local state is that of the batch, its rows are in files, its output in an open transaction."""
     watch = Stopwatch()
     operator = _operator(attempt.config)
-    with LocalState.lock(
-        attempt.state,
-        plan.partition,
-        operator=attempt.operator,
-        table_id=attempt.table_id,
-        token=(attempt.epoch, attempt.batch),
-    ) as local:
+    with _own(attempt, plan.partition) as local, _replica(attempt, plan) as replica:
         recovered = recover(
             local, operator, attempt.log, attempt.version, plan.wanted, plan.partition, plan.stream_time
         )
+        if replica is not None:
+            cast(TableReader, recovered.state).read_table(replica.state)
         watch.lap("recover")
         fetched = port.read(plan)
         watch.lap("fetch")
@@ -107,9 +104,38 @@ def run_partition(attempt: Attempt, plan: PartitionPlan, port: Port) -> Partitio
         producer=producer,
         stopped_at=step.stopped_at,
         stop_reason=step.stop_reason,
-        recovery=f"{recovered.use.way.value}: {recovered.use.reason}",
+        recovery=recovered.told,
+        replica="" if replica is None else replica.told,
         seconds=watch.seconds,
     )
+
+
+def _own(attempt: Attempt, partition: int) -> AbstractContextManager[LocalState]:
+    """The partition's local state, under its lock."""
+    return LocalState.lock(
+        attempt.state,
+        partition,
+        operator=attempt.operator,
+        table_id=attempt.table_id,
+        token=(attempt.epoch, attempt.batch),
+    )
+
+
+@contextmanager
+def _replica(attempt: Attempt, plan: PartitionPlan) -> Iterator[Recovered | None]:
+    """The replica of the table's partition at the version that the batch is pinned to; None without a table."""
+    table = plan.table
+    if table is None:
+        yield None
+        return
+    wanted, operator = table.wanted, _operator(table.config)
+    token = (wanted.epoch, wanted.batch)
+    with LocalState.lock(
+        attempt.state, plan.partition, operator=table.name, table_id=table.table_id, token=token
+    ) as local:
+        yield recover(
+            local, operator, table.log, table.version, wanted, plan.partition, table.stream_time, tail=table.tail
+        )
 
 
 @lru_cache(maxsize=16)
@@ -171,16 +197,7 @@ def make_durable(attempt: Attempt) -> list[int]:
 
 
 def _made_durable(attempt: Attempt, partition: int) -> bool:
-    with (
-        suppress(Superseded),
-        LocalState.lock(
-            attempt.state,
-            partition,
-            operator=attempt.operator,
-            table_id=attempt.table_id,
-            token=(attempt.epoch, attempt.batch),
-        ) as local,
-    ):
+    with suppress(Superseded), _own(attempt, partition) as local:
         if local.trusted:
             local.make_durable()
             return True

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tidegate.contracts.operator import Operator, OperatorState
+from tidegate.contracts.schema import log_schema
 from tidegate.state.data_files import DataFile, read_files
 from tidegate.state.decisions import NO_COMMIT, StateUse, Wanted, Way, choose_state
 from tidegate.state.local_state import LocalState, boot_id
@@ -27,6 +28,11 @@ class Recovered:
     use: StateUse
     rows: int
 
+    @property
+    def told(self) -> str:
+        """The way and the reason, for people."""
+        return f"{self.use.way.value}: {self.use.reason}"
+
 
 def recover(
     local: LocalState,
@@ -36,17 +42,21 @@ def recover(
     wanted: Wanted,
     partition: int,
     stream_time: int,
+    tail: Sequence[DataFile] | None = None,
 ) -> Recovered:
     """The state equals the partition's `last` commit, and the header says so: as it was, caught up, or rebuilt.
 
     `version` is the log's at that commit or later, `stream_time` the T that the log has for the partition. A
     state that is caught up is not touched before the log has been read: a lake that fails costs no local state.
+    `tail`: the state files that the commits of the lineage added, where they are known; they may be gone.
     """
     layout = operator.layout
     use = _use(local, operator, wanted, stream_time)
     if use.way is Way.GO_ON:
         return Recovered(state=operator.open(local.storage(layout)), use=use, rows=0)
-    tables = _rows_to_apply(operator, OperatorLog.at(log, version), partition, use)
+    if use.way is Way.CATCH_UP and tail is not None and not all((log / file.path).exists() for file in tail):
+        use = StateUse(Way.REBUILD, "files that it would be caught up from were vacuumed")
+    tables = _rows_to_apply(operator, log, version, partition, use, tail)
     local.begin(wanted.epoch, *(wanted.last or NO_COMMIT))
     state = operator.open(local.rebuild(layout) if use.way is Way.REBUILD else local.storage(layout))
     rows = _restore(state, tables, stream_time)
@@ -76,11 +86,17 @@ def _damage(local: LocalState, operator: Operator, wanted: Wanted, stream_time: 
     return None
 
 
-def _rows_to_apply(operator: Operator, log: OperatorLog, partition: int, use: StateUse) -> Iterable[pa.Table]:
+def _rows_to_apply(
+    operator: Operator, path: Path, version: int, partition: int, use: StateUse, tail: Sequence[DataFile] | None
+) -> Iterable[pa.Table]:
     """The state rows above the batch that the state has: read at once for a state that is worth something.
 
     For a rebuild they are read as they are applied, a few files at a time.
     """
+    if use.way is Way.CATCH_UP and tail is not None:
+        files = [file for file in tail if file.max_batch > use.after_batch]
+        return [last_rows(read_files(path, files, log_schema(operator.columns)), operator.slot)]
+    log = OperatorLog.at(path, version)
     if use.way is Way.CATCH_UP:
         return [last_rows(log.read("state", partition, use.after_batch), operator.slot)]
     columns = [*_COLUMNS, *(column.name for column in operator.columns)]

@@ -24,7 +24,9 @@ RULES = (
         name="the clock is read once for a batch",
         chapter=Chapter.BATCH,
         tests=tests("runtime/test_driver", "the_clock_is_read_once_for_a_batch"),
-        removals=(without(_DRIVER, "attempt=attempt, clock=now)", "attempt=attempt, clock=clock.now_ms())"),),
+        removals=(
+            without(_DRIVER, "clock=now,\n                inputs=", "clock=clock.now_ms(),\n                inputs="),
+        ),
     ),
     Rule(
         name="no batch is planned while a publication is not settled",

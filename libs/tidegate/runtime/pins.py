@@ -1,0 +1,215 @@
+"""The table that an operator reads, pinned at a Delta version for each batch. May import: contracts, state, runtime.
+
+Another service writes the table's log; it is only read here, entry by entry. A pin is the newest version that there is;
+what the entries added is remembered for a while, so that a replica is caught up from their files, compaction or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.errors import StateError, Unavailable, UserError
+from tidegate.contracts.event_time import NO_STREAM_TIME
+from tidegate.contracts.naming import COMMIT_METADATA_KEY, log_path
+from tidegate.contracts.schema import BatchMeta
+from tidegate.runtime.application import Application
+from tidegate.runtime.batch import PartitionPlan, PartitionResult, TablePlan
+from tidegate.runtime.history import touched
+from tidegate.state.actions import data_file
+from tidegate.state.data_files import DataFile
+from tidegate.state.decisions import NO_COMMIT, Commit, Wanted
+from tidegate.state.log_entries import newest_version, read_actions
+from tidegate.state.operator_log import OperatorLog
+
+REMEMBERED = 256
+"""Commits of a partition whose files are known; a replica that is older is rebuilt."""
+
+MARGIN = 8
+"""Commits before the one that the replica was last seen at: its attempt may have failed."""
+
+
+class Added(NamedTuple):
+    """A commit of the table's log that touched a partition, and the state file that it added, if it did."""
+
+    commit: Commit
+    file: DataFile | None
+
+
+class Met(NamedTuple):
+    """What a batch of the reader met in a partition: the table's newest batch there, its T, and the batch's clock."""
+
+    batch: int
+    stream_time: int
+    clock: int
+
+
+def pinned_table(application: Application, reader: str) -> PinnedTable | None:
+    """The table that the operator reads; None: it reads none."""
+    read = application.operators[reader].reads()
+    if read is None:
+        return None
+    config, path = application.operators[read.table], log_path(application.lake, read.table)
+    return PinnedTable(reader=reader, name=read.table, config=config, path=path, wait=read.wait)
+
+
+@dataclass(kw_only=True)
+class PinnedTable:
+    """The log of a table as its reader knows it. `wait`: how long the reader waits for it at the most, ms.
+
+    `added`: per partition the newest commits. `met`: per partition what the reader's newest batch met.
+    """
+
+    reader: str
+    name: str
+    config: OperatorConfig
+    path: Path
+    wait: int | None = None
+    version: int = -1
+    added: dict[int, list[Added]] = field(default_factory=dict)
+    met: dict[int, Met] = field(default_factory=dict)
+    meta: BatchMeta | None = None
+
+    @property
+    def inputs(self) -> dict[str, int]:
+        """The pin, as a batch's metadata has it."""
+        return {self.name: self.version}
+
+    def open(self, newest: BatchMeta) -> None:
+        """The pin is the newest version. Unavailable while there is no log, or one that nobody has claimed.
+
+        UserError for another number of partitions than the reader's, StateError for a log older than one it has read.
+        """
+        self.meta, self.added, self.met = None, {}, {}
+        version = newest_version(self.path)
+        meta = None if version is None else OperatorLog.at(self.path, version).newest()
+        if version is None or meta is None:
+            raise Unavailable(f"the table {self.name} has no log yet", value=self.path, remedy="start its service")
+        self._refuse_other_partitions(meta, newest)
+        if version < newest.inputs.get(self.name, -1):
+            raise StateError(
+                f"the log of the table {self.name} is older than what {self.reader} has read of it",
+                value=f"version {version}, read: {newest.inputs[self.name]}",
+                remedy="bring the newer log back from a copy, or give the reader another name to begin anew",
+            )
+        self.version, self.meta = version, meta
+        self._remember_entries_before(version)
+
+    def pin(self) -> int:
+        """The newest version, whose metadata `meta` has. StateError if somebody else changed the log."""
+        while (actions := read_actions(self.path, self.version + 1)) is not None:
+            self._take(actions)
+            self.version += 1
+        return self.version
+
+    def stream_time(self, partition: int) -> int:
+        """T of the table's partition at the pin."""
+        return self._meta().stream_time.get(partition, NO_STREAM_TIME)
+
+    def plan(self, plan: PartitionPlan) -> TablePlan:
+        """What a task needs to have the partition's replica at the pin."""
+        meta, partition = self._meta(), plan.partition
+        tail = self._tail(partition)
+        return TablePlan(
+            name=f"{self.reader}.{self.name}",
+            config=self.config,
+            log=self.path,
+            version=self.version,
+            table_id=meta.table_id,
+            stream_time=self.stream_time(partition),
+            wanted=Wanted(
+                epoch=plan.wanted.epoch,
+                batch=meta.batch,
+                last=meta.last.get(partition),
+                lineage=tuple(added.commit for added in tail),
+            ),
+            tail=tuple(added.file for added in tail[1:] if added.file is not None),
+        )
+
+    def note_used(self, results: Sequence[PartitionResult], clock_ms: int) -> None:
+        """The replicas of those partitions equal the pin, in a batch of that clock."""
+        last = self._meta().last
+        for partition in (result.partition for result in results):
+            batch = last.get(partition, NO_COMMIT)[0]
+            self.met[partition] = Met(batch, self.stream_time(partition), clock_ms)
+
+    def moved(self, newest: BatchMeta, now_ms: int) -> set[int]:
+        """The partitions in which what waits for the table may go on: T has grown there, or it was waited for."""
+        if self.wait is None:
+            return set()
+        return {
+            partition for partition in newest.active if self._has_moved(partition, newest.active[partition], now_ms)
+        }
+
+    def _has_moved(self, partition: int, active_ms: int, now_ms: int) -> bool:
+        met = self.met.get(partition)
+        if met is None or self.stream_time(partition) > met.stream_time:
+            return True
+        waited_until = active_ms + (self.wait or 0)
+        return met.clock < waited_until <= now_ms
+
+    def _tail(self, partition: int) -> list[Added]:
+        """The commits from somewhat before the replica's on; all that are known if it was not seen yet."""
+        known, met = self.added.get(partition, []), self.met.get(partition)
+        newer = sum(added.commit[0] > met.batch for added in known) if met is not None else len(known)
+        return known[-(newer + MARGIN) :]
+
+    def _meta(self) -> BatchMeta:
+        if self.meta is None:
+            raise AssertionError("a pin before the table was opened")
+        return self.meta
+
+    def _remember_entries_before(self, version: int) -> None:
+        entries: list[list[dict[str, Any]]] = []
+        while len(entries) < REMEMBERED and (actions := read_actions(self.path, version - len(entries))) is not None:
+            entries.append(actions)
+        for actions in reversed(entries):
+            self._take(actions)
+
+    def _take(self, actions: Sequence[dict[str, Any]]) -> None:
+        """The entry is known: its metadata, and the state files that it added."""
+        meta = _meta_of(actions)
+        adds = [action["add"] for action in actions if "add" in action]
+        files = {file.partition: file for file in map(data_file, adds) if file.kind == "state"}
+        if meta is None:
+            self._refuse_foreign(actions)
+            return
+        if self.meta is not None and meta.table_id != self.meta.table_id:
+            raise StateError(
+                f"the table {self.name} was begun anew while {self.reader} read it",
+                value=f"{meta.table_id}, was {self.meta.table_id}",
+                remedy="give the reader another name to begin anew with it, or bring the former log back",
+            )
+        if self.meta is None or meta.batch > self.meta.batch:
+            self.meta = meta
+        for partition in touched(meta):
+            known = self.added.setdefault(partition, [])
+            known.append(Added((meta.batch, meta.attempt), files.get(partition)))
+            del known[:-REMEMBERED]
+
+    def _refuse_foreign(self, actions: Sequence[dict[str, Any]]) -> None:
+        changes = [action[name] for action in actions for name in ("add", "remove") if name in action]
+        if any(change.get("dataChange", True) for change in changes):
+            raise StateError(
+                f"somebody else changed data in the log of the table {self.name}",
+                value=f"{self.path}, version {self.version + 1}",
+                remedy="start the table's service: it says what to do",
+            )
+
+    def _refuse_other_partitions(self, table: BatchMeta, reader: BatchMeta) -> None:
+        counts = [sum(map(len, meta.offsets.values())) for meta in (table, reader)]
+        if counts[0] != counts[1]:
+            raise UserError(
+                f"{self.reader} and its table {self.name} have different numbers of partitions",
+                value=f"{counts[1]} and {counts[0]}",
+                remedy="records meet by partition: give both topics the same number of partitions",
+            )
+
+
+def _meta_of(actions: Sequence[dict[str, Any]]) -> BatchMeta | None:
+    """The metadata of Tidegate's entry; None for another's, or that of the table's making."""
+    said = [action["commitInfo"].get(COMMIT_METADATA_KEY) for action in actions if "commitInfo" in action]
+    return BatchMeta.from_json(said[0]) if said and said[0] else None
