@@ -1,0 +1,249 @@
+"""Values as JSON: which bytes are JSON, and how the others are written in it. May import: numpy, contracts, kernels.
+
+JSON is what the grammar of RFC 8259 says: any value, UTF-8 without a mark in front, space around it. Escapes of lone
+surrogates and keys that occur twice are within the grammar. Nesting is followed down to DEPTH; what is deeper is taken
+for something else. Bytes that are not JSON are written as a string of base64 (RFC 4648, padded).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tidegate.contracts.operator import Array
+from tidegate.kernels.compiled import inlined, wide
+from tidegate.kernels.compiled.words import WORD, word_at
+
+DEPTH = 1024
+"""Arrays and objects that may lie in each other."""
+
+_QUOTE, _BACKSLASH, _COMMA, _COLON, _MINUS, _PLUS, _DOT, _ZERO = (ord(sign) for sign in '"\\,:-+.0')
+_ARRAY, _ARRAY_END, _OBJECT, _OBJECT_END = (ord(sign) for sign in "[]{}")
+_E, _U, _TRUE, _FALSE, _NULL = (int.from_bytes(word, "little") for word in (b"e", b"u", b"true", b"false", b"null"))
+_ESCAPED = tuple(ord(sign) for sign in '"\\/bfnrt')
+
+_ONES = 0x0101_0101_0101_0101
+_HIGHS = -0x7F7F_7F7F_7F7F_7F80
+_QUOTES, _BACKSLASHES = _QUOTE * _ONES, _BACKSLASH * _ONES
+"""The same byte eight times."""
+
+_VALUE, _VALUE_OR_END, _KEY, _KEY_OR_END, _AFTER = range(5)
+"""What may come next: the last one is a comma or the end of what is open."""
+
+_BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
+_PAD = ord("=")
+
+
+@inlined
+def is_json(data: Array, start: int, length: int, open_at: Array) -> bool:
+    """True when those bytes are JSON. `open_at`: uint8[DEPTH], scratch."""
+    end = start + length
+    at = _space_end(data, start, end)
+    depth = 0
+    expected = _VALUE
+    while 0 <= at < end and (depth > 0 or expected != _AFTER):
+        if expected == _AFTER:
+            at, depth, expected = _after_value(data, at, depth, open_at)
+        elif expected == _KEY or expected == _KEY_OR_END:
+            at, depth, expected = _key(data, at, end, depth, expected)
+        else:
+            at, depth, expected = _value(data, at, end, depth, expected, open_at)
+        if at >= 0:
+            at = _space_end(data, at, end)
+    return bool(at == end and depth == 0 and expected == _AFTER)
+
+
+@inlined
+def _value(data: Array, at: int, end: int, depth: int, expected: int, open_at: Array) -> Any:
+    """Behind the value at `at`, or inside it if it is an array or an object; position -1: there is none."""
+    byte = data[at]
+    if byte == _ARRAY or byte == _OBJECT:
+        if depth == len(open_at):
+            return -1, depth, expected
+        open_at[depth] = byte
+        return at + 1, depth + 1, _VALUE_OR_END if byte == _ARRAY else _KEY_OR_END
+    if byte == _ARRAY_END and expected == _VALUE_OR_END:
+        return at + 1, depth - 1, _AFTER
+    return _scalar_end(data, at, end), depth, _AFTER
+
+
+@inlined
+def _key(data: Array, at: int, end: int, depth: int, expected: int) -> Any:
+    """Behind the key at `at` and its colon, or behind the end of an empty object; position -1: neither is there."""
+    if data[at] == _OBJECT_END and expected == _KEY_OR_END:
+        return at + 1, depth - 1, _AFTER
+    at = _string_end(data, at + 1, end) if data[at] == _QUOTE else -1
+    at = _space_end(data, at, end) if at >= 0 else at
+    found = 0 <= at < end and data[at] == _COLON
+    return at + 1 if found else -1, depth, _VALUE
+
+
+@inlined
+def _after_value(data: Array, at: int, depth: int, open_at: Array) -> Any:
+    """Behind the comma or the end of what is open; position -1: neither is there."""
+    inside = open_at[depth - 1]
+    if data[at] == _COMMA:
+        return at + 1, depth, _VALUE if inside == _ARRAY else _KEY
+    if data[at] == (_ARRAY_END if inside == _ARRAY else _OBJECT_END):
+        return at + 1, depth - 1, _AFTER
+    return -1, depth, _AFTER
+
+
+@inlined
+def _scalar_end(data: Array, at: int, end: int) -> Any:
+    byte = data[at]
+    if byte == _QUOTE:
+        return _string_end(data, at + 1, end)
+    if byte == _TRUE & 255:
+        return _word_end(data, at, end, _TRUE, 4)
+    if byte == _FALSE & 255:
+        return _word_end(data, at, end, _FALSE, 5)
+    if byte == _NULL & 255:
+        return _word_end(data, at, end, _NULL, 4)
+    return _number_end(data, at, end)
+
+
+@inlined
+def _space_end(data: Array, at: int, end: int) -> Any:
+    while at < end and (data[at] == 32 or data[at] == 10 or data[at] == 13 or data[at] == 9):
+        at += 1
+    return at
+
+
+@inlined
+def _word_end(data: Array, at: int, end: int, word: int, length: int) -> Any:
+    if at + length > end:
+        return -1
+    for place in range(length):
+        if data[at + place] != (word >> 8 * place) & 255:
+            return -1
+    return at + length
+
+
+@inlined
+def _number_end(data: Array, at: int, end: int) -> Any:
+    if data[at] == _MINUS:
+        at += 1
+    at = at + 1 if at < end and data[at] == _ZERO else _digits_end(data, at, end)
+    if 0 <= at < end and data[at] == _DOT:
+        at = _digits_end(data, at + 1, end)
+    if 0 <= at < end and data[at] | 32 == _E:
+        at += 1
+        if at < end and (data[at] == _MINUS or data[at] == _PLUS):
+            at += 1
+        at = _digits_end(data, at, end)
+    return at
+
+
+@inlined
+def _digits_end(data: Array, at: int, end: int) -> Any:
+    """Behind at least one digit; -1 without one."""
+    start = at
+    while at < end and _ZERO <= data[at] < _ZERO + 10:
+        at += 1
+    return at if at > start else -1
+
+
+@inlined
+def _string_end(data: Array, at: int, end: int) -> Any:
+    """Behind the quote that ends the string; `at` is behind the one that begins it."""
+    while 0 <= at:
+        at = _plain_end(data, at, end)
+        if at == end:
+            return -1
+        byte = data[at]
+        if byte == _QUOTE:
+            return at + 1
+        at = _escape_end(data, at + 1, end) if byte == _BACKSLASH else _character_end(data, at, end)
+    return -1
+
+
+@inlined
+def _plain_end(data: Array, at: int, end: int) -> Any:
+    """Behind all characters that are one byte and stand for themselves."""
+    while at + WORD <= end and _all_plain(word_at(data, at)):
+        at += WORD
+    while at < end and 32 <= data[at] < 128 and data[at] != _QUOTE and data[at] != _BACKSLASH:
+        at += 1
+    return at
+
+
+@inlined
+def _all_plain(word: int) -> bool:
+    """True when all eight bytes are from 32 to 127, and none is a quote or a backslash."""
+    printable = (word >> 5 | word >> 6) & _not_zero(word ^ _QUOTES) & _not_zero(word ^ _BACKSLASHES) & _ONES
+    return bool(word & _HIGHS == 0 and printable == _ONES)
+
+
+@inlined
+def _not_zero(word: int) -> Any:
+    """The lowest bit of each byte tells whether one of its lower seven bits is set."""
+    folded = word | word >> 4 & 0x0707_0707_0707_0707
+    folded |= folded >> 2
+    return folded | folded >> 1
+
+
+@inlined
+def _escape_end(data: Array, at: int, end: int) -> Any:
+    """Behind the escape whose backslash is before `at`."""
+    if at == end:
+        return -1
+    if data[at] != _U:
+        return at + 1 if data[at] in _ESCAPED else -1
+    if at + 4 >= end:
+        return -1
+    for place in range(at + 1, at + 5):
+        digit = _ZERO <= data[place] < _ZERO + 10
+        if not (digit or 97 <= data[place] | 32 <= 102):
+            return -1
+    return at + 5
+
+
+@inlined
+def _character_end(data: Array, at: int, end: int) -> Any:
+    """Behind a character of two to four bytes: in the shortest form, no surrogate, at most U+10FFFF."""
+    first = wide(data[at])
+    if first < 0xC2 or first > 0xF4:
+        return -1
+    length = 2 + (first >= 0xE0) + (first >= 0xF0)
+    if at + length > end:
+        return -1
+    for place in range(at + 1, at + length):
+        if data[place] & 0xC0 != 0x80:
+            return -1
+    second = data[at + 1]
+    too_long = (first == 0xE0 and second < 0xA0) or (first == 0xF0 and second < 0x90)
+    too_large = (first == 0xED and second > 0x9F) or (first == 0xF4 and second > 0x8F)
+    return -1 if too_long or too_large else at + length
+
+
+@inlined
+def base64_size(length: int) -> Any:
+    """The characters of that many bytes in base64."""
+    return (length + 2) // 3 * 4
+
+
+@inlined
+def write_base64(data: Array, start: int, length: int, out: Array, at: int) -> Any:
+    """The bytes stand at `at` in base64; gives the position behind them."""
+    whole = length // 3 * 3
+    for place in range(start, start + whole, 3):
+        bits = wide(data[place]) << 16 | wide(data[place + 1]) << 8 | wide(data[place + 2])
+        _write_digits(bits, 4, out, at)
+        at += 4
+    if whole < length:
+        left = length - whole
+        second = wide(data[start + whole + 1]) if left == 2 else 0
+        _write_digits(wide(data[start + whole]) << 16 | second << 8, left + 1, out, at)
+        for pad in range(left + 1, 4):
+            out[at + pad] = _PAD
+        at += 4
+    return at
+
+
+@inlined
+def _write_digits(bits: int, count: int, out: Array, at: int) -> None:
+    """The first digits of 24 bits stand at `at`."""
+    for digit in range(count):
+        out[at + digit] = _BASE64[bits >> (18 - 6 * digit) & 63]
