@@ -51,6 +51,15 @@ def class_words(kind: int) -> Any:
 
 
 @inlined
+def has_room(arena: Arena, length: int) -> bool:
+    """True when `allocate` can find a block for that many bytes."""
+    kind = size_class(length)
+    if arena.numbers[kind] != 0:
+        return True
+    return bool(max(1, arena.numbers[USED]) + class_words(kind) <= len(arena.words))
+
+
+@inlined
 def allocate(arena: Arena, length: int) -> Any:
     """The position of a block for that many bytes; 0 when the array has no room."""
     kind = size_class(length)
