@@ -360,6 +360,19 @@ def test_a_crash_at_any_step_of_an_attempt_leaves_what_the_decisions_treat_right
             break
 
 
+def test_a_process_keeps_a_bounded_number_of_mappings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a file descriptor: a worker that has seen many partitions would run out of them."""
+    monkeypatch.setattr(local_state, "KEPT", 3)
+    for partition in range(20):
+        with LocalState.lock(tmp_path, partition, token=(1, 1), operator="o", table_id="t") as local:
+            local.begin(1, 1, "a")
+            counts = local.rebuild(LAYOUT).arrays()["counts"]
+            counts[0] = partition
+            local.complete()
+    assert len(local_state._KEPT) <= 3
+    assert counts[0] == 19
+
+
 def test_a_task_whose_folder_was_removed_changes_nothing_of_what_is_there_now(tmp_path: Path) -> None:
     shared = {"operator": "o", "table_id": "t"}
     with LocalState.lock(tmp_path, 0, token=(1, 1), **shared) as removed:

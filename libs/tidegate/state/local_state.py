@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 
@@ -276,25 +277,37 @@ class _Kept:
     mapping: mmap.mmap
 
 
+KEPT = 256
+"""Mappings that a process keeps: each has a file descriptor, of which a process often has no more than 1,024."""
+
 _KEPT: dict[tuple[str, str], _Kept] = {}
 """This process's mappings by state folder and array: mapping anew costs a page fault per page that a batch touches."""
+
+_KEEPING = Lock()
 
 
 def _map(place: tuple[str, str], path: Path, size: int) -> mmap.mmap:
     """The mapping of the file, which has that size at least; kept from before if it is of the very same bytes."""
-    kept = _KEPT.get(place)
-    if kept is not None and len(kept.mapping) == size and kept.inode == _inode(path):
-        return kept.mapping
+    with _KEEPING:
+        kept = _KEPT.pop(place, None)
+    if kept is None or len(kept.mapping) != size or kept.inode != _inode(path):
+        kept = _mapped_file(path, size)
+    with _KEEPING:
+        _KEPT[place] = kept
+        for oldest in list(_KEPT)[:-KEPT]:
+            del _KEPT[oldest]
+    return kept.mapping
+
+
+def _mapped_file(path: Path, size: int) -> _Kept:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         status = os.fstat(descriptor)
         if status.st_size < size:
             os.posix_fallocate(descriptor, status.st_size, size - status.st_size)
-        mapping = mmap.mmap(descriptor, size)
+        return _Kept((status.st_dev, status.st_ino), mmap.mmap(descriptor, size))
     finally:
         os.close(descriptor)
-    _KEPT[place] = _Kept((status.st_dev, status.st_ino), mapping)
-    return mapping
 
 
 def _inode(path: Path) -> tuple[int, int] | None:
