@@ -1,0 +1,228 @@
+"""The table that an operator reads: pinned at a version, its replica caught up from the files that commits added."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from tests.state.logs import HOUR_MS, MiniDriver, files, meta, new_log, rows
+from tests.state.tally_operator import Tally, TallyState
+from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.errors import StateError, Unavailable, UserError
+from tidegate.contracts.schema import FORMAT, BatchMeta, Counts
+from tidegate.runtime.batch import PartitionPlan, PartitionResult, TablePlan
+from tidegate.runtime.pins import PinnedTable
+from tidegate.state.compaction import compact
+from tidegate.state.decisions import Wanted, Way
+from tidegate.state.local_state import LocalState
+from tidegate.state.recovery import Recovered, recover
+
+pytestmark = pytest.mark.fast
+
+READER = BatchMeta(
+    format=FORMAT,
+    operator="reader",
+    table_id="r",
+    epoch=7,
+    batch=3,
+    attempt="",
+    action="claim",
+    clock=0,
+    config="",
+    offsets={"records": {0: 0}},
+)
+PLAN = PartitionPlan(
+    partition=0,
+    action="batch",
+    start=0,
+    end=1,
+    stream_time=-1,
+    advance_to=-1,
+    wanted=Wanted(epoch=7, batch=4, last=None),
+    producer=None,
+)
+
+
+class Table(MiniDriver):
+    """The service of the table: as the tests of the state room drive one, its commits saying what the reader needs."""
+
+    def commit(self, changes: pa.Table, attempt: str, stream_time: int) -> None:
+        """The changes are the next batch."""
+        said = {"offsets": {"in": {0: 0}}, "last": {0: (self.batch + 1, attempt)}, "stream_time": {0: stream_time}}
+        batch = meta(self.log, self.batch + 1, epoch=self.epoch, attempt=attempt, counts={0: Counts()}, **said)
+        self.log.commit(batch, files(self.log, batch, {("state", 0): changes} if changes.num_rows else {}))
+        self.batch += 1
+        self.stream_time = stream_time
+
+    def compact(self) -> None:
+        """The log is compacted: what was deleted is forgotten."""
+        self.batch += 1
+        newest = self.log.newest()
+        assert newest is not None
+        compaction = replace(newest, batch=self.batch, attempt=f"c{self.batch}", action="compaction", counts={})
+        compact(self.log, compaction, slot=("key",), keep_output_ms=None, rewind_window_ms=HOUR_MS)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    made = Table(tmp_path)
+    made.run([(1, True)])
+    return made
+
+
+def pinned(table: Table, **more: object) -> PinnedTable:
+    """A reader that has opened the table."""
+    config = OperatorConfig(kind="tally", input="in")
+    reader = PinnedTable(reader="reader", name="tally", config=config, path=table.log.path, **more)
+    reader.open(READER)
+    return reader
+
+
+def replica(root: Path, plan: TablePlan) -> tuple[Recovered, dict[int, int]]:
+    """As a task makes it; and what it holds."""
+    token = (plan.wanted.epoch, plan.wanted.batch)
+    with LocalState.lock(root / "replicas", 0, operator=plan.name, table_id=plan.table_id, token=token) as local:
+        made = recover(local, Tally(), plan.log, plan.version, plan.wanted, 0, plan.stream_time, tail=plan.tail)
+        assert isinstance(made.state, TallyState)
+        return made, made.state.held()
+
+
+def use(reader: PinnedTable, clock_ms: int = 0) -> None:
+    """A batch of the reader has used the pin in partition 0."""
+    results = PartitionResult(
+        partition=0, action="batch", next_offset=0, stream_time=0, counts=Counts(), measures={}, files=(), producer=None
+    )
+    reader.note_used([results], clock_ms)
+
+
+def test_a_pin_is_the_newest_version_and_stands_until_the_next(table: Table) -> None:
+    reader = pinned(table)
+    first = reader.pin()
+    table.run([(2, True)])
+    assert (reader.version, reader.inputs) == (first, {"tally": first})
+    assert reader.pin() == first + 1 == table.log.version
+    assert reader.stream_time(0) == table.stream_time
+
+
+def test_a_replica_is_rebuilt_once_then_caught_up_from_what_commits_added(table: Table, tmp_path: Path) -> None:
+    reader = pinned(table)
+    assert replica(tmp_path, reader.plan(PLAN))[0].use.way is Way.REBUILD
+    table.run([(1, False), (3, True)])
+    table.run([(4, True)])
+    reader.pin()
+    made, held = replica(tmp_path, reader.plan(PLAN))
+    assert (made.use.way, held) == (Way.CATCH_UP, {3: 1, 4: 1})
+    assert replica(tmp_path, reader.plan(PLAN))[0].use.way is Way.GO_ON
+
+
+def test_a_replica_goes_through_a_compaction_that_forgets_deletes(table: Table, tmp_path: Path) -> None:
+    """put 1 --- replica --- delete 1 --- compaction --- put 2 --- replica: 1 is gone from it, too"""
+    reader = pinned(table)
+    replica(tmp_path, reader.plan(PLAN))
+    table.run([(1, False)])
+    table.compact()
+    table.run([(2, True)])
+    reader.pin()
+    made, held = replica(tmp_path, reader.plan(PLAN))
+    assert (made.use.way, held) == (Way.CATCH_UP, {2: 1})
+
+
+def test_a_reader_that_comes_back_catches_up_from_earlier_entries(table: Table, tmp_path: Path) -> None:
+    replica(tmp_path, pinned(table).plan(PLAN))
+    for key in range(2, 6):
+        table.run([(key, True)])
+    made, held = replica(tmp_path, pinned(table).plan(PLAN))
+    assert (made.use.way, held) == (Way.CATCH_UP, dict.fromkeys(range(1, 6), 1))
+
+
+def test_a_replica_whose_files_were_vacuumed_is_rebuilt(table: Table, tmp_path: Path) -> None:
+    reader = pinned(table)
+    replica(tmp_path, reader.plan(PLAN))
+    table.run([(2, True)])
+    added = table.log.data_files("state")
+    table.compact()
+    for file in added:
+        (table.log.path / file.path).unlink()
+    reader.pin()
+    made, held = replica(tmp_path, reader.plan(PLAN))
+    assert (made.use.way, held) == (Way.REBUILD, {1: 1, 2: 1})
+    assert "vacuumed" in made.told
+
+
+def test_a_plan_carries_only_what_came_since_the_last_use(table: Table) -> None:
+    reader = pinned(table)
+    for key in range(2, 40):
+        table.run([(key, True)])
+    reader.pin()
+    use(reader)
+    table.run([(40, True)])
+    reader.pin()
+    assert len(reader.plan(PLAN).tail) < 12
+
+
+def test_an_older_reader_does_not_set_a_replica_back(table: Table, tmp_path: Path) -> None:
+    old = pinned(table).plan(PLAN)
+    table.run([(2, True)])
+    replica(tmp_path, pinned(table).plan(PLAN))
+    with pytest.raises(StateError, match="newer attempt"):
+        replica(tmp_path, old)
+
+
+def test_what_waits_may_go_on_when_the_table_s_time_has_grown_or_was_waited_for(table: Table) -> None:
+    reader, held = pinned(table, wait=500), replace(READER, active={0: 1_000})
+    assert reader.moved(held, 1_000) == {0}, "not known yet"
+    use(reader, 1_000)
+    assert reader.moved(held, 1_499) == set()
+    assert reader.moved(held, 1_500) == {0}
+    use(reader, 1_500)
+    assert reader.moved(held, 9_999) == set()
+    table.run([(2, True)])
+    reader.pin()
+    assert reader.moved(held, 9_999) == {0}
+    assert pinned(table).moved(held, 9_999) == set(), "one that does not wait"
+
+
+def test_a_table_without_a_log_is_waited_for(tmp_path: Path) -> None:
+    config = OperatorConfig(kind="tally", input="in")
+    reader = PinnedTable(reader="reader", name="tally", config=config, path=tmp_path / "nothing")
+    with pytest.raises(Unavailable, match="no log yet"):
+        reader.open(READER)
+    new_log(tmp_path / "nothing")
+    with pytest.raises(Unavailable, match="no log yet"):
+        reader.open(READER)
+
+
+def test_different_numbers_of_partitions_are_refused(table: Table) -> None:
+    reader = PinnedTable(reader="r", name="tally", config=pinned(table).config, path=table.log.path)
+    with pytest.raises(UserError, match="different numbers of partitions") as refused:
+        reader.open(replace(READER, offsets={"records": {0: 0, 1: 0}}))
+    assert refused.value.value == "2 and 1"
+
+
+def test_a_log_older_than_what_was_read_of_it_stops(table: Table) -> None:
+    reader = PinnedTable(reader="r", name="tally", config=pinned(table).config, path=table.log.path)
+    with pytest.raises(StateError, match="older than what r has read"):
+        reader.open(replace(READER, inputs={"tally": table.log.version + 1}))
+
+
+def test_a_log_that_somebody_else_changed_stops_its_readers(table: Table) -> None:
+    reader = pinned(table)
+    foreign = rows("x").append_column("kind", pa.array(["state"])).append_column("partition", pa.array([0], pa.int32()))
+    write_deltalake(str(table.log.path), foreign, mode="append", schema_mode="merge")
+    with pytest.raises(StateError, match="somebody else changed data"):
+        reader.pin()
+
+
+def test_a_table_begun_anew_under_its_reader_stops_it(table: Table, tmp_path: Path) -> None:
+    reader = pinned(table)
+    other = Table(tmp_path / "other")
+    for key in range(8):
+        other.run([(key, True)])
+    table.log.path.rename(tmp_path / "former")
+    other.log.path.rename(table.log.path)
+    with pytest.raises(StateError, match="begun anew"):
+        reader.pin()
