@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -48,31 +48,39 @@ def binary_column(
     data: Array, arena: Array, starts: Array, lengths: Array, chunk_bytes: int = CHUNK_BYTES
 ) -> pa.ChunkedArray:
     """The byte strings at the positions (>= 0: of `data`; `~position`: of `arena`); length -1 is a null."""
+
+    def write(rows: slice, content: Array) -> None:
+        gather(data, arena, starts[rows], lengths[rows], content)
+
+    return assemble(lengths, write, chunk_bytes)
+
+
+def assemble(lengths: Array, write: Callable[[slice, Array], None], chunk_bytes: int = CHUNK_BYTES) -> pa.ChunkedArray:
+    """A column of byte strings of those lengths (-1: a null); `write(rows, content)` puts some rows' into `content`."""
     ends = np.cumsum(np.maximum(lengths, 0))
-    chunks = [
-        _binary_chunk(data, arena, starts[first:last], lengths[first:last]) for first, last in _cuts(ends, chunk_bytes)
-    ]
+    chunks = [_binary_chunk(lengths, rows, write) for rows in _cuts(ends, chunk_bytes)]
     return pa.chunked_array(chunks, pa.binary())
 
 
-def _cuts(ends: Array, chunk_bytes: int) -> Iterator[tuple[int, int]]:
+def _cuts(ends: Array, chunk_bytes: int) -> Iterator[slice]:
     first = 0
     while first < len(ends):
         before = ends[first - 1] if first else 0
         last = max(first + 1, int(np.searchsorted(ends, before + chunk_bytes, side="right")))
-        yield first, last
+        yield slice(first, last)
         first = last
 
 
-def _binary_chunk(data: Array, arena: Array, starts: Array, lengths: Array) -> pa.Array:
-    offsets = np.zeros(len(lengths) + 1, np.int32)
-    np.cumsum(np.maximum(lengths, 0), out=offsets[1:])
-    present = lengths != NULL_LENGTH
+def _binary_chunk(lengths: Array, rows: slice, write: Callable[[slice, Array], None]) -> pa.Array:
+    chosen = lengths[rows]
+    offsets = np.zeros(len(chosen) + 1, np.int32)
+    np.cumsum(np.maximum(chosen, 0), out=offsets[1:])
+    present = chosen != NULL_LENGTH
     validity = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
     content = np.empty(offsets[-1], np.uint8)
-    gather(data, arena, starts, lengths, content)
+    write(rows, content)
     buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(content)]
-    return pa.Array.from_buffers(pa.binary(), len(lengths), buffers)
+    return pa.Array.from_buffers(pa.binary(), len(chosen), buffers)
 
 
 @compiled_in_place
