@@ -1,4 +1,4 @@
-"""What KIP-328's metrics are made of, per batch and partition. May import: numpy, contracts.
+"""What KIP-328's metrics are made of, per batch and partition. May import: numpy, contracts, operators.refusals.
 
 How measures of batches combine is told by their names: `*_now` is replaced, `*_max` and `*_min` are the largest and
 the smallest, everything else adds up. An average is `*_sum` over `*_count`: lateness over all records that are not
@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from tidegate.contracts.schema import Counts
+from tidegate.operators import refusals
 from tidegate.operators.suppression import step
 from tidegate.operators.suppression.config import StrictBuffer, SuppressionRules
 
@@ -17,12 +18,13 @@ from tidegate.operators.suppression.config import StrictBuffer, SuppressionRules
 def counts(outcome: step.Outcome, held: int, held_bytes: int) -> Counts:
     """Where each record went."""
     tally = [int(number) for number in outcome.tally]
+    refused, late = (int(number) for number in outcome.refused.numbers[: refusals.LATENESS_SUM])
     return Counts(
         records_in=tally[step.NEXT_ROW],
         applied=tally[step.APPLIED],
         superseded=tally[step.SUPERSEDED],
-        late=tally[step.LATE_COUNT],
-        rejected=tally[step.REFUSED] - tally[step.LATE_COUNT],
+        late=late,
+        rejected=refused - late,
         emitted=tally[step.EMITTED],
         held=held,
         held_bytes=held_bytes,
@@ -33,12 +35,7 @@ def measures(outcome: step.Outcome, config: SuppressionRules, held: int, held_by
     """Lateness and overtime in ms, emissions by cause, and the size of the buffer in memory and on disk."""
     tally = [int(number) for number in outcome.tally]
     causes = np.bincount(outcome.cause[: tally[step.EMITTED]], minlength=len(step.CAUSES))
-    accepted = tally[step.NEXT_ROW] - tally[step.REFUSED]
-    found = {
-        "lateness_sum": tally[step.LATENESS_SUM],
-        "lateness_max": tally[step.LATENESS_MAX],
-        "lateness_count": accepted + tally[step.LATE_COUNT],
-    }
+    found = refusals.measures(outcome.refused, tally[step.NEXT_ROW])
     found |= {f"emitted_{cause}": int(count) for cause, count in zip(step.CAUSES, causes, strict=True)}
     if tally[step.OVERTIME_MIN] != step.MAX:
         found |= {"overtime_sum": tally[step.OVERTIME_SUM], "overtime_min": tally[step.OVERTIME_MIN]}

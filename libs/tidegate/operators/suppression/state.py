@@ -11,26 +11,19 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from tidegate.contracts.errors import EngineError
 from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME
 from tidegate.contracts.operator import Array, ArraySpec, Layout, StepResult, Storage
 from tidegate.contracts.records import Records
-from tidegate.kernels import arena, columns, slots, time_buffer
-from tidegate.kernels.compiled.words import WORD
+from tidegate.kernels import arena, columns, growth, slots, time_buffer
 from tidegate.kernels.payloads import Batch, Payloads, batch_of, record_length, repack
-from tidegate.operators import event_timestamps
+from tidegate.operators import refusals
 from tidegate.operators.suppression import measures, tables
 from tidegate.operators.suppression import step as kernel
 from tidegate.operators.suppression.config import EagerBuffer, StrictBuffer, SuppressionRules, TimeLimit
 from tidegate.operators.suppression.damage import damage
 
 STREAM_TIME, OPENED, BYTES_OF, CHECK = range(kernel.NUMBERS)
-MAX_SLOTS = 2**30
-MAX_ARENA = WORD * 2**31
 HALF_LINE = 32
-
-SLOTS_STEP, ARENA_STEP = 2**18, 2**24
-"""Up to these sizes growth doubles, then it adds this much, in the end a sixteenth: a big state has little unused."""
 
 _FINDING_LONGS, _FINDING_INTS = ("fingerprint", "arrival"), ("row", "size", "block", "key_length")
 _RECORD_LONGS, _RECORD_INTS = ("timestamp", "offset", "check"), ("value_length", "headers_length")
@@ -80,10 +73,6 @@ def rules_of(config: SuppressionRules) -> kernel.Rules:
         bytes_of_record=config.bytes_of == "record",
         max_lateness=-1 if config.max_lateness is None else config.max_lateness,
     )
-
-
-def _larger(size: int, step: int) -> int:
-    return size + max(size // 16 // WORD * WORD, min(size, step))
 
 
 def _bound(bound: int | None) -> int:
@@ -138,10 +127,7 @@ class SuppressionState:
 
     def step(self, records: Records, clock_ms: int) -> StepResult:
         """Every record up to a stop is counted once; the state equals what the changelog describes."""
-        timestamps, codes = event_timestamps.event_timestamps(records, self._config.timestamp)
-        batch = batch_of(records, timestamps)
-        undecodable = np.where(codes > 0, codes + (kernel.UNDECODABLE - 1), 0).astype(np.int8)
-        newest = self._newest(clock_ms)
+        batch, undecodable, newest = refusals.dated(records, self._config, clock_ms)
         outcome = self._outcome(len(records))
         stopped = self._run(lambda: kernel.absorb(self._state, batch, undecodable, newest, self._rules, outcome))
         return self._result(batch, outcome, newest, stopped)
@@ -189,12 +175,6 @@ class SuppressionState:
             kernel.recount(self._state, self._rules)
             self._numbers[BYTES_OF] = self._rules.bytes_of_record
 
-    def _newest(self, clock_ms: int) -> int:
-        """The largest timestamp that a batch of that clock takes."""
-        if self._config.max_ahead is None:
-            return MAX_TIMESTAMP
-        return min(clock_ms + self._config.max_ahead, MAX_TIMESTAMP)
-
     def _outcome(self, records: int) -> kernel.Outcome:
         """Room for everything that so many records can do; memory that is not written to is not taken."""
         numbers = self._state.time.numbers
@@ -207,9 +187,7 @@ class SuppressionState:
             emitted=np.empty(held + records, np.int64),
             cause=np.empty(held + records, np.int8),
             touched=np.empty(held + records, np.int32),
-            refused=np.empty(records, np.int64),
-            refusal=np.empty(records, np.int8),
-            refused_at=np.empty(records, np.int64),
+            refused=refusals.no_refusals(records),
             tally=tally,
         )
 
@@ -222,15 +200,9 @@ class SuppressionState:
     def _add_slots(self) -> None:
         """There are more slots, and at least twice as many places in the index: a power of two."""
         capacity = self._storage.capacity()
-        wanted, places = _larger(capacity["slots"], SLOTS_STEP), capacity["index"]
-        if wanted > MAX_SLOTS:
-            raise EngineError(
-                "a partition holds more keys than one buffer can", value=capacity["slots"], remedy="use more partitions"
-            )
-        while places < 2 * wanted:
-            places *= 2
-        indexed = places == capacity["index"]
-        self._storage.grow({"slots": wanted, "index": places})
+        wanted = growth.more_slots(capacity, "slots", "index")
+        indexed = wanted["index"] == capacity["index"]
+        self._storage.grow(wanted)
         self._map()
         if not indexed:
             kernel.reindex(self._state)
@@ -250,8 +222,9 @@ class SuppressionState:
         changed = np.empty(outcome.tally[kernel.TOUCHED], np.int32)
         changed = changed[: kernel.net_changes(self._state, outcome, changed)]
         emissions = tables.emissions(self._state, batch, outcome)
-        late = tables.late(self._state, batch, outcome, self._rules)
-        rejected = tables.rejected(self._state, batch, outcome, newest)
+        refused, payloads = outcome.refused, self._state.payloads
+        late = refusals.late(payloads, batch, refused, self._rules.max_lateness, "older than max_lateness")
+        rejected = refusals.rejected(payloads, batch, refused, newest)
         changes = tables.changes(self._state, batch, changed)
         self._settle(batch, outcome)
         self._numbers[STREAM_TIME] = outcome.tally[kernel.STREAM_TIME]
@@ -277,16 +250,10 @@ class SuppressionState:
     def _make_room(self, length: int) -> None:
         """A block for that many bytes fits: the arena was packed if a third of it was dead, and has grown otherwise."""
         blocks = self._state.payloads.arena.numbers
-        live, words = int(blocks[arena.LIVE]), int(arena.class_words(arena.size_class(length)))
-        wanted, wanted_words = WORD * (live + words + 1), int(blocks[arena.USED]) + words + 1
-        capacity = self._storage.capacity()["arena"]
-        if 3 * wanted <= 2 * capacity:
-            repack(self._state.payloads, int(self._state.pool.numbers[slots.USED]), np.empty(live + 1, np.int64))
+        capacity = growth.arena_capacity(blocks, length, self._storage.capacity()["arena"])
+        if capacity is None:
+            spare = np.empty(int(blocks[arena.LIVE]) + 1, np.int64)
+            repack(self._state.payloads, int(self._state.pool.numbers[slots.USED]), spare)
             return
-        capacity = max(_larger(capacity, ARENA_STEP), WORD * wanted_words)
-        if capacity > MAX_ARENA:
-            raise EngineError(
-                "a partition holds more bytes than one buffer can", value=capacity, remedy="use more partitions"
-            )
         self._storage.grow({"arena": capacity})
         self._map()

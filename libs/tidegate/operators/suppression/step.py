@@ -1,6 +1,6 @@
 """Suppression's kernels: what a record, an advance, a flush or a changelog row does to the buffer.
 
-May import: numpy, contracts, kernels.
+May import: numpy, contracts, kernels, operators.refusals.
 
 While a batch is worked on, a slot remembers the row of its newest record (`row`, + 1); payloads are copied once, when
 the batch is settled. A slot that was stored before the batch and leaves in it stays in the index as a *ghost* (it has
@@ -19,12 +19,11 @@ from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.payloads import Batch, Payloads
 from tidegate.kernels.slots import SlotPool
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES, TimeBuffer
+from tidegate.operators import refusals
+from tidegate.operators.refusals import ACCEPTED, LATE, Refused
 
 CAUSES = ("time", "keys", "bytes", "flush", "idle")
 TIME, KEYS, BYTES, FLUSH, IDLE = range(5)
-
-ACCEPTED, LATE, NULL_KEY, NEGATIVE_TIMESTAMP, TOO_FAR_AHEAD, UNDECODABLE = range(6)
-"""What becomes of a record before the buffer is looked at; codes from UNDECODABLE on say why it has no timestamp."""
 
 DONE, NEEDS_SLOT, FULL_KEYS, FULL_BYTES = range(4)
 """Why a kernel returned: all rows are read, a larger state is wanted, or a bound of `shut_down` is reached."""
@@ -38,9 +37,9 @@ LISTED = -1
 MAX = 2**63 - 1
 """No bound."""
 
-NEXT_ROW, STREAM_TIME, EMITTED, TOUCHED, REFUSED, APPLIED, SUPERSEDED, LATE_COUNT = range(8)
-LATENESS_SUM, LATENESS_MAX, OVERTIME_SUM, OVERTIME_MIN, HELD_MAX, HELD_BYTES_MAX, SETTLED = range(8, 15)
-TALLIES = 15
+NEXT_ROW, STREAM_TIME, EMITTED, TOUCHED, APPLIED, SUPERSEDED = range(6)
+OVERTIME_SUM, OVERTIME_MIN, HELD_MAX, HELD_BYTES_MAX, SETTLED = range(6, 11)
+TALLIES = 11
 
 
 NUMBERS, CHECK = 4, 3
@@ -73,14 +72,12 @@ class State(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What has happened: emissions (source, cause), touched slots, refused rows (code, T), and the tallies."""
+    """What has happened: emissions (source, cause), touched slots, refused rows, and the tallies."""
 
     emitted: Array
     cause: Array
     touched: Array
-    refused: Array
-    refusal: Array
-    refused_at: Array
+    refused: Refused
     tally: Array
 
 
@@ -96,7 +93,7 @@ def absorb(state: State, batch: Batch, undecodable: Array, newest: int, rules: R
         timestamp = batch.timestamp[row]
         code = _refusal(batch, row, undecodable[row], newest, rules.max_lateness, tally[STREAM_TIME])
         if code != ACCEPTED:
-            _refuse(outcome, row, code, timestamp)
+            refusals.refuse(outcome.refused, row, code, timestamp, tally[STREAM_TIME])
             continue
         stream_time = max(tally[STREAM_TIME], timestamp)
         due = due_until(rules.time_limit, stream_time)
@@ -108,7 +105,7 @@ def absorb(state: State, batch: Batch, undecodable: Array, newest: int, rules: R
         if slot < 0 and not slots.has_slot(state.pool):
             return NEEDS_SLOT
         tally[STREAM_TIME] = stream_time
-        _observe_lateness(tally, stream_time - timestamp)
+        refusals.observe_lateness(outcome.refused, stream_time - timestamp)
         _insert_or_update(state, batch, row, slot, fingerprint, rules, outcome)
         evict(state, due, wide(TIME), rules, outcome)
         _observe_size(tally, state.time)
@@ -229,29 +226,11 @@ def recount(state: State, rules: Rules) -> None:
 def _refusal(batch: Batch, row: int, undecodable: int, newest: int, max_lateness: int, stream_time: int) -> Any:
     timestamp = batch.timestamp[row]
     if batch.key_length[row] < 0:
-        return NULL_KEY
-    if undecodable != 0:
-        return undecodable
-    if timestamp < 0:
-        return NEGATIVE_TIMESTAMP
-    if timestamp > newest:
-        return TOO_FAR_AHEAD
-    if max_lateness >= 0 and timestamp < stream_time - max_lateness:
+        return refusals.NULL_KEY
+    code = refusals.bad_timestamp(timestamp, undecodable, newest)
+    if code == ACCEPTED and max_lateness >= 0 and timestamp < stream_time - max_lateness:
         return LATE
-    return ACCEPTED
-
-
-@inlined
-def _refuse(outcome: Outcome, row: int, code: int, timestamp: int) -> None:
-    tally = outcome.tally
-    at = tally[REFUSED]
-    outcome.refused[at] = row
-    outcome.refusal[at] = code
-    outcome.refused_at[at] = tally[STREAM_TIME]
-    tally[REFUSED] += 1
-    if code == LATE:
-        tally[LATE_COUNT] += 1
-        _observe_lateness(tally, tally[STREAM_TIME] - timestamp)
+    return code
 
 
 @inlined
@@ -437,14 +416,8 @@ def stored_size(state: State, slot: int, bytes_of_record: bool) -> Any:
 
 
 @inlined
-def _observe_lateness(tally: Array, lateness: int) -> None:
-    _add(tally, LATENESS_SUM, lateness)
-    tally[LATENESS_MAX] = max(tally[LATENESS_MAX], lateness)
-
-
-@inlined
 def _observe_overtime(tally: Array, overtime: int) -> None:
-    _add(tally, OVERTIME_SUM, overtime)
+    refusals.add(tally, OVERTIME_SUM, overtime)
     tally[OVERTIME_MIN] = min(tally[OVERTIME_MIN], overtime)
 
 
@@ -452,9 +425,3 @@ def _observe_overtime(tally: Array, overtime: int) -> None:
 def _observe_size(tally: Array, time: TimeBuffer) -> None:
     tally[HELD_MAX] = max(tally[HELD_MAX], time.numbers[HELD])
     tally[HELD_BYTES_MAX] = max(tally[HELD_BYTES_MAX], time.numbers[HELD_BYTES])
-
-
-@inlined
-def _add(tally: Array, name: int, amount: int) -> None:
-    """The sum is larger by the amount, or as large as a number can be."""
-    tally[name] += min(amount, MAX - tally[name])
