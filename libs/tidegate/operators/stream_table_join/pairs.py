@@ -1,0 +1,134 @@
+"""The join's own output: both values in one JSON object. May import: numpy, pyarrow, contracts, kernels.
+
+`{"stream": ..., "table": ...}`, each value as it is if it is JSON, else base64 under `stream_bytes` or `table_bytes`; a
+missing table side is null. Values are judged first, so that everything is written once, into memory of its final size.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.contracts.operator import Array
+from tidegate.kernels.columns import AHEAD, assemble
+from tidegate.kernels.compiled import compiled_in_place, inlined
+from tidegate.kernels.compiled.words import copy_bytes, prefetch
+from tidegate.kernels.json_text import DEPTH, base64_size, is_json, write_base64
+
+_MISSING, _JSON, _BYTES = range(3)
+"""What a value is."""
+
+
+class Strings(NamedTuple):
+    """Byte strings: at `start` of `data` where that is >= 0, else at `~start` of `arena`; length -1: missing."""
+
+    data: Array
+    arena: Array
+    start: Array
+    length: Array
+
+
+def _text(text: str) -> Array:
+    return np.frombuffer(text.encode(), np.uint8)
+
+
+_STREAM, _STREAM_BYTES = _text('{"stream":'), _text('{"stream_bytes":"')
+_TABLE, _TABLE_BYTES = _text(',"table":'), _text(',"table_bytes":"')
+_NULL, _QUOTE, _END = _text("null"), _text('"'), _text("}")
+
+
+def paired(stream: Strings, table: Strings) -> pa.ChunkedArray:
+    """A column of objects, one per pair of values."""
+    count = len(stream.start)
+    kinds = np.empty((2, count), np.int8)
+    lengths = np.empty(count, np.int64)
+    _measure(stream, table, np.empty(DEPTH, np.uint8), kinds, lengths)
+
+    def write(rows: slice, content: Array) -> None:
+        _write(stream, table, kinds, rows.start, rows.stop, content)
+
+    return assemble(lengths, write)
+
+
+@compiled_in_place
+def _measure(stream: Strings, table: Strings, open_at: Array, kinds: Array, lengths: Array) -> None:
+    """`kinds` says what each stream value (row 0) and table value (row 1) is; `lengths` are those of the objects."""
+    for row in range(len(lengths)):
+        _fetch_ahead(stream, row)
+        _fetch_ahead(table, row)
+        kinds[0, row] = _kind(stream, row, open_at)
+        kinds[1, row] = _kind(table, row, open_at)
+        size = _size(kinds[0, row], stream.length[row], len(_STREAM), len(_STREAM_BYTES))
+        lengths[row] = size + _size(kinds[1, row], table.length[row], len(_TABLE), len(_TABLE_BYTES)) + len(_END)
+
+
+@inlined
+def _fetch_ahead(strings: Strings, row: int) -> None:
+    start = strings.start[min(row + AHEAD, len(strings.start) - 1)]
+    if start >= 0:
+        prefetch(strings.data, start)
+    else:
+        prefetch(strings.arena, ~start)
+
+
+@inlined
+def _kind(strings: Strings, row: int, open_at: Array) -> Any:
+    start = strings.start[row]
+    length = strings.length[row]
+    if length < 0:
+        return _MISSING
+    if start >= 0:
+        return _JSON if is_json(strings.data, start, length, open_at) else _BYTES
+    return _JSON if is_json(strings.arena, ~start, length, open_at) else _BYTES
+
+
+@inlined
+def _size(kind: int, length: int, name: int, name_of_bytes: int) -> Any:
+    if kind == _BYTES:
+        return name_of_bytes + base64_size(length) + len(_QUOTE)
+    return name + (len(_NULL) if kind == _MISSING else length)
+
+
+@compiled_in_place
+def _write(stream: Strings, table: Strings, kinds: Array, first: int, last: int, out: Array) -> None:
+    at = 0
+    for row in range(first, last):
+        at = _write_value(stream, row, kinds[0, row], _STREAM, _STREAM_BYTES, out, at)
+        at = _write_value(table, row, kinds[1, row], _TABLE, _TABLE_BYTES, out, at)
+        at = _put(_END, out, at)
+
+
+@inlined
+def _write_value(strings: Strings, row: int, kind: int, name: Array, name_of_bytes: Array, out: Array, at: int) -> Any:
+    """The name and the value stand at `at`; gives the position behind them."""
+    if kind == _BYTES:
+        at = _put(name_of_bytes, out, at)
+        return _put(_QUOTE, out, _write_bytes(strings, row, out, at))
+    at = _put(name, out, at)
+    return _put(_NULL, out, at) if kind == _MISSING else _copy(strings, row, out, at)
+
+
+@inlined
+def _write_bytes(strings: Strings, row: int, out: Array, at: int) -> Any:
+    start = strings.start[row]
+    if start >= 0:
+        return write_base64(strings.data, start, strings.length[row], out, at)
+    return write_base64(strings.arena, ~start, strings.length[row], out, at)
+
+
+@inlined
+def _copy(strings: Strings, row: int, out: Array, at: int) -> Any:
+    start = strings.start[row]
+    if start >= 0:
+        copy_bytes(strings.data, start, out, at, strings.length[row])
+    else:
+        copy_bytes(strings.arena, ~start, out, at, strings.length[row])
+    return at + strings.length[row]
+
+
+@inlined
+def _put(text: Array, out: Array, at: int) -> Any:
+    copy_bytes(text, 0, out, at, len(text))
+    return at + len(text)

@@ -1,0 +1,101 @@
+"""The stream-table join as KIP-923 words it: a late record at once, the others by timestamp once the grace is over.
+
+The slow oracle, for tests only: one list, sorted at every turn. May import: contracts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from tidegate.contracts.event_time import NO_TIMESTAMP
+from tidegate.contracts.records import Row
+from tidegate.operators.stream_table_join.config import StreamTableJoinRules
+
+
+class Version(NamedTuple):
+    """What a lookup finds."""
+
+    value: bytes
+    valid_from: int
+
+
+class Table(Protocol):
+    """The table's side; `stream_time` is its own."""
+
+    stream_time: int
+
+    def get(self, key: bytes, timestamp: int) -> Version | None:
+        """The version that is valid at the timestamp."""
+        ...
+
+
+class Held(NamedTuple):
+    """A record in the buffer, and the clock of the batch in which it came."""
+
+    row: Row
+    arrived: int
+
+
+@dataclass
+class Reference:
+    """One partition. `emissions` are (row, version, cause), `rejected` (row, reason)."""
+
+    config: StreamTableJoinRules
+    table: Table
+    stream_time: int = -1
+    held: list[Held] = field(default_factory=list)
+    emissions: list[tuple[Row, Version | None, str]] = field(default_factory=list)
+    rejected: list[tuple[Row, str]] = field(default_factory=list)
+    applied: int = 0
+
+    def process(self, row: Row, clock_ms: int) -> None:
+        """The record has had its effect, unless it was refused."""
+        grace = self.config.grace or 0
+        if reason := self._rejection(row, clock_ms):
+            self.rejected.append((row, reason))
+            return
+        self.applied += 1
+        if row.key is None:
+            self.emissions.append((row, None, "unmatched"))
+        elif grace and row.timestamp < self.stream_time - grace:
+            self._join(row, late=True)
+        else:
+            self.stream_time = max(self.stream_time, row.timestamp)
+            if grace:
+                self.held.append(Held(row, clock_ms))
+                self.release(clock_ms)
+            else:
+                self._join(row)
+
+    def release(self, clock_ms: int | None) -> None:
+        """What is due has left, as far as it does not wait for the table. None: no clock ends the waiting."""
+        self.held.sort(key=lambda held: (held.row.timestamp, held.row.offset))
+        while self.held and self._is_due(self.held[0], clock_ms):
+            self._join(self.held.pop(0).row)
+
+    def flush(self) -> None:
+        """Nothing is held."""
+        while self.held:
+            self._join(self.held.pop(0).row)
+
+    def _is_due(self, held: Held, clock_ms: int | None) -> bool:
+        if held.row.timestamp > self.stream_time - (self.config.grace or 0):
+            return False
+        wait = self.config.wait_for_table
+        waited = clock_ms is not None and clock_ms >= held.arrived + (wait or 0)
+        return wait is None or held.row.timestamp <= self.table.stream_time or waited
+
+    def _join(self, row: Row, late: bool = False) -> None:
+        version = self.table.get(row.key or b"", row.timestamp)
+        if version or self.config.join == "left":
+            self.emissions.append((row, version, "late" if late else "matched" if version else "unmatched"))
+
+    def _rejection(self, row: Row, clock_ms: int) -> str:
+        if row.value is None:
+            return "null value"
+        if row.timestamp < 0:
+            return "no timestamp: null" if row.timestamp == NO_TIMESTAMP else "negative timestamp"
+        if self.config.max_ahead is not None and row.timestamp > clock_ms + self.config.max_ahead:
+            return "too far ahead"
+        return "null key" if row.key is None and self.config.join == "inner" else ""

@@ -1,0 +1,58 @@
+"""The join's own output, read back by other JSON parsers."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.operators.stream_table_join.pairs import Strings, paired
+
+pytestmark = pytest.mark.fast
+
+values = st.sampled_from([b"", b"x", b"\xff", b"nul", b'"a"', b" [1, 2] ", b'{"stream": null}', b"-1.5e3", b"null"])
+pairs = st.lists(st.tuples(values | st.binary(), values | st.binary() | st.none(), st.booleans(), st.booleans()))
+
+
+def strings(listed: list[bytes | None], in_arena: list[bool]) -> Strings:
+    """The values, each in one of two buffers."""
+    parts: tuple[bytearray, bytearray] = (bytearray(b"12"), bytearray(b'"'))
+    start, length = np.zeros((2, len(listed)), np.int64)
+    for at, (value, arena) in enumerate(zip(listed, in_arena, strict=True)):
+        start[at] = ~len(parts[1]) if arena else len(parts[0])
+        length[at] = -1 if value is None else len(value)
+        parts[arena].extend(value or b"")
+    data, arena_bytes = (np.frombuffer(bytes(part), np.uint8) for part in parts)
+    return Strings(data, arena_bytes, start, length)
+
+
+def side(name: str, value: bytes | None) -> dict[str, Any]:
+    """What the object has of a value."""
+    if value is None:
+        return {name: None}
+    try:
+        return {name: orjson.loads(value)}
+    except orjson.JSONDecodeError:
+        return {f"{name}_bytes": base64.b64encode(value).decode()}
+
+
+@given(pairs=pairs)
+def test_a_pair_is_one_object_with_json_as_it_is_and_the_rest_as_base64(pairs: list[Any]) -> None:
+    streams, tables, first, second = (list(column) for column in zip(*pairs, strict=True)) if pairs else ([],) * 4
+    found = paired(strings(streams, first), strings(tables, second)).to_pylist()
+    wanted = [side("stream", stream) | side("table", table) for stream, table in zip(streams, tables, strict=True)]
+    assert [json.loads(text) for text in found] == wanted
+    assert [list(json.loads(text)) for text in found] == [list(row) for row in wanted]
+
+
+def test_json_stays_byte_for_byte_the_same() -> None:
+    text = '{ "é":1.10,\t"a":"\\u00e9" }'.encode()
+    assert paired(strings([text], [False]), strings([text], [True])).to_pylist() == [
+        b'{"stream":' + text + b',"table":' + text + b"}"
+    ]
