@@ -30,6 +30,7 @@ class Start:
     file: Path
     kill_at: str = ""
     until_caught_up: bool = False
+    operator: str = ""
 
 
 class Service:
@@ -39,6 +40,7 @@ class Service:
         self.file, self.kill_at = start.file, start.kill_at
         self._log = start.file.with_suffix(f".{next(_NUMBERS):03}.log")
         command = ["run", str(start.file), "--verbose", *["--until-caught-up"] * start.until_caught_up]
+        command += ["--operator", start.operator] if start.operator else []
         with self._log.open("w") as out:
             self._process = subprocess.Popen(
                 [sys.executable, str(Path(__file__).with_name("standby.py")), str(start.file), *command],

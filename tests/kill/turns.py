@@ -253,13 +253,14 @@ class World:
 
 
 @contextmanager
-def asked_to_compact(service: Service, wanted: bool) -> Iterator[None]:
-    """If wanted, `tidegate compact` was called as soon as the service was ready."""
+def asked_to_compact(service: Service, wanted: bool, *operator: str) -> Iterator[None]:
+    """If wanted, `tidegate compact` was called as soon as the service was ready, for one operator if it is named."""
     if not wanted:
         yield
         return
     service.wait_ready()
-    asking = subprocess.Popen([sys.executable, "-m", "tidegate.cli.main", "compact", str(service.file)])
+    which = [option for name in operator for option in ("--operator", name)]
+    asking = subprocess.Popen([sys.executable, "-m", "tidegate.cli.main", "compact", str(service.file), *which])
     try:
         yield
     finally:

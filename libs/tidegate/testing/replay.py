@@ -1,0 +1,136 @@
+"""What an operator's log says, computed again: from its input, and from its tables at the versions it was pinned to.
+
+May import: pyarrow, contracts, kernels, operators' registry, state, runtime. It needs the input's records in Kafka, the
+versions of the tables' logs that were read, and the configuration that was in force.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import cast
+
+import pyarrow as pa
+
+from tidegate.contracts.event_time import NO_STREAM_TIME
+from tidegate.contracts.naming import log_path
+from tidegate.contracts.operator import OperatorState, StepResult, TableReader
+from tidegate.contracts.schema import BatchMeta
+from tidegate.kernels.storage import MemoryStorage
+from tidegate.operators.registry import operator_for
+from tidegate.runtime.application import Application
+from tidegate.runtime.history import metas, touched
+from tidegate.runtime.kafka.client import client
+from tidegate.runtime.kafka.fetch import fetch
+from tidegate.state.operator_log import OperatorLog
+
+PIECE_BYTES, DEADLINE_S = 2**24, 60.0
+OUTPUT = ("emission", "late", "rejected")
+_SHOWN = ("key", "value", "headers", "timestamp", "offset", "cause")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replayed:
+    """One partition's part of a batch: for each kind of output the rows of the log, and those computed again."""
+
+    batch: int
+    partition: int
+    logged: dict[str, pa.Table]
+    computed: dict[str, pa.Table]
+
+    @property
+    def agrees(self) -> bool:
+        """True when both are the same, row by row."""
+        return all(self.logged[kind].equals(self.computed[kind]) for kind in OUTPUT)
+
+
+@dataclass(kw_only=True)
+class Replay:
+    """An operator's log from its first batch on."""
+
+    application: Application
+    name: str
+    _states: dict[int, OperatorState] = field(default_factory=dict)
+
+    def batches(self) -> Iterator[Replayed]:
+        """Each batch of each partition, in the order of the log."""
+        before: BatchMeta | None = None
+        for meta in metas(self._log):
+            for partition in touched(meta):
+                assert before is not None, "the log does not begin with a claim"
+                yield self._replayed(before, meta, partition)
+            before = meta
+
+    @cached_property
+    def _log(self) -> OperatorLog:
+        return OperatorLog.at(log_path(self.application.lake, self.name), None)
+
+    def _replayed(self, before: BatchMeta, meta: BatchMeta, partition: int) -> Replayed:
+        state = self._state(partition)
+        for table, version in meta.inputs.items():
+            cast(TableReader, state).read_table(self._table(table, version, partition))
+        results = list(self._results(state, before, meta, partition))
+        return Replayed(
+            batch=meta.batch,
+            partition=partition,
+            logged={kind: self._logged(kind, partition, meta.batch) for kind in OUTPUT},
+            computed={
+                "emission": _shown([result.emissions for result in results]),
+                "late": _shown([result.late for result in results]),
+                "rejected": _shown([result.rejected for result in results]),
+            },
+        )
+
+    def _state(self, partition: int) -> OperatorState:
+        if partition not in self._states:
+            operator = operator_for(self.application.operators[self.name])
+            self._states[partition] = operator.open(MemoryStorage(operator.layout))
+        return self._states[partition]
+
+    def _table(self, name: str, version: int, partition: int) -> OperatorState:
+        """The table's partition as of that version of its log."""
+        operator = operator_for(self.application.operators[name])
+        log = OperatorLog.at(log_path(self.application.lake, name), version)
+        newest = log.newest()
+        assert newest is not None, f"{name} has no batch at version {version}"
+        state = operator.open(MemoryStorage(operator.layout))
+        state.restore(log.read("state", partition), newest.stream_time.get(partition, NO_STREAM_TIME))
+        return state
+
+    def _results(
+        self, state: OperatorState, before: BatchMeta, meta: BatchMeta, partition: int
+    ) -> Iterator[StepResult]:
+        topic = self.application.operators[self.name].input
+        start, end = before.offsets[topic][partition], meta.offsets[topic][partition]
+        if meta.action == "flush":
+            yield state.flush()
+        elif start == end and meta.stream_time.get(partition) != before.stream_time.get(partition):
+            yield state.advance(meta.stream_time[partition])
+        else:
+            yield from self._steps(state, topic, partition, start, end, meta.clock)
+
+    def _steps(
+        self, state: OperatorState, topic: str, partition: int, start: int, end: int, clock_ms: int
+    ) -> Iterator[StepResult]:
+        kafka = client(self.application.kafka)
+        while True:
+            found = fetch(kafka, topic, partition, start, end, max_bytes=PIECE_BYTES, deadline_s=DEADLINE_S)
+            yield state.step(found.records, clock_ms)
+            start = found.next_offset
+            if start >= end:
+                return
+
+    def _logged(self, kind: str, partition: int, batch: int) -> pa.Table:
+        rows = self._log.read(kind, partition, batch - 1)
+        return _shown([rows.filter(pa.compute.equal(rows.column("batch"), batch))])
+
+
+def _shown(tables: list[pa.Table]) -> pa.Table:
+    """What a reader sees of the rows, in plain types."""
+    plain = [pa.table({name: table.column(name).cast(_TYPES[name]) for name in _SHOWN}) for table in tables]
+    return pa.concat_tables(plain).combine_chunks()
+
+
+_TYPES = {name: pa.binary() for name in ("key", "value", "headers")}
+_TYPES |= {"timestamp": pa.int64(), "offset": pa.int64(), "cause": pa.string()}

@@ -1,0 +1,62 @@
+"""A join and its table are killed, each on its own and both at once (`make kill`); a few of the kills in every run."""
+
+from __future__ import annotations
+
+import random
+from threading import Barrier
+
+import pytest
+
+from tests.kill.harness import PARTITIONS
+from tests.kill.joins import JOIN, TABLE, JoinWorld, dies, dies_after, dies_with
+
+RECORDS = 200_000
+TABLE_POINTS = ["after_claim", "after_dirty_header:3", "after_complete_header:2", "before_commit:4", "after_commit:3"]
+JOIN_POINTS = [
+    "after_claim",
+    "after_dirty_header:2",
+    "after_half_of_output:2",
+    "after_complete_header:2",
+    "before_commit:3",
+    "after_commit:2",
+    "in_settling_before_end",
+    "between_ends:2",
+    "in_settling_after_end",
+]
+RANDOM_MOMENTS, TOGETHER = 5, 4
+
+
+@pytest.fixture
+def both(broker, topic, tmp_path, say):
+    """A join and its table, on topics of their own."""
+    topics = {name: topic(partitions=PARTITIONS) for name in ("stream", "table", "output")}
+    return JoinWorld(bootstrap=broker.bootstrap, topics=topics, folder=tmp_path, say=say)
+
+
+@pytest.mark.kill
+@pytest.mark.timeout(3_600)
+def test_a_join_and_its_table_go_through_every_kill_point_random_moments_and_deaths_of_both(both):
+    rng, together = random.Random(9), Barrier(2)
+    moments = [rng.uniform(0.2, 5.0) for _ in range(TOGETHER)]
+    at_once = [dies_with(together, seconds) for seconds in moments]
+    alone = [dies_after(rng.uniform(0.2, 5.0)) for _ in range(RANDOM_MOMENTS)]
+    compactions = [dies(f"{side}_compaction_commit", compact=TABLE) for side in ("before", "after")]
+    turns = {
+        TABLE: [*map(dies, TABLE_POINTS), *compactions, *alone, *at_once],
+        JOIN: [*map(dies, JOIN_POINTS), dies("before_compaction_commit", compact=JOIN), *alone[:2], *at_once],
+    }
+    both.run(RECORDS, seconds=240, turns=turns)
+    both.check()
+
+
+@pytest.mark.broker
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_a_join_and_its_table_go_through_a_few_kills(both):
+    together = Barrier(2)
+    turns = {
+        TABLE: [dies("after_commit:2"), dies_with(together, 0.5)],
+        JOIN: [dies("after_half_of_output:2"), dies_with(together, 0.5)],
+    }
+    both.run(20_000, seconds=30, turns=turns)
+    both.check()
