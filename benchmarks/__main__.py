@@ -45,6 +45,12 @@ BOUNDS: dict[str, dict[str, Bound]] = {
     },
     "commits": {"commit_time_ratio": Bound(most=1.5), "live_files_ratio": Bound(most=1.5)},
     "cores": {"busy_cores": Bound(least=1.6)},
+    "join": {"ratio": Bound(least=5.0)},
+    "history": {
+        "facts_batch_ratio": Bound(most=1.3),
+        "joined_batch_ratio": Bound(most=1.3),
+        "replica_s": Bound(most=30),
+    },
 }
 """A benchmark is the module of the name; its `measure(say)` gives the figures."""
 

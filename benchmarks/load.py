@@ -1,7 +1,8 @@
 """The standard load: updates of 10,000 keys, up to 5 s out of order, written as fast as the broker takes them.
 
-Record i of the whole load has key `k%06d` and a timestamp of 10 records a millisecond, less a random lateness. A key
-stays in its partition, so each partition holds its keys' records in the order of i.
+Record i of the whole load has key `k%06d` and a timestamp of 10 records a millisecond (or as many as spread it over
+another time), less a random lateness. A key stays in its partition, so each partition holds its keys' records in the
+order of i.
 """
 
 from __future__ import annotations
@@ -23,11 +24,19 @@ FIRST_TIMESTAMP, RECORDS_PER_MS, LATENESS_MS = 1_700_000_000_000, 10, 5_000
 CHUNK, SEED, TIMEOUT_S = 250_000, 1, 120.0
 
 
-def load(bootstrap: str, topic: str, *, records: int = RECORDS, keys: int = KEYS, partitions: int = PARTITIONS) -> int:
-    """The number of records, all of which are in the new topic."""
+def load(
+    bootstrap: str,
+    topic: str,
+    *,
+    records: int = RECORDS,
+    keys: int = KEYS,
+    partitions: int = PARTITIONS,
+    span_ms: int | None = None,
+) -> int:
+    """The number of records, all of which are in the new topic; their times are spread over `span_ms`."""
     options = {"bootstrap.servers": bootstrap}
     create_topic(options, topic, partitions)
-    key, timestamp = columns(records, keys)
+    key, timestamp = columns(records, keys, records // RECORDS_PER_MS if span_ms is None else span_ms)
     with ThreadPoolExecutor(partitions) as threads:
         written = threads.map(
             lambda partition: _fill(KafkaClient(options), topic, partition, partitions, key, timestamp),
@@ -36,11 +45,11 @@ def load(bootstrap: str, topic: str, *, records: int = RECORDS, keys: int = KEYS
     return sum(written)
 
 
-def columns(records: int, keys: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def columns(records: int, keys: int, span_ms: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """The key's number and the timestamp (ms) of every record; the same for the same numbers."""
     random = np.random.default_rng(SEED)
     key = random.integers(0, keys, records)
-    timestamp = FIRST_TIMESTAMP + np.arange(records) // RECORDS_PER_MS - random.integers(0, LATENESS_MS, records)
+    timestamp = FIRST_TIMESTAMP + np.arange(records) * span_ms // records - random.integers(0, LATENESS_MS, records)
     return key, timestamp
 
 

@@ -1,4 +1,4 @@
-"""How fast Kafka Streams suppresses a topic, exactly once, on this machine: the peer of the service's benchmark."""
+"""How fast Kafka Streams does the same, exactly once, on this machine: the peer of the services' benchmarks."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from tidegate.runtime.kafka.offsets import latest, marks
 
 _HERE = Path(__file__).with_name("peers")
 _JAR_LIST = _HERE / "ivy.xml"
-_PROGRAM = _HERE / "KafkaStreamsSuppress.java"
 _POLL_S = 0.05
+TIMEOUT_S = 900.0
 
 
 def run_kafka_streams(
-    bootstrap: str, input_topic: str, output_topic: str, *, threads: int = 2, timeout_s: float = 900.0
+    program: str, bootstrap: str, input_topic: str, output_topic: str, *more: str, threads: int = 2
 ) -> float:
     """Seconds that Kafka Streams took from being ready until all the input was processed and its output committed.
 
+    `program`: the name of a file in `peers`, which takes `more` as its last arguments.
     The start of its JVM, of its threads and the assignment of partitions are not counted. The end is when the group's
     committed offsets are the input's ends: they are in the same transactions as the output. EngineError if it fails.
     """
@@ -34,8 +35,9 @@ def run_kafka_streams(
     ends = latest(client, input_topic)
     application = f"peer-{time.monotonic_ns()}"
     try:
-        with _running(bootstrap, application, input_topic, output_topic, threads) as process:
-            started, deadline = time.monotonic(), time.monotonic() + timeout_s
+        arguments = [bootstrap, application, input_topic, output_topic, str(threads), *more]
+        with _running(_HERE / f"{program}.java", arguments) as process:
+            started, deadline = time.monotonic(), time.monotonic() + TIMEOUT_S
             while _committed(client, application, input_topic, list(ends)) != ends:
                 _require_running(process, deadline)
                 time.sleep(_POLL_S)
@@ -45,14 +47,11 @@ def run_kafka_streams(
 
 
 @contextmanager
-def _running(
-    bootstrap: str, application: str, input_topic: str, output_topic: str, threads: int
-) -> Iterator[subprocess.Popen[str]]:
+def _running(program: Path, arguments: list[str]) -> Iterator[subprocess.Popen[str]]:
     """The program, from its being ready."""
     jars = _jars()
     with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryFile("w+") as complaints:
-        java = [java_command(), f"-Djava.io.tmpdir={scratch}", "-cp", f"{jars}/*", str(_PROGRAM)]
-        arguments = [bootstrap, application, input_topic, output_topic, str(threads)]
+        java = [java_command(), f"-Djava.io.tmpdir={scratch}", "-cp", f"{jars}/*", str(program)]
         process = subprocess.Popen([*java, *arguments], stdout=subprocess.PIPE, stderr=complaints, text=True)
         try:
             assert process.stdout is not None

@@ -27,7 +27,7 @@ from tidegate.runtime.kafka.topics import create_topic
 from tidegate.runtime.spark.session import start_session
 
 RUNS = 3
-INPUT = "load"
+INPUT, PEER = "load", "KafkaStreamsSuppress"
 _numbers = count()
 
 
@@ -42,7 +42,7 @@ def measure(say: Any) -> dict[str, float]:
         for run in range(RUNS):
             with session() as spark:
                 ours.append(RECORDS / run_service(spark, broker.bootstrap, Path(folder)))
-            theirs.append(RECORDS / run_kafka_streams(broker.bootstrap, INPUT, _output(broker.bootstrap)))
+            theirs.append(RECORDS / run_kafka_streams(PEER, broker.bootstrap, INPUT, _output(broker.bootstrap)))
             say(f"run {run + 1}: service {ours[-1]:,.0f}/s, Kafka Streams {theirs[-1]:,.0f}/s")
     return {
         "service_records_per_s": median(ours),

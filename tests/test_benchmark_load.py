@@ -22,13 +22,19 @@ def test_every_record_is_there_once_and_a_key_stays_in_its_partition(broker: Bro
     ids = [[json.loads(value or b"")["id"] for _, value, _ in rows] for rows in found]
     assert all(part == sorted(part) for part in ids)
     assert sorted(number for part in ids for number in part) == list(range(5_000))
-    expected = columns(5_000, 100)[1]
+    expected = columns(5_000, 100, 500)[1]
     assert all(timestamp == expected[json.loads(value or b"")["id"]] for rows in found for _, value, timestamp in rows)
 
 
 @pytest.mark.fast
 def test_timestamps_are_out_of_order_by_less_than_the_lateness() -> None:
-    _, timestamp = columns(100_000, 10)
+    _, timestamp = columns(100_000, 10, 10_000)
     behind = np.maximum.accumulate(timestamp) - timestamp
     assert 0.9 * LATENESS_MS < behind.max() < LATENESS_MS
     assert timestamp.min() > FIRST_TIMESTAMP - LATENESS_MS
+
+
+@pytest.mark.fast
+def test_times_are_spread_over_the_span() -> None:
+    _, timestamp = columns(1_000, 10, 60_000)
+    assert 60_000 - LATENESS_MS <= timestamp.max() - FIRST_TIMESTAMP < 60_000
