@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tidegate.contracts.errors import TidegateError
-from tidegate.contracts.event_time import NO_STREAM_TIME
+from tidegate.contracts.event_time import NO_STREAM_TIME, format_duration_ms
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.schema import BatchMeta, Counts
 from tidegate.runtime.application import Application, load
@@ -91,8 +91,30 @@ def operator_status(application: Application, name: str) -> dict[str, Any]:
             for meta in batches
             for partition, (start, end) in meta.skipped.items()
         ],
+        "table": _table(application, name, newest),
         "metrics": metrics_of(batches).report(),
     }
+
+
+def _table(application: Application, name: str, newest: BatchMeta) -> dict[str, Any] | None:
+    """How far the table is behind that the operator reads; None: it reads none.
+
+    `behind_ms`: per partition how much less the table's stream time is than the operator's.
+    """
+    read = application.operators[name].reads()
+    if read is None:
+        return None
+    path = log_path(application.lake, read.table)
+    log = OperatorLog.at(path, None) if has_version(path, None) else None
+    table = None if log is None else log.newest()
+    if log is None or table is None:
+        return {"name": read.table, "read": newest.inputs.get(read.table), "version": None}
+    behind = {
+        partition: max(0, stream_time - table.stream_time.get(partition, NO_STREAM_TIME))
+        for partition, stream_time in newest.stream_time.items()
+    }
+    found = {"name": read.table, "read": newest.inputs.get(read.table), "version": log.version}
+    return {**found, "clock": table.clock, "behind_ms": behind}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,6 +185,21 @@ def _show(name: str, status: dict[str, Any]) -> None:
         table.add_row(*(_shown(column, row[column]) for column in _COLUMNS))
     console.print(table)
     _explain(console, status)
+    if status["table"] is not None:
+        line = f"  {_table_line(status['table'])}"
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _table_line(table: dict[str, Any]) -> str:
+    if table["version"] is None:
+        return f"table {table['name']}: it has no log yet: start its service"
+    versions = f"read at version {table['read']}, the newest is {table['version']}"
+    written = datetime.fromtimestamp(table["clock"] / 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    behind = max(table["behind_ms"].values(), default=0)
+    time = (
+        f"its stream time is up to {format_duration_ms(behind)} behind" if behind else "its stream time is not behind"
+    )
+    return f"table {table['name']}: {versions}, written {written}; {time}"
 
 
 def _explain(console: Console, status: dict[str, Any]) -> None:
