@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 import google_crc32c
 import numpy as np
@@ -113,6 +114,16 @@ def test_what_is_encoded_is_decoded_whatever_the_compression_and_the_cut(
     assert (own if stamped else decoded.records.rows()) == numbered(listed)
     assert decoded.next_offset == len(listed)
     assert all(len(batch.data) <= max_batch_bytes for batch in batches)
+
+
+def test_results_of_windows_bear_their_bounds_in_decimal() -> None:
+    windows = (np.array([0, 1_700_000_000_000]), np.array([10, 2**63 - 1]))
+    stamp = replace(stamp_of(2), windows=windows)
+    batches = encoded([Row(b"k", b"1", 3, 0), Row(b"k", None, 4, 0, encode_headers([(b"own", b"x")]))], stamp)
+    found = [decode_headers(row.headers) for row in decode(placed(batches), 0, MAX_OFFSET, []).records.rows()]
+    assert [dict(headers)[b"tidegate-window-start"] for headers in found] == [b"0", b"1700000000000"]
+    assert [dict(headers)[b"tidegate-window-end"] for headers in found] == [b"10", b"9223372036854775807"]
+    assert [len(headers) for headers in found] == [6, 7]
 
 
 @settings(max_examples=60, deadline=None)

@@ -11,6 +11,8 @@ HEADER_OPERATOR = "tidegate-operator"
 HEADER_BATCH = "tidegate-batch"
 HEADER_SEQ = "tidegate-seq"
 HEADER_CAUSE = "tidegate-cause"
+HEADER_WINDOW_START = "tidegate-window-start"
+HEADER_WINDOW_END = "tidegate-window-end"
 COMMIT_METADATA_KEY = "tidegate"
 
 

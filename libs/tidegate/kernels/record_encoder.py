@@ -16,7 +16,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidegate.contracts.errors import EngineError, OutputTooLarge
-from tidegate.contracts.naming import HEADER_BATCH, HEADER_CAUSE, HEADER_OPERATOR, HEADER_SEQ
+from tidegate.contracts.naming import (
+    HEADER_BATCH,
+    HEADER_CAUSE,
+    HEADER_OPERATOR,
+    HEADER_SEQ,
+    HEADER_WINDOW_END,
+    HEADER_WINDOW_START,
+)
 from tidegate.contracts.records import NULL_LENGTH, Bytes, Int64s
 from tidegate.kernels.compiled import compiled
 from tidegate.kernels.compression import CODES, compress
@@ -50,13 +57,17 @@ class OutgoingColumns:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Stamp:
-    """The headers that say where records come from. Record i: seq `first_seq` + i, cause `causes[cause_codes[i]]`."""
+    """The headers that say where records come from. Record i: seq `first_seq` + i, cause `causes[cause_codes[i]]`.
+
+    `windows`: where results of windows are written, their starts and ends, ms >= 0.
+    """
 
     operator: str
     batch: int
     first_seq: int
     cause_codes: npt.NDArray[np.int8]
     causes: Sequence[str]
+    windows: tuple[Int64s, Int64s] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,11 +208,14 @@ def _added(stamp: Stamp | None, count: int) -> _Added:
         nothing, no_choice = _binaries([]), read_only(np.empty(0, np.int8))
         return _Added(0, nothing.data, nothing, np.empty((0, count), np.int64), nothing, no_choice)
     constant = _header(HEADER_OPERATOR, stamp.operator) + _header(HEADER_BATCH, str(stamp.batch))
+    numbers = {HEADER_SEQ: np.arange(stamp.first_seq, stamp.first_seq + count, dtype=np.int64)}
+    if stamp.windows is not None:
+        numbers |= dict(zip((HEADER_WINDOW_START, HEADER_WINDOW_END), stamp.windows, strict=True))
     return _Added(
-        header_count=4,
+        header_count=3 + len(numbers),
         constant=np.frombuffer(constant, np.uint8),
-        number_names=_binaries([varint(len(HEADER_SEQ)) + HEADER_SEQ.encode()]),
-        numbers=np.arange(stamp.first_seq, stamp.first_seq + count, dtype=np.int64).reshape(1, count),
+        number_names=_binaries([varint(len(name)) + name.encode() for name in numbers]),
+        numbers=np.stack(list(numbers.values())),
         choices=_binaries([_header(HEADER_CAUSE, cause) for cause in stamp.causes]),
         choice=read_only(stamp.cause_codes),
     )

@@ -66,7 +66,10 @@ def open_output(client: KafkaClient, producer: Producer, to: Destination, emissi
 
 
 def outgoing(to: Destination, emissions: pa.Table) -> tuple[OutgoingColumns, Stamp]:
-    """The emissions (columns key, value, headers, timestamp, cause; in seq order from 0) as the codec takes them."""
+    """The emissions (columns key, value, headers, timestamp, cause; in seq order from 0) as the codec takes them.
+
+    Where they have windows (columns window_start, window_end), their bounds are headers.
+    """
     causes = pc.dictionary_encode(_whole(emissions["cause"].cast(pa.string())))
     columns = OutgoingColumns(
         key=_whole(emissions["key"]),
@@ -80,8 +83,15 @@ def outgoing(to: Destination, emissions: pa.Table) -> tuple[OutgoingColumns, Sta
         first_seq=0,
         cause_codes=causes.indices.to_numpy().astype(np.int8),
         causes=causes.dictionary.to_pylist(),
+        windows=_windows(emissions),
     )
     return columns, stamp
+
+
+def _windows(emissions: pa.Table) -> tuple[Any, Any] | None:
+    if "window_start" not in emissions.column_names or emissions["window_start"].null_count:
+        return None
+    return _whole(emissions["window_start"]).to_numpy(), _whole(emissions["window_end"]).to_numpy()
 
 
 def _whole(column: pa.ChunkedArray) -> Any:
