@@ -1,6 +1,6 @@
 """What the laws run: histories of one partition, and what came of them. May import: contracts, kernels, registry.
 
-A history is a list of records, advances of stream time and flushes. `Partition` plays it on a real operator and
+A history is a list of records, advances of stream time, flushes and tables to read. `Partition` plays it on a real operator and
 notes everything that can be seen from outside in a `Trace`; a reference notes the same, so traces are compared whole.
 """
 
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 
-from tidegate.contracts.operator import Layout, Operator, OperatorState, StepResult
+from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.operator import Layout, Operator, OperatorState, StepResult, TableReader
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.storage import MemoryStorage
+from tidegate.operators.registry import operator_for
 
 
 class Advance(NamedTuple):
@@ -27,7 +29,22 @@ class Flush(NamedTuple):
     """Everything held is released."""
 
 
-Event = Row | Advance | Flush
+class Table(NamedTuple):
+    """The table that is read is the one that these records make; what may leave for that does."""
+
+    config: OperatorRules
+    rows: tuple[Row, ...]
+
+    def state(self, clock_ms: int) -> OperatorState:
+        """The table's state, after one batch of that clock."""
+        operator = operator_for(self.config)
+        state = operator.open(MemoryStorage(operator.layout))
+        state.step(Records.from_rows(self.rows), clock_ms)
+        return state
+
+
+Event = Row | Advance | Flush | Table
+Step = list[Row] | Advance | Flush | Table
 
 
 @dataclass
@@ -65,9 +82,9 @@ def small(layout: Layout) -> Layout:
     return replace(layout, capacity={name: max(1, size // 1024) for name, size in layout.capacity.items()})
 
 
-def batches(history: Sequence[Event], cuts: set[int]) -> list[list[Row] | Advance | Flush]:
+def batches(history: Sequence[Event], cuts: set[int]) -> list[Step]:
     """The history in steps: records that follow each other are one batch, unless a cut lies between them."""
-    steps: list[list[Row] | Advance | Flush] = []
+    steps: list[Step] = []
     for at, event in enumerate(history):
         if not isinstance(event, Row):
             steps.append(event)
@@ -86,19 +103,28 @@ class Partition:
         self.clock_ms = clock_ms
         self.trace = Trace()
         self._layout = layout or small(operator.layout)
-        self.storage = MemoryStorage(self._layout)
-        self.state: OperatorState = operator.open(self.storage)
+        self.table: OperatorState | None = None
+        self._open(MemoryStorage(self._layout))
 
-    def play(self, step: list[Row] | Advance | Flush) -> StepResult:
+    def play(self, step: Step) -> StepResult:
         """The step has had its effect and is in the trace."""
         if isinstance(step, Advance):
             result = self.state.advance(max(0, self.state.stream_time) + step.by_ms)
         elif isinstance(step, Flush):
             result = self.state.flush()
+        elif isinstance(step, Table):
+            self.read_table(step.state(self.clock_ms))
+            result = self.state.step(Records.from_rows([]), self.clock_ms)
         else:
             result = self.state.step(Records.from_rows(step), self.clock_ms)
         self.trace.note(result)
         return result
+
+    def read_table(self, table: OperatorState | None) -> None:
+        """That is the table which the operator reads from now on, after restarts too; None: it reads none."""
+        self.table = table
+        if table is not None:
+            cast(TableReader, self.state).read_table(table)
 
     def play_all(self, history: Sequence[Event], cuts: set[int]) -> Trace:
         """The whole history up to a stop, and the trace with what is held in the end."""
@@ -114,8 +140,7 @@ class Partition:
 
     def reopen(self, storage: MemoryStorage) -> None:
         """Goes on from a copy of that storage: a restart from a local checkpoint."""
-        self.storage = storage.copy()
-        self.state = self.operator.open(self.storage)
+        self._open(storage.copy())
 
     def catch_up(self, rows: pa.Table) -> None:
         """The log's rows are applied to the state, whose T then is the trace's."""
@@ -123,6 +148,10 @@ class Partition:
 
     def rebuild(self, rows: pa.Table) -> None:
         """Goes on from an empty storage and the log's rows: a restart from the operator log."""
-        self.storage = MemoryStorage(self._layout)
-        self.state = self.operator.open(self.storage)
+        self._open(MemoryStorage(self._layout))
         self.catch_up(rows)
+
+    def _open(self, storage: MemoryStorage) -> None:
+        self.storage = storage
+        self.state: OperatorState = self.operator.open(storage)
+        self.read_table(self.table)
