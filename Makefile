@@ -18,10 +18,11 @@ demo: setup ## run the suppression service on real flights of 2013, from an empt
 
 test: lint ## every check and every test, the fast ones first
 	@echo "Tests"
-	@HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest
+	@HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -m fast -n auto --dist worksteal
+	@$(BIN)/python -m pytest -m 'not fast and not kill'
 
 test-fast: setup ## the tests that need neither Spark nor a broker
-	@$(BIN)/python -m pytest -m fast
+	@$(BIN)/python -m pytest -m fast -n auto --dist worksteal
 
 lint: setup ## style, types and the layer rule
 	@echo "Style, types and layers"

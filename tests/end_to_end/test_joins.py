@@ -1,0 +1,304 @@
+"""A stream joined with the history of a table: two services over real parts, on good days and bad ones.
+
+Keys are k0 to k3, each in the partition of its number. The stream's values tell which version they should meet.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from threading import Event, Thread
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from deltalake import DeltaTable
+
+from tidegate.cli.status import operator_status
+from tidegate.contracts.errors import ConfigurationError, StateError, UserError
+from tidegate.runtime import clock
+from tidegate.runtime.application import application_of
+from tidegate.runtime.driver import OperatorDriver, Wiring
+from tidegate.runtime.kafka.records_io import write_all
+from tidegate.testing.replay import Replay
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+PARTITIONS, TABLE, JOIN = 4, "facts", "joined"
+FAR_MS = 1_000_000
+
+
+class JoinedWorld:
+    """An application with a table and a join, whose drivers run in the test."""
+
+    def __init__(self, spark, broker, topic, folder, **join):
+        self.spark, self.bootstrap = spark, broker.bootstrap
+        self.topics = {name: topic(partitions=PARTITIONS) for name in ("stream", "table", "output")}
+        self.joining = {"table": TABLE, "join": "left", **join}
+        self.keeping = {"history_retention": "1h"}
+        self.folder = folder
+
+    @property
+    def application(self):
+        """As it is configured now."""
+        table = {"kind": "table_history", "input": self.topics["table"], **self.keeping}
+        ends = {"input": self.topics["stream"], "output": self.topics["output"]}
+        return application_of(
+            {
+                "application": "test",
+                "lake": str(self.folder / "lake"),
+                "state": str(self.folder / "state"),
+                "keep_output": "forever",
+                "kafka": {"bootstrap.servers": self.bootstrap},
+                "trigger": "0",
+                "operators": {TABLE: table, JOIN: {"kind": "stream_table_join", **ends, **self.joining}},
+            }
+        )
+
+    def driver(self, name):
+        """A driver of one of the two."""
+        return OperatorDriver(Wiring(spark=self.spark, application=self.application, name=name))
+
+    def run(self, name):
+        """Everything in the operator's input is processed and published."""
+        driver = self.driver(name)
+        driver.run(Event(), until_caught_up=True)
+        return driver
+
+    def put(self, *records):
+        """Versions (key's number, value, timestamp), and the table's service has them."""
+        self.write("table", *records)
+        return self.run(TABLE)
+
+    def write(self, name, *records):
+        """Records (key's number, value, timestamp) stand in a topic."""
+        made = [(key, b"k%d" % key, value, timestamp) for key, value, timestamp in records]
+        assert write_all({"bootstrap.servers": self.bootstrap}, self.topics[name], made) == len(made)
+
+    def send(self, *records):
+        """Records of the stream, and the join's service has worked on them."""
+        self.write("stream", *records)
+        return self.run(JOIN)
+
+    def far_ahead(self):
+        """A record for each partition, so late that nothing before it is held any more."""
+        return self.send(*[(key, b'"far"', FAR_MS) for key in range(PARTITIONS)])
+
+    def seen(self):
+        """What any consumer reads of the output: (key, stream value, table value, status), ordered by key."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "outside",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+            }
+        )
+        found = []
+        for partition in range(PARTITIONS):
+            consumer.assign([TopicPartition(self.topics["output"], partition, 0)])
+            while (message := consumer.poll(10)) is not None and message.error() is None:
+                value, headers = json.loads(message.value()), dict(message.headers())
+                status = headers["tidegate-cause"].decode()
+                found.append((message.key().decode(), value["stream"], value["table"], status))
+        consumer.close()
+        return found
+
+    def check_replay(self):
+        """Every batch of the join, computed again from its metadata, gives the same rows."""
+        batches = list(Replay(application=self.application, name=JOIN).batches())
+        assert batches
+        assert all(batch.agrees for batch in batches)
+
+
+@pytest.fixture
+def joined(spark, broker, topic, tmp_path):
+    """`joined(grace="5s")`: a world with topics of its own."""
+    return lambda **join: JoinedWorld(spark, broker, topic, tmp_path, **join)
+
+
+def test_a_record_meets_the_version_that_was_valid_when_it_happened(joined):
+    """table of k0: A from 1 000, B from 2 000 --- stream: 1 500, 2 500, 500; k1 has a tombstone from 2 000"""
+    here = joined(grace="5s")
+    here.put((0, b'"A"', 1_000), (0, b'"B"', 2_000), (1, b'"C"', 1_000), (1, None, 2_000))
+    here.send((0, b"1", 1_500), (0, b"2", 2_500), (0, b"3", 500), (1, b"4", 1_999), (1, b"5", 2_000))
+    assert here.seen() == []
+    here.far_ahead()
+    assert here.seen() == [
+        ("k0", 3, None, "unmatched"),
+        ("k0", 1, "A", "matched"),
+        ("k0", 2, "B", "matched"),
+        ("k1", 4, "C", "matched"),
+        ("k1", 5, None, "unmatched"),
+    ]
+    here.check_replay()
+
+
+def test_a_version_that_comes_within_the_grace_is_met(joined):
+    here = joined(grace="5s")
+    here.put((0, b'"old"', 1_000))
+    here.send((0, b"1", 3_000))
+    here.put((0, b'"new"', 2_000))
+    here.far_ahead()
+    assert here.seen() == [("k0", 1, "new", "matched")]
+    here.check_replay()
+
+
+def test_without_grace_a_record_meets_what_is_there(joined):
+    here = joined(join="inner")
+    here.put((0, b'"old"', 1_000))
+    here.send((0, b"1", 3_000), (1, b"2", 3_000))
+    here.put((0, b'"new"', 2_000))
+    here.send((0, b"3", 3_000), (0, b"4", 1_500))
+    assert here.seen() == [("k0", 1, "old", "matched"), ("k0", 3, "new", "matched"), ("k0", 4, "old", "matched")]
+    here.check_replay()
+
+
+def test_a_plain_table_gives_its_latest_value_whatever_the_times(joined):
+    here = joined()
+    here.keeping = {"versions": "latest"}
+    here.put((0, b'"A"', 5_000), (0, b'"B"', 1_000))
+    here.send((0, b"1", 0))
+    here.put((0, None, 3))
+    here.send((0, b"2", 9_000))
+    assert here.seen() == [("k0", 1, "B", "matched"), ("k0", 2, None, "unmatched")]
+    here.check_replay()
+
+
+def test_late_records_are_joined_at_once_and_bad_ones_become_rows(joined):
+    here = joined(grace="1s")
+    here.put((0, b'"A"', 0))
+    driver = here.send((0, b"1", 9_000), (0, b"2", 7_999), (0, None, 9_500))
+    assert here.seen() == [("k0", 2, "A", "late")]
+    total = driver.newest.totals[0]
+    assert (total.records_in, total.applied, total.rejected, total.held) == (3, 2, 1, 1)
+    here.check_replay()
+
+
+def test_each_commit_says_which_version_of_the_table_it_has_read(joined):
+    here = joined()
+    here.put((0, b'"A"', 0))
+    first = here.send((0, b"1", 1))
+    assert first.newest.inputs == {TABLE: _version(here)}
+    here.put((0, b'"B"', 5))
+    second = here.send((0, b"2", 6))
+    assert second.newest.inputs[TABLE] == _version(here) > first.newest.inputs[TABLE]
+
+
+def _version(here):
+    return DeltaTable(str(here.folder / "lake" / TABLE)).version()
+
+
+def test_the_join_goes_on_while_the_table_s_service_is_down_and_status_says_how_far_it_is_behind(joined):
+    here = joined(grace="1s")
+    here.put((0, b'"A"', 1_000))
+    here.send((0, b"1", 2_000))
+    here.write("table", (0, b'"B"', 1_500))  # nobody reads it yet
+    here.far_ahead()
+    assert here.seen() == [("k0", 1, "A", "matched")]
+    table = operator_status(here.application, JOIN)["table"]
+    assert (table["name"], table["behind_ms"][0]) == (TABLE, FAR_MS - 1_000)
+    assert operator_status(here.application, TABLE)["table"] is None
+
+
+def test_a_join_that_starts_before_its_table_waits_for_it(joined):
+    here = joined()
+    here.write("stream", (0, b"1", 2_000))
+    join = here.driver(JOIN)
+    thread = Thread(target=join.run, args=(Event(),), kwargs={"until_caught_up": True})
+    thread.start()
+    here.put((0, b'"A"', 1_000))
+    thread.join(120)
+    assert not thread.is_alive()
+    assert here.seen() == [("k0", 1, "A", "matched")]
+
+
+def test_a_table_that_was_compacted_while_the_join_was_behind_is_caught_up_and_deletes_are_not_missed(joined):
+    here = joined()
+    here.keeping = {"history_retention": "1s"}
+    here.put((0, b'"A"', 1_000), (1, b'"X"', 1_000))
+    here.send((0, b"1", 1_500))
+    here.put((0, b'"B"', 2_000), (0, b'"C"', 9_000)).compact()  # A is gone, and so is what told of it
+    here.put((0, b'"D"', 9_500))
+    here.send((0, b"2", 1_500), (0, b"3", 8_500), (0, b"4", 9_500))
+    assert [row[2] for row in here.seen()] == ["A", None, "B", "D"]
+    shutil.rmtree(here.folder / "state")
+    here.send((0, b"5", 8_500))
+    assert here.seen()[-1] == ("k0", 5, "B", "matched")
+    here.check_replay()
+
+
+def test_a_record_waits_for_the_table_s_time_as_long_as_it_may(joined, monkeypatch):
+    """stream: 1 at 3 000 --- the table is at 1 000, then at 4 000: 1 goes --- 2 at 50 000 waits for an hour at most"""
+    here = joined(grace="1s", wait_for_table="1h")
+    here.put((0, b'"A"', 1_000))
+    here.send((0, b"1", 3_000), (0, b"2", 50_000))
+    join = here.driver(JOIN)
+    join.start()
+    join.round()
+    assert here.seen() == []
+    here.put((0, b'"B"', 2_000), (0, b'"C"', 4_000))
+    join.round()
+    assert here.seen() == [("k0", 1, "B", "matched")]
+    here.write("stream", (0, b"3", 90_000))
+    join.round()
+    assert len(here.seen()) == 1
+    now = clock.now_ms()
+    monkeypatch.setattr(clock, "now_ms", lambda: now + 3_600_001)
+    join.round()
+    join.drain()
+    assert here.seen()[1:] == [("k0", 2, "C", "matched")]
+
+
+def test_a_smaller_grace_releases_and_a_larger_one_holds_longer(joined):
+    here = joined(grace="5s")
+    here.put((0, b'"A"', 0))
+    here.send((0, b"1", 1_000), (0, b"2", 4_000))
+    here.joining["grace"] = "2s"
+    here.send((1, b"9", 0), (0, b"3", 4_000))
+    assert [row[1] for row in here.seen()] == [1]
+    here.joining["grace"] = "20s"
+    here.send((0, b"4", 10_000))
+    assert [row[1] for row in here.seen()] == [1]
+    here.far_ahead()
+    assert [row[1] for row in here.seen() if row[0] == "k0"] == [1, 2, 3, 4]
+
+
+def test_a_key_of_a_hundred_thousand_versions_is_read_as_of_any_time(joined):
+    here = joined()
+    here.put(*[(0, b"%d" % version, version * 10) for version in range(100_000)])
+    here.send(*[(0, b"%d" % at, at) for at in (0, 9, 10, 123_456, 999_999)])
+    assert [row[2] for row in here.seen()] == [0, 0, 1, 12_345, 99_999]
+
+
+def test_a_table_of_another_number_of_partitions_is_refused(joined, topic):
+    here = joined()
+    here.topics["table"] = topic(partitions=1)
+    here.run(TABLE)
+    with pytest.raises(UserError, match="different numbers of partitions") as refused:
+        here.run(JOIN)
+    assert "same number of partitions" in refused.value.remedy
+
+
+def test_a_table_that_somebody_else_changed_stops_the_join(joined):
+    here = joined()
+    here.put((0, b'"A"', 0))
+    here.send((0, b"1", 1))
+    DeltaTable(str(here.folder / "lake" / TABLE)).delete("kind = 'state'")
+    with pytest.raises(StateError, match="somebody else changed data"):
+        here.send((0, b"2", 2))
+
+
+@pytest.mark.parametrize(
+    ("join", "table", "cause"),
+    [
+        ({"grace": "1h"}, {"history_retention": "1h"}, "not greater than grace"),
+        ({"grace": "1s"}, {"versions": "latest"}, "latest values"),
+        ({"table": "nothing"}, {}, "no table of this file"),
+        ({"joiner": "json:dumps"}, {}, "does not allow"),
+    ],
+)
+def test_what_cannot_work_is_refused_when_the_file_is_read(joined, join, table, cause):
+    here = joined(**join)
+    here.keeping = table or here.keeping
+    with pytest.raises(ConfigurationError, match=cause):
+        _ = here.application
