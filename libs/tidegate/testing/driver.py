@@ -7,10 +7,10 @@ record. Text is UTF-8; the offset counts the records piped.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from tidegate.contracts.errors import BufferFull
-from tidegate.contracts.operator import Operator, OperatorState, StepResult
+from tidegate.contracts.operator import Operator, OperatorState, StepResult, TableReader
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.storage import MemoryStorage
 
@@ -27,15 +27,21 @@ class Emission:
 
 
 class Driver:
-    """`pipe` records in and get what they cause; `late` and `rejected` gather what was refused, as log rows."""
+    """`pipe` records in and get what they cause; `late` and `rejected` gather what was refused, as log rows.
 
-    def __init__(self, operator: Operator, *, clock_ms: int = 0) -> None:
+    `table`: the driver of the table that the operator reads, as it is at each record; pipe the table's records there.
+    """
+
+    def __init__(self, operator: Operator, *, clock_ms: int = 0, table: Driver | None = None) -> None:
         self.operator = operator
         self.clock_ms = clock_ms
+        self.table = table
         self.late: list[dict[str, Any]] = []
         self.rejected: list[dict[str, Any]] = []
         self._state: OperatorState = operator.open(MemoryStorage(operator.layout))
         self._offset = 0
+        if table is not None:
+            cast(TableReader, self._state).read_table(table._state)
 
     @property
     def stream_time(self) -> int:
@@ -53,6 +59,10 @@ class Driver:
         self._offset += 1
         return self._taken(result)
 
+    def empty_batch(self) -> list[Emission]:
+        """What comes out of a batch without records: the clock or the table may have moved."""
+        return self._taken(self._state.step(Records.from_rows([]), self.clock_ms))
+
     def advance(self, stream_time: int) -> list[Emission]:
         """What comes out when stream time goes on to `stream_time` without a record."""
         return self._taken(self._state.advance(stream_time))
@@ -68,7 +78,7 @@ class Driver:
 
     def restarted(self, operator: Operator | None = None) -> Driver:
         """A driver that goes on from here with a restored state, under the same operator or another configuration."""
-        twin = Driver(operator or self.operator, clock_ms=self.clock_ms)
+        twin = Driver(operator or self.operator, clock_ms=self.clock_ms, table=self.table)
         twin._state.restore(self._state.snapshot(), self.stream_time)
         twin._offset = self._offset
         return twin

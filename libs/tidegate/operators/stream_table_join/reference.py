@@ -27,7 +27,6 @@ class Table(Protocol):
 
     def get(self, key: bytes, timestamp: int) -> Version | None:
         """The version that is valid at the timestamp."""
-        ...
 
 
 class Held(NamedTuple):
@@ -83,8 +82,8 @@ class Reference:
         if held.row.timestamp > self.stream_time - (self.config.grace or 0):
             return False
         wait = self.config.wait_for_table
-        waited = clock_ms is not None and clock_ms >= held.arrived + (wait or 0)
-        return wait is None or held.row.timestamp <= self.table.stream_time or waited
+        waited = not wait or (clock_ms is not None and clock_ms >= held.arrived + wait)
+        return waited or held.row.timestamp <= self.table.stream_time
 
     def _join(self, row: Row, late: bool = False) -> None:
         version = self.table.get(row.key or b"", row.timestamp)

@@ -1,0 +1,68 @@
+"""A joiner of the user's own: a function over Arrow columns. May import: the standard library, pyarrow, contracts.
+
+`function(stream, table)` gets two record batches of equal length, row by row what met: `stream` has key, value,
+headers and timestamp, `table` has value and valid_from, both null where there is no version. It gives an array of as
+many binary values or strings; a null is a tombstone. A row's value may depend on that row alone: how rows are cut into
+batches is not told, and a replay may cut them otherwise.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tidegate.contracts.errors import UserError
+
+Columns = Mapping[str, pa.ChunkedArray]
+Function = Callable[[pa.RecordBatch, pa.RecordBatch], pa.Array]
+
+
+@dataclass(frozen=True)
+class Joiner:
+    """The function and the name under which the configuration has it."""
+
+    name: str
+    function: Function
+
+    def joined(self, stream: Columns, table: Columns) -> pa.ChunkedArray:
+        """The values that the function makes of the rows. Raises UserError where it fails or gives something else."""
+        rows = pa.table([*stream.values(), *table.values()], names=[*stream, *(f"table.{name}" for name in table)])
+        parts = [self._called(part, list(stream), list(table)) for part in rows.to_batches()]
+        return pa.chunked_array(parts, pa.binary())
+
+    def _called(self, rows: pa.RecordBatch, of_stream: list[str], of_table: list[str]) -> pa.Array:
+        stream = pa.RecordBatch.from_arrays(rows.columns[: len(of_stream)], names=of_stream)
+        table = pa.RecordBatch.from_arrays(rows.columns[len(of_stream) :], names=of_table)
+        try:
+            values = self.function(stream, table)
+        except Exception as error:
+            raise self._wrong(f"fails: {type(error).__name__}: {error}") from error
+        if not isinstance(values, pa.Array) or not (pa.types.is_binary(values.type) or pa.types.is_string(values.type)):
+            raise self._wrong(f"gives {_described(values)}, not an Arrow array of binary or string")
+        if len(values) != len(stream):
+            raise self._wrong(f"gives {len(values)} values for {len(stream)} rows")
+        return values.cast(pa.binary())
+
+    def _wrong(self, what: str) -> UserError:
+        remedy = "mend the function and start again; the operator goes on from here"
+        return UserError(f"the joiner {what}", value=self.name, remedy=remedy)
+
+
+def load(name: str) -> Joiner:
+    """The joiner of that name, `module:function`. Raises UserError if it cannot be loaded."""
+    module, _, function = name.partition(":")
+    try:
+        loaded = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        remedy = "write module:function, of a module that Spark's Python workers can import"
+        raise UserError(f"the joiner cannot be loaded: {error}", value=name, remedy=remedy) from error
+    if not callable(loaded):
+        raise UserError("the joiner is not a function", value=name, remedy="write module:function")
+    return Joiner(name, loaded)
+
+
+def _described(values: object) -> str:
+    return f"an array of {values.type}" if isinstance(values, pa.Array) else type(values).__name__

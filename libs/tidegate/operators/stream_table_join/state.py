@@ -1,0 +1,241 @@
+"""One partition's stream-table join over the arrays of a Storage. May import: numpy, pyarrow, contracts, kernels.
+
+The shell around `step`: it maps the arrays, makes room when a kernel asks for it, and turns what the kernel noted into
+Arrow tables. The table is another operator's state, which is only read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.contracts.event_time import NO_STREAM_TIME
+from tidegate.contracts.operator import Array, ArraySpec, Layout, StepResult, Storage
+from tidegate.contracts.records import Records
+from tidegate.kernels import arena, columns, growth, slots, time_buffer
+from tidegate.kernels.payloads import Batch, Payloads, batch_of, record_length, repack
+from tidegate.kernels.version_chains import VersionedState
+from tidegate.operators import refusals, result_tables
+from tidegate.operators.refusals import Dated
+from tidegate.operators.stream_table_join import measures, tables
+from tidegate.operators.stream_table_join import step as kernel
+from tidegate.operators.stream_table_join.config import StreamTableJoinRules
+from tidegate.operators.stream_table_join.damage import damage
+from tidegate.operators.stream_table_join.joiner import Joiner
+
+STREAM_TIME, OPENED = range(2)
+
+_LONGS, _INTS = ("offset", "timestamp", "arrived", "check"), ("row", "size", "block", "key_length")
+_MORE_INTS = ("value_length", "headers_length")
+
+_SLOT = np.dtype([*((name, "i8") for name in _LONGS), *((name, "i4") for name in (*_INTS, *_MORE_INTS))])
+"""What a slot has, side by side."""
+
+LAYOUT = Layout(
+    kind="stream_table_join",
+    version=1,
+    arrays=(
+        ArraySpec("numbers", "int64", "fixed", kernel.NUMBERS),
+        ArraySpec("time_numbers", "int64", "fixed", time_buffer.NUMBERS),
+        ArraySpec("pool_numbers", "int64", "fixed", slots.NUMBERS),
+        ArraySpec("arena_numbers", "int64", "fixed", arena.NUMBERS),
+        ArraySpec("position", "int32", "slots"),
+        ArraySpec("heap", "int32", "slots"),
+        ArraySpec("place", "int64", "slots"),
+        ArraySpec("record", "int64", "slots", _SLOT.itemsize // 8),
+        ArraySpec("arena", "uint8", "arena"),
+    ),
+    capacity={"fixed": 1, "slots": 1024, "arena": 65536},
+)
+
+_NO_RECORDS = Records.from_rows([])
+
+
+def rules_of(config: StreamTableJoinRules) -> kernel.Rules:
+    """The configuration in numbers."""
+    return kernel.Rules(
+        grace=config.grace or 0, wait=config.wait_for_table or kernel.NO_WAIT, inner=config.join == "inner"
+    )
+
+
+def state_of(arrays: Mapping[str, Array]) -> kernel.State:
+    """The storage's arrays as the kernels take them."""
+    record = arrays["record"].view(_SLOT)
+    blocks = arena.Arena(arrays["arena"], arrays["arena"].view(np.int64), arrays["arena_numbers"])
+    stored = (record[name] for name in ("block", "key_length", *_MORE_INTS, "timestamp", "offset", "check"))
+    return kernel.State(
+        time_buffer.TimeBuffer(
+            arrays["time_numbers"],
+            arrays["heap"],
+            arrays["place"],
+            arrays["position"],
+            record["offset"],
+            record["size"],
+        ),
+        slots.SlotPool(arrays["pool_numbers"], record["offset"]),
+        Payloads(blocks, *stored),
+        record["row"],
+        record["arrived"],
+        arrays["numbers"],
+    )
+
+
+def damage_of(arrays: Mapping[str, Array]) -> str | None:
+    """What is wrong with the arrays of a state between two batches; None: nothing."""
+    return "its numbers cannot be" if arrays["numbers"][OPENED] != 1 else damage(state_of(arrays))
+
+
+class StreamTableJoinState:
+    """The OperatorState of the stream-table join."""
+
+    def __init__(self, config: StreamTableJoinRules, joiner: Joiner | None, storage: Storage) -> None:
+        self._config = config
+        self._rules = rules_of(config)
+        self._joiner = joiner
+        self._storage = storage
+        self._table: VersionedState | None = None
+        self._by_offset: Array | None = None
+        self._map()
+        if not self._numbers[OPENED]:
+            self._numbers[OPENED] = 1
+            self._numbers[STREAM_TIME] = NO_STREAM_TIME
+
+    @property
+    def stream_time(self) -> int:
+        """T of the partition; NO_STREAM_TIME before the first accepted record."""
+        return int(self._numbers[STREAM_TIME])
+
+    def read_table(self, table: VersionedState) -> None:
+        """What follows looks up in that table; to be called before anything is joined, and whenever it is another."""
+        self._table = table
+
+    def step(self, records: Records, clock_ms: int) -> StepResult:
+        """What was due has left, every record is counted once, and the state equals what the changelog describes."""
+        dated = refusals.dated(records, self._config, clock_ms)
+        outcome = self._outcome(len(records))
+        moment = self._moment(clock_ms)
+        self._run(lambda: kernel.absorb(self._state, dated, moment, self._rules, outcome))
+        return self._result(dated, outcome)
+
+    def advance(self, stream_time: int) -> StepResult:
+        """T is at least `stream_time`; what became due is joined, except what still waits for the table."""
+        outcome = self._outcome(0)
+        outcome.tally[kernel.STREAM_TIME] = max(self.stream_time, stream_time)
+        due = int(outcome.tally[kernel.STREAM_TIME]) - self._rules.grace
+        kernel.release(self._state, due, self._moment(0), self._rules.wait, outcome)
+        return self._result(refusals.dated(_NO_RECORDS, self._config, 0), outcome)
+
+    def flush(self) -> StepResult:
+        """Nothing is held; everything that was is joined."""
+        outcome = self._outcome(0)
+        kernel.release(self._state, kernel.MAX, self._moment(0), kernel.NO_WAIT, outcome)
+        return self._result(refusals.dated(_NO_RECORDS, self._config, 0), outcome)
+
+    def restore(self, rows: pa.Table, stream_time: int) -> None:
+        """The changelog rows are applied, the latest of a slot last; T is `stream_time`."""
+        for rows_of_batch in rows.to_batches():
+            if rows_of_batch.num_rows:
+                self._replay(rows_of_batch)
+        self._numbers[STREAM_TIME] = stream_time
+
+    def snapshot(self) -> pa.Table:
+        """The rows (all `put`) from which `restore` makes an equal state, in the order in which they would leave."""
+        time = self._state.time
+        count = time.numbers[time_buffer.HELD]
+        held = time.heap[:count]
+        in_order = held[np.lexsort((time.arrival[held], time.place[:count]))]
+        return tables.changes(self._state, batch_of(_NO_RECORDS), in_order)
+
+    def _map(self) -> None:
+        """The kernels see the storage's current arrays."""
+        arrays = self._storage.arrays()
+        self._numbers = arrays["numbers"]
+        self._state = state_of(arrays)
+
+    def _moment(self, clock_ms: int) -> kernel.Moment:
+        return kernel.Moment(clock_ms, NO_STREAM_TIME if self._table is None else self._table.stream_time)
+
+    def _outcome(self, records: int) -> kernel.Outcome:
+        """Room for everything that so many records can do; memory that is not written to is not taken."""
+        numbers = self._state.time.numbers
+        held = int(numbers[time_buffer.HELD])
+        tally = np.zeros(kernel.TALLIES, np.int64)
+        tally[kernel.STREAM_TIME] = self.stream_time
+        tally[kernel.HELD_MAX : kernel.HELD_BYTES_MAX + 1] = numbers
+        return kernel.Outcome(
+            emitted=np.empty(held + records, np.int64),
+            late=np.empty(held + records, np.bool_),
+            touched=np.empty(held + records, np.int32),
+            refused=refusals.no_refusals(records),
+            tally=tally,
+        )
+
+    def _run(self, work: Callable[[], int]) -> None:
+        """The kernel has come to its end, with all the slots that it wanted."""
+        while work() == kernel.NEEDS_SLOT:
+            self._storage.grow(growth.more_slots(self._storage.capacity(), "slots"))
+            self._map()
+
+    def _replay(self, rows: pa.RecordBatch) -> None:
+        batch = batch_of(columns.records_of(rows))
+        deleted = np.asarray(rows.column("op").to_numpy(zero_copy_only=False) == "delete", np.bool_)
+        arrived = columns.int_column(rows.column(tables.ARRIVED.name))
+        outcome = self._outcome(len(rows))
+        self._run(lambda: kernel.replay(self._state, self._offsets(), batch, deleted, arrived, outcome))
+        self._settle(batch, outcome)
+
+    def _offsets(self) -> Array:
+        """The index of the held slots by offset, which replaying keeps up to date; other work knows nothing of it."""
+        places = 2 * self._storage.capacity()["slots"]
+        if self._by_offset is None or len(self._by_offset) < places:
+            self._by_offset = np.zeros(1 << (places - 1).bit_length(), np.int32)
+            kernel.index_by_offset(self._state, self._by_offset)
+        return self._by_offset
+
+    def _result(self, dated: Dated, outcome: kernel.Outcome) -> StepResult:
+        """What the outcome says, in tables; then the batch is settled."""
+        self._by_offset = None
+        batch = dated.batch
+        changed = np.empty(outcome.tally[kernel.TOUCHED], np.int32)
+        changed = changed[: kernel.net_changes(self._state, outcome, changed)]
+        emissions = self._emissions(batch, outcome)
+        rejected = refusals.rejected(self._state.payloads, batch, outcome.refused, dated.newest)
+        changes = tables.changes(self._state, batch, changed)
+        self._settle(batch, outcome)
+        self._numbers[STREAM_TIME] = outcome.tally[kernel.STREAM_TIME]
+        held, held_bytes = (int(number) for number in self._state.time.numbers)
+        return StepResult(
+            emissions=emissions,
+            late=result_tables.REFUSED.empty_table(),
+            rejected=rejected,
+            changes=changes,
+            counts=measures.counts(outcome, emissions.num_rows, held, held_bytes),
+            stream_time=self.stream_time,
+            measures=measures.measures(outcome, emissions, held, held_bytes),
+        )
+
+    def _emissions(self, batch: Batch, outcome: kernel.Outcome) -> pa.Table:
+        if outcome.tally[kernel.EMITTED] == 0:
+            return tables.EMISSIONS.empty_table()
+        if self._table is None:
+            raise AssertionError("records were joined before a table was read")
+        return tables.emissions(self._state, batch, outcome, self._table.versions, self._rules.inner, self._joiner)
+
+    def _settle(self, batch: Batch, outcome: kernel.Outcome) -> None:
+        """Stored payloads equal what is held. The tables of the batch must have been made before."""
+        while not kernel.settle(self._state, batch, outcome):
+            row = self._state.row[outcome.touched[outcome.tally[kernel.SETTLED]]] - 1
+            self._make_room(int(record_length(batch, row)))
+
+    def _make_room(self, length: int) -> None:
+        """A block for that many bytes fits: the arena was packed if a third of it was dead, and has grown otherwise."""
+        blocks = self._state.payloads.arena.numbers
+        capacity = growth.arena_capacity(blocks, length, self._storage.capacity()["arena"])
+        if capacity is None:
+            spare = np.empty(int(blocks[arena.LIVE]) + 1, np.int64)
+            repack(self._state.payloads, int(self._state.pool.numbers[slots.USED]), spare)
+            return
+        self._storage.grow({"arena": capacity})
+        self._map()

@@ -1,0 +1,317 @@
+"""The join's kernels: what a record, an advance, a flush or a changelog row does to the buffer, and the lookups.
+
+May import: numpy, contracts, kernels, operators.refusals.
+
+The buffer decides who leaves, and in which order; what each of them meets is looked up afterwards, for all at once: a
+table does not change within a batch. While a batch is worked on, a slot remembers the row of its record (`row`, + 1);
+payloads are copied once, when the batch is settled. A slot that was stored before the batch and leaves in it keeps its
+block until then, because its record is still to be joined. A slot that was opened in the batch and leaves in it is
+free at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tidegate.contracts.operator import Array
+from tidegate.kernels import hash_index, payloads, slots, time_buffer, version_chains
+from tidegate.kernels.columns import AHEAD
+from tidegate.kernels.compiled import compiled_in_place, inlined, wide
+from tidegate.kernels.compiled.words import prefetch
+from tidegate.kernels.payloads import Batch, Located, Payloads
+from tidegate.kernels.slots import SlotPool
+from tidegate.kernels.time_buffer import HELD, HELD_BYTES, TimeBuffer
+from tidegate.kernels.version_chains import Versions
+from tidegate.operators import refusals
+from tidegate.operators.refusals import ACCEPTED, Dated, Refused
+
+DONE, NEEDS_SLOT = range(2)
+"""Why a kernel returned: all rows are read, or a larger state is wanted."""
+
+LISTED = -1
+"""The `row` of a slot that was touched, but by no row of the batch."""
+
+MAX = 2**63 - 1
+
+NEXT_ROW, STREAM_TIME, EMITTED, TOUCHED, HELD_MAX, HELD_BYTES_MAX, SETTLED = range(7)
+TALLIES = 7
+
+CHECK, NUMBERS = 2, 3
+"""The sum of the checks of all slots is the last of a state's numbers."""
+
+NO_WAIT = 0
+
+
+class Rules(NamedTuple):
+    """The configuration in numbers: grace 0 for no buffer, NO_WAIT for records that do not wait for the table."""
+
+    grace: int
+    wait: int
+    inner: bool
+
+
+class Moment(NamedTuple):
+    """When it is: by the clock of the batch (0: no clock ends a wait), and in the table's stream time."""
+
+    clock: int
+    table_time: int
+
+
+class State(NamedTuple):
+    """All of a partition's arrays. A record's place in the buffer is its timestamp, its arrival its offset.
+
+    `arrived`: the clock of the batch in which it came. `numbers` has the sum of all checks at CHECK.
+    """
+
+    time: TimeBuffer
+    pool: SlotPool
+    payloads: Payloads
+    row: Array
+    arrived: Array
+    numbers: Array
+
+
+class Outcome(NamedTuple):
+    """What has happened: who left (the source, and whether it was late), touched slots, refused rows, the tallies."""
+
+    emitted: Array
+    late: Array
+    touched: Array
+    refused: Refused
+    tally: Array
+
+
+class Met(NamedTuple):
+    """What some records met in the table: where the value lies, its length (-1: no version), and its valid_from."""
+
+    start: Array
+    length: Array
+    valid_from: Array
+
+
+@compiled_in_place
+def absorb(state: State, dated: Dated, moment: Moment, rules: Rules, outcome: Outcome) -> Any:
+    """What was due has left; then the rows from tally[NEXT_ROW] on have had their effect. DONE, or NEEDS_SLOT."""
+    tally = outcome.tally
+    release(state, tally[STREAM_TIME] - rules.grace, moment, rules.wait, outcome)
+    for row in range(tally[NEXT_ROW], len(dated.batch.offset)):
+        tally[NEXT_ROW] = row
+        timestamp = dated.batch.timestamp[row]
+        code = _refusal(dated, row, rules)
+        if code != ACCEPTED:
+            refusals.refuse(outcome.refused, row, code, timestamp, tally[STREAM_TIME])
+        elif _is_joined_at_once(dated.batch, row, tally[STREAM_TIME], rules):
+            _join_at_once(dated.batch, row, rules, outcome)
+        else:
+            if not slots.has_slot(state.pool):
+                return NEEDS_SLOT
+            _observe_time(outcome, timestamp)
+            _hold(state, dated.batch, row, moment.clock, outcome)
+            release(state, tally[STREAM_TIME] - rules.grace, moment, rules.wait, outcome)
+            _observe_size(tally, state.time)
+    tally[NEXT_ROW] = len(dated.batch.offset)
+    return DONE
+
+
+@compiled_in_place
+def release(state: State, due: int, moment: Moment, wait: int, outcome: Outcome) -> None:
+    """No record with a timestamp up to `due` is held, except behind one that waits for the table."""
+    while state.time.numbers[HELD] > 0 and state.time.place[0] <= due:
+        slot = wide(state.time.heap[0])
+        if wait != NO_WAIT and state.time.place[0] > moment.table_time and moment.clock - state.arrived[slot] < wait:
+            return
+        _emit(outcome, wide(state.row[slot]) - 1 if state.row[slot] > 0 else ~slot, False)
+        _leave(state, slot, outcome)
+
+
+@compiled_in_place
+def replay(state: State, index: Array, batch: Batch, deleted: Array, arrived: Array, out: Outcome) -> Any:
+    """The changelog rows from tally[NEXT_ROW] on are applied; DONE, or NEEDS_SLOT before the row that needs one.
+
+    `index`: a hash index of the held slots, by offset.
+    """
+    offsets = state.payloads.offset
+    for row in range(out.tally[NEXT_ROW], len(batch.offset)):
+        out.tally[NEXT_ROW] = row
+        slot = wide(index[hash_index.candidate(index, offsets, batch.offset[row], _home(index, batch, row))]) - 1
+        if slot >= 0:
+            hash_index.remove(index, offsets, slot)
+            _leave(state, slot, out)
+        if not deleted[row]:
+            if not slots.has_slot(state.pool):
+                return NEEDS_SLOT
+            hash_index.insert(index, offsets, _hold(state, batch, row, arrived[row], out))
+    out.tally[NEXT_ROW] = len(batch.offset)
+    return DONE
+
+
+@inlined
+def _home(index: Array, batch: Batch, row: int) -> Any:
+    return hash_index.home(index, batch.offset[row])
+
+
+@compiled_in_place
+def index_by_offset(state: State, index: Array) -> None:
+    """The index, which was empty, has every held slot."""
+    for node in range(state.time.numbers[HELD]):
+        hash_index.insert(index, state.payloads.offset, wide(state.time.heap[node]))
+
+
+@compiled_in_place
+def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
+    """`changed` lists the touched slots that the changelog tells of; returned: how many. Held: put; not: delete."""
+    count = 0
+    for at in range(outcome.tally[TOUCHED]):
+        slot = wide(outcome.touched[at])
+        if time_buffer.is_held(state.time, slot) or state.payloads.block[slot] != 0:
+            changed[count] = slot
+            count += 1
+    return count
+
+
+@compiled_in_place
+def settle(state: State, batch: Batch, outcome: Outcome) -> bool:
+    """Payloads of held slots are stored, the others' are gone; False when the arena wants room (then call again)."""
+    for at in range(outcome.tally[SETTLED], outcome.tally[TOUCHED]):
+        outcome.tally[SETTLED] = at
+        slot = wide(outcome.touched[at])
+        if time_buffer.is_held(state.time, slot):
+            if not payloads.store(state.payloads, slot, batch, wide(state.row[slot]) - 1):
+                return False
+            _set_check(state, slot, check_of(state, slot))
+        elif state.payloads.block[slot] != 0:
+            payloads.drop(state.payloads, slot)
+            _set_check(state, slot, wide(0))
+            slots.give_back(state.pool, slot)
+        state.row[slot] = 0
+    return True
+
+
+@compiled_in_place
+def meet(versions: Versions, data: Array, arena: Array, records: Located, met: Met) -> None:
+    """`met` has what each record meets: the version of its key that was valid at its timestamp."""
+    for at in range(len(met.length)):
+        _fetch_ahead(data, arena, records.key_start, at)
+        version = _version(versions, data, arena, records, at)
+        found = version != version_chains.NONE
+        met.start[at] = version_chains.value_start(versions, version) if found else 0
+        met.length[at] = versions.payloads.value_length[version] if found else -1
+        met.valid_from[at] = version_chains.valid_from(versions, version) if found else 0
+
+
+@inlined
+def _fetch_ahead(data: Array, arena: Array, starts: Array, at: int) -> None:
+    start = starts[min(at + AHEAD, len(starts) - 1)]
+    if start >= 0:
+        prefetch(data, start)
+    else:
+        prefetch(arena, ~start)
+
+
+@inlined
+def _version(versions: Versions, data: Array, arena: Array, records: Located, at: int) -> Any:
+    start = records.key_start[at]
+    length = records.key_length[at]
+    if length < 0:
+        return version_chains.NONE
+    if start >= 0:
+        return version_chains.as_of(versions, data, start, length, records.timestamp[at])
+    return version_chains.as_of(versions, arena, ~start, length, records.timestamp[at])
+
+
+@inlined
+def check_of(state: State, slot: int) -> Any:
+    """32 bits that say what is held in the slot: the record, when it arrived, and its place in the order."""
+    seed = hash_index.mix(state.arrived[slot] ^ time_buffer.place_of(state.time, slot))
+    return payloads.content_hash(state.payloads, slot, seed) & 0xFFFFFFFF
+
+
+@inlined
+def _set_check(state: State, slot: int, check: int) -> None:
+    state.numbers[CHECK] += check - wide(state.payloads.check[slot])
+    state.payloads.check[slot] = check
+
+
+@inlined
+def _refusal(dated: Dated, row: int, rules: Rules) -> Any:
+    if dated.batch.value_length[row] < 0:
+        return refusals.NULL_VALUE
+    code = refusals.bad_timestamp(dated.batch.timestamp[row], dated.undecodable[row], dated.newest)
+    if code == ACCEPTED and rules.inner and dated.batch.key_length[row] < 0:
+        return refusals.NULL_KEY
+    return code
+
+
+@inlined
+def _is_joined_at_once(batch: Batch, row: int, stream_time: int, rules: Rules) -> bool:
+    """True where nothing is buffered, and for a record without a key and a late one."""
+    return bool(rules.grace == 0 or batch.key_length[row] < 0 or batch.timestamp[row] < stream_time - rules.grace)
+
+
+@inlined
+def _join_at_once(batch: Batch, row: int, rules: Rules, outcome: Outcome) -> None:
+    """The record has left; T goes on only where there is no buffer, and not with a record without a key."""
+    timestamp = batch.timestamp[row]
+    has_key = batch.key_length[row] >= 0
+    if rules.grace == 0 and has_key:
+        _observe_time(outcome, timestamp)
+    else:
+        refusals.observe_lateness(outcome.refused, max(0, outcome.tally[STREAM_TIME] - timestamp))
+    _emit(outcome, row, rules.grace > 0 and has_key)
+
+
+@inlined
+def _observe_time(outcome: Outcome, timestamp: int) -> None:
+    """T is at least the timestamp; the lateness of its record is counted."""
+    tally = outcome.tally
+    tally[STREAM_TIME] = max(tally[STREAM_TIME], timestamp)
+    refusals.observe_lateness(outcome.refused, tally[STREAM_TIME] - timestamp)
+
+
+@inlined
+def _hold(state: State, batch: Batch, row: int, arrived: int, outcome: Outcome) -> Any:
+    """The row's record is held, in the slot that is given back."""
+    unused = state.pool.numbers[slots.FREE] == 0
+    slot = slots.take(state.pool)
+    if unused:
+        state.row[slot] = 0
+        state.payloads.block[slot] = 0
+        state.payloads.check[slot] = 0
+    if state.row[slot] == 0:
+        _list(outcome, slot)
+    state.row[slot] = row + 1
+    state.arrived[slot] = arrived
+    state.payloads.timestamp[slot] = batch.timestamp[row]
+    time_buffer.push(state.time, slot, batch.timestamp[row], batch.offset[row], payloads.record_length(batch, row))
+    return slot
+
+
+@inlined
+def _leave(state: State, slot: int, outcome: Outcome) -> None:
+    """The slot is not held: free if it was opened in the batch, to be freed when that is settled otherwise."""
+    time_buffer.remove(state.time, slot)
+    if state.row[slot] == 0:
+        _list(outcome, slot)
+        state.row[slot] = LISTED
+    if state.payloads.block[slot] == 0:
+        slots.give_back(state.pool, slot)
+
+
+@inlined
+def _list(outcome: Outcome, slot: int) -> None:
+    outcome.touched[outcome.tally[TOUCHED]] = slot
+    outcome.tally[TOUCHED] += 1
+
+
+@inlined
+def _emit(outcome: Outcome, source: int, late: bool) -> None:
+    at = outcome.tally[EMITTED]
+    outcome.emitted[at] = source
+    outcome.late[at] = late
+    outcome.tally[EMITTED] += 1
+
+
+@inlined
+def _observe_size(tally: Array, time: TimeBuffer) -> None:
+    tally[HELD_MAX] = max(tally[HELD_MAX], time.numbers[HELD])
+    tally[HELD_BYTES_MAX] = max(tally[HELD_BYTES_MAX], time.numbers[HELD_BYTES])

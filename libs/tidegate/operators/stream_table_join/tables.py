@@ -1,0 +1,91 @@
+"""What a batch did to the buffer, and what left it, in Arrow tables. May import: numpy, pyarrow, contracts, kernels."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.contracts.operator import Array
+from tidegate.contracts.records import NULL_LENGTH
+from tidegate.kernels.columns import binary_column, record_columns
+from tidegate.kernels.payloads import Batch, Located, locate
+from tidegate.kernels.time_buffer import NOT_HELD
+from tidegate.kernels.version_chains import Versions
+from tidegate.operators import result_tables
+from tidegate.operators.result_tables import changes_schema, ops, words
+from tidegate.operators.stream_table_join import step
+from tidegate.operators.stream_table_join.joiner import Joiner
+from tidegate.operators.stream_table_join.pairs import Strings, paired
+
+ARRIVED, VALID_FROM = pa.field("arrived", pa.int64()), pa.field("valid_from", pa.int64())
+
+EMISSIONS = result_tables.EMISSIONS.append(VALID_FROM)
+CHANGES = changes_schema([ARRIVED])
+
+Columns = TypeVar("Columns", Located, step.Met)
+
+MATCHED, UNMATCHED, LATE = range(3)
+CAUSES = pa.array(["matched", "unmatched", "late"])
+
+
+def emissions(
+    state: step.State, batch: Batch, outcome: step.Outcome, versions: Versions, inner: bool, joiner: Joiner | None
+) -> pa.Table:
+    """What left, in order, with what it met: alone where that is nothing, or not at all in an inner join."""
+    count = outcome.tally[step.EMITTED]
+    buffers = batch.data, state.payloads.arena.data
+    records, met = _empty(Located, count), _empty(step.Met, count)
+    locate(state.payloads, batch, outcome.emitted[:count], records)
+    step.meet(versions, *buffers, records, met)
+    late, found = outcome.late[:count], met.length != NULL_LENGTH
+    if inner and not found.all():
+        records, met = _chosen(records, found), _chosen(met, found)
+        late, found = late[found], found[found]
+    values = Strings(*buffers, records.value_start, records.value_length)
+    table = Strings(versions.payloads.arena.data, versions.payloads.arena.data, met.start, met.length)
+    columns = {
+        "key": binary_column(*buffers, records.key_start, records.key_length),
+        "headers": binary_column(*buffers, records.headers_start, _null_if_none(records.headers_length)),
+        "timestamp": pa.array(records.timestamp),
+        "valid_from": pa.array(met.valid_from, mask=~found),
+    }
+    columns["value"] = paired(values, table) if joiner is None else _joined(joiner, columns, values, table)
+    causes = words(np.where(late, LATE, np.where(found, MATCHED, UNMATCHED)), CAUSES)
+    return pa.table(columns | {"offset": pa.array(records.offset), "cause": causes}, EMISSIONS)
+
+
+def _joined(joiner: Joiner, columns: dict[str, pa.ChunkedArray], values: Strings, table: Strings) -> pa.ChunkedArray:
+    """What the joiner makes of the records and of what they met."""
+    of_stream = {"key": columns["key"], "value": binary_column(*values)}
+    of_stream |= {name: columns[name] for name in ("headers", "timestamp")}
+    return joiner.joined(of_stream, {"value": binary_column(*table), "valid_from": columns["valid_from"]})
+
+
+def _empty(kind: type[Columns], count: int) -> Columns:
+    return kind(*(np.empty(count, np.int64) for _ in kind._fields))
+
+
+def _chosen(columns: Columns, chosen: Array) -> Columns:
+    return type(columns)(*(column[chosen] for column in columns))
+
+
+def _null_if_none(lengths: Array) -> Array:
+    return np.where(lengths > 0, lengths, NULL_LENGTH)
+
+
+def changes(state: step.State, batch: Batch, slots: Array) -> pa.Table:
+    """The changelog of the slots: `put` with everything for the held ones, `delete` with what names the others."""
+    if len(slots) == 0:
+        return CHANGES.empty_table()
+    gone = state.time.position[slots] == NOT_HELD
+    rows = state.row[slots].astype(np.int64)
+    sources = np.where(gone | (rows <= 0), ~slots.astype(np.int64), rows - 1)
+    return pa.table(
+        {"op": ops(gone)}
+        | record_columns(state.payloads, batch, sources, only_key=gone)
+        | {"timestamp": pa.array(state.payloads.timestamp[slots]), "offset": pa.array(state.payloads.offset[slots])}
+        | {"arrived": pa.array(state.arrived[slots], mask=gone)},
+        CHANGES,
+    )

@@ -1,0 +1,13 @@
+"""Joiners for tests and scenarios. May import: the standard library, pyarrow."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def dashed(stream: pa.RecordBatch, table: pa.RecordBatch) -> pa.Array:
+    """Both values with a dash between them; `null` for a missing one."""
+    missing = pa.scalar(b"null")
+    values = (pc.fill_null(side["value"], missing) for side in (stream, table))
+    return pc.binary_join_element_wise(*values, b"-")
