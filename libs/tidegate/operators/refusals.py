@@ -14,6 +14,7 @@ from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_TIMESTAMP
 from tidegate.contracts.operator import Array
 from tidegate.contracts.records import Records
+from tidegate.kernels import lateness_bins
 from tidegate.kernels.columns import record_columns
 from tidegate.kernels.compiled import inlined
 from tidegate.kernels.payloads import Batch, Payloads, batch_of
@@ -35,12 +36,13 @@ MAX = 2**63 - 1
 
 class Refused(NamedTuple):
     """What a batch refused: rows, why, and T then. `numbers`: how many, how many late, and the lateness of all that
-    were not rejected."""
+    were not rejected; `bins`: the same lateness, counted as `kernels.lateness_bins` does."""
 
     row: Array
     code: Array
     stream_time: Array
     numbers: Array
+    bins: Array
 
 
 class Dated(NamedTuple):
@@ -67,6 +69,7 @@ def no_refusals(records: int) -> Refused:
         code=np.empty(records, np.int8),
         stream_time=np.empty(records, np.int64),
         numbers=np.zeros(NUMBERS, np.int64),
+        bins=np.zeros(lateness_bins.BINS, np.int64),
     )
 
 
@@ -98,6 +101,7 @@ def observe_lateness(refused: Refused, lateness: int) -> None:
     """A record that was not rejected was that late."""
     add(refused.numbers, LATENESS_SUM, lateness)
     refused.numbers[LATENESS_MAX] = max(refused.numbers[LATENESS_MAX], lateness)
+    lateness_bins.count(refused.bins, lateness)
 
 
 @inlined
@@ -140,9 +144,10 @@ def _table(
 
 
 def measures(refused: Refused, records: int) -> dict[str, int]:
-    """The lateness of so many records in ms: the sum over all that were not rejected, the largest, and how many."""
+    """The lateness of so many records in ms: the sum over all that were not rejected, the largest, how many, and how
+    many at most that late, each bin by its bound."""
     numbers = [int(number) for number in refused.numbers]
-    return {
+    return lateness_bins.measures(refused.bins) | {
         "lateness_sum": numbers[LATENESS_SUM],
         "lateness_max": numbers[LATENESS_MAX],
         "lateness_count": records - numbers[COUNT] + numbers[LATE_COUNT],

@@ -119,6 +119,7 @@ def test_lateness_is_measured_of_all_records_and_overtime_of_emissions_by_time()
     state = opened(until={"time_limit": "5ms"}, max_lateness="1s")
     first = state.step(records(("A", "1", 0), ("B", "1", 10), ("C", "1", 6)), 0).measures
     assert (first["lateness_sum"], first["lateness_max"]) == (4, 4)
+    assert (first["lateness_upto_0"], first["lateness_upto_4"]) == (2, 1)
     assert (first["overtime_sum"], first["overtime_min"], first["emitted_time"]) == (5, 5, 1)
     second = state.step(records(("D", "1", 12), first=9), 0).measures
     assert (second["overtime_min"], second["emitted_time"]) == (1, 1)
