@@ -27,4 +27,4 @@ def test_an_unknown_kind_is_refused_with_the_kinds_there_are() -> None:
 
 def test_a_kind_to_come_is_not_built_yet() -> None:
     with pytest.raises(UserError, match="not built yet"):
-        registry.config_type("table_history")
+        registry.config_type("windowed_aggregation")

@@ -21,7 +21,7 @@ READABLE_FROM, TIMELESS = 0, 1
 NUMBERS = 2
 
 NONE = -1
-"""No key, or no version."""
+"""No key, no entry of its chain, or no version."""
 
 ENTRY = 2
 """The words of an entry."""
@@ -68,14 +68,14 @@ def as_of(versions: Versions, data: Array, key_start: int, key_length: int, time
     Before READABLE_FROM only the latest version is there, and a table without times has no other.
     """
     key = find(versions, data, key_start, key_length)
-    return NONE if key == NONE else _unless_tombstone(versions, visible(versions, key, timestamp))
+    return NONE if key == NONE else _unless_tombstone(versions, key, entry_as_of(versions, key, timestamp))
 
 
 @inlined
 def latest(versions: Versions, data: Array, key_start: int, key_length: int) -> Any:
     """The slot of the newest version of that key, whenever it is valid; NONE: there is none, or it is a tombstone."""
     key = find(versions, data, key_start, key_length)
-    return NONE if key == NONE else _unless_tombstone(versions, version_at(versions, key, versions.length[key] - 1))
+    return NONE if key == NONE else _unless_tombstone(versions, key, wide(versions.length[key]) - 1)
 
 
 @inlined
@@ -91,8 +91,12 @@ def value_start(versions: Versions, version: int) -> Any:
 
 
 @inlined
-def _unless_tombstone(versions: Versions, version: int) -> Any:
-    return NONE if version == NONE or versions.payloads.value_length[version] < 0 else version
+def _unless_tombstone(versions: Versions, key: int, at: int) -> Any:
+    """The version's slot of that entry; NONE for a tombstone, or where the entry is NONE."""
+    if at == NONE:
+        return NONE
+    version = version_at(versions, key, at)
+    return version if versions.payloads.value_length[version] >= 0 else NONE
 
 
 @compiled_in_place
@@ -105,15 +109,14 @@ def as_of_many(
 
 
 @inlined
-def visible(versions: Versions, key: int, timestamp: int) -> Any:
-    """The slot of the version, tombstones included, that answers for the timestamp; NONE: there is none."""
+def entry_as_of(versions: Versions, key: int, timestamp: int) -> Any:
+    """The entry of the key's chain, tombstones included, that answers for the timestamp; NONE: there is none."""
     last = wide(versions.length[key]) - 1
     if versions.numbers[TIMELESS] != 0:
-        return version_at(versions, key, last)
+        return last
     if timestamp < versions.numbers[READABLE_FROM]:
-        return version_at(versions, key, last) if time_at(versions, key, last) <= timestamp else NONE
-    at = entries_until(versions, key, timestamp) - 1
-    return version_at(versions, key, at) if at >= 0 else NONE
+        return last if time_at(versions, key, last) <= timestamp else NONE
+    return entries_until(versions, key, timestamp) - 1
 
 
 @inlined
@@ -158,13 +161,13 @@ def find(versions: Versions, data: Array, key_start: int, key_length: int) -> An
     while True:
         place = hash_index.candidate(versions.key_index, versions.fingerprint, wanted, place)
         key = wide(versions.key_index[place]) - 1
-        if key < 0 or _is_key(versions, key, data, key_start, key_length):
+        if key < 0 or is_key(versions, key, data, key_start, key_length):
             return key
         place = hash_index.next_place(versions.key_index, place)
 
 
 @inlined
-def _is_key(versions: Versions, key: int, data: Array, start: int, length: int) -> bool:
+def is_key(versions: Versions, key: int, data: Array, start: int, length: int) -> bool:
     """True when the key, whose fingerprint is that of the bytes, is the same bytes."""
     if hash_index.told_by_fingerprint(length):
         return True
@@ -196,6 +199,12 @@ def drop_key(versions: Versions, key: int) -> None:
     versions.capacity[key] = 0
     hash_index.remove(versions.key_index, versions.fingerprint, key)
     slots.give_back(versions.keys, key)
+
+
+@inlined
+def set_time(versions: Versions, key: int, at: int, timestamp: int) -> None:
+    """The entry has another valid_from, with which it stands where it did."""
+    versions.chains.words[_entry(versions, key, at)] = timestamp
 
 
 @inlined
@@ -237,9 +246,9 @@ def remove(versions: Versions, key: int, at: int) -> None:
 @inlined
 def has_room(versions: Versions, key: int, at: int) -> bool:
     """True when `make_room` can succeed without growth of the chains' arena. NONE: a key that is yet to be added."""
-    if key == NONE:
-        return arena.has_room(versions.chains, _bytes(1))
-    return _has_gap(versions, key, at) or arena.has_room(versions.chains, _bytes(_wanted(versions, key)))
+    if key != NONE and _has_gap(versions, key, at):
+        return True
+    return arena.has_room(versions.chains, wanted_bytes(versions, key))
 
 
 @inlined
@@ -265,10 +274,10 @@ def _is_nearer_to_end(count: int, at: int) -> bool:
 
 
 @inlined
-def _wanted(versions: Versions, key: int) -> Any:
-    """The entries of the next block: half as many again as there are."""
-    count = wide(versions.length[key])
-    return count + (count >> 1) + 1
+def wanted_bytes(versions: Versions, key: int) -> Any:
+    """The length of the chain's next block: of half as many entries again as there are. NONE: of a new key's first."""
+    length = wide(versions.length[key]) if key != NONE else wide(0)
+    return _bytes(length + (length >> 1) + 1)
 
 
 @inlined
@@ -280,7 +289,7 @@ def _move_chain(versions: Versions, key: int, at: int) -> None:
     words = versions.chains.words
     old = _entry(versions, key, 0)
     count = wide(versions.length[key])
-    wanted = _bytes(_wanted(versions, key))
+    wanted = wanted_bytes(versions, key)
     block = arena.allocate(versions.chains, wanted) // WORD
     capacity = arena.class_words(arena.size_class(wanted)) // ENTRY
     free = capacity - count

@@ -9,6 +9,7 @@ from tidegate.contracts.config import OperatorConfig, OperatorRules
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.operator import Operator
 from tidegate.operators.suppression import Suppression, SuppressionConfig
+from tidegate.operators.table_history import TableHistory, TableHistoryConfig
 
 
 class _Entry(NamedTuple):
@@ -18,8 +19,9 @@ class _Entry(NamedTuple):
 
 _KINDS = {
     "suppression": _Entry(SuppressionConfig, Suppression),
+    "table_history": _Entry(TableHistoryConfig, TableHistory),
 }
-_LATER = ("table_history", "stream_table_join", "windowed_aggregation")
+_LATER = ("stream_table_join", "windowed_aggregation")
 
 
 def kinds() -> tuple[str, ...]:

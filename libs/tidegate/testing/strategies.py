@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tidegate.contracts.event_time import NO_TIMESTAMP
 from tidegate.contracts.records import Row
 from tidegate.operators.suppression import SuppressionConfig
+from tidegate.operators.table_history import TableHistoryConfig
 from tidegate.testing.laws import Advance, Event, Flush
 
 FIRST_OFFSET, GAP = 5, 3
@@ -69,3 +70,12 @@ def _buffers(draw: st.DrawFn) -> dict[str, Any]:
     limits = {"max_keys": st.integers(0, 4), "max_bytes": st.integers(0, 40)}
     when_full = draw(st.sampled_from(["emit", "emit", "shut_down", "shut_down", "spill"]))
     return {name: draw(limits[name]) for name in bounds} | {"when_full": when_full}
+
+
+@st.composite
+def table_history_configs(draw: st.DrawFn) -> TableHistoryConfig:
+    """Any configuration that is accepted: mostly a history."""
+    kept = draw(st.sampled_from(["history", "history", "history", "latest"]))
+    raw: dict[str, Any] = {"input": "records", "max_ahead": draw(st.none() | _durations(10))}
+    raw |= {"versions": "latest"} if kept == "latest" else {"history_retention": draw(_durations(15))}
+    return TableHistoryConfig.model_validate(raw)

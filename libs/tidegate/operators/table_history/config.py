@@ -1,0 +1,54 @@
+"""A table's configuration (KIP-889, KIP-923). May import: the standard library, pydantic, contracts."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from tidegate.contracts.config import Duration, OperatorConfig, OperatorRules, TableFacts
+
+
+class TableHistoryRules(OperatorRules):
+    """Keeps every version of every key of a table for a retention, or the latest values alone."""
+
+    kind: Literal["table_history"] = "table_history"
+    """Kind of operator."""
+    versions: Literal["latest"] | None = None
+    """`latest`: a plain table of the latest values by offset, for joins without grace; omitted: a history."""
+    history_retention: Duration | None = Field(default=None, validate_default=True)
+    """How far behind stream time versions can be written and read; needed for a history."""
+
+    @field_validator("history_retention")
+    @classmethod
+    def _a_history_has_a_retention(cls, retention: int | None, info: ValidationInfo) -> int | None:
+        latest = info.data.get("versions") == "latest"
+        if latest and retention is not None:
+            raise ValueError("a table of latest values has no history to keep; remove it, or remove versions: latest")
+        if not latest and retention is None:
+            raise ValueError(
+                "a history needs it; write history_retention: 30d, or versions: latest for a table without history"
+            )
+        return retention
+
+
+class TableHistoryConfig(TableHistoryRules, OperatorConfig):
+    """The table of a topic."""
+
+    @field_validator("output")
+    @classmethod
+    def _a_table_emits_nothing(cls, output: str | None) -> str | None:
+        if output is not None:
+            raise ValueError("a table emits nothing; remove it, and join a stream with the table or query its history")
+        return output
+
+    @field_validator("idle_after")
+    @classmethod
+    def _time_goes_on_with_writes(cls, idle_after: int | None) -> int | None:
+        if idle_after is not None:
+            raise ValueError("nothing in a table waits for time, and readers go by its writes; remove it")
+        return idle_after
+
+    def as_table(self) -> TableFacts:
+        """What it is to operators that read it."""
+        return TableFacts(self.history_retention)

@@ -1,0 +1,98 @@
+"""A versioned table as KIP-889 words it: every version of a key, found by the time from which it was valid.
+
+The slow oracle, for tests only: a dict of dicts, searched from end to end. May import: contracts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidegate.contracts.event_time import NO_TIMESTAMP
+from tidegate.contracts.records import Row
+from tidegate.operators.table_history.config import TableHistoryRules
+
+
+@dataclass
+class Reference:
+    """One partition. `late` are (row, lateness, bound), `rejected` (row, reason)."""
+
+    config: TableHistoryRules
+    stream_time: int = -1
+    versions: dict[bytes, dict[int, Row]] = field(default_factory=dict)
+    late: list[tuple[Row, int, int]] = field(default_factory=list)
+    rejected: list[tuple[Row, str]] = field(default_factory=list)
+    applied: int = 0
+    superseded: int = 0
+
+    def process(self, row: Row, clock_ms: int) -> None:
+        """The record has had its effect, unless it was refused."""
+        if reason := self._rejection(row, clock_ms):
+            self.rejected.append((row, reason))
+        elif self._is_history and row.timestamp < self._readable_from:
+            self.late.append((row, self.stream_time - row.timestamp, self._readable_from))
+        else:
+            self._accept(row)
+
+    def advance(self, stream_time: int) -> None:
+        """Stream time is at least that."""
+        self.stream_time = max(self.stream_time, stream_time)
+        self._expire()
+
+    def get(self, key: bytes, as_of: int | None = None) -> Row | None:
+        """The version that was valid then, the newest without a time; None: there was none, or a tombstone."""
+        history = self.versions.get(key)
+        if not history:
+            return None
+        newest = max(history)
+        if as_of is None or not self._is_history:
+            found = newest
+        elif as_of < self._readable_from:
+            found = newest if newest <= as_of else -1
+        else:
+            found = max((time for time in history if time <= as_of), default=-1)
+        return history[found] if found in history and history[found].value is not None else None
+
+    def get_range(self, key: bytes, first: int, last: int) -> list[Row]:
+        """The versions that were valid at some instant of [first, last], oldest first."""
+        history, found = self.versions.get(key, {}), []
+        if last < self._readable_from:
+            return [row for row in [self.get(key, last)] if row and first <= last]
+        for time in sorted(history):
+            until = min((other for other in history if other > time), default=2**63)
+            if max(time, first) <= min(until - 1, last) and history[time].value is not None:
+                found.append(history[time])
+        return found
+
+    @property
+    def _is_history(self) -> bool:
+        return self.config.history_retention is not None
+
+    @property
+    def _readable_from(self) -> int:
+        return self.stream_time - (self.config.history_retention or 0)
+
+    def _rejection(self, row: Row, clock_ms: int) -> str:
+        if row.key is None:
+            return "null key"
+        if row.timestamp == NO_TIMESTAMP:
+            return "no timestamp: null"
+        if row.timestamp < 0:
+            return "negative timestamp"
+        ahead = self.config.max_ahead
+        return "too far ahead" if ahead is not None and row.timestamp > clock_ms + ahead else ""
+
+    def _accept(self, row: Row) -> None:
+        assert row.key is not None
+        history = self.versions.setdefault(row.key, {})
+        self.superseded += row.timestamp in history
+        self.applied += row.timestamp not in history
+        if not self._is_history:
+            history.clear()
+        history[row.timestamp] = row
+        self.advance(row.timestamp)
+
+    def _expire(self) -> None:
+        """Of the versions that were valid by the oldest readable time, the newest stays."""
+        for history in self.versions.values() if self._is_history else ():
+            for time in sorted(time for time in history if time <= self._readable_from)[:-1]:
+                del history[time]

@@ -1,0 +1,248 @@
+"""One partition of a table over the arrays of a Storage. May import: numpy, pyarrow, contracts, kernels, operators.
+
+The shell around `step`: it maps the arrays, makes room when a kernel asks for it, and turns what the kernel noted into
+Arrow tables. What a key has lies side by side, and so does what a version has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME
+from tidegate.contracts.operator import Array, ArraySpec, Layout, StepResult, Storage
+from tidegate.contracts.records import Records
+from tidegate.kernels import arena, columns, growth, payloads, slots, time_buffer, version_chains
+from tidegate.kernels.arena import Arena
+from tidegate.kernels.payloads import Batch, Payloads, batch_of
+from tidegate.kernels.time_buffer import TimeBuffer
+from tidegate.kernels.version_chains import READABLE_FROM, TIMELESS, Versions
+from tidegate.operators import refusals
+from tidegate.operators.result_tables import EMISSIONS
+from tidegate.operators.table_history import measures, tables
+from tidegate.operators.table_history import step as kernel
+from tidegate.operators.table_history.config import TableHistoryRules
+from tidegate.operators.table_history.damage import damage
+from tidegate.operators.table_history.reading import Version, get, get_range
+
+STREAM_TIME, OPENED = kernel.NUMBERS, kernel.NUMBERS + 1
+NUMBERS = kernel.NUMBERS + 2
+
+_KEY = np.dtype(
+    [("fingerprint", "i8"), ("arrival", "i8")]
+    + [(name, "i4") for name in ("block", "first", "length", "capacity", "size", "position")]
+)
+_VERSION = np.dtype(
+    [("timestamp", "i8"), ("offset", "i8")]
+    + [(name, "i4") for name in ("block", "key_length", "value_length", "headers_length", "check", "standing")]
+)
+
+LAYOUT = Layout(
+    kind="table_history",
+    version=1,
+    arrays=(
+        ArraySpec("numbers", "int64", "fixed", NUMBERS),
+        ArraySpec("expiry_numbers", "int64", "fixed", time_buffer.NUMBERS),
+        ArraySpec("key_numbers", "int64", "fixed", slots.NUMBERS),
+        ArraySpec("pool_numbers", "int64", "fixed", slots.NUMBERS),
+        ArraySpec("arena_numbers", "int64", "fixed", arena.NUMBERS),
+        ArraySpec("chain_numbers", "int64", "fixed", arena.NUMBERS),
+        ArraySpec("key", "int64", "keys", _KEY.itemsize // 8),
+        ArraySpec("heap", "int32", "keys"),
+        ArraySpec("place", "int64", "keys"),
+        ArraySpec("index", "int32", "index"),
+        ArraySpec("version", "int64", "versions", _VERSION.itemsize // 8),
+        ArraySpec("chains", "uint8", "chains"),
+        ArraySpec("arena", "uint8", "arena"),
+    ),
+    capacity={"fixed": 1, "keys": 1024, "index": 2048, "versions": 1024, "chains": 65536, "arena": 65536},
+)
+
+MAX_VERSIONS = growth.MAX_SLOTS
+"""Of one key."""
+
+_NO_RECORDS = batch_of(Records.from_rows([]))
+
+
+def state_of(arrays: Mapping[str, Array], reading: Array) -> kernel.State:
+    """The storage's arrays as the kernels take them. `reading`: the numbers for those who look versions up."""
+    key, version = arrays["key"].view(_KEY), arrays["version"].view(_VERSION)
+    stored = Payloads(_arena(arrays, "arena"), **{name: version[name] for name in Payloads._fields[1:]})
+    versions = Versions(
+        numbers=reading,
+        key_index=arrays["index"],
+        keys=slots.SlotPool(arrays["key_numbers"], key["fingerprint"]),
+        **{name: key[name] for name in ("fingerprint", "block", "first", "length", "capacity")},
+        chains=_arena(arrays, "chain"),
+        payloads=stored,
+    )
+    expiry = TimeBuffer(
+        arrays["expiry_numbers"], arrays["heap"], arrays["place"], key["position"], key["arrival"], key["size"]
+    )
+    pool = slots.SlotPool(arrays["pool_numbers"], version["offset"])
+    return kernel.State(versions, pool, expiry, version["standing"], arrays["numbers"])
+
+
+def _arena(arrays: Mapping[str, Array], name: str) -> Arena:
+    data = arrays["arena" if name == "arena" else "chains"]
+    return Arena(data, data.view(np.int64), arrays[f"{name}_numbers"])
+
+
+def damage_of(arrays: Mapping[str, Array], config: TableHistoryRules) -> str | None:
+    """What is wrong with the arrays of a state between two batches; None: nothing."""
+    if arrays["numbers"][OPENED] != 1:
+        return "its numbers cannot be"
+    longest = 1 if config.versions == "latest" else MAX_VERSIONS
+    return damage(state_of(arrays, np.zeros(version_chains.NUMBERS, np.int64)), longest)
+
+
+class TableHistoryState:
+    """The OperatorState of a table, and the VersionedState that its readers take."""
+
+    def __init__(self, config: TableHistoryRules, storage: Storage) -> None:
+        self._config = config
+        self._retention = kernel.LATEST if config.history_retention is None else config.history_retention
+        self._storage = storage
+        self._reading = np.zeros(version_chains.NUMBERS, np.int64)
+        self._map()
+        if not self._numbers[OPENED]:
+            self._numbers[OPENED] = 1
+            self._numbers[STREAM_TIME] = NO_STREAM_TIME
+        self._set_stream_time(self.stream_time)
+
+    @property
+    def stream_time(self) -> int:
+        """T of the partition; NO_STREAM_TIME before the first accepted record."""
+        return int(self._numbers[STREAM_TIME])
+
+    @property
+    def versions(self) -> Versions:
+        """What is held now. Growth makes it stale: fetch it again for each batch."""
+        return self._state.versions
+
+    def get(self, key: bytes, as_of: int | None = None) -> Version | None:
+        """The version of the key that was valid at that time; the newest one without a time. None for a tombstone."""
+        return get(self.versions, key, as_of)
+
+    def get_range(
+        self, key: bytes, from_ms: int | None = None, to_ms: int | None = None, ascending: bool = False
+    ) -> list[Version]:
+        """The versions of the key that were valid at some instant of [from, to], the newest first unless ascending."""
+        return get_range(self.versions, key, from_ms, to_ms, ascending)
+
+    def step(self, records: Records, clock_ms: int) -> StepResult:
+        """Every record is counted once; the state equals what the changelog describes."""
+        batch, undecodable, newest = refusals.dated(records, self._config, clock_ms)
+        outcome = self._outcome(len(records))
+        self._run(lambda: kernel.absorb(self._state, batch, undecodable, newest, self._retention, outcome), outcome)
+        return self._result(batch, outcome, newest)
+
+    def advance(self, stream_time: int) -> StepResult:
+        """T is at least `stream_time`; what expired is gone. Nothing is emitted."""
+        outcome = self._outcome(0)
+        outcome.tally[kernel.STREAM_TIME] = max(self.stream_time, stream_time)
+        if self._retention != kernel.LATEST:
+            kernel.expire_all(self._state, outcome.tally[kernel.STREAM_TIME] - self._retention, outcome)
+        return self._result(_NO_RECORDS, outcome)
+
+    def flush(self) -> StepResult:
+        """Nothing has changed: a table holds nothing back."""
+        return self._result(_NO_RECORDS, self._outcome(0))
+
+    def restore(self, rows: pa.Table, stream_time: int) -> None:
+        """The changelog rows are applied, the latest of a version last; T is `stream_time`."""
+        for rows_of_batch in rows.to_batches():
+            if rows_of_batch.num_rows:
+                self._replay(rows_of_batch)
+        self._set_stream_time(stream_time)
+
+    def snapshot(self) -> pa.Table:
+        """The rows (all `put`) from which `restore` makes an equal state, by timestamp and offset."""
+        stored, used = self.versions.payloads, self._state.pool.numbers[slots.USED]
+        held = np.flatnonzero(self._state.standing[:used] == kernel.STORED)
+        return tables.changes(self._state, _NO_RECORDS, held[np.lexsort((stored.offset[held], stored.timestamp[held]))])
+
+    def _map(self) -> None:
+        """The kernels see the storage's current arrays."""
+        arrays = self._storage.arrays()
+        self._numbers = arrays["numbers"]
+        self._state = state_of(arrays, self._reading)
+
+    def _set_stream_time(self, stream_time: int) -> None:
+        """T is that, and readers see what this configuration keeps."""
+        latest = self._retention == kernel.LATEST
+        self._numbers[STREAM_TIME] = stream_time
+        self._reading[READABLE_FROM] = NO_STREAM_TIME if latest else stream_time - self._retention
+        self._reading[TIMELESS] = latest
+
+    def _outcome(self, records: int) -> kernel.Outcome:
+        """Room for everything that so many records can do; memory that is not written to is not taken."""
+        tally = np.zeros(kernel.TALLIES, np.int64)
+        tally[kernel.STREAM_TIME] = self.stream_time
+        touched = np.empty(int(self._state.pool.numbers[slots.USED]) + records, np.int32)
+        return kernel.Outcome(touched, refusals.no_refusals(records), tally)
+
+    def _run(self, work: Callable[[], int], outcome: kernel.Outcome) -> None:
+        """The kernel has read all rows, with all the room that it wanted."""
+        while (signal := work()) != kernel.DONE:
+            if signal == kernel.NEEDS_SLOT:
+                self._grow(growth.more_slots(self._storage.capacity(), "versions"))
+            elif signal == kernel.NEEDS_KEY:
+                self._add_keys()
+            else:
+                self._make_room(signal, int(outcome.tally[kernel.WANTED]))
+
+    def _grow(self, capacity: Mapping[str, int]) -> None:
+        self._storage.grow(capacity)
+        self._map()
+
+    def _add_keys(self) -> None:
+        """There are more slots for keys, and at least twice as many places in the index: a power of two."""
+        capacity = self._storage.capacity()
+        wanted = growth.more_slots(capacity, "keys", "index")
+        indexed = wanted["index"] == capacity["index"]
+        self._grow(wanted)
+        if not indexed:
+            version_chains.reindex(self.versions)
+
+    def _make_room(self, signal: int, length: int) -> None:
+        """A block for that many bytes fits into the arena, of records or of chains, that wanted it."""
+        versions, name = self.versions, "arena" if signal == kernel.NEEDS_ARENA else "chains"
+        blocks = versions.payloads.arena if signal == kernel.NEEDS_ARENA else versions.chains
+        capacity = growth.arena_capacity(blocks.numbers, length, self._storage.capacity()[name])
+        if capacity is not None:
+            self._grow({name: capacity})
+            return
+        spare = np.empty(int(blocks.numbers[arena.LIVE]) + 1, np.int64)
+        if signal == kernel.NEEDS_ARENA:
+            payloads.repack(versions.payloads, int(self._state.pool.numbers[slots.USED]), spare)
+        else:
+            version_chains.repack(versions, spare)
+
+    def _replay(self, rows: pa.RecordBatch) -> None:
+        batch = batch_of(columns.records_of(rows))
+        deleted = np.asarray(rows.column("op").to_numpy(zero_copy_only=False) == "delete", np.bool_)
+        outcome = self._outcome(0)
+        self._run(lambda: kernel.replay(self._state, batch, deleted, self._retention, outcome), outcome)
+
+    def _result(self, batch: Batch, outcome: kernel.Outcome, newest: int = MAX_TIMESTAMP) -> StepResult:
+        """What the outcome says, in tables; then every version that was touched is stored or free."""
+        changed = np.empty(outcome.tally[kernel.TOUCHED], np.int32)
+        changed = changed[: kernel.net_changes(self._state, outcome, changed)]
+        stored, refused = self.versions.payloads, outcome.refused
+        changes = tables.changes(self._state, batch, changed)
+        late = refusals.late(stored, batch, refused, self._retention, "older than history_retention")
+        rejected = refusals.rejected(stored, batch, refused, newest)
+        kernel.settle(self._state, outcome)
+        self._set_stream_time(int(outcome.tally[kernel.STREAM_TIME]))
+        return StepResult(
+            emissions=EMISSIONS.empty_table(),
+            late=late,
+            rejected=rejected,
+            changes=changes,
+            counts=measures.counts(self._state, outcome),
+            stream_time=self.stream_time,
+            measures=measures.measures(self._state, outcome),
+        )

@@ -1,0 +1,333 @@
+"""A table's kernels: what a record, an advance or a changelog row does to the versions.
+
+May import: numpy, contracts, kernels, operators.refusals.
+
+A version is stored as its record is read, so that chains and payloads agree after every record. What a batch does to
+a version is told by where it stands in the end; one that was there before the batch and has expired in it keeps its
+slot until the batch's tables are made. Every version that the batch touched is listed once.
+
+Expiry needs no time per version: a version leaves when its successor is as old as the retention, so only the second
+version of each key is looked at, and those stand in a time buffer of keys.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tidegate.contracts.operator import Array
+from tidegate.kernels import arena, hash_index, payloads, slots, time_buffer, version_chains
+from tidegate.kernels.compiled import compiled_in_place, inlined, wide
+from tidegate.kernels.payloads import Batch
+from tidegate.kernels.slots import SlotPool
+from tidegate.kernels.time_buffer import HELD, TimeBuffer
+from tidegate.kernels.version_chains import NONE, Versions
+from tidegate.operators import refusals
+from tidegate.operators.refusals import ACCEPTED, LATE, Refused
+
+FREE, STORED, OPENED, CHANGED, GONE, PASSED = range(6)
+"""Where a version stands: its slot is free, or it is there since before the batch, opened in it, replaced in it, gone
+since; or opened and gone within the batch, so that its slot is free but listed."""
+
+DONE, NEEDS_SLOT, NEEDS_KEY, NEEDS_ARENA, NEEDS_CHAINS = range(5)
+"""Why a kernel returned: all rows are read, or it wants more room."""
+
+NEXT_ROW, STREAM_TIME, TOUCHED, APPLIED, SUPERSEDED, EXPIRED, WANTED = range(7)
+TALLIES = 7
+"""WANTED: the bytes for which there was no room."""
+
+LATEST = -1
+"""In place of a retention: a table of latest values."""
+
+CHECK, KEYS_HELD, VERSIONS_HELD, BYTES_HELD = range(4)
+NUMBERS = 4
+"""The sum of the checks of all versions, how many keys and versions there are, and the bytes of their records."""
+
+
+class State(NamedTuple):
+    """All of a partition's arrays. `expiry`: keys by the valid_from of their second version. `standing`: by version."""
+
+    versions: Versions
+    pool: SlotPool
+    expiry: TimeBuffer
+    standing: Array
+    numbers: Array
+
+
+class Outcome(NamedTuple):
+    """What has happened: touched versions, refused rows, and the tallies."""
+
+    touched: Array
+    refused: Refused
+    tally: Array
+
+
+@compiled_in_place
+def absorb(state: State, batch: Batch, undecodable: Array, newest: int, retention: int, outcome: Outcome) -> Any:
+    """The rows from tally[NEXT_ROW] on are counted and have had their effect; or it wants room before that row.
+
+    `undecodable`: a code per row, 0 where the timestamp is known. `newest`: the largest timestamp that is taken.
+    """
+    tally = outcome.tally
+    for row in range(tally[NEXT_ROW], len(batch.offset)):
+        tally[NEXT_ROW] = row
+        timestamp = batch.timestamp[row]
+        code = _refusal(batch, row, undecodable[row], newest, retention, tally[STREAM_TIME])
+        if code != ACCEPTED:
+            refusals.refuse(outcome.refused, row, code, timestamp, tally[STREAM_TIME])
+            continue
+        key = version_chains.find(state.versions, batch.data, batch.key_start[row], batch.key_length[row])
+        at, there = _locate(state.versions, key, timestamp, retention)
+        lacking = _lacks(state, batch, row, key, at, there, outcome)
+        if lacking != DONE:
+            return lacking
+        tally[STREAM_TIME] = max(tally[STREAM_TIME], timestamp)
+        refusals.observe_lateness(outcome.refused, tally[STREAM_TIME] - timestamp)
+        tally[SUPERSEDED if there and version_chains.time_at(state.versions, key, at) == timestamp else APPLIED] += 1
+        _note_change(state, _write(state, batch, row, key, at, there), there, outcome)
+        if retention != LATEST:
+            expire(state, tally[STREAM_TIME] - retention, outcome)
+    tally[NEXT_ROW] = len(batch.offset)
+    return DONE
+
+
+@compiled_in_place
+def replay(state: State, batch: Batch, deleted: Array, retention: int, outcome: Outcome) -> Any:
+    """The changelog rows from tally[NEXT_ROW] on are applied; or it wants room before that row."""
+    for row in range(outcome.tally[NEXT_ROW], len(batch.offset)):
+        outcome.tally[NEXT_ROW] = row
+        key = version_chains.find(state.versions, batch.data, batch.key_start[row], batch.key_length[row])
+        at, there = _locate(state.versions, key, batch.timestamp[row], retention)
+        if deleted[row]:
+            if there:
+                _delete(state, key, at)
+            continue
+        lacking = _lacks(state, batch, row, key, at, there, outcome)
+        if lacking != DONE:
+            return lacking
+        state.standing[_write(state, batch, row, key, at, there)] = STORED
+    outcome.tally[NEXT_ROW] = len(batch.offset)
+    return DONE
+
+
+@inlined
+def expire(state: State, until: int, outcome: Outcome) -> None:
+    """No version is left whose successor is valid from `until` or earlier."""
+    while state.expiry.numbers[HELD] > 0 and state.expiry.place[0] <= until:
+        key = wide(state.expiry.heap[0])
+        version = version_chains.version_at(state.versions, key, 0)
+        _take_out(state, key, 0)
+        outcome.tally[EXPIRED] += 1
+        if state.standing[version] == OPENED:
+            _drop(state, version)
+            state.standing[version] = PASSED
+        else:
+            if state.standing[version] == STORED:
+                _list(outcome, version)
+            state.standing[version] = GONE
+
+
+@compiled_in_place
+def expire_all(state: State, until: int, outcome: Outcome) -> None:
+    """As `expire`, for time that goes on without a record."""
+    expire(state, until, outcome)
+
+
+@compiled_in_place
+def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
+    """`changed` lists the touched versions that the changelog tells of; returned: how many. Gone: delete; else: put."""
+    count = 0
+    for at in range(outcome.tally[TOUCHED]):
+        version = wide(outcome.touched[at])
+        if state.standing[version] != PASSED:
+            changed[count] = version
+            count += 1
+    return count
+
+
+@compiled_in_place
+def settle(state: State, outcome: Outcome) -> None:
+    """Every touched version is stored or free."""
+    for at in range(outcome.tally[TOUCHED]):
+        version = wide(outcome.touched[at])
+        standing = state.standing[version]
+        if standing == GONE:
+            _drop(state, version)
+        state.standing[version] = FREE if standing in (GONE, PASSED) else STORED
+
+
+@inlined
+def check_of(state: State, version: int) -> Any:
+    """31 bits that say what is stored of the version."""
+    return payloads.content_hash(state.versions.payloads, version, 0) & 0x7FFFFFFF
+
+
+@inlined
+def _refusal(batch: Batch, row: int, undecodable: int, newest: int, retention: int, stream_time: int) -> Any:
+    if batch.key_length[row] < 0:
+        return refusals.NULL_KEY
+    code = refusals.bad_timestamp(batch.timestamp[row], undecodable, newest)
+    if code == ACCEPTED and retention != LATEST and batch.timestamp[row] < stream_time - retention:
+        return LATE
+    return code
+
+
+@inlined
+def _locate(versions: Versions, key: int, timestamp: int, retention: int) -> Any:
+    """The entry of the key's chain that the timestamp replaces, and True; or the one before which it belongs."""
+    if key == NONE:
+        return 0, False
+    if retention == LATEST:
+        return 0, True
+    last = wide(versions.length[key]) - 1
+    if version_chains.time_at(versions, key, last) < timestamp:
+        return last + 1, False
+    at = version_chains.entries_until(versions, key, timestamp)
+    if at > 0 and version_chains.time_at(versions, key, at - 1) == timestamp:
+        return at - 1, True
+    return at, False
+
+
+@inlined
+def _lacks(state: State, batch: Batch, row: int, key: int, at: int, there: bool, outcome: Outcome) -> Any:
+    """DONE, or what there is too little of to write the row there."""
+    length = payloads.record_length(batch, row)
+    if not arena.has_room(state.versions.payloads.arena, length):
+        outcome.tally[WANTED] = length
+        return NEEDS_ARENA
+    if there:
+        return DONE
+    if not slots.has_slot(state.pool):
+        return NEEDS_SLOT
+    if key == NONE and not slots.has_slot(state.versions.keys):
+        return NEEDS_KEY
+    if not version_chains.has_room(state.versions, key, at):
+        outcome.tally[WANTED] = version_chains.wanted_bytes(state.versions, key)
+        return NEEDS_CHAINS
+    return DONE
+
+
+@inlined
+def _write(state: State, batch: Batch, row: int, key: int, at: int, there: bool) -> Any:
+    """The version, which has the row's record: that of the entry at `at`, or a new one before it."""
+    versions = state.versions
+    if there:
+        version = version_chains.version_at(versions, key, at)
+        _store(state, version, batch, row)
+        version_chains.set_time(versions, key, at, batch.timestamp[row])
+    else:
+        version = _new_version(state)
+        _store(state, version, batch, row)
+        if key == NONE:
+            key = _new_key(state, batch, row)
+        version_chains.make_room(versions, key, at)
+        version_chains.insert(versions, key, at, batch.timestamp[row], version)
+    if at <= 1:
+        _reschedule(state, key)
+    return version
+
+
+@inlined
+def _new_key(state: State, batch: Batch, row: int) -> Any:
+    start = batch.key_start[row]
+    key = version_chains.add_key(state.versions, hash_index.fingerprint(batch.data, start, batch.key_length[row]))
+    state.expiry.position[key] = time_buffer.NOT_HELD
+    state.numbers[KEYS_HELD] += 1
+    return key
+
+
+@inlined
+def _new_version(state: State) -> Any:
+    """A version without a record; a slot that was never used is made so, whatever was in its memory."""
+    unused = state.pool.numbers[slots.FREE] == 0
+    version = slots.take(state.pool)
+    if unused:
+        state.standing[version] = FREE
+        state.versions.payloads.block[version] = 0
+        state.versions.payloads.check[version] = 0
+    return version
+
+
+@inlined
+def _store(state: State, version: int, batch: Batch, row: int) -> None:
+    stored = state.versions.payloads
+    if stored.block[version] != 0:
+        state.numbers[BYTES_HELD] -= payloads.payload_length(stored, version)
+    else:
+        state.numbers[VERSIONS_HELD] += 1
+    payloads.store(stored, version, batch, row)
+    state.numbers[BYTES_HELD] += payloads.payload_length(stored, version)
+    _set_check(state, version, check_of(state, version))
+
+
+@inlined
+def _note_change(state: State, version: int, there: bool, outcome: Outcome) -> None:
+    """The version was opened in the batch, or replaced in it, and is listed."""
+    standing = state.standing[version]
+    if standing in (FREE, STORED):
+        _list(outcome, version)
+    if not there:
+        state.standing[version] = OPENED
+    elif standing == STORED:
+        state.standing[version] = CHANGED
+
+
+@inlined
+def _list(outcome: Outcome, version: int) -> None:
+    outcome.touched[outcome.tally[TOUCHED]] = version
+    outcome.tally[TOUCHED] += 1
+
+
+@inlined
+def _delete(state: State, key: int, at: int) -> None:
+    """The version of that entry is gone, and the key with its last one."""
+    version = version_chains.version_at(state.versions, key, at)
+    _take_out(state, key, at)
+    if state.versions.length[key] == 0:
+        version_chains.drop_key(state.versions, key)
+        state.numbers[KEYS_HELD] -= 1
+    _drop(state, version)
+    state.standing[version] = FREE
+
+
+@inlined
+def _take_out(state: State, key: int, at: int) -> None:
+    """The key's chain does not have the entry."""
+    version_chains.remove(state.versions, key, at)
+    if at <= 1:
+        _reschedule(state, key)
+
+
+@inlined
+def _drop(state: State, version: int) -> None:
+    """The version's slot may be taken again."""
+    stored = state.versions.payloads
+    state.numbers[VERSIONS_HELD] -= 1
+    state.numbers[BYTES_HELD] -= payloads.payload_length(stored, version)
+    payloads.drop(stored, version)
+    _set_check(state, version, wide(0))
+    slots.give_back(state.pool, version)
+
+
+@inlined
+def _set_check(state: State, version: int, check: int) -> None:
+    checks = state.versions.payloads.check
+    state.numbers[CHECK] += check - wide(checks[version])
+    checks[version] = check
+
+
+@inlined
+def _reschedule(state: State, key: int) -> None:
+    """The key stands in the order of expiry where its second version says; without one it does not."""
+    versions, expiry = state.versions, state.expiry
+    held = time_buffer.is_held(expiry, key)
+    if versions.length[key] < 2:
+        if held:
+            time_buffer.remove(expiry, key)
+        return
+    place = version_chains.time_at(versions, key, 1)
+    arrival = versions.payloads.offset[version_chains.version_at(versions, key, 1)]
+    if not held:
+        time_buffer.push(expiry, key, place, arrival, 0)
+    elif place != time_buffer.place_of(expiry, key) or arrival != expiry.arrival[key]:
+        expiry.arrival[key] = arrival
+        time_buffer.move(expiry, key, place)
