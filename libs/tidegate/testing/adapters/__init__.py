@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tidegate.testing.adapters import suppression
+from tidegate.testing.adapters import suppression, versioned_table, window_store
 
 Scenario = Mapping[str, Any]
 Adapter = Callable[[Scenario], dict[str, Any]]
@@ -13,4 +13,6 @@ Adapter = Callable[[Scenario], dict[str, Any]]
 
 ADAPTERS: dict[str, Adapter] = {
     "suppress": suppression.run,
+    "versioned_table": versioned_table.run,
+    "window_store": window_store.run,
 }

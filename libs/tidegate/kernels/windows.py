@@ -1,0 +1,179 @@
+"""Windows of keys: a chain per key in order of the windows' starts, and an order in which windows become due.
+
+May import: numpy, contracts, kernels. The window store and the windows operator both keep their windows so. A window
+has one slot: a version in `version_chains`, valid from the window's start, and an entry of the time buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tidegate.contracts.operator import Array, ArraySpec, Storage
+from tidegate.kernels import arena, growth, hash_index, payloads, slots, time_buffer, version_chains
+from tidegate.kernels.arena import Arena
+from tidegate.kernels.compiled import inlined, wide
+from tidegate.kernels.payloads import Batch, Payloads
+from tidegate.kernels.slots import SlotPool
+from tidegate.kernels.time_buffer import TimeBuffer
+from tidegate.kernels.version_chains import NONE, Versions
+
+DONE, NEEDS_SLOT, NEEDS_KEY, NEEDS_CHAINS, NEEDS_ARENA = range(5)
+"""Why a kernel returned: all rows are read, or it wants more room."""
+
+SLOT = np.dtype(
+    [
+        *((name, "i8") for name in ("timestamp", "offset", "check", "arrival")),
+        *((name, "i4") for name in ("block", "key_length", "value_length", "headers_length")),
+        *((name, "i4") for name in ("size", "key", "mark", "unused")),
+    ]
+)
+"""What a window has lies side by side: one line of the cache. Positions are apart: the heap moves many."""
+
+KEY = np.dtype([("fingerprint", "i8"), *((name, "i4") for name in ("block", "first", "length", "capacity"))])
+
+ARRAYS = (
+    ArraySpec("version_numbers", "int64", "fixed", version_chains.NUMBERS),
+    ArraySpec("order_numbers", "int64", "fixed", time_buffer.NUMBERS),
+    ArraySpec("pool_numbers", "int64", "fixed", slots.NUMBERS),
+    ArraySpec("keys_numbers", "int64", "fixed", slots.NUMBERS),
+    ArraySpec("chains_numbers", "int64", "fixed", arena.NUMBERS),
+    ArraySpec("arena_numbers", "int64", "fixed", arena.NUMBERS),
+    ArraySpec("slot", "int64", "slots", SLOT.itemsize // 8),
+    ArraySpec("position", "int32", "slots"),
+    ArraySpec("heap", "int32", "slots"),
+    ArraySpec("place", "int64", "slots"),
+    ArraySpec("key", "int64", "keys", KEY.itemsize // 8),
+    ArraySpec("index", "int32", "index"),
+    ArraySpec("chains", "uint8", "chains"),
+    ArraySpec("arena", "uint8", "arena"),
+)
+CAPACITY = {"fixed": 1, "slots": 1024, "keys": 1024, "index": 2048, "chains": 65536, "arena": 65536}
+
+
+class Windows(NamedTuple):
+    """All windows of a partition. Per window: its key's slot in `key`, and `mark`, which is the owner's."""
+
+    versions: Versions
+    pool: SlotPool
+    order: TimeBuffer
+    key: Array
+    mark: Array
+
+
+def windows_of(arrays: Mapping[str, Array]) -> Windows:
+    """The arrays as the kernels take them."""
+    slot, key = arrays["slot"].view(SLOT), arrays["key"].view(KEY)
+    stored = Payloads(_blocks(arrays, "arena"), *(slot[name] for name in Payloads._fields[1:]))
+    return Windows(
+        Versions(
+            arrays["version_numbers"],
+            arrays["index"],
+            SlotPool(arrays["keys_numbers"], key["fingerprint"]),
+            key["fingerprint"],
+            key["block"],
+            key["first"],
+            key["length"],
+            key["capacity"],
+            _blocks(arrays, "chains"),
+            stored,
+        ),
+        SlotPool(arrays["pool_numbers"], slot["arrival"]),
+        TimeBuffer(
+            arrays["order_numbers"],
+            arrays["heap"],
+            arrays["place"],
+            arrays["position"],
+            slot["arrival"],
+            slot["size"],
+        ),
+        slot["key"],
+        slot["mark"],
+    )
+
+
+def _blocks(arrays: Mapping[str, Array], name: str) -> Arena:
+    return Arena(arrays[name], arrays[name].view(np.int64), arrays[f"{name}_numbers"])
+
+
+def make_room(storage: Storage, windows: Windows, signal: int, wanted: int) -> None:
+    """The storage has what the kernel wanted. Its arrays may be others now: map them again."""
+    capacity = storage.capacity()
+    if signal == NEEDS_SLOT:
+        storage.grow(growth.more_slots(capacity, "slots"))
+    elif signal == NEEDS_KEY:
+        storage.grow(growth.more_slots(capacity, "keys", "index"))
+        version_chains.reindex(windows_of(storage.arrays()).versions)
+    elif signal == NEEDS_CHAINS:
+        chains = windows.versions.chains
+        if not _grown(storage, "chains", chains, wanted):
+            version_chains.repack(windows.versions, _spare(chains))
+    elif not _grown(storage, "arena", windows.versions.payloads.arena, wanted):
+        stored = windows.versions.payloads
+        payloads.repack(stored, int(windows.pool.numbers[slots.USED]), _spare(stored.arena))
+
+
+def _grown(storage: Storage, name: str, blocks: Arena, wanted: int) -> bool:
+    larger = growth.arena_capacity(blocks.numbers, wanted, storage.capacity()[name])
+    if larger is not None:
+        storage.grow({name: larger})
+    return larger is not None
+
+
+def _spare(blocks: Arena) -> Array:
+    return np.empty(int(blocks.numbers[arena.LIVE]) + 1, np.int64)
+
+
+@inlined
+def lacks(windows: Windows, key: int, at: int, length: int) -> Any:
+    """DONE, or what there is too little of to open a window before that entry of the key's chain; and the bytes that
+    are wanted. `key`: NONE for a new one; `length`: of the record that it holds."""
+    if not slots.has_slot(windows.pool):
+        return NEEDS_SLOT, wide(0)
+    if key == NONE and not slots.has_slot(windows.versions.keys):
+        return NEEDS_KEY, wide(0)
+    if not version_chains.has_room(windows.versions, key, at):
+        return NEEDS_CHAINS, version_chains.wanted_bytes(windows.versions, key)
+    if not arena.has_room(windows.versions.payloads.arena, length):
+        return NEEDS_ARENA, wide(length)
+    return DONE, wide(0)
+
+
+@inlined
+def open_window(windows: Windows, batch: Batch, row: int, key: int, at: int, start: int) -> Any:
+    """The slot of a new window that holds the row's record; it is not in the order yet. `lacks` must have said DONE."""
+    unused = windows.pool.numbers[slots.FREE] == 0
+    slot = slots.take(windows.pool)
+    if unused:
+        windows.versions.payloads.block[slot] = 0
+        windows.versions.payloads.check[slot] = 0
+        windows.mark[slot] = 0
+    windows.order.position[slot] = time_buffer.NOT_HELD
+    payloads.store(windows.versions.payloads, slot, batch, row)
+    if key == NONE:
+        fingerprint = hash_index.fingerprint(batch.data, batch.key_start[row], batch.key_length[row])
+        key = version_chains.add_key(windows.versions, fingerprint)
+    windows.key[slot] = key
+    version_chains.make_room(windows.versions, key, at)
+    version_chains.insert(windows.versions, key, at, start, slot)
+    return slot
+
+
+@inlined
+def take_out(windows: Windows, key: int, at: int) -> Any:
+    """The slot that was that entry of the key's chain; it is in no chain and no order, and still has its record."""
+    slot = version_chains.version_at(windows.versions, key, at)
+    version_chains.remove(windows.versions, key, at)
+    if windows.versions.length[key] == 0:
+        version_chains.drop_key(windows.versions, key)
+    time_buffer.remove(windows.order, slot)
+    return slot
+
+
+@inlined
+def free(windows: Windows, slot: int) -> None:
+    """The slot, which is in no chain, may be taken again."""
+    payloads.drop(windows.versions.payloads, slot)
+    slots.give_back(windows.pool, slot)

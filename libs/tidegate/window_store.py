@@ -1,0 +1,235 @@
+"""The window store of KIP-428, columnar and in process memory. May import: numpy, pyarrow, contracts, kernels.
+
+store = WindowStore("visits", retention_ms=86_400_000, window_size_ms=3_600_000)
+store.put(b"key", b"3", 7_200_000)
+store.fetch(b"key", 7_200_000)                                     b"3"
+[entry.value for entry in store.fetch(b"key", 0, 9_000_000)]       [b"3"]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, overload
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.contracts.errors import ConfigurationError, Problem, UserError
+from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME
+from tidegate.contracts.operator import Array, ArraySpec, Layout
+from tidegate.contracts.records import Records, Row
+from tidegate.kernels import window_store as kernel
+from tidegate.kernels.columns import binary_column, record_columns, records_of
+from tidegate.kernels.payloads import Batch, batch_of
+from tidegate.kernels.storage import MemoryStorage
+from tidegate.kernels.time_buffer import HELD
+from tidegate.kernels.version_chains import NONE
+from tidegate.kernels.window_store import NEXT_ROW, STREAM_TIME, TAKEN, WANTED
+from tidegate.kernels.windows import ARRAYS, CAPACITY, DONE, make_room, windows_of
+
+LAYOUT = Layout(
+    kind="window_store",
+    version=1,
+    arrays=(ArraySpec("numbers", "int64", "fixed", kernel.NUMBERS), *ARRAYS),
+    capacity=CAPACITY,
+)
+_ORDER = [("window_start", "ascending"), ("key", "ascending"), ("inserted", "ascending")]
+_NO_DATA = batch_of(Records.from_rows([]))
+
+
+class Entry(NamedTuple):
+    """One window of a key."""
+
+    key: bytes
+    window_start: int
+    window_end: int
+    value: bytes
+
+
+class WindowStore:
+    """Values by key and window start (KIP-428).
+
+    Stream time T is the largest window start that was put, those of rejected and null puts included. A window can be
+    written while its start > T - write_grace_ms (by default the retention), and is there while its start
+    > T - retention_ms; what has expired is freed with the put that moves T.
+
+    A null value removes the window. With `retain_duplicates` each put adds a window, null values are ignored, and there
+    is no single value: `fetch` of one time finds nothing. Reads are in order of start, key bytes and insertion, or
+    backward, and have both ends of a range. A read is a snapshot: what is put later changes nothing in it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        retention_ms: int,
+        window_size_ms: int,
+        write_grace_ms: int | None = None,
+        retain_duplicates: bool = False,
+    ) -> None:
+        grace_ms = retention_ms if write_grace_ms is None else write_grace_ms
+        if problems := list(_problems(name, retention_ms, window_size_ms, grace_ms)):
+            raise ConfigurationError(problems)
+        self.name = name
+        self._size_ms = window_size_ms
+        self._rules = kernel.Rules(retention_ms, grace_ms, retain_duplicates)
+        self._storage = MemoryStorage(LAYOUT)
+        self._map()
+        self._numbers[STREAM_TIME] = NO_STREAM_TIME
+
+    def __len__(self) -> int:
+        return int(self._windows.order.numbers[HELD])
+
+    @property
+    def stream_time(self) -> int:
+        """T; -1 before the first put."""
+        return int(self._numbers[STREAM_TIME])
+
+    def put(self, key: bytes, value: bytes | None, window_start: int) -> bool:
+        """The window has the value; False when it is too late to write it. T has moved either way."""
+        return self._put(batch_of(Records.from_rows([Row(_present(key), value, _start(window_start), 0)]))) == 1
+
+    def put_many(self, keys: pa.Array, values: pa.Array, window_starts: Array) -> int:
+        """As `put` for one after the other; how many were written. Raises UserError, with nothing done, for a null key
+        or a negative start."""
+        _all_present(keys)
+        if len(window_starts) and window_starts.min() < 0:
+            _start(int(window_starts.min()))
+        return self._put(_batch(keys, values, window_starts))
+
+    @overload
+    def fetch(self, key: bytes, time: int) -> bytes | None: ...
+
+    @overload
+    def fetch(self, key: bytes, time: int, until: int, *, backward: bool = False) -> Iterator[Entry]: ...
+
+    def fetch(
+        self, key: bytes, time: int, until: int | None = None, *, backward: bool = False
+    ) -> bytes | Iterator[Entry] | None:
+        """The value of the key's window that starts at `time`; or its windows that start from `time` to `until`."""
+        batch = batch_of(Records.from_rows([Row(_present(key), None, time, 0)]))
+        if until is None:
+            value: bytes | None = self._fetch(batch)[0].as_py()
+            return value
+        return self._entries(self._chain(batch, time, until), backward)
+
+    def fetch_many(self, keys: pa.Array, window_starts: Array) -> pa.ChunkedArray:
+        """What `fetch` finds for each key and start, as a binary column."""
+        _all_present(keys)
+        return self._fetch(_batch(keys, pa.nulls(len(keys), pa.binary()), window_starts))
+
+    def fetch_range(
+        self, key_from: bytes | None, key_to: bytes | None, time: int, until: int, *, backward: bool = False
+    ) -> Iterator[Entry]:
+        """The windows of the keys from `key_from` to `key_to` (None: no bound) that start from `time` to `until`."""
+        return self._entries(self._started(time, until), backward, key_from, key_to)
+
+    def fetch_all(self, time: int, until: int, *, backward: bool = False) -> Iterator[Entry]:
+        """The windows of all keys that start from `time` to `until`."""
+        return self._entries(self._started(time, until), backward)
+
+    def all(self, *, backward: bool = False) -> Iterator[Entry]:
+        """Every window."""
+        return self._entries(self._started(0, MAX_TIMESTAMP), backward)
+
+    def _put(self, batch: Batch) -> int:
+        self._numbers[NEXT_ROW] = self._numbers[TAKEN] = 0
+        while (signal := kernel.put_many(self._windows, self._numbers, batch, self._rules)) != DONE:
+            make_room(self._storage, self._windows, signal, int(self._numbers[WANTED]))
+            self._map()
+        return int(self._numbers[TAKEN])
+
+    def _map(self) -> None:
+        """The kernels see the storage's current arrays."""
+        arrays = self._storage.arrays()
+        self._numbers, self._windows = arrays["numbers"], windows_of(arrays)
+
+    def _fetch(self, batch: Batch) -> pa.ChunkedArray:
+        count = len(batch.timestamp)
+        starts, lengths = np.zeros(count, np.int64), np.full(count, -1)
+        if not self._rules.retain_duplicates:
+            kernel.fetch_many(self._windows, batch, starts, lengths)
+        return binary_column(batch.data, self._windows.versions.payloads.arena.data, starts, lengths)
+
+    def _chain(self, batch: Batch, first: int, last: int) -> Array:
+        """The slots of the key's windows that start from `first` to `last`."""
+        found = np.zeros(3, np.int64)
+        kernel.first_and_end(self._windows, batch, max(first, 0), last, found)
+        chosen = np.empty(max(0, int(found[2] - found[1])) if found[0] != NONE else 0, np.int64)
+        kernel.entries_of(self._windows, int(found[0]), int(found[1]), chosen)
+        return chosen
+
+    def _started(self, first: int, last: int) -> Array:
+        """The slots of all windows that start from `first` to `last`."""
+        order = self._windows.order
+        held = order.numbers[HELD]
+        place = order.place[:held]
+        return order.heap[:held][(first <= place) & (place <= last)]
+
+    def _entries(
+        self, chosen: Array, backward: bool, key_from: bytes | None = None, key_to: bytes | None = None
+    ) -> Iterator[Entry]:
+        """A copy of those windows, of the keys within the bounds, in order."""
+        columns = record_columns(self._windows.versions.payloads, _NO_DATA, ~chosen.astype(np.int64))
+        rows = pa.table(
+            {
+                "key": columns["key"],
+                "value": columns["value"],
+                "window_start": columns["timestamp"],
+                "inserted": self._windows.order.arrival[chosen],
+            }
+        )
+        for bound, within in ((key_from, pc.greater_equal), (key_to, pc.less_equal)):
+            if bound is not None:
+                rows = rows.filter(within(rows["key"], bound))
+        rows = rows.sort_by([(name, "descending" if backward else order) for name, order in _ORDER])
+        return self._iterate(rows)
+
+    def _iterate(self, rows: pa.Table) -> Iterator[Entry]:
+        for part in rows.to_batches():
+            columns = (part[name].to_pylist() for name in ("key", "window_start", "value"))
+            for key, start, value in zip(*columns, strict=True):
+                yield Entry(key, start, min(start + self._size_ms, MAX_TIMESTAMP), value)
+
+
+def _problems(name: object, retention_ms: int, window_size_ms: int, grace_ms: int) -> Iterator[Problem]:
+    if not isinstance(name, str):
+        yield Problem(where="name", value=name, cause="a store without a name", remedy="give a text")
+    for where, value in (
+        ("retention_ms", retention_ms),
+        ("window_size_ms", window_size_ms),
+        ("write_grace_ms", grace_ms),
+    ):
+        if not isinstance(value, int) or not 0 <= value <= MAX_TIMESTAMP:
+            yield Problem(where=where, value=value, cause="not a duration", remedy="give milliseconds, 0 or more")
+            return
+    if retention_ms < window_size_ms:
+        cause = f"windows of {window_size_ms} ms would expire before they end"
+        yield Problem(where="retention_ms", value=retention_ms, cause=cause, remedy="retain at least the window size")
+    if grace_ms > retention_ms:
+        cause = f"windows that expire after {retention_ms} ms cannot be written for longer"
+        yield Problem(where="write_grace_ms", value=grace_ms, cause=cause, remedy="raise retention_ms, or lower it")
+
+
+def _present(key: bytes | None) -> bytes:
+    if key is None:
+        raise UserError("a window without a key", remedy="give bytes; an empty key is one")
+    return key
+
+
+def _start(window_start: int) -> int:
+    if not 0 <= window_start <= MAX_TIMESTAMP:
+        raise UserError("not the start of a window", value=window_start, remedy="give milliseconds, 0 or more")
+    return window_start
+
+
+def _all_present(keys: pa.Array) -> None:
+    if keys.null_count:
+        _present(None)
+
+
+def _batch(keys: pa.Array, values: pa.Array, window_starts: Array) -> Batch:
+    times = pa.array(window_starts, pa.int64())
+    columns = {"key": keys, "value": values, "headers": pa.nulls(len(keys), pa.binary()), "timestamp": times}
+    return batch_of(records_of(pa.record_batch(columns | {"offset": times})))
