@@ -2,6 +2,7 @@
 
     from tidegate import SuppressionConfig      the operators' configuration types
     from tidegate import SuppressionRules       the same without topics, for streaming DataFrames
+    from tidegate import VersionedTable         a versioned table of its own, without a service
     from tidegate import WindowStore            a window store of its own, without a service
     import tidegate.spark                       operators on streaming DataFrames, views
     import tidegate.testing.driver              an operator, driven record by record
@@ -14,7 +15,8 @@ from __future__ import annotations
 from importlib import import_module
 
 _NAMES = dict.fromkeys(("SuppressionConfig", "SuppressionRules"), "tidegate.operators.suppression.config") | {
-    "WindowStore": "tidegate.window_store"
+    "VersionedTable": "tidegate.versioned_table",
+    "WindowStore": "tidegate.window_store",
 }
 
 
