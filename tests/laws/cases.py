@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,12 +13,14 @@ from hypothesis import strategies as st
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.event_time import NO_TIMESTAMP
 from tidegate.contracts.records import Row
+from tidegate.operators.stream_table_join import StreamTableJoinConfig
+from tidegate.operators.stream_table_join.reference import Reference as JoinReference
 from tidegate.operators.suppression import SuppressionConfig
 from tidegate.operators.suppression.reference import Reference
 from tidegate.operators.table_history import TableHistoryConfig
 from tidegate.operators.table_history.reference import Reference as TableReference
 from tidegate.testing import strategies
-from tidegate.testing.laws import Advance, Event, Flush, Trace
+from tidegate.testing.laws import Advance, Event, Flush, Table, Trace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +87,54 @@ def table_history_reference(config: TableHistoryConfig, history: Sequence[Event]
     )
 
 
+def stream_table_join_reference(config: StreamTableJoinConfig, history: Sequence[Event], clock_ms: int) -> Trace:
+    """The trace that the reference foretells. Histories begin with a table."""
+    reference = JoinReference(config, _table(history[0], clock_ms))
+    for event in history[1:]:
+        if isinstance(event, Advance):
+            reference.advance(max(0, reference.stream_time) + event.by_ms)
+        elif isinstance(event, Flush):
+            reference.flush()
+        elif isinstance(event, Table):
+            reference.table = _table(event, clock_ms)
+            reference.release(clock_ms)
+        else:
+            reference.process(event, clock_ms)
+    return Trace(
+        emissions=[_joined(config, *emission) for emission in reference.emissions],
+        rejected=_rejected(reference.rejected, config, clock_ms),
+        applied=reference.applied,
+        stream_time=reference.stream_time,
+        held=[{"op": "put"} | _columns(held.row) | {"arrived": held.arrived} for held in reference.held],
+        held_bytes=sum(
+            len(held.row.key or b"") + len(held.row.value or b"") + len(held.row.headers) for held in reference.held
+        ),
+    )
+
+
+def _table(table: Table, clock_ms: int) -> TableReference:
+    reference = TableReference(table.config)
+    for row in table.rows:
+        reference.process(row, clock_ms)
+    return reference
+
+
+def _joined(config: StreamTableJoinConfig, row: Row, version: Row | None, cause: str) -> dict[str, Any]:
+    stream, table = row.value or b"", version and version.value
+    value = b"-".join([stream, b"null" if table is None else table])
+    if config.joiner is None:
+        value = b"{%s,%s}" % (_named(b"stream", stream), _named(b"table", table))
+    return _columns(row) | {"value": value, "cause": cause, "valid_from": version and version.timestamp}
+
+
+def _named(name: bytes, value: bytes | None) -> bytes:
+    try:
+        json.loads((b"null" if value is None else value).decode())
+    except ValueError:
+        return b'"%s_bytes":"%s"' % (name, base64.b64encode(value or b""))
+    return b'"%s":%s' % (name, b"null" if value is None else value)
+
+
 def _late(late: Sequence[tuple[Row, int, int]], cause: str) -> list[dict[str, Any]]:
     return [_columns(row) | {"cause": cause, "lateness": lateness, "bound": bound} for row, lateness, bound in late]
 
@@ -116,5 +168,12 @@ CASES = {
         reference=table_history_reference,
         holding=TableHistoryConfig.model_validate({"input": "records", "history_retention": "1h"}),
         bytes_per_record=160,
+    ),
+    "stream_table_join": Case(
+        configs=strategies.stream_table_join_configs(),
+        histories=strategies.join_histories(),
+        reference=stream_table_join_reference,
+        holding=StreamTableJoinConfig.model_validate({"input": "in", "table": "table", "join": "left", "grace": "1h"}),
+        bytes_per_record=120,
     ),
 }

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from tidegate.contracts.config import OperatorConfig, OperatorRules
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.operator import Operator
+from tidegate.operators.stream_table_join import StreamTableJoin, StreamTableJoinConfig
 from tidegate.operators.suppression import Suppression, SuppressionConfig
 from tidegate.operators.table_history import TableHistory, TableHistoryConfig
 
@@ -20,8 +21,9 @@ class _Entry(NamedTuple):
 _KINDS = {
     "suppression": _Entry(SuppressionConfig, Suppression),
     "table_history": _Entry(TableHistoryConfig, TableHistory),
+    "stream_table_join": _Entry(StreamTableJoinConfig, StreamTableJoin),
 }
-_LATER = ("stream_table_join", "windowed_aggregation")
+_LATER = ("windowed_aggregation",)
 
 
 def kinds() -> tuple[str, ...]:

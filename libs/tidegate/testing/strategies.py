@@ -12,21 +12,33 @@ from hypothesis import strategies as st
 
 from tidegate.contracts.event_time import NO_TIMESTAMP
 from tidegate.contracts.records import Row
+from tidegate.operators.stream_table_join import StreamTableJoinConfig
 from tidegate.operators.suppression import SuppressionConfig
 from tidegate.operators.table_history import TableHistoryConfig
-from tidegate.testing.laws import Advance, Event, Flush
+from tidegate.testing.laws import Advance, Event, Flush, Table
 
 FIRST_OFFSET, GAP = 5, 3
 
 keys = st.sampled_from([b"a", b"b", b"ab", b"", b"\x00", b"\xff\x00\xfe", b"a longer key than the others", None])
 values = st.sampled_from([b"", b"x", b"yy", b"zzz", b"a value of more than thirty-two bytes", None])
-timestamps = st.one_of(st.integers(0, 20), st.sampled_from([-1, 0, 7, 1_000, 2**62, NO_TIMESTAMP]))
+json_values = st.sampled_from([b"1", b'"a"', b' {"a": [1, null]}\n', b'"\xc3\xa9"', b'"\xff"', b"nulL", b"01"])
+_soon = st.integers(0, 20)
+timestamps = st.one_of(_soon, st.sampled_from([-1, 0, 7, 1_000, 2**62, NO_TIMESTAMP]))
 headers = st.sampled_from([b"", b"", b"\x02\x02h\x02v"])
 cuts = st.sets(st.integers(0, 30))
 
 _records = st.tuples(keys, values, timestamps, headers)
 _others = st.sampled_from([*(Advance(ms) for ms in range(10)), Flush(), Flush()])
-_events = st.one_of(*[_records] * 9, _others)
+
+
+def _mostly(usual: st.SearchStrategy[Any], *others: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """One of the others now and then: one_of would draw each as often, however often it is told of the usual."""
+    return st.sampled_from([*[usual] * 9, *others]).flatmap(lambda chosen: chosen)
+
+
+_events = _mostly(_records, _others)
+_joinable = st.tuples(st.sampled_from([b"a", b"a", b"", b"a longer key", None]), json_values, _soon, headers)
+_table_records = _mostly(_joinable, _records)
 
 
 @st.composite
@@ -79,3 +91,36 @@ def table_history_configs(draw: st.DrawFn) -> TableHistoryConfig:
     raw: dict[str, Any] = {"input": "records", "max_ahead": draw(st.none() | _durations(10))}
     raw |= {"versions": "latest"} if kept == "latest" else {"history_retention": draw(_durations(15))}
     return TableHistoryConfig.model_validate(raw)
+
+
+@st.composite
+def stream_table_join_configs(draw: st.DrawFn) -> StreamTableJoinConfig:
+    """Any configuration that is accepted."""
+    raw: dict[str, Any] = {
+        "input": "records",
+        "table": "table",
+        "join": draw(st.sampled_from(["inner", "left"])),
+        "max_ahead": draw(st.none() | _durations(10)),
+        "joiner": draw(st.sampled_from([None, None, "tidegate.testing.joiners:dashed"])),
+    }
+    if grace := draw(st.none() | st.integers(0, 12)):
+        raw |= {"grace": f"{grace}ms", "wait_for_table": draw(st.none() | _durations(5))}
+    elif grace == 0:
+        raw["grace"] = 0
+    return StreamTableJoinConfig.model_validate(raw)
+
+
+@st.composite
+def _tables(draw: st.DrawFn) -> Table:
+    """A table of a few records, whose offsets are their own."""
+    drawn = draw(st.lists(_table_records, max_size=12))
+    rows = (Row(key, value, timestamp, at) for at, (key, value, timestamp, _) in enumerate(drawn))
+    return Table(draw(table_history_configs()), tuple(rows))
+
+
+@st.composite
+def join_histories(draw: st.DrawFn, max_size: int = 24) -> list[Event]:
+    """A table, then records mostly; an advance, a flush or another table now and then."""
+    drawn = draw(st.lists(_mostly(_joinable, _records, _others, _tables()), max_size=max_size))
+    rows = (Row(*event[:3], _offset(at), event[3]) if type(event) is tuple else event for at, event in enumerate(drawn))
+    return [draw(_tables()), *rows]

@@ -13,20 +13,13 @@ from tidegate.contracts.records import Row
 from tidegate.operators.stream_table_join.config import StreamTableJoinRules
 
 
-class Version(NamedTuple):
-    """What a lookup finds."""
-
-    value: bytes
-    valid_from: int
-
-
 class Table(Protocol):
     """The table's side; `stream_time` is its own."""
 
     stream_time: int
 
-    def get(self, key: bytes, timestamp: int) -> Version | None:
-        """The version that is valid at the timestamp."""
+    def get(self, key: bytes, as_of: int | None) -> Row | None:
+        """The record that is the version of that key then."""
 
 
 class Held(NamedTuple):
@@ -38,13 +31,13 @@ class Held(NamedTuple):
 
 @dataclass
 class Reference:
-    """One partition. `emissions` are (row, version, cause), `rejected` (row, reason)."""
+    """One partition. `emissions` are (row, what it met, cause), `rejected` (row, reason)."""
 
     config: StreamTableJoinRules
     table: Table
     stream_time: int = -1
     held: list[Held] = field(default_factory=list)
-    emissions: list[tuple[Row, Version | None, str]] = field(default_factory=list)
+    emissions: list[tuple[Row, Row | None, str]] = field(default_factory=list)
     rejected: list[tuple[Row, str]] = field(default_factory=list)
     applied: int = 0
 
@@ -56,7 +49,7 @@ class Reference:
             return
         self.applied += 1
         if row.key is None:
-            self.emissions.append((row, None, "unmatched"))
+            self._join(row)
         elif grace and row.timestamp < self.stream_time - grace:
             self._join(row, late=True)
         else:
@@ -66,6 +59,11 @@ class Reference:
                 self.release(clock_ms)
             else:
                 self._join(row)
+
+    def advance(self, stream_time: int) -> None:
+        """Stream time is at least that."""
+        self.stream_time = max(self.stream_time, stream_time)
+        self.release(None)
 
     def release(self, clock_ms: int | None) -> None:
         """What is due has left, as far as it does not wait for the table. None: no clock ends the waiting."""
@@ -86,7 +84,7 @@ class Reference:
         return waited or held.row.timestamp <= self.table.stream_time
 
     def _join(self, row: Row, late: bool = False) -> None:
-        version = self.table.get(row.key or b"", row.timestamp)
+        version = self.table.get(row.key, row.timestamp) if row.key is not None else None
         if version or self.config.join == "left":
             self.emissions.append((row, version, "late" if late else "matched" if version else "unmatched"))
 

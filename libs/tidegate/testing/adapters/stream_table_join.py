@@ -1,0 +1,65 @@
+"""Recorded scenarios of the stream-table join. May import: contracts, operators, testing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tidegate.operators.stream_table_join import StreamTableJoin, StreamTableJoinConfig
+from tidegate.operators.table_history import TableHistory, TableHistoryConfig
+from tidegate.testing import joiners
+from tidegate.testing.driver import Driver, Emission
+
+
+def run(scenario: Mapping[str, Any]) -> dict[str, Any]:
+    """What the join made of the scenario's stream and table records, in their order."""
+    history, join = _table(scenario["config"]), _join(scenario["config"])
+    if join.refuses(history.as_table()):
+        return {"exception": {"at_offset": -1}, "output": []}
+    table = Driver(TableHistory(history))
+    stream = Driver(StreamTableJoin(join), table=table)
+    output: list[dict[str, Any]] = []
+    for offset, record in enumerate(scenario["input"]):
+        driver = stream if record["topic"] == "stream" else table
+        output += _rows(offset, driver.pipe(record["key"], record["value"], record["timestamp"]))
+    return {"exception": None, "output": output, "final_buffer": [_held(row) for row in stream.held()]}
+
+
+def _table(raw: Mapping[str, Any]) -> TableHistoryConfig:
+    retention = (
+        {"history_retention": f"{raw['history_retention_ms']}ms"} if raw["versioned"] else {"versions": "latest"}
+    )
+    return TableHistoryConfig.model_validate({"input": "table"} | retention)
+
+
+def _join(raw: Mapping[str, Any]) -> StreamTableJoinConfig:
+    grace = raw["grace_ms"]
+    return StreamTableJoinConfig.model_validate(
+        {
+            "input": "stream",
+            "table": "table",
+            "join": raw["join"],
+            "grace": None if grace is None else f"{grace}ms",
+            "joiner": f"{joiners.__name__}:{joiners.dashed.__name__}",
+        }
+    )
+
+
+def _rows(offset: int, emissions: list[Emission]) -> list[dict[str, Any]]:
+    return [
+        {
+            "after_offset": offset,
+            "key": _text(emission.key),
+            "value": _text(emission.value),
+            "timestamp": emission.timestamp,
+        }
+        for emission in emissions
+    ]
+
+
+def _held(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {"key": _text(row["key"]), "value": _text(row["value"]), "timestamp": row["timestamp"]}
+
+
+def _text(content: bytes | None) -> str | None:
+    return None if content is None else content.decode()
