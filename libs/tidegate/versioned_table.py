@@ -12,13 +12,10 @@ from typing import NamedTuple
 
 from tidegate.contracts.errors import ConfigurationError, Problem, UserError
 from tidegate.contracts.event_time import MAX_TIMESTAMP
-from tidegate.contracts.records import Records, Row
+from tidegate.contracts.records import Row
 from tidegate.kernels.storage import MemoryStorage
 from tidegate.operators.table_history import TableHistory, TableHistoryRules
 from tidegate.operators.table_history.reading import Version, next_after
-
-_ANY_CLOCK_MS = 0
-"""No write is too far ahead of a clock here."""
 
 
 class PutResult(NamedTuple):
@@ -53,7 +50,7 @@ class VersionedTable:
         """The key has that value from the timestamp on, until its next version; unless the write came too late."""
         row = Row(_key(key), value, _timestamp(timestamp), self._writes)
         self._writes += 1
-        if self._state.step(Records.from_rows([row]), _ANY_CLOCK_MS).counts.late:
+        if not self._state.put(row):
             return PutResult(accepted=False, valid_to=None)
         return PutResult(accepted=True, valid_to=next_after(self._state.versions, key, timestamp))
 

@@ -44,6 +44,11 @@ class Driver:
             cast(TableReader, self._state).read_table(table._state)
 
     @property
+    def state(self) -> Any:
+        """The operator's state; a table's can be asked for its versions, by `get` and `get_range`."""
+        return self._state
+
+    @property
     def stream_time(self) -> int:
         """T; -1 before the first accepted record."""
         return self._state.stream_time

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME
 from tidegate.contracts.operator import Array, ArraySpec, Layout, StepResult, Storage
-from tidegate.contracts.records import Records
+from tidegate.contracts.records import Records, Row
 from tidegate.kernels import arena, columns, growth, payloads, slots, time_buffer, version_chains
 from tidegate.kernels.arena import Arena
 from tidegate.kernels.payloads import Batch, Payloads, batch_of
@@ -132,11 +132,18 @@ class TableHistoryState:
         """The versions of the key that were valid at some instant of [from, to], the newest first unless ascending."""
         return get_range(self.versions, key, from_ms, to_ms, ascending)
 
+    def put(self, row: Row) -> bool:
+        """The record has had its effect, of which no changelog tells; False: it is too late. Its key is not null."""
+        batch, outcome = batch_of(Records.from_rows([row])), self._outcome(1)
+        self._absorb(batch, np.zeros(1, np.int8), MAX_TIMESTAMP, outcome)
+        self._settle(outcome)
+        return bool(outcome.refused.numbers[refusals.COUNT] == 0)
+
     def step(self, records: Records, clock_ms: int) -> StepResult:
         """Every record is counted once; the state equals what the changelog describes."""
         batch, undecodable, newest = refusals.dated(records, self._config, clock_ms)
         outcome = self._outcome(len(records))
-        self._run(lambda: kernel.absorb(self._state, batch, undecodable, newest, self._retention, outcome), outcome)
+        self._absorb(batch, undecodable, newest, outcome)
         return self._result(batch, outcome, newest)
 
     def advance(self, stream_time: int) -> StepResult:
@@ -184,6 +191,14 @@ class TableHistoryState:
         touched = np.empty(int(self._state.pool.numbers[slots.USED]) + records, np.int32)
         return kernel.Outcome(touched, refusals.no_refusals(records), tally)
 
+    def _absorb(self, batch: Batch, undecodable: Array, newest: int, outcome: kernel.Outcome) -> None:
+        self._run(lambda: kernel.absorb(self._state, batch, undecodable, newest, self._retention, outcome), outcome)
+
+    def _settle(self, outcome: kernel.Outcome) -> None:
+        """Every version that was touched is stored or free; the tables of the batch must have been made before."""
+        kernel.settle(self._state, outcome)
+        self._set_stream_time(int(outcome.tally[kernel.STREAM_TIME]))
+
     def _run(self, work: Callable[[], int], outcome: kernel.Outcome) -> None:
         """The kernel has read all rows, with all the room that it wanted."""
         while (signal := work()) != kernel.DONE:
@@ -228,15 +243,14 @@ class TableHistoryState:
         self._run(lambda: kernel.replay(self._state, batch, deleted, self._retention, outcome), outcome)
 
     def _result(self, batch: Batch, outcome: kernel.Outcome, newest: int = MAX_TIMESTAMP) -> StepResult:
-        """What the outcome says, in tables; then every version that was touched is stored or free."""
+        """What the outcome says, in tables; then the batch is settled."""
         changed = np.empty(outcome.tally[kernel.TOUCHED], np.int32)
         changed = changed[: kernel.net_changes(self._state, outcome, changed)]
         stored, refused = self.versions.payloads, outcome.refused
         changes = tables.changes(self._state, batch, changed)
         late = refusals.late(stored, batch, refused, self._retention, "older than history_retention")
         rejected = refusals.rejected(stored, batch, refused, newest)
-        kernel.settle(self._state, outcome)
-        self._set_stream_time(int(outcome.tally[kernel.STREAM_TIME]))
+        self._settle(outcome)
         return StepResult(
             emissions=EMISSIONS.empty_table(),
             late=late,
