@@ -101,8 +101,9 @@ class JoinWorld:
         feeds["stream"].start(stream_records(records), seconds)
         feeds["table"].start(table_records(records // 5, 5), seconds)
         with ThreadPoolExecutor(2) as threads:
-            for ended in [threads.submit(self._take, name, turns[name]) for name in (TABLE, JOIN)]:
-                ended.result()
+            taken = [threads.submit(self._take, name, turns[name]) for name in (TABLE, JOIN)]
+        if failed := [error for one in taken if (error := one.exception()) is not None]:
+            raise BaseExceptionGroup("a service went wrong, and the other one waited for it in vain", failed)
         for feed in feeds.values():
             feed.finish()
         feeds["stream"].start(last_records(records), 0)
