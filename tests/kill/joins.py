@@ -13,14 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Barrier
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import yaml
 
-from tests.kill.harness import PARTITIONS, Feed, Record, committed
+from tests.kill.harness import PARTITIONS, Feed, Record, committed, split
 from tests.kill.service import Service, Start, in_turn
-from tests.kill.turns import asked_to_compact
+from tests.kill.turns import BY_ITSELF, asked_to_compact
 from tidegate.contracts.naming import log_path
 from tidegate.runtime.application import load
 from tidegate.state.operator_log import OperatorLog
@@ -29,7 +29,14 @@ from tidegate.testing.replay import Replay
 TABLE, JOIN = "facts", "joined"
 KEYS, FIRST_MS, APART_MS, LATENESS_MS = 500, 1_700_000_000_000, 10, 5_000
 GRACE_MS = 2_000
-Act = Callable[[Service], None]
+PART_S, BARRIER_S = 10.0, 300.0
+
+
+class Turn(NamedTuple):
+    """A service that is started with a kill point, and what happens to it once its records come."""
+
+    kill_at: str
+    act: Callable[[Service], None]
 
 
 def stream_records(count: int, seed: int = 3) -> list[Record]:
@@ -95,17 +102,17 @@ class JoinWorld:
             "operators": {TABLE: table, JOIN: join},
         }
 
-    def run(self, records: int, seconds: float, turns: dict[str, Sequence[tuple[str, Act]]]) -> None:
-        """While the records come, each service takes its turns, both side by side; then each has caught up."""
+    def run(self, records: int, turns: dict[str, Sequence[Turn]]) -> None:
+        """Each service takes its turns, both side by side, with a part of its records in each; then it catches up."""
         feeds = {name: Feed(self.bootstrap, self.topics[name]) for name in ("stream", "table")}
-        feeds["stream"].start(stream_records(records), seconds)
-        feeds["table"].start(table_records(records // 5, 5), seconds)
+        made = {TABLE: table_records(records // 5, 5), JOIN: stream_records(records)}
         with ThreadPoolExecutor(2) as threads:
-            taken = [threads.submit(self._take, name, turns[name]) for name in (TABLE, JOIN)]
+            taken = [
+                threads.submit(self._take, name, turns[name], feeds[topic], made[name])
+                for name, topic in ((TABLE, "table"), (JOIN, "stream"))
+            ]
         if failed := [error for one in taken if (error := one.exception()) is not None]:
             raise BaseExceptionGroup("a service went wrong, and the other one waited for it in vain", failed)
-        for feed in feeds.values():
-            feed.finish()
         feeds["stream"].start(last_records(records), 0)
         feeds["stream"].finish()
         self.fed = records + PARTITIONS
@@ -113,13 +120,21 @@ class JoinWorld:
             with in_turn([Start(file=self.file, operator=name, until_caught_up=True)]) as services:
                 next(services).go().wait_end()
 
-    def _take(self, name: str, turns: Sequence[tuple[str, Act]]) -> None:
-        starts = [Start(file=self.file, operator=name, kill_at=kill_at) for kill_at, _ in turns]
+    def _take(self, name: str, turns: Sequence[Turn], feed: Feed, made: Sequence[Record]) -> None:
+        starts = [Start(file=self.file, operator=name, kill_at=turn.kill_at) for turn in turns]
+        parts = split(made, len(turns))
         with in_turn(starts) as services:
-            for (kill_at, act), service in zip(turns, services, strict=True):
+            for turn, part, service in zip(turns, parts, services, strict=True):
                 began = time.monotonic()
-                act(service.go())
-                self.say(f"{name} died {kill_at or 'at some moment'} after {time.monotonic() - began:.1f} s")
+                if turn.kill_at in BY_ITSELF:
+                    feed.start(part, 0)
+                    service.go()
+                else:
+                    service.go().wait_ready()
+                    feed.start(part, PART_S)
+                turn.act(service)
+                self.say(f"{name} died {turn.kill_at or 'at some moment'} after {time.monotonic() - began:.1f} s")
+        feed.finish()
 
     def check(self) -> None:
         """Each record has one count and left once; what was published is the log's, and the log is what was pinned."""
@@ -143,34 +158,32 @@ def _emissions(rows: pa.Table) -> list[tuple[Any, ...]]:
     return [(key, value, timestamp, cause.encode()) for key, value, timestamp, cause in zip(*columns, strict=True)]
 
 
-def dies(kill_at: str, *, compact: str = "") -> tuple[str, Act]:
+def dies(kill_at: str, *, compact: str = "") -> Turn:
     """Killed at the place; while it runs the operator named was asked to compact its log."""
 
     def act(service: Service) -> None:
         with asked_to_compact(service, bool(compact), compact):
             service.wait_death()
 
-    return kill_at, act
+    return Turn(kill_at, act)
 
 
-def dies_after(seconds: float) -> tuple[str, Act]:
+def dies_after(seconds: float) -> Turn:
     """Killed that long after it was ready."""
 
     def act(service: Service) -> None:
-        service.wait_ready()
         time.sleep(seconds)
         service.kill()
 
-    return "", act
+    return Turn("", act)
 
 
-def dies_with(barrier: Barrier, seconds: float) -> tuple[str, Act]:
+def dies_with(barrier: Barrier, seconds: float) -> Turn:
     """Killed when both are ready and that long has passed: the other one at the same moment."""
 
     def act(service: Service) -> None:
-        service.wait_ready()
-        barrier.wait(300)
+        barrier.wait(BARRIER_S)
         time.sleep(seconds)
         service.kill()
 
-    return "", act
+    return Turn("", act)

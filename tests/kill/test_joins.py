@@ -11,13 +11,13 @@ from tests.kill.harness import PARTITIONS
 from tests.kill.joins import JOIN, TABLE, JoinWorld, dies, dies_after, dies_with
 
 RECORDS = 200_000
-TABLE_POINTS = ["after_claim", "after_dirty_header:3", "after_complete_header:2", "before_commit:4", "after_commit:3"]
+TABLE_POINTS = ["after_claim", "after_dirty_header:2", "after_complete_header:2", "before_commit:2", "after_commit:2"]
 JOIN_POINTS = [
     "after_claim",
     "after_dirty_header:2",
     "after_half_of_output:2",
     "after_complete_header:2",
-    "before_commit:3",
+    "before_commit:2",
     "after_commit:2",
     "in_settling_before_end",
     "between_ends:2",
@@ -45,7 +45,7 @@ def test_a_join_and_its_table_go_through_every_kill_point_random_moments_and_dea
         TABLE: [*map(dies, TABLE_POINTS), *compactions, *alone, *at_once],
         JOIN: [*map(dies, JOIN_POINTS), dies("before_compaction_commit", compact=JOIN), *alone[:2], *at_once],
     }
-    both.run(RECORDS, seconds=240, turns=turns)
+    both.run(RECORDS, turns)
     both.check()
 
 
@@ -58,5 +58,5 @@ def test_a_join_and_its_table_go_through_a_few_kills(both):
         TABLE: [dies("after_commit:2"), dies_with(together, 0.5)],
         JOIN: [dies("after_half_of_output:2"), dies_with(together, 0.5)],
     }
-    both.run(20_000, seconds=30, turns=turns)
+    both.run(20_000, turns)
     both.check()
