@@ -9,7 +9,8 @@ import logging
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -55,8 +56,7 @@ class Report:
 def simulate(settings: Settings) -> Report:
     """The run that the settings describe has been played."""
     memory = Path("/dev/shm")
-    logging.getLogger("tidegate").setLevel(logging.CRITICAL)
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as name:
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as name, _silent():
         application = _application(settings.operator)
         world = World(settings, Path(name), Oracle(application.operators[OPERATOR], settings.partitions))
         play = Play(world, application)
@@ -65,6 +65,18 @@ def simulate(settings: Settings) -> Report:
         return Report(
             settings=settings, problem=problem, counts=world.chance.counts, seen=world.seen, story=world.story
         )
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Tidegate's own lines, of which a run of many faults has many, are not said."""
+    lines = logging.getLogger("tidegate")
+    level = lines.level
+    lines.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        lines.setLevel(level)
 
 
 @cache
