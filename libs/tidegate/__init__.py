@@ -14,7 +14,10 @@ from __future__ import annotations
 
 from importlib import import_module
 
-_NAMES = dict.fromkeys(("SuppressionConfig", "SuppressionRules"), "tidegate.operators.suppression.config") | {
+_NAMES = {
+    **dict.fromkeys(("SuppressionConfig", "SuppressionRules"), "tidegate.operators.suppression"),
+    **dict.fromkeys(("TableHistoryConfig", "TableHistoryRules"), "tidegate.operators.table_history"),
+    **dict.fromkeys(("StreamTableJoinConfig", "StreamTableJoinRules"), "tidegate.operators.stream_table_join"),
     "VersionedTable": "tidegate.versioned_table",
     "WindowStore": "tidegate.window_store",
 }

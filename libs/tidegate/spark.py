@@ -7,16 +7,20 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from services.table_history.reading import history_as_of
 from tidegate.contracts.config import OperatorRules, read
 from tidegate.contracts.naming import log_path
 from tidegate.runtime.application import Application, load
 from tidegate.runtime.history import has_version
+from tidegate.runtime.spark.asof import asof_join
 from tidegate.runtime.spark.views import register_log, register_outputs
 from tidegate.runtime.stream.config import StreamConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming import StreamingQuery
+
+__all__ = ["asof_join", "history_as_of", "register_views", "start"]
 
 
 def start(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidegate.operators.suppression.config import SuppressionRules
-from tidegate.runtime.spark.views import create_view, shown_columns
+from tidegate.runtime.spark.views import as_time, create_view, shown_columns
 
 
 def register(spark: Any, name: str, config: SuppressionRules) -> list[str]:
@@ -20,7 +20,7 @@ def register(spark: Any, name: str, config: SuppressionRules) -> list[str]:
         spark,
         f"{name}_buffer",
         f"""SELECT partition, {key} AS key, {value} AS value, headers, timestamp, place, arrival, offset,
-                   timestamp_millis(place) AS held_since
+                   {as_time("place")} AS held_since
             FROM (SELECT *, {newest} AS age FROM {name}_log WHERE kind = 'state')
             WHERE age = 1 AND op = 'put'""",
     )

@@ -8,9 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tidegate.contracts.config import Format, OperatorConfig
+from tidegate.contracts.config import Format, OperatorRules
 
 _SHOWN_AS: dict[Format, str] = {"bytes": "{0}", "string": "CAST({0} AS STRING)", "json": "CAST({0} AS STRING)"}
+_LAST_MS = 2**63 // 1_000
 
 
 def register_log(spark: Any, name: str, path: Path, version: int | None) -> None:
@@ -21,25 +22,39 @@ def register_log(spark: Any, name: str, path: Path, version: int | None) -> None
     reader.load(str(path)).createOrReplaceTempView(f"{name}_log")
 
 
-def register_outputs(spark: Any, name: str, config: OperatorConfig) -> list[str]:
+def register_outputs(spark: Any, name: str, config: OperatorRules) -> list[str]:
     """The views `<name>_emissions`, `<name>_late` and `<name>_rejected` stand over `<name>_log`; gives their names."""
-    key, value = shown_columns(config)
-    common = f"partition, batch, seq, {key} AS key, {value} AS value, headers, timestamp, offset, cause"
-    shown = {
-        "emissions": ("emission", f"{common}, timestamp_millis(timestamp) AS event_time"),
-        "late": ("late", f"{common}, topic, lateness, bound"),
-        "rejected": ("rejected", f"{common}, topic, bound"),
-    }
-    for view, (kind, columns) in shown.items():
-        create_view(spark, f"{name}_{view}", f"SELECT {columns} FROM {name}_log WHERE kind = '{kind}'")
-    return [f"{name}_{view}" for view in shown]
+    return [
+        register_emissions(spark, name, config),
+        _register(spark, f"{name}_late", name, config, "late", "topic, lateness, bound"),
+        _register(spark, f"{name}_rejected", name, config, "rejected", "topic, bound"),
+    ]
 
 
-def shown_columns(config: OperatorConfig) -> tuple[str, str]:
+def register_emissions(spark: Any, name: str, config: OperatorRules, *more: str) -> str:
+    """The view `<name>_emissions` shows what an operator emitted, with more columns if it has them; gives its name."""
+    columns = ", ".join([f"{as_time('timestamp')} AS event_time", *more])
+    return _register(spark, f"{name}_emissions", name, config, "emission", columns)
+
+
+def shown_columns(config: OperatorRules) -> tuple[str, str]:
     """The SQL expressions that show key and value in the configured formats."""
     return _SHOWN_AS[config.key_format].format("key"), _SHOWN_AS[config.value_format].format("value")
 
 
-def create_view(spark: Any, view: str, query: str) -> None:
-    """The temporary view shows the query."""
+def as_time(milliseconds: str) -> str:
+    """The SQL expression of the time that a column says in ms; what lies after Spark's last time is shown as that."""
+    return f"timestamp_millis(if({milliseconds} > {_LAST_MS}, {_LAST_MS}, {milliseconds}))"
+
+
+def create_view(spark: Any, view: str, query: str) -> str:
+    """The temporary view shows the query; gives its name."""
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} AS {query}")
+    return view
+
+
+def _register(spark: Any, view: str, name: str, config: OperatorRules, kind: str, columns: str) -> str:
+    """The view shows the log's rows of a kind: the columns that all have, then these."""
+    key, value = shown_columns(config)
+    common = f"partition, batch, seq, {key} AS key, {value} AS value, headers, timestamp, offset, cause"
+    return create_view(spark, view, f"SELECT {common}, {columns} FROM {name}_log WHERE kind = '{kind}'")

@@ -1,0 +1,50 @@
+"""A table's history for PySpark programs. May import: tidegate.contracts, operators, runtime, the views beside it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from services.table_history.views import COLUMNS, versions_query, was_valid
+from tidegate.contracts.errors import UserError
+from tidegate.contracts.naming import log_path
+from tidegate.operators.table_history import TableHistoryRules
+from tidegate.runtime.history import has_version
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_AS_THE_LOG_HAS_IT = TableHistoryRules(history_retention="0")
+
+
+def history_as_of(
+    spark: Any,
+    table: str | Path,
+    timestamp: datetime | int | Column,
+    *,
+    lake: str | Path | None = None,
+    rules: TableHistoryRules | None = None,
+) -> DataFrame:
+    """What was valid at that time: partition, key, value, valid_from, valid_to, at most one row per key.
+
+    `table`: the folder of its log, or its name with the `lake`. `timestamp`: a time, whole ms, or a column such as
+    `F.expr("...")`. `rules`: the table's; its formats then say how keys and values are shown, and before
+    T - history_retention only a key's newest version is given, as lookups do. Without them keys and values are bytes,
+    and every version that the log still has is given where it was valid.
+
+    Raises UserError where there is no log, and for a table of latest values: it does not know what was valid when.
+    """
+    from pyspark.sql import functions as F
+
+    if rules is not None and rules.versions == "latest":
+        remedy = "read the log as of an earlier Delta version, or keep a history with history_retention"
+        raise UserError("a table of latest values has no history", value=table, remedy=remedy)
+    path = Path(table) if lake is None else log_path(Path(lake), str(table))
+    if not has_version(path, None):
+        raise UserError("there is no log of that table", value=path, remedy="name the folder of a table_history's log")
+    log = spark.read.format("delta").load(str(path))
+    versions = spark.sql(versions_query("{log}", rules or _AS_THE_LOG_HAS_IT), log=log)
+    asked = F.lit(timestamp) if isinstance(timestamp, int) else F.unix_millis(F.lit(timestamp))
+    valid = was_valid("asked", None if rules is None else rules.history_retention)
+    return versions.withColumn("asked", asked.cast("bigint")).where(valid).selectExpr(*COLUMNS)
