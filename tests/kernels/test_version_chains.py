@@ -17,7 +17,7 @@ from tidegate.kernels.arena import Arena
 from tidegate.kernels.hash_index import fingerprint
 from tidegate.kernels.payloads import Batch, Payloads
 from tidegate.kernels.slots import SlotPool
-from tidegate.kernels.version_chains import NONE, READABLE_FROM, TIMELESS, Versions
+from tidegate.kernels.version_chains import NONE, READABLE_FROM, TIMELESS, Trail, Versions
 
 pytestmark = pytest.mark.fast
 
@@ -95,8 +95,10 @@ class Table:
     def as_of(self, questions: list[tuple[bytes, int]]) -> list[int]:
         """The versions that are found."""
         data = batch(Records.from_rows([Row(key, b"", timestamp, 0) for key, timestamp in questions]))
-        found = np.empty(len(questions), np.int64)
-        version_chains.as_of_many(self.versions, data.data, data.key_start, data.key_length, data.timestamp, found)
+        trail, found = Trail(*np.empty((2, len(questions)), np.int64)), np.empty(len(questions), np.int64)
+        version_chains.as_of_many(
+            self.versions, data.data, data.key_start, data.key_length, data.timestamp, trail, found
+        )
         return found.tolist()
 
 

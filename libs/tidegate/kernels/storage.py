@@ -8,6 +8,9 @@ import numpy as np
 
 from tidegate.contracts.operator import Array, Layout
 
+RESERVED = 2
+"""So many times what an array needs is asked for at once: what is never written to is not taken."""
+
 
 class MemoryStorage:
     """A Storage in process memory: for the per-record driver, the laws and anything that is not worth a file."""
@@ -16,6 +19,7 @@ class MemoryStorage:
         self._layout = layout
         self._capacity = dict(layout.capacity)
         self._arrays = {spec.name: np.zeros(self._length(spec.name), spec.dtype) for spec in layout.arrays}
+        self._memory = dict(self._arrays)
 
     def arrays(self) -> Mapping[str, Array]:
         """The current arrays."""
@@ -31,15 +35,17 @@ class MemoryStorage:
             self._capacity[dimension] = max(wanted, self._capacity[dimension])
         for name, old in self._arrays.items():
             length = self._length(name)
-            if length > len(old):
-                self._arrays[name] = np.zeros(length, old.dtype)
-                self._arrays[name][: len(old)] = old
+            if length > len(self._memory[name]):
+                self._memory[name] = np.zeros(RESERVED * length, old.dtype)
+                self._memory[name][: len(old)] = old
+            self._arrays[name] = self._memory[name][:length]
 
     def copy(self) -> MemoryStorage:
         """An equal storage that shares nothing with this one."""
         twin = MemoryStorage(self._layout)
         twin._capacity = dict(self._capacity)
         twin._arrays = {name: array.copy() for name, array in self._arrays.items()}
+        twin._memory = dict(twin._arrays)
         return twin
 
     def _length(self, name: str) -> int:

@@ -13,7 +13,7 @@ from tidegate.contracts.operator import Array
 from tidegate.kernels import arena, hash_index, payloads, slots
 from tidegate.kernels.arena import Arena
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
-from tidegate.kernels.compiled.words import WORD
+from tidegate.kernels.compiled.words import WORD, prefetch
 from tidegate.kernels.payloads import Payloads
 from tidegate.kernels.slots import SlotPool
 
@@ -25,6 +25,12 @@ NONE = -1
 
 ENTRY = 2
 """The words of an entry."""
+
+AHEAD = 8
+"""Rows between two steps of what is fetched before its turn."""
+
+FAR_AHEAD = 5 * AHEAD
+"""So many rows before its turn the first step is taken."""
 
 
 class Versions(NamedTuple):
@@ -99,13 +105,102 @@ def _unless_tombstone(versions: Versions, key: int, at: int) -> Any:
     return version if versions.payloads.value_length[version] >= 0 else NONE
 
 
+class Trail(NamedTuple):
+    """Scratch of a batch, int64 by row: the keys' fingerprints, and the slots that they were found to have."""
+
+    prints: Array
+    keys: Array
+
+
 @compiled_in_place
 def as_of_many(
-    versions: Versions, data: Array, key_start: Array, key_length: Array, timestamps: Array, found: Array
+    versions: Versions, data: Array, key_start: Array, key_length: Array, timestamps: Array, trail: Trail, found: Array
 ) -> None:
     """`found` has what `as_of` gives for each key and timestamp."""
-    for row in range(len(found)):
-        found[row] = as_of(versions, data, key_start[row], key_length[row], timestamps[row])
+    take_prints(data, key_start, key_length, trail)
+    rows = len(found)
+    for row in range(-FAR_AHEAD, rows + AHEAD):
+        fetch_ahead(versions, trail, row)
+        if 0 <= row < rows:
+            key = find_fetched(versions, trail, row, data, key_start[row], key_length[row])
+            at = entry_as_of(versions, key, timestamps[row]) if key != NONE else NONE
+            found[row] = version_at(versions, key, at) if at != NONE else NONE
+            prefetch(versions.payloads.value_length, found[row])
+        before = row - AHEAD
+        if before >= 0 and found[before] != NONE and versions.payloads.value_length[found[before]] < 0:
+            found[before] = NONE
+
+
+@inlined
+def take_prints(data: Array, key_start: Array, key_length: Array, trail: Trail) -> None:
+    """The trail has the fingerprint of each key."""
+    for row in range(len(trail.prints)):
+        length = max(0, key_length[row])
+        trail.prints[row] = hash_index.fingerprint(data, key_start[row], length)
+
+
+@inlined
+def fetch_ahead(versions: Versions, trail: Trail, row: int) -> None:
+    """What it takes to find the keys of rows after this one is on its way into the cache.
+
+    For each of some rows one step, which needs what the step before has fetched: the place in the index, the key, the
+    ends of its chain, and, where a fingerprint does not tell the key, the version and the bytes to compare it with. A
+    loop begins at row -FAR_AHEAD, and does nothing else before row 0.
+    """
+    prints, keys = trail.prints, trail.keys
+    rows = len(prints)
+    at = row + FAR_AHEAD
+    if at < rows:
+        prefetch(versions.key_index, hash_index.home(versions.key_index, prints[at]))
+    at -= AHEAD
+    if 0 <= at < rows:
+        prefetch(versions.fingerprint, wide(versions.key_index[hash_index.home(versions.key_index, prints[at])]) - 1)
+    at -= AHEAD
+    if 0 <= at < rows:
+        keys[at] = _printed(versions, prints[at])
+        if keys[at] != NONE:
+            _fetch_chain(versions, keys[at])
+    at -= AHEAD
+    if 0 <= at < rows and keys[at] != NONE and prints[at] < 0:
+        prefetch(versions.payloads.block, version_at(versions, keys[at], 0))
+    at -= AHEAD
+    if 0 <= at < rows and keys[at] != NONE and prints[at] < 0:
+        version = version_at(versions, keys[at], 0)
+        if 0 <= version < len(versions.payloads.block):  # the key may be gone
+            prefetch(versions.payloads.arena.data, payloads.start_of(versions.payloads, version))
+
+
+@inlined
+def _fetch_chain(versions: Versions, key: int) -> None:
+    words, length = versions.chains.words, wide(versions.length[key])
+    fetch_first(versions, key)
+    prefetch(words, _entry(versions, key, length >> 1))
+    prefetch(words, _entry(versions, key, length - 1))
+
+
+@inlined
+def fetch_first(versions: Versions, key: int) -> None:
+    """The first entries of the key's chain are on their way into the cache."""
+    prefetch(versions.chains.words, _entry(versions, key, 0))
+
+
+@inlined
+def _printed(versions: Versions, wanted: int) -> Any:
+    """A key with that fingerprint; NONE: there is none."""
+    place = hash_index.home(versions.key_index, wanted)
+    place = hash_index.candidate(versions.key_index, versions.fingerprint, wanted, place)
+    return wide(versions.key_index[place]) - 1
+
+
+@inlined
+def find_fetched(versions: Versions, trail: Trail, row: int, data: Array, key_start: int, key_length: int) -> Any:
+    """As `find`, for a row that `fetch_ahead` was told of in time. Keys may have come and gone since then."""
+    wanted = trail.prints[row]
+    key = trail.keys[row]
+    if key != NONE and versions.fingerprint[key] == wanted and versions.capacity[key] != 0:
+        if is_key(versions, key, data, key_start, key_length):
+            return key
+    return find_printed(versions, wanted, data, key_start, key_length)
 
 
 @inlined
@@ -156,7 +251,12 @@ def entries_until(versions: Versions, key: int, timestamp: int) -> Any:
 @inlined
 def find(versions: Versions, data: Array, key_start: int, key_length: int) -> Any:
     """The slot of the key; NONE when it has no version."""
-    wanted = hash_index.fingerprint(data, key_start, key_length)
+    return find_printed(versions, hash_index.fingerprint(data, key_start, key_length), data, key_start, key_length)
+
+
+@inlined
+def find_printed(versions: Versions, wanted: int, data: Array, key_start: int, key_length: int) -> Any:
+    """As `find`, for a key whose fingerprint is known."""
     place = hash_index.home(versions.key_index, wanted)
     while True:
         place = hash_index.candidate(versions.key_index, versions.fingerprint, wanted, place)
@@ -241,6 +341,25 @@ def remove(versions: Versions, key: int, at: int) -> None:
         for word in range(base + ENTRY * (at + 1), base + ENTRY * count):
             words[word - ENTRY] = words[word]
     versions.length[key] = count - 1
+
+
+@inlined
+def move(versions: Versions, key: int, at: int, before: int, timestamp: int) -> None:
+    """The entry at `at` stands before the earlier one that was at `before`, under another timestamp."""
+    words = versions.chains.words
+    base = _entry(versions, key, 0)
+    version = words[base + ENTRY * at + 1]
+    for word in range(base + ENTRY * at - 1, base + ENTRY * before - 1, -1):
+        words[word + ENTRY] = words[word]
+    words[base + ENTRY * before] = timestamp
+    words[base + ENTRY * before + 1] = version
+
+
+@inlined
+def remove_first(versions: Versions, key: int, count: int) -> None:
+    """The chain does not have so many of its first entries."""
+    versions.first[key] += count
+    versions.length[key] -= count
 
 
 @inlined

@@ -32,7 +32,7 @@ def copy_bytes(source: Array, start: int, target: Array, at: int, length: int) -
 
 
 def prefetch(data: Array, at: int) -> None:
-    """The byte at that position, if there is one, is on its way into the cache."""
+    """The item at that position, if there is one, is on its way into the cache. The array may have gaps."""
 
 
 if NUMBA_ON:
@@ -42,6 +42,11 @@ if NUMBA_ON:
 
     def _address(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
         return builder.gep(context.make_array(kind)(context, builder, array).data, [at])
+
+    def _item(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
+        whole = context.make_array(kind)(context, builder, array)
+        (stride,) = cgutils.unpack_tuple(builder, whole.strides)
+        return builder.add(builder.ptrtoint(whole.data, stride.type), builder.mul(at, stride))
 
     @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
     def word_at(typing: Any, data: Any, at: Any) -> Any:
@@ -76,7 +81,7 @@ if NUMBA_ON:
             byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
             kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
             fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-            address = builder.bitcast(_address(context, builder, signature.args[0], *arguments), byte)
+            address = builder.inttoptr(_item(context, builder, signature.args[0], *arguments), byte)
             builder.call(fetch, [address, *(number(word) for word in (0, 3, 1))])  # to read, to stay, data
             return context.get_dummy_value()
 

@@ -160,7 +160,7 @@ def _is_scheduled(state: State, key: int) -> bool:
     versions, expiry = state.versions, state.expiry
     if versions.length[key] < 2:
         return bool(expiry.position[key] == NOT_HELD)
-    if not soundness.is_at_its_node(expiry, key) or expiry.size[key] != 0:
+    if not soundness.is_at_its_node(expiry, key):
         return False
     if time_buffer.place_of(expiry, key) != version_chains.time_at(versions, key, 1):
         return False

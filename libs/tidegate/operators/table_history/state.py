@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import pyarrow as pa
+from numpy.lib.stride_tricks import as_strided
 
 from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME
 from tidegate.contracts.operator import Array, ArraySpec, Layout, StepResult, Storage
@@ -18,7 +19,7 @@ from tidegate.kernels import arena, columns, growth, payloads, slots, time_buffe
 from tidegate.kernels.arena import Arena
 from tidegate.kernels.payloads import Batch, Payloads, batch_of
 from tidegate.kernels.time_buffer import TimeBuffer
-from tidegate.kernels.version_chains import READABLE_FROM, TIMELESS, Versions
+from tidegate.kernels.version_chains import READABLE_FROM, TIMELESS, Trail, Versions
 from tidegate.operators import refusals
 from tidegate.operators.result_tables import EMISSIONS
 from tidegate.operators.table_history import measures, tables
@@ -31,8 +32,7 @@ STREAM_TIME, OPENED = kernel.NUMBERS, kernel.NUMBERS + 1
 NUMBERS = kernel.NUMBERS + 2
 
 _KEY = np.dtype(
-    [("fingerprint", "i8"), ("arrival", "i8")]
-    + [(name, "i4") for name in ("block", "first", "length", "capacity", "size", "position")]
+    [("fingerprint", "i8"), ("arrival", "i8")] + [(name, "i4") for name in ("block", "first", "length", "capacity")]
 )
 _VERSION = np.dtype(
     [("timestamp", "i8"), ("offset", "i8")]
@@ -50,6 +50,7 @@ LAYOUT = Layout(
         ArraySpec("arena_numbers", "int64", "fixed", arena.NUMBERS),
         ArraySpec("chain_numbers", "int64", "fixed", arena.NUMBERS),
         ArraySpec("key", "int64", "keys", _KEY.itemsize // 8),
+        ArraySpec("position", "int32", "keys"),
         ArraySpec("heap", "int32", "keys"),
         ArraySpec("place", "int64", "keys"),
         ArraySpec("index", "int32", "index"),
@@ -78,9 +79,9 @@ def state_of(arrays: Mapping[str, Array], reading: Array) -> kernel.State:
         chains=_arena(arrays, "chain"),
         payloads=stored,
     )
-    expiry = TimeBuffer(
-        arrays["expiry_numbers"], arrays["heap"], arrays["place"], key["position"], key["arrival"], key["size"]
-    )
+    numbers, heap, place, position = (arrays[name] for name in ("expiry_numbers", "heap", "place", "position"))
+    no_sizes = as_strided(np.zeros(1, np.int32), (len(heap),), (0,))  # one for all: the order of keys needs none
+    expiry = TimeBuffer(numbers, heap, place, position, key["arrival"], no_sizes)
     pool = slots.SlotPool(arrays["pool_numbers"], version["offset"])
     return kernel.State(versions, pool, expiry, version["standing"], arrays["numbers"])
 
@@ -150,8 +151,7 @@ class TableHistoryState:
         """T is at least `stream_time`; what expired is gone. Nothing is emitted."""
         outcome = self._outcome(0)
         outcome.tally[kernel.STREAM_TIME] = max(self.stream_time, stream_time)
-        if self._retention != kernel.LATEST:
-            kernel.expire_all(self._state, outcome.tally[kernel.STREAM_TIME] - self._retention, outcome)
+        self._expire(outcome)
         return self._result(_NO_RECORDS, outcome)
 
     def flush(self) -> StepResult:
@@ -192,7 +192,22 @@ class TableHistoryState:
         return kernel.Outcome(touched, refusals.no_refusals(records), tally)
 
     def _absorb(self, batch: Batch, undecodable: Array, newest: int, outcome: kernel.Outcome) -> None:
-        self._run(lambda: kernel.absorb(self._state, batch, undecodable, newest, self._retention, outcome), outcome)
+        retention, trail = self._retention, self._trail(len(undecodable))
+        self._run(lambda: kernel.absorb(self._state, batch, undecodable, newest, retention, trail, outcome), outcome)
+        self._expire(outcome)
+
+    def _expire(self, outcome: kernel.Outcome) -> None:
+        """What has expired at the outcome's T is gone, and listed in the order in which it came."""
+        if self._retention == kernel.LATEST:
+            return
+        before = outcome.tally[kernel.TOUCHED]
+        due = np.empty(self._state.expiry.numbers[time_buffer.HELD], np.int32)
+        kernel.expire(self._state, outcome.tally[kernel.STREAM_TIME] - self._retention, due, outcome)
+        expired = outcome.touched[before : outcome.tally[kernel.TOUCHED]]
+        expired[:] = expired[np.argsort(self.versions.payloads.offset[expired])]
+
+    def _trail(self, rows: int) -> Trail:
+        return Trail(np.empty(rows, np.int64), np.empty(rows, np.int64))
 
     def _settle(self, outcome: kernel.Outcome) -> None:
         """Every version that was touched is stored or free; the tables of the batch must have been made before."""
@@ -239,8 +254,8 @@ class TableHistoryState:
     def _replay(self, rows: pa.RecordBatch) -> None:
         batch = batch_of(columns.records_of(rows))
         deleted = np.asarray(rows.column("op").to_numpy(zero_copy_only=False) == "delete", np.bool_)
-        outcome = self._outcome(0)
-        self._run(lambda: kernel.replay(self._state, batch, deleted, self._retention, outcome), outcome)
+        outcome, trail = self._outcome(0), self._trail(len(deleted))
+        self._run(lambda: kernel.replay(self._state, batch, deleted, self._retention, trail, outcome), outcome)
 
     def _result(self, batch: Batch, outcome: kernel.Outcome, newest: int = MAX_TIMESTAMP) -> StepResult:
         """What the outcome says, in tables; then the batch is settled."""

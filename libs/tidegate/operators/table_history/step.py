@@ -3,11 +3,12 @@
 May import: numpy, contracts, kernels, operators.refusals.
 
 A version is stored as its record is read, so that chains and payloads agree after every record. What a batch does to
-a version is told by where it stands in the end; one that was there before the batch and has expired in it keeps its
-slot until the batch's tables are made. Every version that the batch touched is listed once.
+a version is told by where it stands in the end; one that has expired keeps its slot until the batch's tables are made.
+Every version that the batch touched is listed once.
 
 Expiry needs no time per version: a version leaves when its successor is as old as the retention, so only the second
-version of each key is looked at, and those stand in a time buffer of keys.
+version of each key is looked at, and those stand in a time buffer of keys. What has expired after some records follows
+from T and the versions alone, so that it is enough to look once, after the last record of a batch.
 """
 
 from __future__ import annotations
@@ -15,18 +16,19 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tidegate.contracts.operator import Array
-from tidegate.kernels import arena, hash_index, payloads, slots, time_buffer, version_chains
+from tidegate.kernels import arena, payloads, slots, time_buffer, version_chains
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
+from tidegate.kernels.compiled.words import prefetch
 from tidegate.kernels.payloads import Batch
 from tidegate.kernels.slots import SlotPool
 from tidegate.kernels.time_buffer import HELD, TimeBuffer
-from tidegate.kernels.version_chains import NONE, Versions
+from tidegate.kernels.version_chains import AHEAD, FAR_AHEAD, NONE, Trail, Versions
 from tidegate.operators import refusals
 from tidegate.operators.refusals import ACCEPTED, LATE, Refused
 
 FREE, STORED, OPENED, CHANGED, GONE, PASSED = range(6)
 """Where a version stands: its slot is free, or it is there since before the batch, opened in it, replaced in it, gone
-since; or opened and gone within the batch, so that its slot is free but listed."""
+since; or opened and gone within the batch."""
 
 DONE, NEEDS_SLOT, NEEDS_KEY, NEEDS_ARENA, NEEDS_CHAINS = range(5)
 """Why a kernel returned: all rows are read, or it wants more room."""
@@ -62,20 +64,27 @@ class Outcome(NamedTuple):
 
 
 @compiled_in_place
-def absorb(state: State, batch: Batch, undecodable: Array, newest: int, retention: int, outcome: Outcome) -> Any:
+def absorb(
+    state: State, batch: Batch, undecodable: Array, newest: int, retention: int, trail: Trail, outcome: Outcome
+) -> Any:
     """The rows from tally[NEXT_ROW] on are counted and have had their effect; or it wants room before that row.
 
     `undecodable`: a code per row, 0 where the timestamp is known. `newest`: the largest timestamp that is taken.
     """
     tally = outcome.tally
-    for row in range(tally[NEXT_ROW], len(batch.offset)):
+    version_chains.take_prints(batch.data, batch.key_start, batch.key_length, trail)
+    begin = tally[NEXT_ROW]
+    for row in range(begin - FAR_AHEAD, len(batch.offset)):
+        version_chains.fetch_ahead(state.versions, trail, row)
+        if row < begin:
+            continue
         tally[NEXT_ROW] = row
         timestamp = batch.timestamp[row]
         code = _refusal(batch, row, undecodable[row], newest, retention, tally[STREAM_TIME])
         if code != ACCEPTED:
             refusals.refuse(outcome.refused, row, code, timestamp, tally[STREAM_TIME])
             continue
-        key = version_chains.find(state.versions, batch.data, batch.key_start[row], batch.key_length[row])
+        key = _find(state, batch, row, trail)
         at, there = _locate(state.versions, key, timestamp, retention)
         lacking = _lacks(state, batch, row, key, at, there, outcome)
         if lacking != DONE:
@@ -83,19 +92,22 @@ def absorb(state: State, batch: Batch, undecodable: Array, newest: int, retentio
         tally[STREAM_TIME] = max(tally[STREAM_TIME], timestamp)
         refusals.observe_lateness(outcome.refused, tally[STREAM_TIME] - timestamp)
         tally[SUPERSEDED if there and version_chains.time_at(state.versions, key, at) == timestamp else APPLIED] += 1
-        _note_change(state, _write(state, batch, row, key, at, there), there, outcome)
-        if retention != LATEST:
-            expire(state, tally[STREAM_TIME] - retention, outcome)
+        _note_change(state, _write(state, batch, row, key, at, there, trail), there, outcome)
     tally[NEXT_ROW] = len(batch.offset)
     return DONE
 
 
 @compiled_in_place
-def replay(state: State, batch: Batch, deleted: Array, retention: int, outcome: Outcome) -> Any:
+def replay(state: State, batch: Batch, deleted: Array, retention: int, trail: Trail, outcome: Outcome) -> Any:
     """The changelog rows from tally[NEXT_ROW] on are applied; or it wants room before that row."""
-    for row in range(outcome.tally[NEXT_ROW], len(batch.offset)):
+    version_chains.take_prints(batch.data, batch.key_start, batch.key_length, trail)
+    begin = outcome.tally[NEXT_ROW]
+    for row in range(begin - FAR_AHEAD, len(batch.offset)):
+        version_chains.fetch_ahead(state.versions, trail, row)
+        if row < begin:
+            continue
         outcome.tally[NEXT_ROW] = row
-        key = version_chains.find(state.versions, batch.data, batch.key_start[row], batch.key_length[row])
+        key = _find(state, batch, row, trail)
         at, there = _locate(state.versions, key, batch.timestamp[row], retention)
         if deleted[row]:
             if there:
@@ -104,32 +116,60 @@ def replay(state: State, batch: Batch, deleted: Array, retention: int, outcome: 
         lacking = _lacks(state, batch, row, key, at, there, outcome)
         if lacking != DONE:
             return lacking
-        state.standing[_write(state, batch, row, key, at, there)] = STORED
+        state.standing[_write(state, batch, row, key, at, there, trail)] = STORED
     outcome.tally[NEXT_ROW] = len(batch.offset)
     return DONE
 
 
-@inlined
-def expire(state: State, until: int, outcome: Outcome) -> None:
-    """No version is left whose successor is valid from `until` or earlier."""
-    while state.expiry.numbers[HELD] > 0 and state.expiry.place[0] <= until:
-        key = wide(state.expiry.heap[0])
-        version = version_chains.version_at(state.versions, key, 0)
-        _take_out(state, key, 0)
-        outcome.tally[EXPIRED] += 1
-        if state.standing[version] == OPENED:
-            _drop(state, version)
-            state.standing[version] = PASSED
-        else:
-            if state.standing[version] == STORED:
-                _list(outcome, version)
-            state.standing[version] = GONE
-
-
 @compiled_in_place
-def expire_all(state: State, until: int, outcome: Outcome) -> None:
-    """As `expire`, for time that goes on without a record."""
-    expire(state, until, outcome)
+def expire(state: State, until: int, due: Array, outcome: Outcome) -> None:
+    """No version is left whose successor is valid from `until` or earlier. `due`: room for all keys."""
+    keys = _list_due(state.expiry, until, due)
+    for at in range(-2 * AHEAD, keys):
+        _fetch_due(state.versions, due, keys, at)
+        if at >= 0:
+            _expire_key(state, wide(due[at]), until, outcome)
+
+
+@inlined
+def _list_due(expiry: TimeBuffer, until: int, due: Array) -> Any:
+    """How many keys have a second version of that time or earlier; `due` lists them."""
+    count = 0
+    node = 0
+    walking = expiry.numbers[HELD] > 0
+    while walking:
+        is_due = node < expiry.numbers[HELD] and expiry.place[node] <= until
+        if is_due:
+            due[count] = expiry.heap[node]
+            count += 1
+        node = time_buffer.next_node(node, is_due)
+        walking = node > 0
+    return count
+
+
+@inlined
+def _fetch_due(versions: Versions, due: Array, keys: int, at: int) -> None:
+    """The oldest entries of keys after this one are on their way into the cache."""
+    if at + 2 * AHEAD < keys:
+        prefetch(versions.fingerprint, due[at + 2 * AHEAD])
+    if 0 <= at + AHEAD < keys:
+        version_chains.fetch_first(versions, wide(due[at + AHEAD]))
+
+
+@inlined
+def _expire_key(state: State, key: int, until: int, outcome: Outcome) -> None:
+    """The key has one version at the most that is valid from `until` or earlier."""
+    versions = state.versions
+    expired = version_chains.entries_until(versions, key, until) - 1
+    for at in range(expired):
+        version = version_chains.version_at(versions, key, at)
+        standing = state.standing[version]
+        if standing == STORED:
+            _list(outcome, version)
+        state.standing[version] = PASSED if standing == OPENED else GONE
+    outcome.tally[EXPIRED] += expired
+    version_chains.remove_first(versions, key, expired)
+    _reschedule(state, key)
 
 
 @compiled_in_place
@@ -147,12 +187,13 @@ def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
 @compiled_in_place
 def settle(state: State, outcome: Outcome) -> None:
     """Every touched version is stored or free."""
-    for at in range(outcome.tally[TOUCHED]):
+    touched = outcome.tally[TOUCHED]
+    for at in range(touched):
         version = wide(outcome.touched[at])
-        standing = state.standing[version]
-        if standing == GONE:
+        if state.standing[version] in (GONE, PASSED):
             _drop(state, version)
-        state.standing[version] = FREE if standing in (GONE, PASSED) else STORED
+        else:
+            state.standing[version] = STORED
 
 
 @inlined
@@ -169,6 +210,12 @@ def _refusal(batch: Batch, row: int, undecodable: int, newest: int, retention: i
     if code == ACCEPTED and retention != LATEST and batch.timestamp[row] < stream_time - retention:
         return LATE
     return code
+
+
+@inlined
+def _find(state: State, batch: Batch, row: int, trail: Trail) -> Any:
+    start, length = batch.key_start[row], batch.key_length[row]
+    return version_chains.find_fetched(state.versions, trail, row, batch.data, start, length)
 
 
 @inlined
@@ -207,7 +254,7 @@ def _lacks(state: State, batch: Batch, row: int, key: int, at: int, there: bool,
 
 
 @inlined
-def _write(state: State, batch: Batch, row: int, key: int, at: int, there: bool) -> Any:
+def _write(state: State, batch: Batch, row: int, key: int, at: int, there: bool, trail: Trail) -> Any:
     """The version, which has the row's record: that of the entry at `at`, or a new one before it."""
     versions = state.versions
     if there:
@@ -218,7 +265,7 @@ def _write(state: State, batch: Batch, row: int, key: int, at: int, there: bool)
         version = _new_version(state)
         _store(state, version, batch, row)
         if key == NONE:
-            key = _new_key(state, batch, row)
+            key = _new_key(state, trail.prints[row])
         version_chains.make_room(versions, key, at)
         version_chains.insert(versions, key, at, batch.timestamp[row], version)
     if at <= 1:
@@ -227,9 +274,8 @@ def _write(state: State, batch: Batch, row: int, key: int, at: int, there: bool)
 
 
 @inlined
-def _new_key(state: State, batch: Batch, row: int) -> Any:
-    start = batch.key_start[row]
-    key = version_chains.add_key(state.versions, hash_index.fingerprint(batch.data, start, batch.key_length[row]))
+def _new_key(state: State, fingerprint: int) -> Any:
+    key = version_chains.add_key(state.versions, fingerprint)
     state.expiry.position[key] = time_buffer.NOT_HELD
     state.numbers[KEYS_HELD] += 1
     return key
@@ -262,12 +308,11 @@ def _store(state: State, version: int, batch: Batch, row: int) -> None:
 @inlined
 def _note_change(state: State, version: int, there: bool, outcome: Outcome) -> None:
     """The version was opened in the batch, or replaced in it, and is listed."""
-    standing = state.standing[version]
-    if standing in (FREE, STORED):
-        _list(outcome, version)
     if not there:
+        _list(outcome, version)
         state.standing[version] = OPENED
-    elif standing == STORED:
+    elif state.standing[version] == STORED:
+        _list(outcome, version)
         state.standing[version] = CHANGED
 
 
@@ -281,26 +326,20 @@ def _list(outcome: Outcome, version: int) -> None:
 def _delete(state: State, key: int, at: int) -> None:
     """The version of that entry is gone, and the key with its last one."""
     version = version_chains.version_at(state.versions, key, at)
-    _take_out(state, key, at)
+    version_chains.remove(state.versions, key, at)
+    if at <= 1:
+        _reschedule(state, key)
     if state.versions.length[key] == 0:
         version_chains.drop_key(state.versions, key)
         state.numbers[KEYS_HELD] -= 1
     _drop(state, version)
-    state.standing[version] = FREE
-
-
-@inlined
-def _take_out(state: State, key: int, at: int) -> None:
-    """The key's chain does not have the entry."""
-    version_chains.remove(state.versions, key, at)
-    if at <= 1:
-        _reschedule(state, key)
 
 
 @inlined
 def _drop(state: State, version: int) -> None:
     """The version's slot may be taken again."""
     stored = state.versions.payloads
+    state.standing[version] = FREE
     state.numbers[VERSIONS_HELD] -= 1
     state.numbers[BYTES_HELD] -= payloads.payload_length(stored, version)
     payloads.drop(stored, version)
