@@ -65,13 +65,13 @@ def _fill(
     try:
         for start in range(0, len(mine), CHUNK):
             chosen = mine[start : start + CHUNK]
-            write_columns(client, topic, partition, _outgoing(chosen, key[chosen], timestamp[chosen]), TIMEOUT_S)
+            write_columns(client, topic, partition, outgoing(chosen, key[chosen], timestamp[chosen]), TIMEOUT_S)
     finally:
         client.close()
     return len(mine)
 
 
-def _outgoing(
+def outgoing(
     number: npt.NDArray[np.int64], key: npt.NDArray[np.int64], timestamp: npt.NDArray[np.int64]
 ) -> OutgoingColumns:
     digits = pc.utf8_lpad(pa.array(key).cast(pa.string()), 6, "0")

@@ -45,7 +45,8 @@ def side(name: str, value: bytes | None) -> dict[str, Any]:
 @given(pairs=pairs)
 def test_a_pair_is_one_object_with_json_as_it_is_and_the_rest_as_base64(pairs: list[Any]) -> None:
     streams, tables, first, second = (list(column) for column in zip(*pairs, strict=True)) if pairs else ([],) * 4
-    found = paired(strings(streams, first), strings(tables, second)).to_pylist()
+    versions = [-1 if table is None else tables.index(table) for table in tables]
+    found = paired(strings(streams, first), strings(tables, second), np.array(versions, np.int64)).to_pylist()
     wanted = [side("stream", stream) | side("table", table) for stream, table in zip(streams, tables, strict=True)]
     assert [json.loads(text) for text in found] == wanted
     assert [list(json.loads(text)) for text in found] == [list(row) for row in wanted]
@@ -53,6 +54,6 @@ def test_a_pair_is_one_object_with_json_as_it_is_and_the_rest_as_base64(pairs: l
 
 def test_json_stays_byte_for_byte_the_same() -> None:
     text = '{ "é":1.10,\t"a":"\\u00e9" }'.encode()
-    assert paired(strings([text], [False]), strings([text], [True])).to_pylist() == [
+    assert paired(strings([text], [False]), strings([text], [True]), np.zeros(1, np.int64)).to_pylist() == [
         b'{"stream":' + text + b',"table":' + text + b"}"
     ]

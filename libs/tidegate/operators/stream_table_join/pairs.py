@@ -17,7 +17,7 @@ from tidegate.kernels.compiled import compiled_in_place, inlined
 from tidegate.kernels.compiled.words import copy_bytes, prefetch
 from tidegate.kernels.json_text import DEPTH, base64_size, is_json, write_base64
 
-_MISSING, _JSON, _BYTES = range(3)
+_UNKNOWN, _MISSING, _JSON, _BYTES = range(4)
 """What a value is."""
 
 
@@ -39,12 +39,13 @@ _TABLE, _TABLE_BYTES = _text(',"table":'), _text(',"table_bytes":"')
 _NULL, _QUOTE, _END = _text("null"), _text('"'), _text("}")
 
 
-def paired(stream: Strings, table: Strings) -> pa.ChunkedArray:
-    """A column of objects, one per pair of values."""
+def paired(stream: Strings, table: Strings, version: Array) -> pa.ChunkedArray:
+    """A column of objects, one per pair of values. `version`: which table value it is, so that each is judged once."""
     count = len(stream.start)
     kinds = np.empty((2, count), np.int8)
     lengths = np.empty(count, np.int64)
-    _measure(stream, table, np.empty(DEPTH, np.uint8), kinds, lengths)
+    known = np.zeros(version.max(initial=0) + 1, np.int8)  # memory that is not written to is not taken
+    _measure(stream, table, version, known, np.empty(DEPTH, np.uint8), kinds, lengths)
 
     def write(rows: slice, content: Array) -> None:
         _write(stream, table, kinds, rows.start, rows.stop, content)
@@ -53,24 +54,30 @@ def paired(stream: Strings, table: Strings) -> pa.ChunkedArray:
 
 
 @compiled_in_place
-def _measure(stream: Strings, table: Strings, open_at: Array, kinds: Array, lengths: Array) -> None:
+def _measure(
+    stream: Strings, table: Strings, version: Array, known: Array, open_at: Array, kinds: Array, lengths: Array
+) -> None:
     """`kinds` says what each stream value (row 0) and table value (row 1) is; `lengths` are those of the objects."""
     for row in range(len(lengths)):
         _fetch_ahead(stream, row)
         _fetch_ahead(table, row)
         kinds[0, row] = _kind(stream, row, open_at)
-        kinds[1, row] = _kind(table, row, open_at)
+        kinds[1, row] = _kind_of_version(table, row, version[row], known, open_at)
         size = _size(kinds[0, row], stream.length[row], len(_STREAM), len(_STREAM_BYTES))
         lengths[row] = size + _size(kinds[1, row], table.length[row], len(_TABLE), len(_TABLE_BYTES)) + len(_END)
 
 
 @inlined
 def _fetch_ahead(strings: Strings, row: int) -> None:
-    start = strings.start[min(row + AHEAD, len(strings.start) - 1)]
+    """Both ends of a value further on are on their way into the cache."""
+    row = min(row + AHEAD, len(strings.start) - 1)
+    start = strings.start[row]
     if start >= 0:
         prefetch(strings.data, start)
+        prefetch(strings.data, start + strings.length[row])
     else:
         prefetch(strings.arena, ~start)
+        prefetch(strings.arena, ~start + strings.length[row])
 
 
 @inlined
@@ -85,6 +92,16 @@ def _kind(strings: Strings, row: int, open_at: Array) -> Any:
 
 
 @inlined
+def _kind_of_version(strings: Strings, row: int, version: int, known: Array, open_at: Array) -> Any:
+    """`known` has the kind of each version that was met before."""
+    if version < 0:
+        return _MISSING
+    if known[version] == _UNKNOWN:
+        known[version] = _kind(strings, row, open_at)
+    return known[version]
+
+
+@inlined
 def _size(kind: int, length: int, name: int, name_of_bytes: int) -> Any:
     if kind == _BYTES:
         return name_of_bytes + base64_size(length) + len(_QUOTE)
@@ -95,6 +112,8 @@ def _size(kind: int, length: int, name: int, name_of_bytes: int) -> Any:
 def _write(stream: Strings, table: Strings, kinds: Array, first: int, last: int, out: Array) -> None:
     at = 0
     for row in range(first, last):
+        _fetch_ahead(stream, row)
+        _fetch_ahead(table, row)
         at = _write_value(stream, row, kinds[0, row], _STREAM, _STREAM_BYTES, out, at)
         at = _write_value(table, row, kinds[1, row], _TABLE, _TABLE_BYTES, out, at)
         at = _put(_END, out, at)

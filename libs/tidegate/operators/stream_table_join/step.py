@@ -14,14 +14,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tidegate.contracts.operator import Array
+from tidegate.contracts.records import NULL_LENGTH
 from tidegate.kernels import hash_index, payloads, slots, time_buffer, version_chains
-from tidegate.kernels.columns import AHEAD
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
-from tidegate.kernels.compiled.words import prefetch
 from tidegate.kernels.payloads import Batch, Located, Payloads
 from tidegate.kernels.slots import SlotPool
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES, TimeBuffer
-from tidegate.kernels.version_chains import Versions
+from tidegate.kernels.version_chains import NONE, Versions
 from tidegate.operators import refusals
 from tidegate.operators.refusals import ACCEPTED, Dated, Refused
 
@@ -82,8 +81,9 @@ class Outcome(NamedTuple):
 
 
 class Met(NamedTuple):
-    """What some records met in the table: where the value lies, its length (-1: no version), and its valid_from."""
+    """What some records met in the table: the version (NONE: nothing), where its value lies, and its valid_from."""
 
+    version: Array
     start: Array
     length: Array
     valid_from: Array
@@ -113,7 +113,7 @@ def absorb(state: State, dated: Dated, moment: Moment, rules: Rules, outcome: Ou
     return DONE
 
 
-@compiled_in_place
+@inlined
 def release(state: State, due: int, moment: Moment, wait: int, outcome: Outcome) -> None:
     """No record with a timestamp up to `due` is held, except behind one that waits for the table."""
     while state.time.numbers[HELD] > 0 and state.time.place[0] <= due:
@@ -190,33 +190,24 @@ def settle(state: State, batch: Batch, outcome: Outcome) -> bool:
 @compiled_in_place
 def meet(versions: Versions, data: Array, arena: Array, records: Located, met: Met) -> None:
     """`met` has what each record meets: the version of its key that was valid at its timestamp."""
-    for at in range(len(met.length)):
-        _fetch_ahead(data, arena, records.key_start, at)
-        version = _version(versions, data, arena, records, at)
-        found = version != version_chains.NONE
-        met.start[at] = version_chains.value_start(versions, version) if found else 0
-        met.length[at] = versions.payloads.value_length[version] if found else -1
-        met.valid_from[at] = version_chains.valid_from(versions, version) if found else 0
+    for row in range(len(met.version)):
+        version = _version(versions, data, arena, records, row)
+        found = version != NONE
+        met.version[row] = version
+        met.start[row] = version_chains.value_start(versions, version) if found else 0
+        met.length[row] = versions.payloads.value_length[version] if found else NULL_LENGTH
+        met.valid_from[row] = version_chains.valid_from(versions, version) if found else 0
 
 
 @inlined
-def _fetch_ahead(data: Array, arena: Array, starts: Array, at: int) -> None:
-    start = starts[min(at + AHEAD, len(starts) - 1)]
-    if start >= 0:
-        prefetch(data, start)
-    else:
-        prefetch(arena, ~start)
-
-
-@inlined
-def _version(versions: Versions, data: Array, arena: Array, records: Located, at: int) -> Any:
-    start = records.key_start[at]
-    length = records.key_length[at]
+def _version(versions: Versions, data: Array, arena: Array, records: Located, row: int) -> Any:
+    start = records.key_start[row]
+    length = records.key_length[row]
     if length < 0:
-        return version_chains.NONE
+        return NONE
     if start >= 0:
-        return version_chains.as_of(versions, data, start, length, records.timestamp[at])
-    return version_chains.as_of(versions, arena, ~start, length, records.timestamp[at])
+        return version_chains.as_of(versions, data, start, length, records.timestamp[row])
+    return version_chains.as_of(versions, arena, ~start, length, records.timestamp[row])
 
 
 @inlined

@@ -51,7 +51,7 @@ def emissions(
         "timestamp": pa.array(records.timestamp),
         "valid_from": pa.array(met.valid_from, mask=~found),
     }
-    columns["value"] = paired(values, table) if joiner is None else _joined(joiner, columns, values, table)
+    columns["value"] = paired(values, table, met.version) if joiner is None else _joined(joiner, columns, values, table)
     causes = words(np.where(late, LATE, np.where(found, MATCHED, UNMATCHED)), CAUSES)
     return pa.table(columns | {"offset": pa.array(records.offset), "cause": causes}, EMISSIONS)
 
