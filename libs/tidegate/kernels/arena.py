@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from tidegate.contracts.operator import Array
 from tidegate.kernels.compiled import inlined
-from tidegate.kernels.compiled.words import WORD
+from tidegate.kernels.compiled.words import WORD, prefetch
 
 CLASSES = 128
 USED, LIVE = CLASSES, CLASSES + 1
@@ -67,6 +67,7 @@ def allocate(arena: Arena, length: int) -> Any:
     first = arena.numbers[kind]
     if first != 0:
         arena.numbers[kind] = arena.words[first]
+        prefetch(arena.words, arena.numbers[kind])
     else:
         first = max(1, arena.numbers[USED])
         if first + words > len(arena.words):

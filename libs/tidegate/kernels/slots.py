@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from tidegate.contracts.operator import Array
 from tidegate.kernels.compiled import inlined
+from tidegate.kernels.compiled.words import prefetch
 
 USED, FREE = 0, 1
 NUMBERS = 2
@@ -34,6 +35,7 @@ def take(pool: SlotPool) -> Any:
     slot = pool.numbers[FREE] - 1
     if slot >= 0:
         pool.numbers[FREE] = pool.link[slot]
+        prefetch(pool.link, pool.numbers[FREE] - 1)
         return slot
     slot = pool.numbers[USED]
     pool.numbers[USED] += 1
