@@ -31,18 +31,32 @@ INPUT, PEER = "load", "KafkaStreamsSuppress"
 _numbers = count()
 
 
+OPERATOR = {
+    "kind": "suppression",
+    "until": {"time_limit": "5s"},
+    "buffer": {"max_keys": 100_000, "when_full": "emit"},
+}
+
+
 def measure(say: Any) -> dict[str, float]:
     """Records per second of the service and of Kafka Streams, alternating, and the median of the ratios run by run."""
+    return measure_against(PEER, OPERATOR, say)
+
+
+def measure_against(peer: str, operator: dict[str, Any], say: Any) -> dict[str, float]:
+    """The same for any operator and the peer's program that does what it does."""
     with tempfile.TemporaryDirectory() as folder, Broker.start(Path(folder) / "kafka", jars("broker")) as broker:
         say(f"loading {RECORDS:,} records")
         load(broker.bootstrap, INPUT)
         with session() as spark:
-            run_service(spark, broker.bootstrap, Path(folder))  # the first run of a session compiles and grows
+            run_service(
+                spark, broker.bootstrap, Path(folder), operator
+            )  # the first run of a session compiles and grows
         ours, theirs = [], []
         for run in range(RUNS):
             with session() as spark:
-                ours.append(RECORDS / run_service(spark, broker.bootstrap, Path(folder)))
-            theirs.append(RECORDS / run_kafka_streams(PEER, broker.bootstrap, INPUT, _output(broker.bootstrap)))
+                ours.append(RECORDS / run_service(spark, broker.bootstrap, Path(folder), operator))
+            theirs.append(RECORDS / run_kafka_streams(peer, broker.bootstrap, INPUT, _output(broker.bootstrap)))
             say(f"run {run + 1}: service {ours[-1]:,.0f}/s, Kafka Streams {theirs[-1]:,.0f}/s")
     return {
         "service_records_per_s": median(ours),
@@ -67,16 +81,15 @@ def _output(bootstrap: str) -> str:
     return name
 
 
-def run_service(spark: Any, bootstrap: str, folder: Path, watch: Callable[[], None] = lambda: None) -> float:
+def run_service(
+    spark: Any,
+    bootstrap: str,
+    folder: Path,
+    operator: dict[str, Any] = OPERATOR,
+    watch: Callable[[], None] = lambda: None,
+) -> float:
     """Seconds from ready to everything published; `watch` is called when it is ready and after each batch."""
     output = _output(bootstrap)
-    operator = {
-        "kind": "suppression",
-        "input": INPUT,
-        "output": output,
-        "until": {"time_limit": "5s"},
-        "buffer": {"max_keys": 100_000, "when_full": "emit"},
-    }
     application = application_of(
         {
             "application": f"bench_{next(_numbers)}",
@@ -85,7 +98,7 @@ def run_service(spark: Any, bootstrap: str, folder: Path, watch: Callable[[], No
             "keep_output": "forever",
             "kafka": {"bootstrap.servers": bootstrap},
             "trigger": "0",
-            "operators": {"updates": operator},
+            "operators": {"updates": {**operator, "input": INPUT, "output": output}},
         }
     )
     published: list[float] = []
