@@ -17,10 +17,11 @@ from tidegate.contracts.operator import Array
 from tidegate.contracts.records import NULL_LENGTH
 from tidegate.kernels import hash_index, payloads, slots, time_buffer, version_chains
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
+from tidegate.kernels.compiled.words import prefetch
 from tidegate.kernels.payloads import Batch, Located, Payloads
 from tidegate.kernels.slots import SlotPool
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES, TimeBuffer
-from tidegate.kernels.version_chains import NONE, Versions
+from tidegate.kernels.version_chains import FAR_AHEAD, NONE, Trail, Versions
 from tidegate.operators import refusals
 from tidegate.operators.refusals import ACCEPTED, Dated, Refused
 
@@ -188,26 +189,46 @@ def settle(state: State, batch: Batch, outcome: Outcome) -> bool:
 
 
 @compiled_in_place
-def meet(versions: Versions, data: Array, arena: Array, records: Located, met: Met) -> None:
-    """`met` has what each record meets: the version of its key that was valid at its timestamp."""
-    for row in range(len(met.version)):
-        version = _version(versions, data, arena, records, row)
-        found = version != NONE
-        met.version[row] = version
+def meet(versions: Versions, data: Array, arena: Array, records: Located, trail: Trail, met: Met) -> None:
+    """`met` has what each record meets: the version of its key that was valid at its timestamp. `trail`: scratch."""
+    rows = len(met.version)
+    for row in range(rows):
+        trail.prints[row] = _fingerprint(data, arena, records.key_start[row], records.key_length[row])
+    for row in range(-FAR_AHEAD, rows):
+        version_chains.fetch_ahead(versions, trail, row)
+        if row >= 0:
+            met.version[row] = _version(versions, data, arena, records, trail, row)
+            prefetch(versions.payloads.value_length, met.version[row])
+    for row in range(rows):
+        version = met.version[row]
+        found = version != NONE and versions.payloads.value_length[version] >= 0
+        met.version[row] = version if found else NONE
         met.start[row] = version_chains.value_start(versions, version) if found else 0
         met.length[row] = versions.payloads.value_length[version] if found else NULL_LENGTH
         met.valid_from[row] = version_chains.valid_from(versions, version) if found else 0
 
 
 @inlined
-def _version(versions: Versions, data: Array, arena: Array, records: Located, row: int) -> Any:
+def _fingerprint(data: Array, arena: Array, start: int, length: int) -> Any:
+    """That of the key; of a null any."""
+    if start >= 0:
+        return hash_index.fingerprint(data, start, max(0, length))
+    return hash_index.fingerprint(arena, ~start, length)
+
+
+@inlined
+def _version(versions: Versions, data: Array, arena: Array, records: Located, trail: Trail, row: int) -> Any:
+    """The slot of the version that answers for the record, which may be a tombstone; NONE: there is none."""
     start = records.key_start[row]
     length = records.key_length[row]
     if length < 0:
         return NONE
     if start >= 0:
-        return version_chains.as_of(versions, data, start, length, records.timestamp[row])
-    return version_chains.as_of(versions, arena, ~start, length, records.timestamp[row])
+        key = version_chains.find_fetched(versions, trail, row, data, start, length)
+    else:
+        key = version_chains.find_fetched(versions, trail, row, arena, ~start, length)
+    at = version_chains.entry_as_of(versions, key, records.timestamp[row]) if key != NONE else NONE
+    return version_chains.version_at(versions, key, at) if at != NONE else NONE
 
 
 @inlined

@@ -12,7 +12,7 @@ from tidegate.contracts.records import NULL_LENGTH
 from tidegate.kernels.columns import binary_column, record_columns
 from tidegate.kernels.payloads import Batch, Located, locate
 from tidegate.kernels.time_buffer import NOT_HELD
-from tidegate.kernels.version_chains import Versions
+from tidegate.kernels.version_chains import Trail, Versions
 from tidegate.operators import result_tables
 from tidegate.operators.result_tables import changes_schema, ops, words
 from tidegate.operators.stream_table_join import step
@@ -24,7 +24,7 @@ ARRIVED, VALID_FROM = pa.field("arrived", pa.int64()), pa.field("valid_from", pa
 EMISSIONS = result_tables.EMISSIONS.append(VALID_FROM)
 CHANGES = changes_schema([ARRIVED])
 
-Columns = TypeVar("Columns", Located, step.Met)
+Columns = TypeVar("Columns", Located, step.Met, Trail)
 
 MATCHED, UNMATCHED, LATE = range(3)
 CAUSES = pa.array(["matched", "unmatched", "late"])
@@ -36,9 +36,9 @@ def emissions(
     """What left, in order, with what it met: alone where that is nothing, or not at all in an inner join."""
     count = outcome.tally[step.EMITTED]
     buffers = batch.data, state.payloads.arena.data
-    records, met = _empty(Located, count), _empty(step.Met, count)
+    records, met, trail = _empty(Located, count), _empty(step.Met, count), _empty(Trail, count)
     locate(state.payloads, batch, outcome.emitted[:count], records)
-    step.meet(versions, *buffers, records, met)
+    step.meet(versions, *buffers, records, trail, met)
     late, found = outcome.late[:count], met.length != NULL_LENGTH
     if inner and not found.all():
         records, met = _chosen(records, found), _chosen(met, found)
