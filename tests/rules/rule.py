@@ -20,6 +20,7 @@ class Chapter(Enum):
     UPKEEP = "Compaction, retention, vacuum"
     KAFKA = "Kafka client"
     KILL_POINTS = "Kill points"
+    TABLES = "Tables that are read"
 
 
 @dataclass(frozen=True)

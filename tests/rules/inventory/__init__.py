@@ -1,6 +1,6 @@
 """Every rule of the commit protocol, by chapter."""
 
-from tests.rules.inventory import batch, commit, fence, kafka, local_state, mark, start, transactions, upkeep
+from tests.rules.inventory import batch, commit, fence, kafka, local_state, mark, start, tables, transactions, upkeep
 
 RULES = (
     *commit.RULES,
@@ -12,4 +12,5 @@ RULES = (
     *local_state.RULES,
     *upkeep.RULES,
     *kafka.RULES,
+    *tables.RULES,
 )
