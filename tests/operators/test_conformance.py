@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tidegate import operators
 from tidegate.cli.conformance import command
 from tidegate.contracts.errors import UserError
-from tidegate.operators import suppression
 from tidegate.testing.conformance import difference, run_files, scenarios
 
 pytestmark = pytest.mark.fast
 
-OWN = sorted((Path(suppression.__file__).parent / "scenarios").glob("*.jsonl"))
+OWN = sorted(Path(operators.__file__).parent.glob("*/scenarios/*.jsonl"))
 SCENARIO = json.loads(OWN[0].read_text().splitlines()[2])
 
 

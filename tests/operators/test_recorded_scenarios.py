@@ -9,13 +9,17 @@ import pytest
 from tidegate.testing.conformance import run_files
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "conformance"
-FILES = [FOLDER / f"{name}.jsonl.gz" for name in ("suppress", "suppress_tables", "suppress_model", "probes")]
+SCENARIOS = [
+    *(("suppress", file) for file in ("suppress", "suppress_tables", "suppress_model", "probes")),
+    *(("versioned_table", file) for file in ("versioned_table", "probes")),
+]
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_recorded_scenarios_of_other_engines_pass(file: Path) -> None:
-    if not file.exists():
+@pytest.mark.parametrize(("operator", "file"), SCENARIOS)
+def test_recorded_scenarios_of_other_engines_pass(operator: str, file: str) -> None:
+    path = FOLDER / f"{file}.jsonl.gz"
+    if not path.exists():
         pytest.skip("the recorded scenarios are not part of this repository")
-    [result] = run_files([file], "suppress")
+    [result] = run_files([path], operator)
     assert result.differences == ()
     assert result.passed > 0
