@@ -12,6 +12,7 @@ FOLDER = Path(__file__).parents[2].parent / "shared" / "conformance"
 SCENARIOS = [
     *(("suppress", file) for file in ("suppress", "suppress_tables", "suppress_model", "probes")),
     *(("versioned_table", file) for file in ("versioned_table", "probes")),
+    *(("stream_table_join", file) for file in ("stream_table_join", "probes")),
 ]
 
 
