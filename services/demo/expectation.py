@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from services.demo.departures import Departure
+from services.demo.departures import Departure, partition_of
 
 
 @dataclass
@@ -25,7 +25,7 @@ def expected(stream: Iterable[Departure], partitions: int, limit_ms: int, max_ke
     """The expectation of every partition."""
     parts: list[list[Departure]] = [[] for _ in range(partitions)]
     for departure in stream:
-        parts[departure.partition].append(departure)
+        parts[partition_of(departure.key)].append(departure)
     return [_expected(part, limit_ms, max_keys) for part in parts]
 
 

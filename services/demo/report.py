@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,29 +11,30 @@ from rich.table import Table
 
 from services.demo.expectation import Expected
 
-_QUESTIONS = (
+QUESTIONS = (
     (
         "What is held now, oldest first? (the buffer is a Delta table)",
-        "SELECT key, held_since, value FROM {op}_buffer ORDER BY place LIMIT 5",
+        "SELECT key, held_since, value FROM carrier_updates_buffer ORDER BY place LIMIT 5",
     ),
     (
         "Which keys gained most from suppression?",
-        "SELECT key, count(*) AS updates, max(event_time) AS newest FROM {op}_emissions "
+        "SELECT key, count(*) AS updates, max(event_time) AS newest FROM carrier_updates_emissions "
         "GROUP BY key ORDER BY updates DESC LIMIT 5",
     ),
     (
         "What went out on a day with a storm?",
         "SELECT date_trunc('HOUR', event_time) AS hour, count(*) AS updates, "
-        "round(avg(get_json_object(value, '$.delay_min')), 1) AS average_delay FROM {op}_emissions "
+        "round(avg(get_json_object(value, '$.delay_min')), 1) AS average_delay FROM carrier_updates_emissions "
         "WHERE event_time BETWEEN '2013-03-08 12:00' AND '2013-03-08 16:00' GROUP BY 1 ORDER BY 1",
     ),
 )
 
 
-def queries(spark: Any, operator: str) -> list[tuple[str, str, Table]]:
+def ask(console: Console, spark: Any, questions: Iterable[tuple[str, str]]) -> None:
     """The questions, their SQL and the answers."""
-    asked = [(question, query.format(op=operator)) for question, query in _QUESTIONS]
-    return [(question, query, _table(spark.sql(query).toArrow())) for question, query in asked]
+    for question, query in questions:
+        console.print(f"\n[bold]{question}[/]\n[dim]{query}[/]", highlight=False)
+        console.print(_table(spark.sql(query).toArrow()))
 
 
 def summary(console: Console, spark: Any, operator: str, records: int) -> None:
@@ -60,15 +62,11 @@ def summary(console: Console, spark: Any, operator: str, records: int) -> None:
 def compare(
     console: Console,
     output: list[list[tuple[bytes, bytes, int]]],
-    held: set[tuple[str, str, int]],
+    held: set[tuple[bytes, bytes, int]],
     expectation: list[Expected],
 ) -> bool:
     """True, and said so, when every emission, its order per partition and the buffer are what other code expects."""
-    wanted_held = {
-        (key.decode(), value.decode(), timestamp)
-        for part in expectation
-        for key, (value, timestamp) in part.held.items()
-    }
+    wanted_held = {(key, value, timestamp) for part in expectation for key, (value, timestamp) in part.held.items()}
     wrong = [partition for partition, part in enumerate(expectation) if output[partition] != part.emissions]
     right = not wrong and held == wanted_held
     checked = sum(len(part.emissions) for part in expectation)
@@ -90,8 +88,11 @@ def where_next(console: Console, file: Path) -> None:
 Where to look next
   .venv/bin/tidegate sql {name} "SELECT * FROM carrier_updates_emissions LIMIT 10"
   .venv/bin/tidegate sql {name} --version 1 "SELECT count(*) FROM carrier_updates_buffer"
+  .venv/bin/tidegate sql {name} "SELECT * FROM weather_as_of('2013-07-04 16:00')"
+  .venv/bin/tidegate advise {name} flights_with_weather
+  {name.parent}/wrong-readings.svg: what the join would do without its grace
   {name}: the configuration; {name.parent}/lake: the operator log, an open Delta table
-  docs/protocol.md: what each row means; libs/tidegate/operators/suppression/README.md: the rule
+  docs/protocol.md: what each row means; docs/how-to/joins.md: joins; libs/tidegate/operators: the rules
 """,
         soft_wrap=True,
     )

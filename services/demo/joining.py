@@ -1,0 +1,123 @@
+"""The demo's join: every departure with the weather at its airport as of the scheduled departure.
+
+May import: rich, orjson, tidegate.runtime.svg, the demo's parts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+from services.demo.departures import PARTITIONS, Departure, partition_of
+from services.demo.meetings import NOTHING
+from services.demo.weather import Reading
+from tidegate.runtime.svg import Bar, bar_chart
+
+Wanted = npt.NDArray[np.int64]
+Record = tuple[bytes, bytes, int]
+
+QUESTIONS = (
+    (
+        "What was the weather when the storm of 8 March began?",
+        "SELECT key, valid_from, value FROM weather_as_of('2013-03-08 12:30') ORDER BY key",
+    ),
+    (
+        "Are departures later when one sees less?",
+        "SELECT CASE WHEN visib < 1 THEN 'under 1 mile' WHEN visib < 5 THEN '1 to 5 miles' ELSE '5 and more' END "
+        "AS visibility, count(*) AS departures, round(avg(delay), 1) AS average_delay_min FROM (SELECT "
+        "CAST(get_json_object(value, '$.table.visib') AS DOUBLE) AS visib, "
+        "CAST(get_json_object(value, '$.stream.delay_min') AS INT) AS delay FROM flights_with_weather_emissions) "
+        "GROUP BY 1 ORDER BY 3 DESC",
+    ),
+)
+
+
+class Compared(NamedTuple):
+    """How many joined departures and waiting ones were compared, and whether all are right."""
+
+    joined: int
+    waiting: int
+    right: bool
+
+
+def compared(
+    output: Sequence[Sequence[Record]],
+    held: Counter[Record],
+    stream: Sequence[Departure],
+    readings: Sequence[Reading],
+    wanted: Wanted,
+    grace_ms: int,
+) -> Compared:
+    """Whether each departure that is out has met the reading that it must meet, and the others wait."""
+    waiting: Counter[Record] = Counter()
+    right = True
+    for partition, numbers in enumerate(_by_partition(stream)):
+        released = max((stream[number].timestamp for number in numbers), default=0) - grace_ms
+        out = [number for number in numbers if stream[number].timestamp <= released]
+        waiting.update(_waiting(stream[number]) for number in numbers if stream[number].timestamp > released)
+        expected = Counter(_joined(stream[number], readings, int(wanted[number])) for number in out)
+        right &= expected == Counter((key, _canonical(value), at) for key, value, at in output[partition])
+    return Compared(sum(map(len, output)), held.total(), right and held == waiting)
+
+
+def show_compared(console: Console, found: Compared) -> bool:
+    """True, and said so, when all is right."""
+    if found.right:
+        console.print(
+            f"[green]Checked:[/] all {found.joined:,} joined departures in the output topic, and the {found.waiting} "
+            "that still wait, equal pandas' as-of join."
+        )
+    else:
+        console.print("[red]Wrong:[/] the joined or the waiting departures differ from pandas' as-of join.")
+    return found.right
+
+
+def _by_partition(stream: Sequence[Departure]) -> list[list[int]]:
+    """The numbers of each partition's departures."""
+    parts: list[list[int]] = [[] for _ in range(PARTITIONS)]
+    for number, departure in enumerate(stream):
+        parts[partition_of(departure.airport)].append(number)
+    return parts
+
+
+def _joined(departure: Departure, readings: Sequence[Reading], number: int) -> Record:
+    met = b"null" if number == NOTHING else readings[number].value
+    value = _canonical(b'{"stream":%b,"table":%b}' % (departure.value, met))
+    return departure.airport, value, departure.timestamp
+
+
+def _waiting(departure: Departure) -> Record:
+    return departure.airport, departure.value, departure.timestamp
+
+
+def _canonical(value: bytes) -> bytes:
+    """The same bytes for the same JSON."""
+    return orjson.dumps(orjson.loads(value), option=orjson.OPT_SORT_KEYS)
+
+
+def show_wrong(console: Console, wrong: Mapping[str, int], departures: int, picture: Path) -> None:
+    """A table of how many departures meet the wrong reading by each way to join, and the same as a picture."""
+    title = "Departures that meet the wrong reading, when both come in the order of that year"
+    table = Table(title=title, title_justify="left")
+    table.add_column("join")
+    table.add_column("wrong", justify="right")
+    table.add_column("share", justify="right")
+    for way, count in wrong.items():
+        table.add_row(way, f"{count:,}", f"{count / departures:.1%}")
+    console.print()
+    console.print(table)
+    bars = [Bar(way, count / departures, f"{count:,} ({count / departures:.1%})") for way, count in wrong.items()]
+    picture.write_text(bar_chart(title, f"of {departures:,} departures from New York in 2013", bars))
+
+
+def held_records(rows: Sequence[Mapping[str, Any]]) -> Counter[Record]:
+    """The rows of the buffer's view as records."""
+    return Counter((row["key"].encode(), row["value"].encode(), row["timestamp"]) for row in rows)

@@ -1,0 +1,34 @@
+"""Which reading each departure must meet, by pandas' as-of join. May import: the demo's data, nothing of Tidegate.
+
+A departure is known by its place among all departures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from services.demo.departures import Departure
+from services.demo.weather import Reading
+
+NOTHING = -1
+"""No reading yet."""
+
+
+def readings_to_meet(stream: Sequence[Departure], readings: Sequence[Reading]) -> npt.NDArray[np.int64]:
+    """Per departure the number of the newest reading at its airport up to its scheduled time, or NOTHING."""
+    departed = _sorted((d.airport, d.timestamp) for d in stream)
+    read = _sorted((r.key, r.timestamp) for r in readings)
+    met = pd.merge_asof(departed, read, on="timestamp", by="airport", suffixes=("", "_read"))
+    result = np.full(len(stream), NOTHING, np.int64)
+    result[met["number"]] = met["number_read"].fillna(NOTHING).astype("int64")
+    return result
+
+
+def _sorted(rows: object) -> pd.DataFrame:
+    """The rows (airport, timestamp) with their numbers, by time."""
+    table = pd.DataFrame(rows, columns=["airport", "timestamp"])
+    return table.assign(number=range(len(table))).sort_values("timestamp", kind="stable")
