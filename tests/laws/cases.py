@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import mean
 from typing import Any
 
 from hypothesis import strategies as st
@@ -19,6 +21,9 @@ from tidegate.operators.suppression import SuppressionConfig
 from tidegate.operators.suppression.reference import Reference
 from tidegate.operators.table_history import TableHistoryConfig
 from tidegate.operators.table_history.reference import Reference as TableReference
+from tidegate.operators.windows import WindowConfig
+from tidegate.operators.windows.reference import Reference as WindowReference
+from tidegate.operators.windows.reference import Window
 from tidegate.testing import strategies
 from tidegate.testing.laws import Advance, Event, Flush, Table, Trace
 
@@ -154,6 +159,71 @@ def _columns(row: Row) -> dict[str, Any]:
     }
 
 
+def windows_reference(config: WindowConfig, history: Sequence[Event], clock_ms: int) -> Trace:
+    """The trace that the reference foretells."""
+    reference = WindowReference(config)
+    for event in history:
+        if isinstance(event, Advance):
+            reference.advance(max(0, reference.stream_time) + event.by_ms)
+        elif isinstance(event, Flush):
+            reference.flush()
+        elif isinstance(event, Row):
+            reference.process(event, clock_ms)
+        if reference.stopped_at is not None:
+            break
+    held = sorted(reference.windows, key=lambda window: (window.end, window.arrival, window.start))
+    late = [(row, stream_time - row.timestamp, reference.bound(stream_time)) for row, stream_time in reference.late]
+    return Trace(
+        emissions=[
+            _window(config, window, taken_back=cause == "merged") | {"cause": cause}
+            for window, cause in reference.emissions
+        ],
+        late=_late(late, "its windows are closed"),
+        rejected=_rejected(reference.rejected, config, clock_ms),
+        applied=reference.applied,
+        stream_time=reference.stream_time,
+        held=[{"op": "put"} | _window(config, window) | _window_state(config, window) for window in held],
+        held_bytes=sum(map(reference.size, held)),
+        stopped_at=reference.stopped_at,
+    )
+
+
+def _window(config: WindowConfig, window: Window, taken_back: bool = False) -> dict[str, Any]:
+    found = {name: _told(name, window.numbers) for name in AGGREGATES if name in config.aggregate.model_fields_set}
+    text = ",".join(f'"{name}":{number}' for name, number in found.items())
+    value = f"{{{text}}}" if len(found) > 1 else next(iter(found.values()))
+    row = Row(window.key, None if taken_back else value.encode(), window.timestamp, window.offset)
+    return _columns(row) | {"window_start": window.start, "window_end": window.end}
+
+
+def _told(name: str, numbers: list[dict[str, Any]]) -> str:
+    number = AGGREGATES[name]([found.get(name) for found in numbers])
+    return repr(number).removesuffix(".0")
+
+
+def _window_state(config: WindowConfig, window: Window) -> dict[str, Any]:
+    names = [name for name in AGGREGATES if name in config.aggregate.model_fields_set]
+    words = b"".join(_words(name, [found.get(name) for found in window.numbers]) for name in names)
+    return {
+        "arrival": window.arrival,
+        "phase": ["pending", "told", "closed"].index(window.phase),
+        "words": words,
+    }
+
+
+def _words(name: str, numbers: list[Any]) -> bytes:
+    if name == "count":
+        return struct.pack("q", len(numbers))
+    if name in ("min", "max"):
+        number = AGGREGATES[name](numbers)
+        return struct.pack("qdq", *((0, number, 2) if isinstance(number, float) else (number, 0.0, 1)))
+    doubles = [number for number in numbers if isinstance(number, float)]
+    whole = sum(number for number in numbers if isinstance(number, int))
+    count = [len(numbers)] if name == "avg" else []
+    return struct.pack("qdq" + "q" * len(count), whole, sum(doubles), len(doubles), *count)
+
+
+AGGREGATES: dict[str, Callable[[list[Any]], Any]] = {"count": len, "sum": sum, "min": min, "max": max, "avg": mean}
 CASES = {
     "suppression": Case(
         configs=strategies.suppression_configs(),
@@ -175,5 +245,19 @@ CASES = {
         reference=stream_table_join_reference,
         holding=StreamTableJoinConfig.model_validate({"input": "in", "table": "table", "join": "left", "grace": "1h"}),
         bytes_per_record=120,
+    ),
+    "windowed_aggregation": Case(
+        configs=strategies.window_configs(),
+        histories=strategies.window_histories(),
+        reference=windows_reference,
+        holding=WindowConfig.model_validate(
+            {
+                "input": "records",
+                "window": {"tumbling": "1h", "grace": 0},
+                "aggregate": {"count": True},
+                "emit": "final",
+            }
+        ),
+        bytes_per_record=220,
     ),
 }

@@ -13,9 +13,11 @@ from tidegate.contracts.operator import Array
 from tidegate.kernels import arena, hash_index, payloads, time_buffer
 from tidegate.kernels.arena import Arena
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
+from tidegate.kernels.compiled.words import WORD
 from tidegate.kernels.payloads import Payloads
 from tidegate.kernels.slots import FREE, SlotPool
 from tidegate.kernels.time_buffer import HELD, TimeBuffer
+from tidegate.kernels.version_chains import ENTRY, Versions
 
 
 @inlined
@@ -44,6 +46,21 @@ def take_words(taken: Array, first: int, words: int) -> bool:
         free = free and not taken[word]
         taken[word] = True
     return free
+
+
+@inlined
+def chain_can_be(versions: Versions, key: int, taken: Array, longest: int) -> bool:
+    """True when the key's block is as long as it says, and nobody else's, and the chain lies within.
+
+    `taken`: the words of the chains' blocks. `longest`: how many versions a key may have.
+    """
+    words = ENTRY * wide(versions.capacity[key])
+    if words < ENTRY or arena.class_words(arena.size_class(words * WORD)) != words:
+        return False
+    if not take_words(taken, wide(versions.block[key]), words):
+        return False
+    first, length = wide(versions.first[key]), wide(versions.length[key])
+    return bool(first >= 0 and 1 <= length <= longest and first + length <= versions.capacity[key])
 
 
 @compiled_in_place

@@ -27,7 +27,7 @@ SLOT = np.dtype(
     [
         *((name, "i8") for name in ("timestamp", "offset", "check", "arrival")),
         *((name, "i4") for name in ("block", "key_length", "value_length", "headers_length")),
-        *((name, "i4") for name in ("size", "key", "mark", "unused")),
+        *((name, "i4") for name in ("size", "key", "mark", "phase")),
     ]
 )
 """What a window has lies side by side: one line of the cache. Positions are apart: the heap moves many."""
@@ -35,7 +35,6 @@ SLOT = np.dtype(
 KEY = np.dtype([("fingerprint", "i8"), *((name, "i4") for name in ("block", "first", "length", "capacity"))])
 
 ARRAYS = (
-    ArraySpec("version_numbers", "int64", "fixed", version_chains.NUMBERS),
     ArraySpec("order_numbers", "int64", "fixed", time_buffer.NUMBERS),
     ArraySpec("pool_numbers", "int64", "fixed", slots.NUMBERS),
     ArraySpec("keys_numbers", "int64", "fixed", slots.NUMBERS),
@@ -50,17 +49,18 @@ ARRAYS = (
     ArraySpec("chains", "uint8", "chains"),
     ArraySpec("arena", "uint8", "arena"),
 )
-CAPACITY = {"fixed": 1, "slots": 1024, "keys": 1024, "index": 2048, "chains": 65536, "arena": 65536}
+CAPACITY = {"fixed": 1, "slots": 2048, "keys": 2048, "index": 4096, "chains": 65536, "arena": 65536}
 
 
 class Windows(NamedTuple):
-    """All windows of a partition. Per window: its key's slot in `key`, and `mark`, which is the owner's."""
+    """All windows of a partition. Per window: its key's slot, and `mark` and `phase`, which are the owner's."""
 
     versions: Versions
     pool: SlotPool
     order: TimeBuffer
     key: Array
     mark: Array
+    phase: Array
 
 
 def windows_of(arrays: Mapping[str, Array]) -> Windows:
@@ -69,7 +69,7 @@ def windows_of(arrays: Mapping[str, Array]) -> Windows:
     stored = Payloads(_blocks(arrays, "arena"), *(slot[name] for name in Payloads._fields[1:]))
     return Windows(
         Versions(
-            arrays["version_numbers"],
+            np.zeros(version_chains.NUMBERS, np.int64),
             arrays["index"],
             SlotPool(arrays["keys_numbers"], key["fingerprint"]),
             key["fingerprint"],
@@ -91,6 +91,7 @@ def windows_of(arrays: Mapping[str, Array]) -> Windows:
         ),
         slot["key"],
         slot["mark"],
+        slot["phase"],
     )
 
 
@@ -170,6 +171,16 @@ def take_out(windows: Windows, key: int, at: int) -> Any:
         version_chains.drop_key(windows.versions, key)
     time_buffer.remove(windows.order, slot)
     return slot
+
+
+@inlined
+def index_of(windows: Windows, slot: int, start: int) -> Any:
+    """Which entry of its key's chain the slot is; it stands there under `start`."""
+    key = wide(windows.key[slot])
+    at = version_chains.entries_until(windows.versions, key, start) - 1
+    while version_chains.version_at(windows.versions, key, at) != slot:
+        at -= 1
+    return at
 
 
 @inlined

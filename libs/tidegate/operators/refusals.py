@@ -18,15 +18,17 @@ from tidegate.kernels import lateness_bins
 from tidegate.kernels.columns import record_columns
 from tidegate.kernels.compiled import inlined
 from tidegate.kernels.payloads import Batch, Payloads, batch_of
-from tidegate.operators import event_timestamps
+from tidegate.operators import event_timestamps, numbers
 from tidegate.operators.result_tables import REFUSED, words
 
 ACCEPTED, LATE, NULL_KEY, NULL_VALUE, NEGATIVE_TIMESTAMP, TOO_FAR_AHEAD, UNDECODABLE = range(7)
 """Why a record is refused; codes from UNDECODABLE on say why it has no timestamp."""
 
-_REASONS = pa.array(
-    ["", "", "null key", "null value", "negative timestamp", "too far ahead", *event_timestamps.REASONS]
-)
+NO_NUMBER = UNDECODABLE + len(event_timestamps.REASONS)
+"""From here on the codes say why it has no number."""
+
+_FIRST_REASONS = ("", "", "null key", "null value", "negative timestamp", "too far ahead")
+_REASONS = pa.array([*_FIRST_REASONS, *event_timestamps.REASONS, *numbers.REASONS])
 
 COUNT, LATE_COUNT, LATENESS_SUM, LATENESS_MAX = range(4)
 NUMBERS = 4

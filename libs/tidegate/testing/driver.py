@@ -24,6 +24,8 @@ class Emission:
     timestamp: int
     cause: str
     headers: bytes = b""
+    window_start: int | None = None
+    window_end: int | None = None
 
 
 class Driver:
@@ -98,6 +100,8 @@ class Driver:
                 timestamp=row["timestamp"],
                 cause=row["cause"],
                 headers=row["headers"] or b"",
+                window_start=row.get("window_start"),
+                window_end=row.get("window_end"),
             )
             for row in result.emissions.to_pylist()
         ]

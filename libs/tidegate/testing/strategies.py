@@ -15,6 +15,7 @@ from tidegate.contracts.records import Row
 from tidegate.operators.stream_table_join import StreamTableJoinConfig
 from tidegate.operators.suppression import SuppressionConfig
 from tidegate.operators.table_history import TableHistoryConfig
+from tidegate.operators.windows import WindowConfig
 from tidegate.testing.laws import Advance, Event, Flush, Table
 
 FIRST_OFFSET, GAP = 5, 3
@@ -124,3 +125,54 @@ def join_histories(draw: st.DrawFn, max_size: int = 24) -> list[Event]:
     drawn = draw(st.lists(_mostly(_joinable, _records, _others, _tables()), max_size=max_size))
     rows = (Row(*event[:3], _offset(at), event[3]) if type(event) is tuple else event for at, event in enumerate(drawn))
     return [draw(_tables()), *rows]
+
+
+_numbers = st.sampled_from(
+    [b"1", b"-7", b"2.5", b'{"n": 2}', b'{"n": -0.25}', b'{"n": 10}', b'{"n": 3}', b'{"n": "x"}', b"{}", b"x"]
+)
+
+
+@st.composite
+def window_histories(draw: st.DrawFn, max_size: int = 24) -> list[Event]:
+    """Histories whose values are numbers, objects that have one, and others that have none."""
+    values = draw(st.lists(_numbers | st.none(), min_size=max_size, max_size=max_size))
+    history = draw(histories(max_size))
+    return [
+        event._replace(value=value) if isinstance(event, Row) else event
+        for event, value in zip(history, values, strict=False)
+    ]
+
+
+@st.composite
+def window_configs(draw: st.DrawFn) -> WindowConfig:
+    """Any configuration that is accepted."""
+    window = draw(_windows())
+    emits = ["updates"] if "unlimited" in window else ["updates", "on_time", "final", "final"]
+    raw: dict[str, Any] = {
+        "input": "records",
+        "window": window,
+        "aggregate": draw(_aggregates()),
+        "emit": draw(st.sampled_from(emits)),
+        "max_ahead": draw(st.none() | _durations(10)),
+    }
+    if "unlimited" not in window and draw(st.booleans()):
+        raw["retention"] = f"{draw(st.integers(20, 30))}ms"
+    if raw["emit"] == "final" and draw(st.booleans()):
+        raw["buffer"] = draw(_buffers()) | {"when_full": draw(st.sampled_from(["shut_down", "spill"]))}
+    return WindowConfig.model_validate(raw)
+
+
+@st.composite
+def _windows(draw: st.DrawFn) -> dict[str, Any]:
+    kind = draw(st.sampled_from(["tumbling", "hopping", "session", "session", "unlimited"]))
+    if kind == "unlimited":
+        return {kind: True}
+    size = draw(st.integers(1, 10))
+    window = {kind: f"{size}ms", "grace": draw(_durations(8))}
+    return window | {"advance": f"{draw(st.integers(-(-size // 3), size))}ms"} if kind == "hopping" else window
+
+
+def _aggregates() -> st.SearchStrategy[dict[str, Any]]:
+    numbers = st.sampled_from([True, {"field": "n"}])
+    several = st.dictionaries(st.sampled_from(["sum", "min", "max", "avg"]), numbers, min_size=1)
+    return st.just({"count": True}) | several | several.map(lambda found: {"count": True} | found)

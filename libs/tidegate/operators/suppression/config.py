@@ -1,4 +1,4 @@
-"""Suppression's configuration (KIP-328). May import: the standard library, pydantic, contracts."""
+"""Suppression's configuration (KIP-328). May import: the standard library, pydantic, contracts, operators."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from tidegate.contracts.config import Config, Duration, OperatorConfig, OperatorRules, Size
+from tidegate.contracts.config import Config, Duration, OperatorConfig, OperatorRules
+from tidegate.operators.bounds import Bounds, EagerBuffer, StrictBuffer
 
 
 class TimeLimit(Config):
@@ -14,36 +15,6 @@ class TimeLimit(Config):
 
     time_limit: Duration
     """How long to wait for more updates of a key before it is emitted."""
-
-
-class Bounds(Config):
-    """What may be held."""
-
-    max_keys: Annotated[int, Field(ge=0)] | None = None
-    """Keys held at the most."""
-    max_bytes: Size | None = Field(default=None, validate_default=True)
-    """Bytes held at the most, of what `bytes_of` says."""
-
-    @field_validator("max_bytes")
-    @classmethod
-    def _one_bound_is_given(cls, max_bytes: int | None, info: ValidationInfo) -> int | None:
-        if max_bytes is None and info.data.get("max_keys", 0) is None:
-            raise ValueError("a buffer without a bound; give max_keys or max_bytes, or leave `buffer` out: unbounded")
-        return max_bytes
-
-
-class EagerBuffer(Bounds):
-    """A full buffer emits its oldest key before its time: results are best effort."""
-
-    when_full: Literal["emit"]
-    """Emit the oldest key."""
-
-
-class StrictBuffer(Bounds):
-    """A full buffer never emits early: results are those of an unbounded one."""
-
-    when_full: Literal["spill", "shut_down"]
-    """`spill`: the bound limits memory, the rest is on disk. `shut_down`: stop before the record that is too much."""
 
 
 def _read_until(value: object) -> object:

@@ -1,4 +1,4 @@
-"""What KIP-328's metrics are made of, per batch and partition. May import: numpy, contracts, operators.refusals.
+"""What KIP-328's metrics are made of, per batch and partition. May import: numpy, contracts, operators.
 
 How measures of batches combine is told by their names: `*_now` is replaced, `*_max` and `*_min` are the largest and
 the smallest, everything else adds up. An average is `*_sum` over `*_count`: lateness over all records that are not
@@ -11,8 +11,9 @@ import numpy as np
 
 from tidegate.contracts.schema import Counts
 from tidegate.operators import refusals
+from tidegate.operators.bounds import sizes
 from tidegate.operators.suppression import step
-from tidegate.operators.suppression.config import StrictBuffer, SuppressionRules
+from tidegate.operators.suppression.config import SuppressionRules
 
 
 def counts(outcome: step.Outcome, held: int, held_bytes: int) -> Counts:
@@ -41,31 +42,4 @@ def measures(outcome: step.Outcome, config: SuppressionRules, held: int, held_by
         found |= {"overtime_sum": tally[step.OVERTIME_SUM], "overtime_min": tally[step.OVERTIME_MIN]}
         found["overtime_count"] = int(causes[step.TIME] + causes[step.IDLE])
     largest, largest_bytes = tally[step.HELD_MAX], tally[step.HELD_BYTES_MAX]
-    return found | _sizes(config, held, held_bytes, "now") | _sizes(config, largest, largest_bytes, "max")
-
-
-def _sizes(config: SuppressionRules, held: int, held_bytes: int, when: str) -> dict[str, int]:
-    """The memory and the disk part of the buffer.
-
-    Memory has the largest share of the buffer that meets both bounds of `spill`, disk the rest; without `spill` all
-    is memory, and nothing is said of a disk.
-    """
-    whole = {f"memory_records_{when}": held, f"memory_bytes_{when}": held_bytes}
-    if not isinstance(config.buffer, StrictBuffer) or config.buffer.when_full != "spill":
-        return whole
-    records, size = _in_memory(config.buffer, held, held_bytes)
-    return {
-        f"memory_records_{when}": records,
-        f"memory_bytes_{when}": size,
-        f"disk_records_{when}": held - records,
-        f"disk_bytes_{when}": held_bytes - size,
-    }
-
-
-def _in_memory(bounds: StrictBuffer, held: int, held_bytes: int) -> tuple[int, int]:
-    records, size = held, held_bytes
-    if bounds.max_keys is not None and records > bounds.max_keys:
-        records, size = bounds.max_keys, size * bounds.max_keys // records
-    if bounds.max_bytes is not None and size > bounds.max_bytes:
-        records, size = records * bounds.max_bytes // size, bounds.max_bytes
-    return records, size
+    return found | sizes(config.buffer, held, held_bytes, "now") | sizes(config.buffer, largest, largest_bytes, "max")

@@ -17,9 +17,10 @@ from tidegate.contracts.records import Records
 from tidegate.kernels import arena, columns, growth, slots, time_buffer
 from tidegate.kernels.payloads import Batch, Payloads, batch_of, record_length, repack
 from tidegate.operators import refusals
+from tidegate.operators.bounds import EagerBuffer, StrictBuffer
 from tidegate.operators.suppression import measures, tables
 from tidegate.operators.suppression import step as kernel
-from tidegate.operators.suppression.config import EagerBuffer, StrictBuffer, SuppressionRules, TimeLimit
+from tidegate.operators.suppression.config import SuppressionRules, TimeLimit
 from tidegate.operators.suppression.damage import damage
 
 STREAM_TIME, OPENED, BYTES_OF, CHECK = range(kernel.NUMBERS)

@@ -9,7 +9,6 @@ import numpy as np
 from tidegate.contracts.operator import Array
 from tidegate.kernels import arena, hash_index, payloads, slots, soundness, time_buffer, version_chains
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
-from tidegate.kernels.compiled.words import WORD
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES, NOT_HELD
 from tidegate.kernels.version_chains import ENTRY
 from tidegate.operators.table_history.step import (
@@ -104,7 +103,7 @@ def _keys_are_whole(state: State, taken: Array, unseen: Array, longest: int) -> 
         if versions.capacity[key] == 0:
             continue
         words = ENTRY * wide(versions.capacity[key])
-        if not (_chain_can_be(state, key, taken, longest) and _chain_is_whole(state, key, unseen)):
+        if not (soundness.chain_can_be(state.versions, key, taken, longest) and _chain_is_whole(state, key, unseen)):
             return False
         if not _is_scheduled(state, key):
             return False
@@ -115,19 +114,6 @@ def _keys_are_whole(state: State, taken: Array, unseen: Array, longest: int) -> 
     right = keys == state.numbers[KEYS_HELD] and held == state.numbers[VERSIONS_HELD]
     right = right and scheduled == state.expiry.numbers[HELD] and state.expiry.numbers[HELD_BYTES] == 0
     return bool(right and live == versions.chains.numbers[arena.LIVE])
-
-
-@inlined
-def _chain_can_be(state: State, key: int, taken: Array, longest: int) -> bool:
-    """True when the key's block is as long as it says, and nobody else's, and the chain lies within."""
-    versions = state.versions
-    words = ENTRY * wide(versions.capacity[key])
-    if words < ENTRY or arena.class_words(arena.size_class(words * WORD)) != words:
-        return False
-    if not soundness.take_words(taken, wide(versions.block[key]), words):
-        return False
-    first, length = wide(versions.first[key]), wide(versions.length[key])
-    return bool(first >= 0 and 1 <= length <= longest and first + length <= versions.capacity[key])
 
 
 @inlined

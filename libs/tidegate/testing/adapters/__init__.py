@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tidegate.testing.adapters import stream_table_join, suppression, versioned_table, window_store
+from tidegate.testing.adapters import stream_table_join, suppression, versioned_table, window_store, windows
 
 Scenario = Mapping[str, Any]
 Adapter = Callable[[Scenario], dict[str, Any]]
@@ -15,5 +15,7 @@ ADAPTERS: dict[str, Adapter] = {
     "suppress": suppression.run,
     "stream_table_join": stream_table_join.run,
     "versioned_table": versioned_table.run,
+    "suppress_final": windows.run_final,
     "window_store": window_store.run,
+    "windowed_count": windows.run_updates,
 }

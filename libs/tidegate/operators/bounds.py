@@ -1,0 +1,66 @@
+"""Bounds of what an operator holds back, and which part of it is in memory. May import: pydantic, contracts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from tidegate.contracts.config import Config, Size
+
+
+class Bounds(Config):
+    """What may be held."""
+
+    max_keys: Annotated[int, Field(ge=0)] | None = None
+    """Keys held at the most."""
+    max_bytes: Size | None = Field(default=None, validate_default=True)
+    """Bytes held at the most, of what `bytes_of` says."""
+
+    @field_validator("max_bytes")
+    @classmethod
+    def _one_bound_is_given(cls, max_bytes: int | None, info: ValidationInfo) -> int | None:
+        if max_bytes is None and info.data.get("max_keys", 0) is None:
+            raise ValueError("a buffer without a bound; give max_keys or max_bytes, or leave `buffer` out: unbounded")
+        return max_bytes
+
+
+class EagerBuffer(Bounds):
+    """A full buffer emits its oldest key before its time: results are best effort."""
+
+    when_full: Literal["emit"]
+    """Emit the oldest key."""
+
+
+class StrictBuffer(Bounds):
+    """A full buffer never emits early: results are those of an unbounded one."""
+
+    when_full: Literal["spill", "shut_down"]
+    """`spill`: the bound limits memory, the rest is on disk. `shut_down`: stop before the record that is too much."""
+
+
+def sizes(buffer: Bounds | None, held: int, held_bytes: int, when: str) -> dict[str, int]:
+    """The memory and the disk part of the buffer.
+
+    Memory has the largest share of the buffer that meets both bounds of `spill`, disk the rest; without `spill` all
+    is memory, and nothing is said of a disk.
+    """
+    whole = {f"memory_records_{when}": held, f"memory_bytes_{when}": held_bytes}
+    if not isinstance(buffer, StrictBuffer) or buffer.when_full != "spill":
+        return whole
+    records, size = _in_memory(buffer, held, held_bytes)
+    return {
+        f"memory_records_{when}": records,
+        f"memory_bytes_{when}": size,
+        f"disk_records_{when}": held - records,
+        f"disk_bytes_{when}": held_bytes - size,
+    }
+
+
+def _in_memory(bounds: StrictBuffer, held: int, held_bytes: int) -> tuple[int, int]:
+    records, size = held, held_bytes
+    if bounds.max_keys is not None and records > bounds.max_keys:
+        records, size = bounds.max_keys, size * bounds.max_keys // records
+    if bounds.max_bytes is not None and size > bounds.max_bytes:
+        records, size = records * bounds.max_bytes // size, bounds.max_bytes
+    return records, size

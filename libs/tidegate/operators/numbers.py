@@ -1,0 +1,80 @@
+"""Numbers out of JSON values, for aggregates. May import: the standard library, numpy, orjson, contracts.
+
+A whole number that fits into 64 bits is kept exactly; every other one is a double. A null value has no number.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+
+from tidegate.contracts.operator import Array
+from tidegate.contracts.records import NULL_LENGTH, Records
+
+REASONS = (
+    "no number: null value",
+    "no number: value is not JSON",
+    "no number: value is not a JSON object",
+    "no number: field is missing",
+    "no number: field is not a number",
+    "no number: value is not a number",
+)
+NULL_VALUE, NO_JSON, NO_OBJECT, NO_FIELD, NO_NUMBER, VALUE_NO_NUMBER = range(1, 7)
+
+
+class Read(NamedTuple):
+    """Numbers of records, [field, row], and a code per row: 0, or 1 + the index of the reason why one is missing."""
+
+    whole: Array
+    double: Array
+    is_double: Array
+    code: Array
+
+
+def read_numbers(records: Records, fields: tuple[str | None, ...]) -> Read:
+    """The numbers of those fields (None: of the value itself) of each record."""
+    shape = len(fields), len(records)
+    read = Read(np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape, np.bool_), np.zeros(shape[1], np.int8))
+    if fields:
+        for row in range(len(records)):
+            read.code[row] = _read_row(records, row, fields, read)
+    return read
+
+
+def _read_row(records: Records, row: int, fields: tuple[str | None, ...], read: Read) -> int:
+    start, length = records.value_start[row], records.value_length[row]
+    if length == NULL_LENGTH:
+        return NULL_VALUE
+    try:
+        document = orjson.loads(records.data[start : start + length].tobytes())
+    except orjson.JSONDecodeError:
+        return NO_JSON
+    for at, field in enumerate(fields):
+        number, code = (document, 0) if field is None else _field(document, field)
+        if code == 0 and not _is_number(number):
+            code = VALUE_NO_NUMBER if field is None else NO_NUMBER
+        if code:
+            return code
+        _keep(read, at, row, number)
+    return 0
+
+
+def _field(document: object, field: str) -> tuple[Any, int]:
+    if not isinstance(document, dict):
+        return None, NO_OBJECT
+    return (document[field], 0) if field in document else (None, NO_FIELD)
+
+
+def _is_number(number: object) -> bool:
+    return isinstance(number, int | float) and not isinstance(number, bool) and math.isfinite(number)
+
+
+def _keep(read: Read, at: int, row: int, number: float) -> None:
+    if isinstance(number, int) and -(2**63) <= number < 2**63:
+        read.whole[at, row] = number
+    else:
+        read.double[at, row] = number
+        read.is_double[at, row] = True

@@ -1,0 +1,167 @@
+"""What is wrong with arrays that may have been damaged outside the process. May import: numpy, contracts, kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tidegate.contracts.operator import Array
+from tidegate.kernels import arena, hash_index, payloads, slots, soundness, time_buffer, version_chains
+from tidegate.kernels.arena import Arena
+from tidegate.kernels.compiled import compiled_in_place, inlined, wide
+from tidegate.kernels.growth import MAX_SLOTS
+from tidegate.kernels.time_buffer import HELD, HELD_BYTES
+from tidegate.kernels.version_chains import ENTRY
+from tidegate.operators.windows.aggregates import Plan, width
+from tidegate.operators.windows.step import (
+    BELOW,
+    CHECK,
+    CLOSED,
+    FREE,
+    OPEN,
+    OPEN_BYTES,
+    SESSION,
+    STORED,
+    Rules,
+    State,
+    check_of,
+    place_of,
+    size_of,
+)
+
+
+def damage(state: State, plan: Plan, rules: Rules) -> str | None:
+    """What is wrong with the state between two batches; None: nothing. Reads all of it.
+
+    `rules`: those under which the windows were put in order.
+    """
+    if not all(_sizes_can_be(state, plan)):
+        return "its sizes cannot be"
+    windows, versions = state.windows, state.windows.versions
+    keys, blocks = _untaken(versions.payloads.arena), _untaken(versions.chains)
+    held = np.array(windows.mark[: windows.pool.numbers[slots.USED]] == STORED)
+    held_keys = np.array(versions.capacity[: versions.keys.numbers[slots.USED]] != 0)
+    if not (_windows_are_whole(state, plan, rules, keys) and soundness.is_in_order(windows.order)):
+        return "a window that it holds is damaged"
+    if not _chains_are_whole(state, rules, blocks, held.copy()):
+        return "the chain of a key's windows is damaged"
+    count, seen = int(held_keys.sum()), np.zeros(len(held_keys), np.bool_)
+    if not soundness.is_indexed(versions.key_index, versions.fingerprint, held_keys, count, seen):
+        return "its index of keys is damaged"
+    free_windows = soundness.free_slots_are_whole(windows.pool, held, int(held.sum()))
+    if not (free_windows and soundness.free_slots_are_whole(versions.keys, held_keys, count)):
+        return "its free slots are damaged"
+    free_keys = soundness.free_blocks_are_whole(versions.payloads.arena, keys)
+    if not (free_keys and soundness.free_blocks_are_whole(versions.chains, blocks)):
+        return "its free space is damaged"
+    return None
+
+
+def _sizes_can_be(state: State, plan: Plan) -> Iterator[bool]:
+    windows, versions = state.windows, state.windows.versions
+    room = min(len(windows.mark), len(state.words.whole) // width(plan))
+    yield bool(0 <= windows.order.numbers[HELD] <= windows.pool.numbers[slots.USED] <= room)
+    yield bool(0 <= versions.keys.numbers[slots.USED] <= len(versions.length))
+    for blocks in (versions.payloads.arena, versions.chains):
+        yield bool(0 <= blocks.numbers[arena.USED] <= len(blocks.words))
+
+
+def _untaken(blocks: Arena) -> Array:
+    return np.zeros(max(int(blocks.numbers[arena.USED]), 1), np.bool_)
+
+
+@compiled_in_place
+def _windows_are_whole(state: State, plan: Plan, rules: Rules, taken: Array) -> bool:
+    """Every slot has a whole window or none; the sums are right. `taken`: the words of the keys' blocks."""
+    stored, order = state.windows.versions.payloads, state.windows.order
+    held = 0
+    total = 0
+    unclosed = 0
+    unclosed_bytes = 0
+    checks = 0
+    live = 0
+    for slot in range(state.windows.pool.numbers[slots.USED]):
+        if state.windows.mark[slot] == FREE:
+            if stored.block[slot] != 0 or stored.check[slot] != 0:
+                return False
+            continue
+        words = soundness.take_block(stored, slot, taken) if state.windows.mark[slot] == STORED else 0
+        if words == 0 or not _is_ordered(state, slot, plan, rules) or stored.check[slot] != check_of(state, slot, plan):
+            return False
+        held += 1
+        total += order.size[slot]
+        if state.windows.phase[slot] != CLOSED:
+            unclosed += 1
+            unclosed_bytes += order.size[slot]
+        checks += wide(stored.check[slot])
+        live += words
+    right = held == order.numbers[HELD] and total == order.numbers[HELD_BYTES]
+    right = right and unclosed == state.numbers[OPEN] and unclosed_bytes == state.numbers[OPEN_BYTES]
+    return bool(right and checks == state.numbers[CHECK] and live == stored.arena.numbers[arena.LIVE])
+
+
+@inlined
+def _is_ordered(state: State, slot: int, plan: Plan, rules: Rules) -> bool:
+    """True when the window is in the order where the rules say, with its size."""
+    order = state.windows.order
+    if not soundness.is_at_its_node(order, slot):
+        return False
+    place = place_of(state.start[slot], state.end[slot], wide(state.windows.phase[slot]), rules)
+    size = size_of(wide(state.windows.versions.payloads.key_length[slot]), plan)
+    return bool(time_buffer.place_of(order, slot) == place and order.size[slot] == size)
+
+
+@compiled_in_place
+def _chains_are_whole(state: State, rules: Rules, taken: Array, unseen: Array) -> bool:
+    """Every window is in the chain of its key once, in order.
+
+    `taken`: the words of the chains' blocks. `unseen`: the windows, each taken away when it is found.
+    """
+    versions = state.windows.versions
+    live = 0
+    held = 0
+    for key in range(versions.keys.numbers[slots.USED]):
+        if versions.capacity[key] == 0:
+            continue
+        whole = soundness.chain_can_be(versions, key, taken, MAX_SLOTS) and _chain_is_whole(state, rules, key, unseen)
+        if not whole:
+            return False
+        live += ENTRY * wide(versions.capacity[key])
+        held += wide(versions.length[key])
+    return bool(live == versions.chains.numbers[arena.LIVE] and held == state.windows.order.numbers[HELD])
+
+
+@inlined
+def _chain_is_whole(state: State, rules: Rules, key: int, unseen: Array) -> bool:
+    """True when the entries are windows of the key, in order of their starts."""
+    versions = state.windows.versions
+    for at in range(wide(versions.length[key])):
+        slot = version_chains.version_at(versions, key, at)
+        if slot < 0 or slot >= len(unseen) or not unseen[slot] or state.windows.key[slot] != key:
+            return False
+        unseen[slot] = False
+        time = version_chains.time_at(versions, key, at)
+        if time != _time_of(state, slot, rules) or (at > 0 and time < version_chains.time_at(versions, key, at - 1)):
+            return False
+        if not _has_key(state, slot, key):
+            return False
+    return True
+
+
+@inlined
+def _time_of(state: State, slot: int, rules: Rules) -> Any:
+    apart = rules.kind == SESSION and state.windows.phase[slot] == CLOSED
+    return state.start[slot] + BELOW if apart else state.start[slot]
+
+
+@inlined
+def _has_key(state: State, slot: int, key: int) -> bool:
+    versions = state.windows.versions
+    stored = versions.payloads
+    start = payloads.start_of(stored, slot)
+    length = wide(stored.key_length[slot])
+    if versions.fingerprint[key] != hash_index.fingerprint(stored.arena.data, start, length):
+        return False
+    return version_chains.is_key(versions, key, stored.arena.data, start, length)

@@ -1,0 +1,46 @@
+"""What KIP-328's metrics of windows are made of, per batch and partition. May import: numpy, contracts, operators.
+
+How measures of batches combine is told by their names, as for every operator: `*_now` is replaced, `*_max` and `*_min`
+are the largest and the smallest, everything else adds up.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tidegate.contracts.schema import Counts
+from tidegate.kernels.time_buffer import HELD, HELD_BYTES
+from tidegate.operators import refusals
+from tidegate.operators.bounds import sizes
+from tidegate.operators.windows import step
+from tidegate.operators.windows.config import WindowRules
+from tidegate.operators.windows.step import Outcome, State
+
+
+def counts(state: State, outcome: Outcome) -> Counts:
+    """Where each record went, and the windows held, closed ones included."""
+    tally, order = outcome.tally, state.windows.order
+    refused, late = (int(number) for number in outcome.refused.numbers[: refusals.LATENESS_SUM])
+    return Counts(
+        records_in=int(tally[step.NEXT_ROW]),
+        applied=int(tally[step.APPLIED]),
+        late=late,
+        rejected=refused - late,
+        emitted=int(tally[step.EMITTED]),
+        held=int(order.numbers[HELD]),
+        held_bytes=int(order.numbers[HELD_BYTES]),
+    )
+
+
+def measures(state: State, outcome: Outcome, config: WindowRules) -> dict[str, int]:
+    """Lateness and overtime in ms, emissions by cause, and the size of the open windows in memory and on disk."""
+    tally = [int(number) for number in outcome.tally]
+    causes = np.bincount(outcome.cause[: tally[step.EMITTED]], minlength=len(step.CAUSES))
+    found = refusals.measures(outcome.refused, tally[step.NEXT_ROW])
+    found |= {f"emitted_{cause}": int(count) for cause, count in zip(step.CAUSES, causes, strict=True)}
+    if tally[step.OVERTIME_COUNT]:
+        found |= {"overtime_sum": tally[step.OVERTIME_SUM], "overtime_min": tally[step.OVERTIME_MIN]}
+        found["overtime_count"] = tally[step.OVERTIME_COUNT]
+    now, now_bytes = (int(number) for number in state.numbers[: step.CHECK])
+    largest, largest_bytes = tally[step.OPEN_MAX], tally[step.OPEN_BYTES_MAX]
+    return found | sizes(config.buffer, now, now_bytes, "now") | sizes(config.buffer, largest, largest_bytes, "max")

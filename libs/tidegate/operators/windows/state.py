@@ -1,0 +1,307 @@
+"""One partition's windows over the arrays of a Storage. May import: numpy, pyarrow, contracts, kernels, operators.
+
+The shell around `step`: it maps the arrays, makes room when a kernel asks for it, and turns what the kernel noted into
+Arrow tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.contracts.errors import UserError
+from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME
+from tidegate.contracts.operator import Array, ArraySpec, Layout, StepResult, Storage
+from tidegate.contracts.records import Records
+from tidegate.kernels import columns
+from tidegate.kernels import windows as windows_kernel
+from tidegate.kernels.payloads import Batch, batch_of
+from tidegate.kernels.time_buffer import HELD
+from tidegate.operators import numbers, refusals
+from tidegate.operators.windows import aggregates, measures, tables
+from tidegate.operators.windows import step as kernel
+from tidegate.operators.windows.aggregates import Numbers, Plan, Words
+from tidegate.operators.windows.config import (
+    Aggregates,
+    Hopping,
+    NumberField,
+    Session,
+    Tumbling,
+    WindowRules,
+    least_retention,
+)
+from tidegate.operators.windows.damage import damage
+from tidegate.operators.windows.step import Outcome, Rules, State
+
+RULES = slice(kernel.NUMBERS, kernel.NUMBERS + len(Rules._fields))
+STREAM_TIME, WIDTH, OPENED = range(RULES.stop, RULES.stop + 3)
+NUMBERS = RULES.stop + 3
+
+_EMITS = {"updates": kernel.UPDATES, "on_time": kernel.ON_TIME_FIRST, "final": kernel.FINAL}
+_STOP_REASONS = {kernel.FULL_KEYS: "buffer.max_keys is reached", kernel.FULL_BYTES: "buffer.max_bytes is reached"}
+_NO_RECORDS = Records.from_rows([])
+
+
+def layout_of(plan: Plan) -> Layout:
+    """The layout of a state whose windows have that many words."""
+    capacity = windows_kernel.CAPACITY
+    return Layout(
+        kind="windowed_aggregation",
+        version=1,
+        arrays=(
+            ArraySpec("numbers", "int64", "fixed", NUMBERS),
+            ArraySpec("bounds", "int64", "slots", 2),
+            ArraySpec("words", "int64", "words"),
+            *windows_kernel.ARRAYS,
+        ),
+        capacity=capacity | {"words": capacity["slots"] * aggregates.width(plan)},
+    )
+
+
+def rules_of(config: WindowRules) -> Rules:
+    """The configuration in numbers."""
+    window, stop = config.window, config.buffer if config.buffer and config.buffer.when_full == "shut_down" else None
+    match window:
+        case Tumbling():
+            shape = kernel.SPAN, window.tumbling, window.tumbling, window.grace
+        case Hopping():
+            shape = kernel.SPAN, window.hopping, window.advance, window.grace
+        case Session():
+            shape = kernel.SESSION, window.session, 1, window.grace
+        case _:
+            shape = kernel.UNLIMITED, kernel.MAX, kernel.MAX, 0
+    return Rules(
+        *shape,
+        retention=least_retention(window) if config.retention is None else config.retention,
+        emit=_EMITS[config.emit],
+        stop_keys=kernel.MAX if stop is None or stop.max_keys is None else stop.max_keys,
+        stop_bytes=kernel.MAX if stop is None or stop.max_bytes is None else stop.max_bytes,
+    )
+
+
+def plan_of(config: Aggregates) -> tuple[Plan, tuple[str | None, ...]]:
+    """What is computed, and the fields that it is computed from (None: the value itself)."""
+    given = [(kind, getattr(config, name)) for kind, name in enumerate(aggregates.NAMES) if getattr(config, name)]
+    read = {kind: spec.field if isinstance(spec, NumberField) else None for kind, spec in given}
+    fields = tuple(dict.fromkeys(field for kind, field in read.items() if kind != aggregates.COUNT))
+    rows = [0 if kind == aggregates.COUNT else fields.index(field) for kind, field in read.items()]
+    return aggregates.plan(list(read), rows), fields
+
+
+def state_of(arrays: Mapping[str, Array]) -> State:
+    """The storage's arrays as the kernels take them."""
+    bounds, words = arrays["bounds"].reshape(-1, 2), arrays["words"]
+    windows = windows_kernel.windows_of(arrays)
+    return State(windows, bounds[:, 0], bounds[:, 1], Words(words, words.view(np.float64)), arrays["numbers"])
+
+
+def damage_of(arrays: Mapping[str, Array], config: WindowRules) -> str | None:
+    """What is wrong with the arrays of a state between two batches; None: nothing."""
+    plan, numbers = plan_of(config.aggregate)[0], arrays["numbers"]
+    if numbers[OPENED] != 1 or numbers[WIDTH] != aggregates.width(plan):
+        return "its numbers cannot be"
+    rules = Rules(*(int(number) for number in numbers[RULES]))
+    return damage(state_of(arrays), plan, rules)
+
+
+class WindowsState:
+    """The OperatorState of a windowed aggregation."""
+
+    def __init__(self, config: WindowRules, storage: Storage) -> None:
+        self._config = config
+        self._rules = rules_of(config)
+        self._plan, self._fields = plan_of(config.aggregate)
+        self._storage = storage
+        self._map()
+        self._begin()
+
+    @property
+    def stream_time(self) -> int:
+        """T of the partition; NO_STREAM_TIME before the first accepted record."""
+        return int(self._numbers[STREAM_TIME])
+
+    def step(self, records: Records, clock_ms: int) -> StepResult:
+        """Every record up to a stop is counted once; the state equals what the changelog describes."""
+        batch, undecodable, newest = refusals.dated(records, self._config, clock_ms)
+        read = numbers.read_numbers(records, self._fields)
+        missing = np.where((undecodable == 0) & (read.code > 0), refusals.NO_NUMBER - 1 + read.code, undecodable)
+        codes, values = missing.astype(np.int8), Numbers(read.whole, read.double, read.is_double)
+        keys = _keys_of(batch)
+        outcome = self._run(
+            lambda outcome: kernel.absorb(self._state, keys, values, codes, newest, self._rules, self._plan, outcome),
+            self._outcome(len(records)),
+        )
+        return self._result(batch, *outcome, newest=newest)
+
+    def advance(self, stream_time: int) -> StepResult:
+        """T is at least `stream_time`; what became due is emitted with cause `idle`."""
+        outcome = self._outcome()
+        outcome.tally[kernel.STREAM_TIME] = max(self.stream_time, stream_time)
+        kernel.advance(self._state, self._rules, self._plan, outcome)
+        return self._result(batch_of(_NO_RECORDS), outcome)
+
+    def flush(self) -> StepResult:
+        """Every result that was held back is emitted with cause `flush`; a window with a final one is closed."""
+        held = self._held()
+        pending = held[self._state.windows.phase[held] == kernel.PENDING]
+        outcome = self._outcome()
+        kernel.flush(self._state, pending, self._rules, self._plan, outcome)
+        return self._result(batch_of(_NO_RECORDS), outcome)
+
+    def restore(self, rows: pa.Table, stream_time: int) -> None:
+        """The changelog rows are applied, the latest of a window last; T is `stream_time`."""
+        for rows_of_batch in rows.to_batches():
+            if rows_of_batch.num_rows:
+                self._replay(rows_of_batch)
+        self._numbers[STREAM_TIME] = stream_time
+
+    def snapshot(self) -> pa.Table:
+        """The rows (all `put`) from which `restore` makes an equal state, by window end and arrival."""
+        return tables.changes(self._state, batch_of(_NO_RECORDS), self._held(), self._plan)
+
+    def _held(self) -> Array:
+        """The slots of all windows, by end, arrival and start."""
+        order = self._state.windows.order
+        held = order.heap[: order.numbers[HELD]].astype(np.int64)
+        return held[np.lexsort((self._state.start[held], order.arrival[held], self._state.end[held]))]
+
+    def _map(self) -> None:
+        """The kernels see the storage's current arrays."""
+        arrays = self._storage.arrays()
+        self._numbers = arrays["numbers"]
+        self._state = state_of(arrays)
+
+    def _begin(self) -> None:
+        """A new storage has no stream time; an old one has its windows in the order of this configuration."""
+        width = aggregates.width(self._plan)
+        if not self._numbers[OPENED]:
+            self._numbers[OPENED] = 1
+            self._numbers[STREAM_TIME] = NO_STREAM_TIME
+            self._numbers[WIDTH] = width
+        if self._numbers[WIDTH] != width:
+            raise _other_aggregates()
+        if not np.array_equal(self._numbers[RULES], self._rules):
+            self._numbers[RULES] = self._rules
+            kernel.reorder(self._state, self._rules)
+        self._fit_words()
+
+    def _fit_words(self) -> None:
+        """Every slot has its words."""
+        wanted = self._storage.capacity()["slots"] * int(self._numbers[WIDTH])
+        if len(self._state.words.whole) < wanted:
+            self._storage.grow({"words": wanted})
+            self._map()
+
+    def _outcome(self, records: int = 0) -> Outcome:
+        """Room for what so many records do at the least; memory that is not written to is not taken."""
+        tally = np.zeros(kernel.TALLIES, np.int64)
+        tally[kernel.STREAM_TIME] = self.stream_time
+        tally[kernel.NEXT_START] = kernel.ANEW
+        tally[kernel.OVERTIME_MIN] = kernel.MAX
+        tally[[kernel.OPEN_MAX, kernel.OPEN_BYTES_MAX]] = self._numbers[: kernel.CHECK]
+        room = 2 * records + int(self._state.windows.order.numbers[HELD])
+        return Outcome(
+            slot=np.empty(room, np.int64),
+            cause=np.empty(room, np.int8),
+            timestamp=np.empty(room, np.int64),
+            offset=np.empty(room, np.int64),
+            words=np.empty(room * aggregates.width(self._plan), np.int64),
+            touched=np.empty(self._storage.capacity()["slots"], np.int32),
+            refused=refusals.no_refusals(records),
+            tally=tally,
+        )
+
+    def _run(self, work: Callable[[Outcome], int], outcome: Outcome) -> tuple[Outcome, int]:
+        """What the kernel noted and returned in the end, with all the room that it wanted."""
+        while (signal := work(outcome)) not in (kernel.FULL_KEYS, kernel.FULL_BYTES, windows_kernel.DONE):
+            wanted = int(outcome.tally[kernel.WANTED])
+            if signal == kernel.NEEDS_EMISSIONS:
+                held = int(self._state.windows.order.numbers[HELD])
+                room = 2 * len(outcome.slot) + held + wanted
+                outcome = _larger(outcome, room, aggregates.width(self._plan))
+                continue
+            windows_kernel.make_room(self._storage, self._state.windows, signal, wanted)
+            self._map()
+            self._fit_words()
+            outcome = outcome._replace(touched=_longer(outcome.touched, self._storage.capacity()["slots"]))
+        return outcome, signal
+
+    def _replay(self, rows: pa.RecordBatch) -> None:
+        keys = _keys_of(batch_of(columns.records_of(rows)))
+        deleted = np.asarray(rows.column("op").to_numpy(zero_copy_only=False) == "delete", np.bool_)
+        read = kernel.Changes(
+            deleted,
+            start=columns.int_column(rows.column("window_start")),
+            end=columns.int_column(rows.column("window_end")),
+            arrival=columns.int_column(rows.column("arrival")),
+            phase=columns.int_column(rows.column("phase")),
+            words=self._words_of(rows),
+        )
+        self._run(
+            lambda outcome: kernel.replay(self._state, keys, read, self._rules, self._plan, outcome), self._outcome()
+        )
+
+    def _words_of(self, rows: pa.RecordBatch) -> Array:
+        """The words of the rows' windows, one after the other; 0 where there are none."""
+        texts = rows.column("words").fill_null(bytes(8 * int(self._numbers[WIDTH])))
+        joined = b"".join(texts.to_pylist())
+        if len(joined) != 8 * int(self._numbers[WIDTH]) * len(rows):
+            raise _other_aggregates()
+        return np.frombuffer(joined, np.int64)
+
+    def _result(
+        self, batch: Batch, outcome: Outcome, stopped: int = windows_kernel.DONE, newest: int = MAX_TIMESTAMP
+    ) -> StepResult:
+        """What the outcome says, in tables; then the batch is settled."""
+        changed = np.empty(outcome.tally[kernel.TOUCHED], np.int32)
+        changed = changed[: kernel.net_changes(self._state, outcome, changed)]
+        emissions = tables.emissions(self._state, batch, outcome, self._plan)
+        changes = tables.changes(self._state, batch, changed, self._plan)
+        stored = self._state.windows.versions.payloads
+        late = tables.late(self._state, batch, outcome.refused, self._rules)
+        rejected = refusals.rejected(stored, batch, outcome.refused, newest)
+        kernel.settle(self._state, self._plan, outcome)
+        self._numbers[STREAM_TIME] = outcome.tally[kernel.STREAM_TIME]
+        return StepResult(
+            emissions=emissions,
+            late=late,
+            rejected=rejected,
+            changes=changes,
+            counts=measures.counts(self._state, outcome),
+            stream_time=self.stream_time,
+            stopped_at=int(batch.offset[outcome.tally[kernel.NEXT_ROW]]) if stopped in _STOP_REASONS else None,
+            stop_reason=_STOP_REASONS.get(stopped, ""),
+            measures=measures.measures(self._state, outcome, self._config),
+        )
+
+
+def _other_aggregates() -> UserError:
+    return UserError(
+        "the windows that are held have other aggregates than the configuration",
+        remedy="give the operator a new name, or take back the change of `aggregate`",
+    )
+
+
+def _keys_of(batch: Batch) -> Batch:
+    """The records without values and headers: a window stores its key."""
+    none = np.zeros(len(batch.offset), np.int64)
+    return batch._replace(value_length=none - 1, headers_length=none)
+
+
+def _larger(outcome: Outcome, room: int, width: int) -> Outcome:
+    """The emissions so far, with more room."""
+    return outcome._replace(
+        slot=_longer(outcome.slot, room),
+        cause=_longer(outcome.cause, room),
+        timestamp=_longer(outcome.timestamp, room),
+        offset=_longer(outcome.offset, room),
+        words=_longer(outcome.words, room * width),
+    )
+
+
+def _longer(array: Array, length: int) -> Array:
+    longer = np.empty(length, array.dtype)
+    longer[: len(array)] = array
+    return longer

@@ -1,0 +1,725 @@
+"""The windows' kernels: what a record, an advance, a flush or a changelog row does to windows.
+
+May import: numpy, contracts, kernels, operators.refusals.
+
+A window stands in the order of what is due at the next moment at which something happens to it: the one at which its
+first result is told (`on_time`), the one at which it closes, and then the one at which it expires. A window that is
+gone keeps its slot, a ghost in no chain, until the batch's tables are made: they show its key and its bounds. Every
+window that a batch touches is listed once.
+
+A key's chain has its windows by start. Closed sessions lie `BELOW` their start: the open ones, which alone take
+records, lie together behind them, more than a gap apart.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tidegate.contracts.operator import Array
+from tidegate.kernels import hash_index, payloads, time_buffer, version_chains
+from tidegate.kernels import windows as kernel
+from tidegate.kernels.compiled import compiled_in_place, inlined, wide
+from tidegate.kernels.payloads import Batch
+from tidegate.kernels.time_buffer import HELD, HELD_BYTES
+from tidegate.kernels.version_chains import NONE
+from tidegate.kernels.windows import DONE, Windows
+from tidegate.operators import refusals
+from tidegate.operators.refusals import ACCEPTED, LATE, Refused
+from tidegate.operators.windows import aggregates
+from tidegate.operators.windows.aggregates import Numbers, Plan, Words
+
+CAUSES = ("update", "on_time", "window_close", "merged", "flush", "idle")
+UPDATE, ON_TIME, WINDOW_CLOSE, MERGED, FLUSH, IDLE = range(6)
+
+UPDATES, ON_TIME_FIRST, FINAL = range(3)
+"""When results leave."""
+
+SPAN, SESSION, UNLIMITED = range(3)
+"""Kinds of windows; tumbling and hopping ones are spans."""
+
+PENDING, TOLD, CLOSED = range(3)
+"""A window's phase: it has changed since it was emitted; it has not; it takes no records any more."""
+
+FREE, STORED, OPENED, CHANGED, GONE, PASSED = range(6)
+"""Where a slot stands: free, there since before the batch, opened in it, changed in it, gone since; opened and gone."""
+
+NEEDS_EMISSIONS, FULL_KEYS, FULL_BYTES = range(5, 8)
+"""Why a kernel returned, beside what `kernels.windows` says."""
+
+NEXT_ROW, NEXT_START, STREAM_TIME, EMITTED, TOUCHED, APPLIED, WANTED = range(7)
+OVERTIME_SUM, OVERTIME_MIN, OVERTIME_COUNT, OPEN_MAX, OPEN_BYTES_MAX = range(7, 12)
+TALLIES = 12
+"""NEXT_START: the window at which a row goes on that wanted room in between, else ANEW. WANTED: bytes for lack of
+which a kernel returned."""
+
+OPEN, OPEN_BYTES, CHECK = range(3)
+NUMBERS = 3
+"""How many windows are open, their bytes, and the sum of all checks."""
+
+ANEW = -1
+MAX = 2**63 - 1
+BELOW = -(2**63)
+"""Added to the start of a closed session in its key's chain: less than 0, and in the same order."""
+
+WINDOW_BYTES = 16
+"""What a window counts beside its key and its words: its bounds."""
+
+
+class Rules(NamedTuple):
+    """The configuration in numbers; MAX: no bound, never."""
+
+    kind: int
+    size: int
+    advance: int
+    grace: int
+    retention: int
+    emit: int
+    stop_keys: int
+    stop_bytes: int
+
+
+class State(NamedTuple):
+    """All of a partition's arrays. Per window: its bounds and words; `numbers`: see OPEN."""
+
+    windows: Windows
+    start: Array
+    end: Array
+    words: Words
+    numbers: Array
+
+
+class Outcome(NamedTuple):
+    """What has happened: emissions (slot, cause, times, words), touched slots, refused rows, and the tallies."""
+
+    slot: Array
+    cause: Array
+    timestamp: Array
+    offset: Array
+    words: Array
+    touched: Array
+    refused: Refused
+    tally: Array
+
+
+@compiled_in_place
+def absorb(
+    state: State,
+    batch: Batch,
+    numbers: Numbers,
+    undecodable: Array,
+    newest: int,
+    rules: Rules,
+    plan: Plan,
+    outcome: Outcome,
+) -> Any:
+    """The rows from tally[NEXT_ROW] on are counted and have had their effect; or why it returned before that row.
+
+    `undecodable`: a code per row, 0 where nothing is missing. `newest`: the largest timestamp that is taken.
+    """
+    tally = outcome.tally
+    for row in range(tally[NEXT_ROW], len(batch.offset)):
+        tally[NEXT_ROW] = row
+        timestamp = batch.timestamp[row]
+        if tally[NEXT_START] == ANEW:
+            code = refusals.NULL_KEY
+            if batch.key_length[row] >= 0:
+                code = refusals.bad_timestamp(timestamp, undecodable[row], newest)
+            if code == ACCEPTED:
+                code = _admit(state, batch, row, rules, plan, outcome)
+            if code == NEEDS_EMISSIONS + STOP or code == FULL_KEYS + STOP or code == FULL_BYTES + STOP:
+                return code - STOP
+            if code != ACCEPTED:
+                refusals.refuse(outcome.refused, row, code, timestamp, tally[STREAM_TIME])
+                continue
+            tally[STREAM_TIME] = max(tally[STREAM_TIME], timestamp)
+            tally[NEXT_START] = 0
+        if rules.kind == SESSION:
+            lacking = _join_session(state, batch, numbers, row, rules, plan, outcome)
+        else:
+            lacking = _join_spans(state, batch, numbers, row, rules, plan, outcome)
+        if lacking != DONE:
+            return lacking
+        tally[NEXT_START] = ANEW
+        tally[APPLIED] += 1
+        refusals.observe_lateness(outcome.refused, tally[STREAM_TIME] - timestamp)
+        pass_time(state, wide(ON_TIME), wide(WINDOW_CLOSE), rules, plan, outcome)
+        tally[OPEN_MAX] = max(tally[OPEN_MAX], state.numbers[OPEN])
+        tally[OPEN_BYTES_MAX] = max(tally[OPEN_BYTES_MAX], state.numbers[OPEN_BYTES])
+    tally[NEXT_ROW] = len(batch.offset)
+    return DONE
+
+
+STOP = 64
+"""Added to the reason why a kernel returns, where it stands among the codes of refused records."""
+
+
+@inlined
+def _admit(state: State, batch: Batch, row: int, rules: Rules, plan: Plan, outcome: Outcome) -> Any:
+    """ACCEPTED, LATE, or why the kernel returns before the row: no room for emissions, or a bound is reached."""
+    stream_time = max(outcome.tally[STREAM_TIME], batch.timestamp[row])
+    if rules.kind == SESSION:
+        taking, fresh, emissions = _count_session(state, batch, row, stream_time, rules)
+    else:
+        taking, fresh, emissions = _count_spans(state, batch, row, stream_time, rules)
+    if not taking:
+        return LATE
+    if outcome.tally[EMITTED] + emissions + state.windows.order.numbers[HELD] > len(outcome.slot):
+        outcome.tally[WANTED] = emissions
+        return NEEDS_EMISSIONS + STOP
+    full = _full(state, batch, row, fresh, stream_time, rules, plan)
+    return ACCEPTED if full == DONE else full + STOP
+
+
+@inlined
+def _full(state: State, batch: Batch, row: int, fresh: int, stream_time: int, rules: Rules, plan: Plan) -> Any:
+    """DONE, or the bound that so many more open windows would violate even after those that close have closed."""
+    if rules.stop_keys == MAX and rules.stop_bytes == MAX:
+        return DONE
+    closing, closing_bytes = _closing(state, stream_time)
+    if state.numbers[OPEN] + fresh - closing > rules.stop_keys:
+        return FULL_KEYS
+    size = fresh * size_of(batch.key_length[row], plan)
+    return FULL_BYTES if state.numbers[OPEN_BYTES] + size - closing_bytes > rules.stop_bytes else DONE
+
+
+@inlined
+def _closing(state: State, stream_time: int) -> Any:
+    """How many open windows are due (which with final results means: close), and their bytes."""
+    order = state.windows.order
+    closing = 0
+    total = 0
+    node = 0
+    walking = order.numbers[HELD] > 0
+    while walking:
+        due = node < order.numbers[HELD] and order.place[node] <= stream_time
+        if due and state.windows.phase[order.heap[node]] != CLOSED:
+            closing += 1
+            total += order.size[order.heap[node]]
+        node = time_buffer.next_node(node, due)
+        walking = node > 0
+    return closing, total
+
+
+@inlined
+def size_of(key_length: int, plan: Plan) -> Any:
+    """What a window of that key counts in bytes."""
+    return key_length + WINDOW_BYTES + 8 * plan.word[-1]
+
+
+@inlined
+def _first_start(timestamp: int, rules: Rules) -> Any:
+    """The start of the first window that has the timestamp."""
+    if timestamp < rules.size or rules.kind == UNLIMITED:
+        return wide(0)
+    return ((timestamp - rules.size) // rules.advance + 1) * rules.advance
+
+
+@inlined
+def _windows_from(start: int, timestamp: int, rules: Rules) -> Any:
+    """How many windows have the timestamp, from the one with that start on."""
+    if rules.kind == UNLIMITED:
+        return wide(1)
+    return (timestamp - start) // rules.advance + 1
+
+
+@inlined
+def _end_of(start: int, rules: Rules) -> Any:
+    return start + min(rules.size, MAX - start)
+
+
+@inlined
+def _count_spans(state: State, batch: Batch, row: int, stream_time: int, rules: Rules) -> Any:
+    """Whether a window takes the row's record; how many it opens; and how many emissions it causes at the most."""
+    timestamp = batch.timestamp[row]
+    key = version_chains.find(state.windows.versions, batch.data, batch.key_start[row], batch.key_length[row])
+    first = _first_start(timestamp, rules)
+    taking = 0
+    fresh = 0
+    for step in range(_windows_from(first, timestamp, rules)):
+        start = first + step * rules.advance
+        if _end_of(start, rules) > stream_time - rules.grace:
+            slot = _find_span(state, key, start)
+            if slot == NONE:
+                fresh += 1
+            if slot == NONE or state.windows.phase[slot] != CLOSED:
+                taking += 1
+    return taking > 0, fresh, 2 * taking
+
+
+@inlined
+def _find_span(state: State, key: int, start: int) -> Any:
+    """The slot of the key's window with that start; NONE: there is none."""
+    if key == NONE:
+        return NONE
+    versions = state.windows.versions
+    at = version_chains.entries_until(versions, key, start) - 1
+    if at < 0 or version_chains.time_at(versions, key, at) != start:
+        return NONE
+    return version_chains.version_at(versions, key, at)
+
+
+@inlined
+def _join_spans(
+    state: State, batch: Batch, numbers: Numbers, row: int, rules: Rules, plan: Plan, outcome: Outcome
+) -> Any:
+    """Every window that takes the row's record, from tally[NEXT_START] on, has it; or why there is no room for one."""
+    tally = outcome.tally
+    timestamp = batch.timestamp[row]
+    key = version_chains.find(state.windows.versions, batch.data, batch.key_start[row], batch.key_length[row])
+    first = max(_first_start(timestamp, rules), tally[NEXT_START])
+    for step in range(_windows_from(first, timestamp, rules)):
+        start = first + step * rules.advance
+        end = _end_of(start, rules)
+        if end <= tally[STREAM_TIME] - rules.grace:
+            continue
+        slot = _find_span(state, key, start)
+        if slot == NONE:
+            at = wide(0) if key == NONE else version_chains.entries_until(state.windows.versions, key, start)
+            lacking = _lacks(state, batch, row, key, at, outcome)
+            if lacking != DONE:
+                tally[NEXT_START] = start
+                return lacking
+            slot = _open(state, batch, row, key, at, start, end, plan, outcome)
+            key = wide(state.windows.key[slot])
+        elif state.windows.phase[slot] == CLOSED:
+            continue
+        _take(state, slot, numbers, row, batch.offset[row], timestamp, rules, plan, outcome)
+    return DONE
+
+
+@inlined
+def _lacks(state: State, batch: Batch, row: int, key: int, at: int, outcome: Outcome) -> Any:
+    lacking, wanted = kernel.lacks(state.windows, key, at, payloads.record_length(batch, row))
+    outcome.tally[WANTED] = wanted
+    return lacking
+
+
+@inlined
+def _open(
+    state: State, batch: Batch, row: int, key: int, at: int, start: int, end: int, plan: Plan, outcome: Outcome
+) -> Any:
+    """The slot of a new window without a record, before that entry of the key's chain."""
+    slot = kernel.open_window(state.windows, batch, row, key, at, start)
+    state.start[slot] = start
+    state.end[slot] = end
+    state.windows.phase[slot] = TOLD
+    state.windows.versions.payloads.timestamp[slot] = 0
+    aggregates.clear(state.words, slot * plan.word[-1], plan)
+    size = size_of(batch.key_length[row], plan)
+    time_buffer.push(state.windows.order, slot, wide(MAX), batch.offset[row], size)
+    state.numbers[OPEN] += 1
+    state.numbers[OPEN_BYTES] += size
+    state.windows.mark[slot] = OPENED
+    _list(outcome, slot)
+    return slot
+
+
+@inlined
+def _take(
+    state: State,
+    slot: int,
+    numbers: Numbers,
+    row: int,
+    offset: int,
+    timestamp: int,
+    rules: Rules,
+    plan: Plan,
+    outcome: Outcome,
+) -> None:
+    """The open window has the row's record; it is emitted at once where every change is."""
+    stored = state.windows.versions.payloads
+    aggregates.add(state.words, slot * plan.word[-1], plan, numbers, row)
+    stored.timestamp[slot] = max(stored.timestamp[slot], timestamp)
+    stored.offset[slot] = offset
+    if rules.emit == UPDATES:
+        _emit(state, slot, wide(UPDATE), plan, outcome)
+    else:
+        state.windows.phase[slot] = PENDING
+    _reschedule(state, slot, rules)
+    _touch(state, slot, outcome)
+
+
+@inlined
+def _reschedule(state: State, slot: int, rules: Rules) -> None:
+    place = place_of(state.start[slot], state.end[slot], state.windows.phase[slot], rules)
+    if place != time_buffer.place_of(state.windows.order, slot):
+        time_buffer.move(state.windows.order, slot, place)
+
+
+@inlined
+def place_of(start: int, end: int, phase: int, rules: Rules) -> Any:
+    """The stream time at which something happens next to a window of that phase; MAX: never."""
+    if rules.kind == UNLIMITED:
+        return wide(MAX)
+    session = rules.kind == SESSION
+    if expires_next(phase, rules):
+        return _later(_later(end, rules.retention), 1) if session else _later(start, rules.retention)
+    ended = _later(_later(end, rules.size), 1) if session else wide(end)
+    return ended if phase == PENDING and rules.emit == ON_TIME_FIRST else _later(ended, rules.grace)
+
+
+@inlined
+def expires_next(phase: int, rules: Rules) -> bool:
+    """True for a window to which nothing but its expiry happens any more.
+
+    A session whose results are not final never closes: while it is there, a record may merge it with a later one.
+    """
+    if rules.kind == SESSION and rules.emit != FINAL:
+        return phase != PENDING or rules.emit == UPDATES
+    return phase == CLOSED
+
+
+@inlined
+def _later(time: int, by: int) -> Any:
+    return time + min(by, MAX - time)
+
+
+@inlined
+def pass_time(state: State, on_time: int, on_close: int, rules: Rules, plan: Plan, outcome: Outcome) -> None:
+    """Everything that is due at tally[STREAM_TIME] has happened: results are told for those causes, windows close and
+    expire."""
+    order, stream_time = state.windows.order, outcome.tally[STREAM_TIME]
+    while order.numbers[HELD] > 0 and order.place[0] <= stream_time and order.place[0] != MAX:
+        slot = wide(order.heap[0])
+        phase = state.windows.phase[slot]
+        if expires_next(phase, rules):
+            _remove(state, slot, rules, outcome)
+            continue
+        if phase == PENDING and rules.emit == ON_TIME_FIRST:
+            _emit(state, slot, on_time, plan, outcome)
+            _reschedule(state, slot, rules)
+        else:
+            if rules.emit == FINAL:
+                _observe_overtime(outcome.tally, stream_time - order.place[0])
+                _emit(state, slot, on_close, plan, outcome)
+            close(state, slot, rules)
+        _touch(state, slot, outcome)
+
+
+@inlined
+def close(state: State, slot: int, rules: Rules) -> None:
+    """The open window takes no records any more."""
+    order = state.windows.order
+    state.windows.phase[slot] = CLOSED
+    state.numbers[OPEN] -= 1
+    state.numbers[OPEN_BYTES] -= order.size[slot]
+    if rules.kind == SESSION:
+        start = state.start[slot]
+        versions, key = state.windows.versions, wide(state.windows.key[slot])
+        before = version_chains.entries_until(versions, key, start + BELOW)
+        version_chains.move(versions, key, kernel.index_of(state.windows, slot, start), before, start + BELOW)
+    _reschedule(state, slot, rules)
+
+
+@inlined
+def _remove(state: State, slot: int, rules: Rules, outcome: Outcome) -> None:
+    """The window is a ghost."""
+    start = state.start[slot]
+    if state.windows.phase[slot] != CLOSED:
+        state.numbers[OPEN] -= 1
+        state.numbers[OPEN_BYTES] -= state.windows.order.size[slot]
+    elif rules.kind == SESSION:
+        start += BELOW
+    at = kernel.index_of(state.windows, slot, start)
+    kernel.take_out(state.windows, wide(state.windows.key[slot]), at)
+    standing = state.windows.mark[slot]
+    if standing == STORED:
+        _list(outcome, slot)
+    state.windows.mark[slot] = PASSED if standing == OPENED else GONE
+
+
+@inlined
+def _free(state: State, slot: int) -> None:
+    _set_check(state, slot, wide(0))
+    kernel.free(state.windows, slot)
+    state.windows.mark[slot] = FREE
+
+
+@inlined
+def _touching(state: State, key: int, timestamp: int, rules: Rules) -> Any:
+    """The entries [first, last) of the key's chain that are open sessions and touch the timestamp."""
+    if key == NONE:
+        return wide(0), wide(0)
+    versions = state.windows.versions
+    last = version_chains.entries_until(versions, key, _later(timestamp, rules.size))
+    first = last
+    while first > 0 and version_chains.time_at(versions, key, first - 1) >= 0:
+        if state.end[version_chains.version_at(versions, key, first - 1)] < timestamp - rules.size:
+            break
+        first -= 1
+    return first, last
+
+
+@inlined
+def _merged_start(state: State, key: int, first: int, last: int, timestamp: int) -> Any:
+    if first == last:
+        return timestamp
+    return min(timestamp, version_chains.time_at(state.windows.versions, key, first))
+
+
+@inlined
+def _merged_end(state: State, key: int, first: int, last: int, timestamp: int) -> Any:
+    if first == last:
+        return timestamp
+    return max(timestamp, state.end[version_chains.version_at(state.windows.versions, key, last - 1)])
+
+
+@inlined
+def _count_session(state: State, batch: Batch, row: int, stream_time: int, rules: Rules) -> Any:
+    """Whether a session takes the row's record; how many more are open then; how many emissions it causes at most."""
+    timestamp = batch.timestamp[row]
+    key = version_chains.find(state.windows.versions, batch.data, batch.key_start[row], batch.key_length[row])
+    first, last = _touching(state, key, timestamp, rules)
+    start = _merged_start(state, key, first, last, timestamp)
+    end = _merged_end(state, key, first, last, timestamp)
+    taking = end >= stream_time - rules.grace - rules.size and not _was_closed(state, key, start, end)
+    return taking, 1 - (last - first), last - first + 2
+
+
+@inlined
+def _was_closed(state: State, key: int, start: int, end: int) -> bool:
+    """True when the key has a closed session with those bounds: one that was flushed, or closed under less grace."""
+    if key == NONE:
+        return False
+    versions = state.windows.versions
+    at = version_chains.entries_until(versions, key, start + BELOW) - 1
+    while at >= 0 and version_chains.time_at(versions, key, at) == start + BELOW:
+        if state.end[version_chains.version_at(versions, key, at)] == end:
+            return True
+        at -= 1
+    return False
+
+
+@inlined
+def _join_session(
+    state: State, batch: Batch, numbers: Numbers, row: int, rules: Rules, plan: Plan, outcome: Outcome
+) -> Any:
+    """The row's record is in a session with all that touch it; or why there is no room for one."""
+    timestamp = batch.timestamp[row]
+    key = version_chains.find(state.windows.versions, batch.data, batch.key_start[row], batch.key_length[row])
+    first, last = _touching(state, key, timestamp, rules)
+    start = _merged_start(state, key, first, last, timestamp)
+    end = _merged_end(state, key, first, last, timestamp)
+    stays = last - first == 1 and _has_bounds(state, key, first, start, end)
+    if not stays:
+        lacking = _lacks(state, batch, row, key, first, outcome)
+        if lacking != DONE:
+            return lacking
+    if start != end or not stays:
+        _retract(state, key, first, last, plan, outcome)
+    if stays:
+        slot = version_chains.version_at(state.windows.versions, key, first)
+    else:
+        slot = _open(state, batch, row, key, first, start, end, plan, outcome)
+        for _ in range(first, last):
+            _absorb_session(state, slot, wide(state.windows.key[slot]), first + 1, rules, plan, outcome)
+    _take(state, slot, numbers, row, batch.offset[row], end, rules, plan, outcome)
+    return DONE
+
+
+@inlined
+def _has_bounds(state: State, key: int, at: int, start: int, end: int) -> bool:
+    slot = version_chains.version_at(state.windows.versions, key, at)
+    return bool(state.start[slot] == start and state.end[slot] == end)
+
+
+@inlined
+def _retract(state: State, key: int, first: int, last: int, plan: Plan, outcome: Outcome) -> None:
+    """The results that were told of those sessions are taken back."""
+    for at in range(first, last):
+        slot = version_chains.version_at(state.windows.versions, key, at)
+        if state.windows.phase[slot] == TOLD:
+            _emit(state, slot, wide(MERGED), plan, outcome)
+
+
+@inlined
+def _absorb_session(state: State, slot: int, key: int, at: int, rules: Rules, plan: Plan, outcome: Outcome) -> None:
+    """The session has the records of the one at that entry, which is a ghost."""
+    other = version_chains.version_at(state.windows.versions, key, at)
+    aggregates.merge(state.words, slot * plan.word[-1], other * plan.word[-1], plan)
+    _remove(state, other, rules, outcome)
+
+
+@inlined
+def _emit(state: State, slot: int, cause: int, plan: Plan, outcome: Outcome) -> None:
+    """The window's result is told."""
+    at = outcome.tally[EMITTED]
+    outcome.slot[at] = slot
+    outcome.cause[at] = cause
+    outcome.timestamp[at] = state.windows.versions.payloads.timestamp[slot]
+    outcome.offset[at] = state.windows.versions.payloads.offset[slot]
+    width = plan.word[-1]
+    for word in range(width):
+        outcome.words[at * width + word] = state.words.whole[slot * width + word]
+    outcome.tally[EMITTED] += 1
+    state.windows.phase[slot] = TOLD
+
+
+@inlined
+def _observe_overtime(tally: Array, overtime: int) -> None:
+    refusals.add(tally, OVERTIME_SUM, overtime)
+    tally[OVERTIME_MIN] = min(tally[OVERTIME_MIN], overtime)
+    tally[OVERTIME_COUNT] += 1
+
+
+@inlined
+def _touch(state: State, slot: int, outcome: Outcome) -> None:
+    if state.windows.mark[slot] == STORED:
+        state.windows.mark[slot] = CHANGED
+        _list(outcome, slot)
+
+
+@inlined
+def _list(outcome: Outcome, slot: int) -> None:
+    outcome.touched[outcome.tally[TOUCHED]] = slot
+    outcome.tally[TOUCHED] += 1
+
+
+@compiled_in_place
+def advance(state: State, rules: Rules, plan: Plan, outcome: Outcome) -> None:
+    """Everything that is due at tally[STREAM_TIME] has happened, with cause `idle`."""
+    pass_time(state, wide(IDLE), wide(IDLE), rules, plan, outcome)
+
+
+@compiled_in_place
+def flush(state: State, pending: Array, rules: Rules, plan: Plan, outcome: Outcome) -> None:
+    """Those windows' results are told; where that happens once, they are closed, and expire if they may."""
+    for at in range(len(pending)):
+        slot = wide(pending[at])
+        _emit(state, slot, wide(FLUSH), plan, outcome)
+        if rules.emit == FINAL:
+            close(state, slot, rules)
+        else:
+            _reschedule(state, slot, rules)
+        _touch(state, slot, outcome)
+
+
+@compiled_in_place
+def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
+    """`changed` lists the touched windows that the changelog tells of; returned: how many. Gone: delete; else: put."""
+    count = 0
+    for at in range(outcome.tally[TOUCHED]):
+        slot = wide(outcome.touched[at])
+        if state.windows.mark[slot] != PASSED:
+            changed[count] = slot
+            count += 1
+    return count
+
+
+@compiled_in_place
+def settle(state: State, plan: Plan, outcome: Outcome) -> None:
+    """Every touched window is stored, or its slot is free."""
+    for at in range(outcome.tally[TOUCHED]):
+        slot = wide(outcome.touched[at])
+        standing = state.windows.mark[slot]
+        if standing in (GONE, PASSED):
+            _free(state, slot)
+        else:
+            state.windows.mark[slot] = STORED
+            _set_check(state, slot, check_of(state, slot, plan))
+
+
+@inlined
+def check_of(state: State, slot: int, plan: Plan) -> Any:
+    """32 bits that say what is held in the slot: the key, the window, and its place in the order."""
+    seed = hash_index.mix(state.start[slot] ^ state.windows.order.arrival[slot])
+    seed = hash_index.mix(seed ^ state.end[slot] ^ wide(state.windows.phase[slot]))
+    width = plan.word[-1]
+    for word in range(slot * width, (slot + 1) * width):
+        seed = hash_index.mix(seed ^ state.words.whole[word])
+    return payloads.content_hash(state.windows.versions.payloads, slot, seed) & 0xFFFFFFFF
+
+
+@inlined
+def _set_check(state: State, slot: int, check: int) -> None:
+    checks = state.windows.versions.payloads.check
+    state.numbers[CHECK] += check - wide(checks[slot])
+    checks[slot] = check
+
+
+class Changes(NamedTuple):
+    """Changelog rows, beside their keys and times: what was done, bounds, arrivals, phases and words."""
+
+    deleted: Array
+    start: Array
+    end: Array
+    arrival: Array
+    phase: Array
+    words: Array
+
+
+@compiled_in_place
+def replay(state: State, batch: Batch, changes: Changes, rules: Rules, plan: Plan, outcome: Outcome) -> Any:
+    """The changelog rows from tally[NEXT_ROW] on are applied; or it wants room before that row."""
+    for row in range(outcome.tally[NEXT_ROW], len(batch.offset)):
+        outcome.tally[NEXT_ROW] = row
+        slot = _find_window(state, batch, row, changes.start[row], changes.end[row], rules)
+        if slot != NONE:
+            _remove(state, slot, rules, outcome)
+            _free(state, slot)
+            outcome.tally[TOUCHED] = 0
+        if not changes.deleted[row]:
+            lacking = _restore(state, batch, row, changes, rules, plan, outcome)
+            if lacking != DONE:
+                return lacking
+    outcome.tally[NEXT_ROW] = len(batch.offset)
+    return DONE
+
+
+@inlined
+def _find_window(state: State, batch: Batch, row: int, start: int, end: int, rules: Rules) -> Any:
+    """The slot of the row's key with those bounds, open or closed; NONE: there is none."""
+    versions = state.windows.versions
+    key = version_chains.find(versions, batch.data, batch.key_start[row], batch.key_length[row])
+    if key == NONE:
+        return NONE
+    for place in (start, start + BELOW):
+        at = version_chains.entries_until(versions, key, place) - 1
+        while at >= 0 and version_chains.time_at(versions, key, at) == place:
+            slot = version_chains.version_at(versions, key, at)
+            if state.end[slot] == end:
+                return slot
+            at -= 1
+    return NONE
+
+
+@inlined
+def _restore(state: State, batch: Batch, row: int, changes: Changes, rules: Rules, plan: Plan, outcome: Outcome) -> Any:
+    """The window of the row is held; or why there is no room for it."""
+    versions = state.windows.versions
+    key = version_chains.find(versions, batch.data, batch.key_start[row], batch.key_length[row])
+    closed = changes.phase[row] == CLOSED
+    place = changes.start[row] + BELOW if closed and rules.kind == SESSION else changes.start[row]
+    at = wide(0) if key == NONE else version_chains.entries_until(versions, key, place)
+    lacking = _lacks(state, batch, row, key, at, outcome)
+    if lacking != DONE:
+        return lacking
+    slot = _open(state, batch, row, key, at, changes.start[row], changes.end[row], plan, outcome)
+    outcome.tally[TOUCHED] = 0
+    state.windows.mark[slot] = STORED
+    state.windows.order.arrival[slot] = changes.arrival[row]
+    versions.payloads.timestamp[slot] = batch.timestamp[row]
+    width = plan.word[-1]
+    for word in range(width):
+        state.words.whole[slot * width + word] = changes.words[row * width + word]
+    if closed:
+        version_chains.set_time(versions, wide(state.windows.key[slot]), at, place)
+        state.numbers[OPEN] -= 1
+        state.numbers[OPEN_BYTES] -= state.windows.order.size[slot]
+    state.windows.phase[slot] = changes.phase[row]
+    _reschedule(state, slot, rules)
+    _set_check(state, slot, check_of(state, slot, plan))
+    return DONE
+
+
+@compiled_in_place
+def reorder(state: State, rules: Rules) -> None:
+    """Every window stands in the order where the rules say; between batches only."""
+    order = state.windows.order
+    held = order.numbers[HELD]
+    order.numbers[HELD] = 0
+    order.numbers[HELD_BYTES] = 0
+    for node in range(held):
+        slot = wide(order.heap[node])
+        place = place_of(state.start[slot], state.end[slot], state.windows.phase[slot], rules)
+        time_buffer.push(order, slot, place, order.arrival[slot], order.size[slot])

@@ -1,0 +1,87 @@
+"""Recorded scenarios of windowed counts, with every change and with final results. May import: operators, testing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from tidegate.contracts.errors import BufferFull
+from tidegate.operators.windows import WindowConfig, WindowedAggregation
+from tidegate.operators.windows.step import CLOSED
+from tidegate.testing.driver import Driver, Emission
+
+DAY_MS = 86_400_000
+"""How long Kafka Streams keeps windows unless it is told."""
+
+
+def run_updates(scenario: Mapping[str, Any]) -> dict[str, Any]:
+    """What the operator made of the scenario's input, every change."""
+    return _run(scenario, "updates")
+
+
+def run_final(scenario: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with final results; a stop shows the results that its record would have closed."""
+    return _run(scenario, "final")
+
+
+def _run(scenario: Mapping[str, Any], emit: str) -> dict[str, Any]:
+    try:
+        driver = Driver(WindowedAggregation(_config(scenario["config"], emit)))
+    except ValidationError:
+        return {"exception": {"at_offset": -1}, "output": []}
+    output: list[dict[str, Any]] = []
+    for offset, record in enumerate(scenario["input"]):
+        arguments = record["key"], record["value"], record["timestamp"]
+        try:
+            output += _rows(offset, driver.pipe(*arguments))
+        except BufferFull:
+            output += _rows(offset, driver.restarted(_unbounded(driver.operator)).pipe(*arguments))
+            return {"exception": {"at_offset": offset}, "output": output}
+    held = [_held(row) for row in driver.held() if row["phase"] != CLOSED]
+    return {"exception": None, "output": output, "final_buffer": held}
+
+
+def _config(raw: Mapping[str, Any], emit: str) -> WindowConfig:
+    bound = raw.get("max_records")
+    return WindowConfig.model_validate(
+        {
+            "input": "scenario",
+            "window": _window(raw) | {"grace": f"{raw['grace_ms']}ms"},
+            "aggregate": {"count": True},
+            "emit": emit,
+            "retention": f"{raw.get('retention_ms') or DAY_MS}ms",
+            "buffer": None if bound is None else {"max_keys": bound, "when_full": "shut_down"},
+        }
+    )
+
+
+def _window(raw: Mapping[str, Any]) -> dict[str, str]:
+    if raw["window"] == "session":
+        return {"session": f"{raw['gap_ms']}ms"}
+    if raw["window"] == "tumbling":
+        return {"tumbling": f"{raw['size_ms']}ms"}
+    return {"hopping": f"{raw['size_ms']}ms", "advance": f"{raw['advance_ms']}ms"}
+
+
+def _unbounded(operator: Any) -> WindowedAggregation:
+    return WindowedAggregation(operator.config.model_copy(update={"buffer": None}))
+
+
+def _rows(offset: int, emissions: list[Emission]) -> list[dict[str, Any]]:
+    return [{"after_offset": offset} | _window_row(vars(emission)) for emission in emissions]
+
+
+def _held(row: Mapping[str, Any]) -> dict[str, Any]:
+    return _window_row(row) | {"buffer_time": row["window_end"]}
+
+
+def _window_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "key": row["key"].decode(),
+        "window_start": row["window_start"],
+        "window_end": row["window_end"],
+        "value": None if row["value"] is None else int(row["value"]),
+        "timestamp": row["timestamp"],
+    }
