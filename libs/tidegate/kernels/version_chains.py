@@ -119,16 +119,31 @@ def as_of_many(
     """`found` has what `as_of` gives for each key and timestamp."""
     take_prints(data, key_start, key_length, trail)
     rows = len(found)
-    for row in range(-FAR_AHEAD, rows + AHEAD):
-        fetch_ahead(versions, trail, row)
+    for row in range(-FAR_AHEAD, rows + 2 * AHEAD):
+        fetch_chains(versions, trail, row + AHEAD)
         if 0 <= row < rows:
-            key = find_fetched(versions, trail, row, data, key_start[row], key_length[row])
+            key = trail.keys[row]
             at = entry_as_of(versions, key, timestamps[row]) if key != NONE else NONE
             found[row] = version_at(versions, key, at) if at != NONE else NONE
             prefetch(versions.payloads.value_length, found[row])
-        before = row - AHEAD
-        if before >= 0 and found[before] != NONE and versions.payloads.value_length[found[before]] < 0:
-            found[before] = NONE
+        at = row - AHEAD
+        if 0 <= at < rows and trail.prints[at] < 0 and found[at] != NONE:
+            prefetch(versions.payloads.arena.data, payloads.start_of(versions.payloads, found[at]))
+        at = row - 2 * AHEAD
+        if at >= 0:
+            found[at] = _checked(versions, trail, at, data, key_start[at], key_length[at], timestamps[at], found[at])
+
+
+@inlined
+def _checked(
+    versions: Versions, trail: Trail, row: int, data: Array, start: int, length: int, timestamp: int, version: int
+) -> Any:
+    """What `as_of` gives, where `version` answers for a key with the row's fingerprint."""
+    if trail.keys[row] == NONE:
+        return NONE
+    if trail.prints[row] < 0 and (version == NONE or not _has_key(versions, version, data, start, length)):
+        return as_of(versions, data, start, length, timestamp)
+    return version if version != NONE and versions.payloads.value_length[version] >= 0 else NONE
 
 
 @inlined
@@ -143,31 +158,42 @@ def take_prints(data: Array, key_start: Array, key_length: Array, trail: Trail) 
 def fetch_ahead(versions: Versions, trail: Trail, row: int) -> None:
     """What it takes to find the keys of rows after this one is on its way into the cache.
 
-    For each of some rows one step, which needs what the step before has fetched: the place in the index, the key, the
-    ends of its chain, and, where a fingerprint does not tell the key, the version and the bytes to compare it with. A
-    loop begins at row -FAR_AHEAD, and does nothing else before row 0.
+    For each of some rows one step, which needs what the step before has fetched: what `fetch_chains` fetches, and,
+    where a fingerprint does not tell the key, the version and the bytes to compare it with. A loop begins at row
+    -FAR_AHEAD, and does nothing else before row 0.
     """
     prints, keys = trail.prints, trail.keys
     rows = len(prints)
-    at = row + FAR_AHEAD
-    if at < rows:
+    fetch_chains(versions, trail, row + 3 * AHEAD)
+    at = row + 2 * AHEAD
+    if 0 <= at < rows and keys[at] != NONE and prints[at] < 0:
+        prefetch(versions.payloads.block, _newest(versions, keys[at]))
+    at -= AHEAD
+    if 0 <= at < rows and keys[at] != NONE and prints[at] < 0:
+        version = _newest(versions, keys[at])
+        if 0 <= version < len(versions.payloads.block):  # the key may be gone
+            prefetch(versions.payloads.arena.data, payloads.start_of(versions.payloads, version))
+
+
+@inlined
+def fetch_chains(versions: Versions, trail: Trail, row: int) -> None:
+    """The ends and the middle of the chain of the row's key are on their way into the cache, and the trail has the key.
+
+    It is a key with that fingerprint; no other step looked at bytes. For the rows after this one it is the key, and the
+    place in the index, that are on their way.
+    """
+    prints = trail.prints
+    rows = len(prints)
+    at = row + 2 * AHEAD
+    if 0 <= at < rows:
         prefetch(versions.key_index, hash_index.home(versions.key_index, prints[at]))
     at -= AHEAD
     if 0 <= at < rows:
         prefetch(versions.fingerprint, wide(versions.key_index[hash_index.home(versions.key_index, prints[at])]) - 1)
-    at -= AHEAD
-    if 0 <= at < rows:
-        keys[at] = _printed(versions, prints[at])
-        if keys[at] != NONE:
-            _fetch_chain(versions, keys[at])
-    at -= AHEAD
-    if 0 <= at < rows and keys[at] != NONE and prints[at] < 0:
-        prefetch(versions.payloads.block, version_at(versions, keys[at], 0))
-    at -= AHEAD
-    if 0 <= at < rows and keys[at] != NONE and prints[at] < 0:
-        version = version_at(versions, keys[at], 0)
-        if 0 <= version < len(versions.payloads.block):  # the key may be gone
-            prefetch(versions.payloads.arena.data, payloads.start_of(versions.payloads, version))
+    if 0 <= row < rows:
+        trail.keys[row] = _printed(versions, prints[row])
+        if trail.keys[row] != NONE:
+            _fetch_chain(versions, trail.keys[row])
 
 
 @inlined
@@ -198,7 +224,7 @@ def find_fetched(versions: Versions, trail: Trail, row: int, data: Array, key_st
     wanted = trail.prints[row]
     key = trail.keys[row]
     if key != NONE and versions.fingerprint[key] == wanted and versions.capacity[key] != 0:
-        if is_key(versions, key, data, key_start, key_length):
+        if _has_key(versions, _newest(versions, key), data, key_start, key_length):
             return key
     return find_printed(versions, wanted, data, key_start, key_length)
 
@@ -261,21 +287,32 @@ def find_printed(versions: Versions, wanted: int, data: Array, key_start: int, k
     while True:
         place = hash_index.candidate(versions.key_index, versions.fingerprint, wanted, place)
         key = wide(versions.key_index[place]) - 1
-        if key < 0 or is_key(versions, key, data, key_start, key_length):
+        if key < 0 or _has_key(versions, _newest(versions, key), data, key_start, key_length):
             return key
         place = hash_index.next_place(versions.key_index, place)
 
 
 @inlined
 def is_key(versions: Versions, key: int, data: Array, start: int, length: int) -> bool:
-    """True when the key, whose fingerprint is that of the bytes, is the same bytes."""
+    """True when the key, whose fingerprint is that of the bytes, is the same bytes; by its oldest version."""
+    return _has_key(versions, version_at(versions, key, 0), data, start, length)
+
+
+@inlined
+def _has_key(versions: Versions, version: int, data: Array, start: int, length: int) -> bool:
+    """True when the version's key, whose fingerprint is that of the bytes, is the same bytes."""
     if hash_index.told_by_fingerprint(length):
         return True
     stored = versions.payloads
-    version = version_at(versions, key, 0)
     if stored.key_length[version] != length:
         return False
     return hash_index.same_bytes(data, start, stored.arena.data, payloads.start_of(stored, version), length)
+
+
+@inlined
+def _newest(versions: Versions, key: int) -> Any:
+    """The version that readers want most, so that what is read to compare keys serves them too."""
+    return version_at(versions, key, wide(versions.length[key]) - 1)
 
 
 @inlined
