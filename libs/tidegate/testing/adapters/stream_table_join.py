@@ -1,4 +1,7 @@
-"""Recorded scenarios of the stream-table join. May import: contracts, operators, testing."""
+"""Recorded scenarios of the stream-table join. May import: contracts, operators, testing.
+
+Values are `<left>-<right>`; a scenario whose config has `value` `json` shows the join's own.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +36,14 @@ def _table(raw: Mapping[str, Any]) -> TableHistoryConfig:
 
 
 def _join(raw: Mapping[str, Any]) -> StreamTableJoinConfig:
-    grace = raw["grace_ms"]
+    grace, dashed = raw["grace_ms"], raw.get("value") != "json"
     return StreamTableJoinConfig.model_validate(
         {
             "input": "stream",
             "table": "table",
             "join": raw["join"],
             "grace": None if grace is None else f"{grace}ms",
-            "joiner": f"{joiners.__name__}:{joiners.dashed.__name__}",
+            "joiner": f"{joiners.__name__}:{joiners.dashed.__name__}" if dashed else None,
         }
     )
 
