@@ -23,8 +23,3 @@ def test_an_unknown_kind_is_refused_with_the_kinds_there_are() -> None:
     with pytest.raises(UserError, match="no operator of kind supression") as refused:
         registry.config_type("supression")
     assert "suppression" in refused.value.remedy
-
-
-def test_a_kind_to_come_is_not_built_yet() -> None:
-    with pytest.raises(UserError, match="not built yet"):
-        registry.config_type("windowed_aggregation")

@@ -11,6 +11,7 @@ from tidegate.contracts.operator import Operator
 from tidegate.operators.stream_table_join import StreamTableJoin, StreamTableJoinConfig
 from tidegate.operators.suppression import Suppression, SuppressionConfig
 from tidegate.operators.table_history import TableHistory, TableHistoryConfig
+from tidegate.operators.windows import WindowConfig, WindowedAggregation
 
 
 class _Entry(NamedTuple):
@@ -22,17 +23,17 @@ _KINDS = {
     "suppression": _Entry(SuppressionConfig, Suppression),
     "table_history": _Entry(TableHistoryConfig, TableHistory),
     "stream_table_join": _Entry(StreamTableJoinConfig, StreamTableJoin),
+    "windowed_aggregation": _Entry(WindowConfig, WindowedAggregation),
 }
-_LATER = ("windowed_aggregation",)
 
 
 def kinds() -> tuple[str, ...]:
-    """The kinds that are built."""
+    """All kinds."""
     return tuple(_KINDS)
 
 
 def config_type(kind: str) -> type[OperatorConfig]:
-    """The configuration of a kind. Raises UserError for a kind that is not built."""
+    """The configuration of a kind. Raises UserError for a kind that there is not."""
     return _entry(kind).config
 
 
@@ -44,6 +45,4 @@ def operator_for(config: OperatorRules) -> Operator:
 def _entry(kind: str) -> _Entry:
     if kind in _KINDS:
         return _KINDS[kind]
-    built, later = ", ".join(_KINDS), ", ".join(_LATER)
-    problem = f"the operator {kind} is not built yet" if kind in _LATER else f"there is no operator of kind {kind}"
-    raise UserError(problem, value=kind, remedy=f"built: {built}; to come: {later}")
+    raise UserError(f"there is no operator of kind {kind}", value=kind, remedy=f"kinds: {', '.join(_KINDS)}")
