@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import duckdb
-import duckdb_extension_delta
 import pytest
 from deltalake import DeltaTable
 
+from tests.end_to_end.readers import duck
 from tests.kill.harness import records, split
 from tidegate.spark import register_views
 
@@ -18,14 +16,6 @@ BUFFER = """SELECT partition, key, value, timestamp, place FROM
             (SELECT *, row_number() OVER (PARTITION BY partition, key ORDER BY batch DESC, seq DESC) AS age
              FROM log WHERE kind = 'state') AS aged WHERE age = 1 AND op = 'put'"""
 EMISSIONS = "SELECT partition, batch, seq, key, value, timestamp, cause FROM log WHERE kind = 'emission'"
-
-
-def duck(log: Path) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
-    extension = next(Path(duckdb_extension_delta.__file__).parent.rglob("delta.duckdb_extension"))
-    connection.execute(f"LOAD '{extension}'")
-    connection.execute(f"CREATE VIEW log AS SELECT * FROM delta_scan('{log}')")
-    return connection
 
 
 def rows(table) -> list[tuple]:
