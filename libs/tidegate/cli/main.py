@@ -18,6 +18,7 @@ COMMANDS = {
     "run": ("tidegate.cli.run", "Run operators in the foreground."),
     "status": ("tidegate.cli.status", "Show offsets, lag, stream time and what is held."),
     "sql": ("tidegate.cli.sql", "Query operators with Spark SQL, at an earlier version too."),
+    "windows": ("tidegate.cli.windows", "Show the windows of an operator, by key and time."),
     "advise": ("tidegate.cli.advise", "Show what each grace would have served, and the delay it costs."),
     "conformance": ("tidegate.cli.conformance", "Run recorded scenarios against the operators."),
     "bench": ("tidegate.cli.bench", "Measure, peers included where they are there."),

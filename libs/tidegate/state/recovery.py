@@ -17,7 +17,7 @@ from tidegate.state.operator_log import OperatorLog
 from tidegate.state.slots import last_rows
 
 _COLUMNS = ("op", "key", "value", "headers", "timestamp", "offset")
-"""What a slot's row says, beside the operator's own columns."""
+"""What a slot's row says, beside what identifies it and the operator's own columns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ def _rows_to_apply(
     log = OperatorLog.at(path, version)
     if use.way is Way.CATCH_UP:
         return [last_rows(log.read("state", partition, use.after_batch), operator.slot)]
-    columns = [*_COLUMNS, *(column.name for column in operator.columns)]
+    columns = list(dict.fromkeys([*_COLUMNS, *operator.slot, *(column.name for column in operator.columns)]))
     turns = list(_turns(log.data_files("state", partition))) or [[]]
     return (read_files(log.path, files, log.schema, columns) for files in turns)
 

@@ -1,0 +1,43 @@
+"""What people query of windows in Spark SQL. May import: tidegate.operators, tidegate.runtime.spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidegate.operators.windows import WindowRules
+from tidegate.operators.windows.step import CLOSED
+from tidegate.runtime.spark.views import as_time, create_view, register_emissions, shown_columns
+
+_SLOT = "partition, key, window_start, window_end"
+
+
+def register(spark: Any, name: str, config: WindowRules) -> list[str]:
+    """The view `<name>_windows` shows every window with its newest value, and whether that is final; gives its name.
+
+    Columns: partition, key, window_start, window_end (times; a session's end is its last record's), value (JSON text),
+    final.
+    Windows that the state no longer holds are shown by their last result, as long as the log keeps it. The bounds are
+    in `<name>_emissions`, too.
+    """
+    key, _ = shown_columns(config)
+    shown = f"partition, {key} AS key, {as_time('window_start')} AS window_start, {as_time('window_end')} AS window_end"
+    held = _newest(f"{name}_log", "state")
+    told = _newest(f"{name}_log", "emission")
+    windows = create_view(
+        spark,
+        f"{name}_windows",
+        f"""WITH held AS ({held}), told AS ({told})
+            SELECT {shown}, CAST(value AS STRING) AS value, phase = {CLOSED} AS final FROM held WHERE op = 'put'
+            UNION ALL
+            SELECT {shown}, CAST(value AS STRING) AS value, true AS final
+            FROM told LEFT ANTI JOIN (SELECT * FROM held WHERE op = 'put') USING ({_SLOT})
+            WHERE value IS NOT NULL""",
+    )
+    register_emissions(spark, name, config, "window_start", "window_end")
+    return [windows]
+
+
+def _newest(log: str, kind: str) -> str:
+    """The newest row of the kind for each window."""
+    age = f"row_number() OVER (PARTITION BY {_SLOT} ORDER BY batch DESC, seq DESC)"
+    return f"SELECT * FROM (SELECT *, {age} AS age FROM {log} WHERE kind = '{kind}') WHERE age = 1"
