@@ -69,20 +69,29 @@ class Feed:
             self._hurry.wait(seconds / STEPS)
 
 
-def configure(file: Path, bootstrap: str, source: str, output: str, **changed: object) -> Path:
-    """The file describes one suppression operator; its name up to a `-` is the application's.
+SUPPRESSION = {
+    "kind": "suppression",
+    "until": {"time_limit": "5s"},
+    "buffer": {"max_keys": 100, "when_full": "emit"},
+}
+WINDOWS = {
+    "kind": "windowed_aggregation",
+    "window": {"hopping": "4s", "advance": "2s", "grace": "5s"},
+    "aggregate": {"count": True},
+    "emit": "final",
+}
+
+
+def configure(
+    file: Path, bootstrap: str, source: str, output: str, described: dict[str, Any], **changed: object
+) -> Path:
+    """The file describes one operator; its name up to a `-` is the application's.
 
     Files of one application describe the same operator, at different times (`changed`: `state`, `trigger`, or what the
     operator takes).
     """
     application = file.stem.partition("-")[0]
-    operator = {
-        "kind": "suppression",
-        "input": source,
-        "output": output,
-        "until": {"time_limit": "5s"},
-        "buffer": {"max_keys": 100, "when_full": "emit"},
-    }
+    operator = {**described, "input": source, "output": output}
     content = {
         "application": application,
         "lake": f"./{application}/lake",

@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from tests.kill.harness import PARTITIONS
+from tests.kill.harness import PARTITIONS, WINDOWS
 from tests.kill.turns import World
 from tidegate.runtime import home
 from tidegate.runtime.kafka.broker import Broker
@@ -60,12 +60,33 @@ def test_none_lost_none_twice_order_kept_through_every_kill_point_and_random_mom
     assert world.compare() > RECORDS / 20
 
 
-def _random_moments(world, file):
+def _random_moments(world, file, moments=RANDOM_MOMENTS):
     rng = random.Random(11)
     return [
         world.dies_after(file, rng.uniform(0.2, 5.0), stateless=number % 4 == 1, compact=number % 5 == 2)
-        for number in range(RANDOM_MOMENTS)
+        for number in range(moments)
     ]
+
+
+def test_final_results_of_windows_are_never_repeated_through_every_kill_point_and_an_idle_close(world):
+    moments, idle = 6, {"idle_after": "1s"}
+    world.described = WINDOWS
+    world.fill(RECORDS, parts=len(KILL_POINTS) + moments + 1)
+    file, calm = world.file("disturbed"), world.file("calm")
+    changed, calm_changed = world.file("disturbed-changed", **idle), world.file("calm-changed", **idle)
+    world.take(
+        [
+            *[world.dies(file, at, stateless=number % 4 == 3) for number, at in enumerate(KILL_POINTS)],
+            *_random_moments(world, file, moments),
+            world.catches_up(file),
+            world.catches_up(calm),
+            world.dies(changed, "during_configuration_change"),
+            world.dies(changed, "during_idle_advance"),
+            world.continues(changed, until=", 0 held"),
+            world.continues(calm_changed, until=", 0 held"),
+        ]
+    )
+    assert world.compare() > RECORDS / 20
 
 
 def test_a_driver_that_was_stopped_and_taken_over_changes_nothing_when_it_goes_on(world):

@@ -17,7 +17,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tests.kill.harness import Feed, Record, commits, committed, configure, records, split
+from tests.kill.harness import SUPPRESSION, Feed, Record, commits, committed, configure, records, split
 from tests.kill.service import FENCED, Service, Start, in_turn
 
 BY_ITSELF = {
@@ -44,13 +44,14 @@ class Turn:
 
 @dataclass(kw_only=True)
 class World:
-    """Two applications over one topic: `disturbed` and `calm`."""
+    """Two applications over one topic: `disturbed` and `calm`. `described`: their operator."""
 
     bootstrap: str
     source: str
     outputs: dict[str, str]
     folder: Path
     say: Callable[[str], None]
+    described: dict[str, Any] = field(default_factory=lambda: SUPPRESSION)
     parts: list[Sequence[Record]] = field(default_factory=list)
     fed: int = 0
     stopped: Service | None = None
@@ -66,7 +67,7 @@ class World:
     def file(self, name: str, **changed: object) -> Path:
         """A configuration of the application that the name begins with."""
         output = self.outputs[name.partition("-")[0]]
-        return configure(self.folder / f"{name}.yaml", self.bootstrap, self.source, output, **changed)
+        return configure(self.folder / f"{name}.yaml", self.bootstrap, self.source, output, self.described, **changed)
 
     def feed_part(self, seconds: float = PART_S) -> None:
         """The next part, if there is one, is coming."""
