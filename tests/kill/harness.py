@@ -83,7 +83,7 @@ WINDOWS = {
 
 
 def configure(
-    file: Path, bootstrap: str, source: str, output: str, described: dict[str, Any], **changed: object
+    file: Path, bootstrap: str, source: str, output: str, described: dict[str, Any] = SUPPRESSION, **changed: object
 ) -> Path:
     """The file describes one operator; its name up to a `-` is the application's.
 
