@@ -5,7 +5,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 export PYTHON
 
-.PHONY: help setup demo test test-fast lint kill simulate rules bench lock clean
+.PHONY: help setup demo test test-fast lint laws kill simulate rules bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ lint: setup ## style, types and the layer rule
 	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ." >&2; exit 1; }
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo
+
+laws: setup ## every operator against the laws, 2,000 examples each
+	@HYPOTHESIS_PROFILE=laws $(BIN)/python -m pytest -m fast -n auto --dist worksteal tests/laws
 
 kill: setup ## the tests that kill the service at every dangerous point, 200,000 records (about half an hour)
 	@$(BIN)/python -m pytest -m kill -s tests/kill tests/stream
