@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from services.demo.departures import Departure
-from services.demo.meetings import NOTHING
+from services.demo.meetings import NOTHING, readings_to_meet
 from services.demo.weather import Reading
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.storage import MemoryStorage
@@ -41,6 +41,14 @@ def ways(grace: str, retention: str) -> list[Way]:
         Way("history, grace 0", history, "0"),
         Way("latest values, no grace", TableHistoryRules(versions="latest"), None),
     ]
+
+
+def wrong_readings(
+    grace: str, retention: str, stream: Sequence[Departure], readings: Sequence[Reading]
+) -> dict[str, int]:
+    """How many departures meet another reading than the one that was valid at their time, by each way to join."""
+    right = readings_to_meet(stream, readings)
+    return {way.name: int((readings_met(way, stream, readings) != right).sum()) for way in ways(grace, retention)}
 
 
 def readings_met(way: Way, stream: Sequence[Departure], readings: Sequence[Reading]) -> npt.NDArray[np.int64]:
