@@ -13,6 +13,9 @@ SCENARIOS = [
     *(("suppress", file) for file in ("suppress", "suppress_tables", "suppress_model", "probes")),
     *(("versioned_table", file) for file in ("versioned_table", "probes")),
     *(("stream_table_join", file) for file in ("stream_table_join", "probes")),
+    *(("window_store", file) for file in ("window_store", "probes")),
+    *(("windowed_count", file) for file in ("windowed_count", "probes")),
+    *(("suppress_final", file) for file in ("suppress_final", "probes")),
 ]
 
 

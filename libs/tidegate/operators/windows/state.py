@@ -225,7 +225,8 @@ class WindowsState:
             windows_kernel.make_room(self._storage, self._state.windows, signal, wanted)
             self._map()
             self._fit_words()
-            outcome = outcome._replace(touched=_longer(outcome.touched, self._storage.capacity()["slots"]))
+            slots, used = self._storage.capacity()["slots"], int(outcome.tally[kernel.TOUCHED])
+            outcome = outcome._replace(touched=_longer(outcome.touched, slots, used))
         return outcome, signal
 
     def _replay(self, rows: pa.RecordBatch) -> None:
@@ -245,11 +246,12 @@ class WindowsState:
 
     def _words_of(self, rows: pa.RecordBatch) -> Array:
         """The words of the rows' windows, one after the other; 0 where there are none."""
-        texts = rows.column("words").fill_null(bytes(8 * int(self._numbers[WIDTH])))
-        joined = b"".join(texts.to_pylist())
-        if len(joined) != 8 * int(self._numbers[WIDTH]) * len(rows):
-            raise _other_aggregates()
-        return np.frombuffer(joined, np.int64)
+        size = 8 * int(self._numbers[WIDTH])
+        try:
+            fixed = rows.column("words").fill_null(bytes(size)).cast(pa.binary(size))
+        except pa.ArrowInvalid:
+            raise _other_aggregates() from None
+        return np.frombuffer(fixed.buffers()[1], np.int64)[fixed.offset * size // 8 :][: len(fixed) * size // 8].copy()
 
     def _result(
         self, batch: Batch, outcome: Outcome, stopped: int = windows_kernel.DONE, newest: int = MAX_TIMESTAMP
@@ -292,16 +294,17 @@ def _keys_of(batch: Batch) -> Batch:
 
 def _larger(outcome: Outcome, room: int, width: int) -> Outcome:
     """The emissions so far, with more room."""
+    used = int(outcome.tally[kernel.EMITTED])
     return outcome._replace(
-        slot=_longer(outcome.slot, room),
-        cause=_longer(outcome.cause, room),
-        timestamp=_longer(outcome.timestamp, room),
-        offset=_longer(outcome.offset, room),
-        words=_longer(outcome.words, room * width),
+        slot=_longer(outcome.slot, room, used),
+        cause=_longer(outcome.cause, room, used),
+        timestamp=_longer(outcome.timestamp, room, used),
+        offset=_longer(outcome.offset, room, used),
+        words=_longer(outcome.words, room * width, used * width),
     )
 
 
-def _longer(array: Array, length: int) -> Array:
+def _longer(array: Array, length: int, used: int) -> Array:
     longer = np.empty(length, array.dtype)
-    longer[: len(array)] = array
+    longer[:used] = array[:used]
     return longer

@@ -56,6 +56,9 @@ OPEN, OPEN_BYTES, CHECK = range(3)
 NUMBERS = 3
 """How many windows are open, their bytes, and the sum of all checks."""
 
+STOP = 64
+"""Added to the reason why a kernel returns, where it stands among the codes of refused records."""
+
 ANEW = -1
 MAX = 2**63 - 1
 BELOW = -(2**63)
@@ -120,12 +123,13 @@ def absorb(
     for row in range(tally[NEXT_ROW], len(batch.offset)):
         tally[NEXT_ROW] = row
         timestamp = batch.timestamp[row]
+        key = _find_key(state, batch, row)
         if tally[NEXT_START] == ANEW:
             code = refusals.NULL_KEY
             if batch.key_length[row] >= 0:
                 code = refusals.bad_timestamp(timestamp, undecodable[row], newest)
             if code == ACCEPTED:
-                code = _admit(state, batch, row, rules, plan, outcome)
+                code = _admit(state, batch, row, key, rules, plan, outcome)
             if code == NEEDS_EMISSIONS + STOP or code == FULL_KEYS + STOP or code == FULL_BYTES + STOP:
                 return code - STOP
             if code != ACCEPTED:
@@ -134,9 +138,9 @@ def absorb(
             tally[STREAM_TIME] = max(tally[STREAM_TIME], timestamp)
             tally[NEXT_START] = 0
         if rules.kind == SESSION:
-            lacking = _join_session(state, batch, numbers, row, rules, plan, outcome)
+            lacking = _join_session(state, batch, numbers, row, key, rules, plan, outcome)
         else:
-            lacking = _join_spans(state, batch, numbers, row, rules, plan, outcome)
+            lacking = _join_spans(state, batch, numbers, row, key, rules, plan, outcome)
         if lacking != DONE:
             return lacking
         tally[NEXT_START] = ANEW
@@ -149,18 +153,22 @@ def absorb(
     return DONE
 
 
-STOP = 64
-"""Added to the reason why a kernel returns, where it stands among the codes of refused records."""
+@inlined
+def _find_key(state: State, batch: Batch, row: int) -> Any:
+    """The slot of the row's key; NONE: it has no window, or the row has no key."""
+    if batch.key_length[row] < 0:
+        return NONE
+    return version_chains.find(state.windows.versions, batch.data, batch.key_start[row], batch.key_length[row])
 
 
 @inlined
-def _admit(state: State, batch: Batch, row: int, rules: Rules, plan: Plan, outcome: Outcome) -> Any:
+def _admit(state: State, batch: Batch, row: int, key: int, rules: Rules, plan: Plan, outcome: Outcome) -> Any:
     """ACCEPTED, LATE, or why the kernel returns before the row: no room for emissions, or a bound is reached."""
     stream_time = max(outcome.tally[STREAM_TIME], batch.timestamp[row])
     if rules.kind == SESSION:
-        taking, fresh, emissions = _count_session(state, batch, row, stream_time, rules)
+        taking, fresh, emissions = _count_session(state, batch, row, key, stream_time, rules)
     else:
-        taking, fresh, emissions = _count_spans(state, batch, row, stream_time, rules)
+        taking, fresh, emissions = _count_spans(state, batch, row, key, stream_time, rules)
     if not taking:
         return LATE
     if outcome.tally[EMITTED] + emissions + state.windows.order.numbers[HELD] > len(outcome.slot):
@@ -228,10 +236,9 @@ def _end_of(start: int, rules: Rules) -> Any:
 
 
 @inlined
-def _count_spans(state: State, batch: Batch, row: int, stream_time: int, rules: Rules) -> Any:
+def _count_spans(state: State, batch: Batch, row: int, key: int, stream_time: int, rules: Rules) -> Any:
     """Whether a window takes the row's record; how many it opens; and how many emissions it causes at the most."""
     timestamp = batch.timestamp[row]
-    key = version_chains.find(state.windows.versions, batch.data, batch.key_start[row], batch.key_length[row])
     first = _first_start(timestamp, rules)
     taking = 0
     fresh = 0
@@ -260,12 +267,11 @@ def _find_span(state: State, key: int, start: int) -> Any:
 
 @inlined
 def _join_spans(
-    state: State, batch: Batch, numbers: Numbers, row: int, rules: Rules, plan: Plan, outcome: Outcome
+    state: State, batch: Batch, numbers: Numbers, row: int, key: int, rules: Rules, plan: Plan, outcome: Outcome
 ) -> Any:
     """Every window that takes the row's record, from tally[NEXT_START] on, has it; or why there is no room for one."""
     tally = outcome.tally
     timestamp = batch.timestamp[row]
-    key = version_chains.find(state.windows.versions, batch.data, batch.key_start[row], batch.key_length[row])
     first = max(_first_start(timestamp, rules), tally[NEXT_START])
     for step in range(_windows_from(first, timestamp, rules)):
         start = first + step * rules.advance
@@ -465,10 +471,9 @@ def _merged_end(state: State, key: int, first: int, last: int, timestamp: int) -
 
 
 @inlined
-def _count_session(state: State, batch: Batch, row: int, stream_time: int, rules: Rules) -> Any:
+def _count_session(state: State, batch: Batch, row: int, key: int, stream_time: int, rules: Rules) -> Any:
     """Whether a session takes the row's record; how many more are open then; how many emissions it causes at most."""
     timestamp = batch.timestamp[row]
-    key = version_chains.find(state.windows.versions, batch.data, batch.key_start[row], batch.key_length[row])
     first, last = _touching(state, key, timestamp, rules)
     start = _merged_start(state, key, first, last, timestamp)
     end = _merged_end(state, key, first, last, timestamp)
@@ -492,11 +497,10 @@ def _was_closed(state: State, key: int, start: int, end: int) -> bool:
 
 @inlined
 def _join_session(
-    state: State, batch: Batch, numbers: Numbers, row: int, rules: Rules, plan: Plan, outcome: Outcome
+    state: State, batch: Batch, numbers: Numbers, row: int, key: int, rules: Rules, plan: Plan, outcome: Outcome
 ) -> Any:
     """The row's record is in a session with all that touch it; or why there is no room for one."""
     timestamp = batch.timestamp[row]
-    key = version_chains.find(state.windows.versions, batch.data, batch.key_start[row], batch.key_length[row])
     first, last = _touching(state, key, timestamp, rules)
     start = _merged_start(state, key, first, last, timestamp)
     end = _merged_end(state, key, first, last, timestamp)
