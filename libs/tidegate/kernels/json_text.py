@@ -42,14 +42,15 @@ def is_json(data: Array, start: int, length: int, open_at: Array) -> bool:
     at = _space_end(data, start, end)
     depth = 0
     expected = _VALUE
-    while 0 <= at < end and (depth > 0 or expected != _AFTER):
-        if expected == _AFTER:
-            at, depth, expected = _after_value(data, at, depth, open_at)
-        elif expected == _KEY or expected == _KEY_OR_END:
+    while 0 <= at < end and (depth > 0 or expected != _AFTER):  # a member of an object takes one round
+        if expected == _KEY or expected == _KEY_OR_END:
             at, depth, expected = _key(data, at, end, depth, expected)
-        else:
+            at = _space_end(data, at, end)
+        if 0 <= at < end and (expected == _VALUE or expected == _VALUE_OR_END):
             at, depth, expected = _value(data, at, end, depth, expected, open_at)
-        if at >= 0:
+            at = _space_end(data, at, end)
+        if 0 <= at < end and expected == _AFTER and depth > 0:
+            at, depth, expected = _after_value(data, at, depth, open_at)
             at = _space_end(data, at, end)
     return bool(at == end and depth == 0 and expected == _AFTER)
 
@@ -74,7 +75,7 @@ def _key(data: Array, at: int, end: int, depth: int, expected: int) -> Any:
     if data[at] == _OBJECT_END and expected == _KEY_OR_END:
         return at + 1, depth - 1, _AFTER
     at = _string_end(data, at + 1, end) if data[at] == _QUOTE else -1
-    at = _space_end(data, at, end) if at >= 0 else at
+    at = _space_end(data, at, end)
     found = 0 <= at < end and data[at] == _COLON
     return at + 1 if found else -1, depth, _VALUE
 
@@ -106,7 +107,8 @@ def _scalar_end(data: Array, at: int, end: int) -> Any:
 
 @inlined
 def _space_end(data: Array, at: int, end: int) -> Any:
-    while at < end and (data[at] == 32 or data[at] == 10 or data[at] == 13 or data[at] == 9):
+    """Behind the space at `at`; -1 stays."""
+    while 0 <= at < end and (data[at] == 32 or data[at] == 10 or data[at] == 13 or data[at] == 9):
         at += 1
     return at
 

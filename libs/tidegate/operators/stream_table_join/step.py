@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from tidegate.contracts.operator import Array
 from tidegate.contracts.records import NULL_LENGTH
 from tidegate.kernels import hash_index, payloads, slots, time_buffer, version_chains
+from tidegate.kernels.columns import AHEAD
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.compiled.words import prefetch
 from tidegate.kernels.payloads import Batch, Located, Payloads
@@ -175,6 +176,7 @@ def settle(state: State, batch: Batch, outcome: Outcome) -> bool:
     """Payloads of held slots are stored, the others' are gone; False when the arena wants room (then call again)."""
     for at in range(outcome.tally[SETTLED], outcome.tally[TOUCHED]):
         outcome.tally[SETTLED] = at
+        _fetch_ahead(state, batch, outcome, at)
         slot = wide(outcome.touched[at])
         if time_buffer.is_held(state.time, slot):
             if not payloads.store(state.payloads, slot, batch, wide(state.row[slot]) - 1):
@@ -186,6 +188,15 @@ def settle(state: State, batch: Batch, outcome: Outcome) -> bool:
             slots.give_back(state.pool, slot)
         state.row[slot] = 0
     return True
+
+
+@inlined
+def _fetch_ahead(state: State, batch: Batch, outcome: Outcome, at: int) -> None:
+    """The record of a touched slot further on is on its way into the cache."""
+    row = wide(state.row[outcome.touched[min(at + AHEAD, outcome.tally[TOUCHED] - 1)]]) - 1
+    if row >= 0:
+        prefetch(batch.data, batch.key_start[row])
+        prefetch(batch.data, batch.value_start[row])
 
 
 @compiled_in_place
