@@ -49,10 +49,7 @@ BOUNDS: dict[str, dict[str, Bound]] = {
     "cores": {"busy_cores": Bound(least=1.6)},
     "join": {"ratio": Bound(least=5.0)},
     "windows": {"ratio": Bound(least=5.0)},
-    "join_kernel": {
-        "json_records_per_s": Bound(least=2_000_000),
-        "joiner_records_per_s": Bound(least=2_000_000),
-    },
+    "join_kernel": {},
     "history": {
         "facts_batch_ratio": Bound(most=1.3),
         "joined_batch_ratio": Bound(most=1.3),
