@@ -203,10 +203,15 @@ def test_the_join_goes_on_while_the_table_s_service_is_down_and_status_says_how_
 def test_a_join_that_starts_before_its_table_waits_for_it(joined):
     here = joined()
     here.write("stream", (0, b"1", 2_000))
+    here.put((0, b'"A"', 1_000))
+    table, away = here.folder / "lake" / TABLE, here.folder / "away"
+    table.rename(away)
     join = here.driver(JOIN)
     thread = Thread(target=join.run, args=(Event(),), kwargs={"until_caught_up": True})
     thread.start()
-    here.put((0, b'"A"', 1_000))
+    thread.join(3)
+    assert thread.is_alive()
+    away.rename(table)
     thread.join(120)
     assert not thread.is_alive()
     assert here.seen() == [("k0", 1, "A", "matched")]

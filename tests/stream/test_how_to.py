@@ -26,7 +26,7 @@ def emitted(lake: Path, name: str) -> list[tuple[bytes, str]]:
 
 
 def test_every_block_of_the_how_to_runs(broker, tmp_path):
-    create_topic({"bootstrap.servers": broker.bootstrap}, "departures", 1, {})
+    create_topic({"bootstrap.servers": broker.bootstrap}, "flight_status", 1, {})
     blocks = re.findall(r"```python\n(.*?)```", HOW_TO.read_text(), re.DOTALL)
     program = tmp_path / "how_to.py"
     program.write_text("\n".join(blocks).replace("127.0.0.1:9092", broker.bootstrap))
