@@ -1,5 +1,7 @@
 """How results become the metadata of a commit."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.runtime.test_metrics import meta
@@ -77,3 +79,15 @@ def test_metadata_survives_its_json():
         meta(0, 0, {}), [result(0, Counts(records_in=1, applied=1))], topic="in", batch=1, attempt="x", clock=5
     )
     assert BatchMeta.from_json(before.to_json()) == before
+
+
+def test_a_batch_says_which_states_came_back_and_the_next_commit_does_not():
+    """Partition 2 is new: its state did not come back, there was none."""
+    ways = {0: "go on: it is the partition's last", 1: "rebuild: it is damaged", 2: "rebuild: none"}
+    before = replace(meta(0, 0, {}), last={0: (0, "x"), 1: (0, "x")})
+    results = [replace(result(p, Counts(records_in=1, applied=1)), recovery=way) for p, way in ways.items()]
+    batch = after_batch(before, results, topic="in", batch=1, attempt="y", clock=5)
+    assert batch.recovered == {1: "rebuild: it is damaged"}
+    assert BatchMeta.from_json(batch.to_json()) == batch
+    assert after_compaction(batch, [], attempt="k", clock=6).recovered == {}
+    assert after_claim(batch, attempt="c", clock=6, config="h", topics={}).recovered == {}

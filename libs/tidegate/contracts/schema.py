@@ -99,6 +99,7 @@ class BatchMeta:
     inputs: dict[str, int] = field(default_factory=dict)
     published_from: int = 0  # the batch in which `output` was configured
     skipped: dict[int, tuple[int, int]] = field(default_factory=dict)  # offsets [from, to) that were lost unread
+    recovered: dict[int, str] = field(default_factory=dict)  # how local states came back, other than by going on
 
     def to_json(self) -> str:
         """One line of JSON; inverse of `from_json`."""
@@ -109,7 +110,16 @@ class BatchMeta:
         """The metadata that `to_json` wrote; keys of a later minor addition are ignored."""
         known = cls.__dataclass_fields__
         raw: dict[str, Any] = {name: value for name, value in json.loads(text).items() if name in known}
-        for name in ("stream_time", "measures", "snapshot", "output", "active", "advanced", "query_offsets"):
+        for name in (
+            "stream_time",
+            "measures",
+            "snapshot",
+            "output",
+            "active",
+            "advanced",
+            "query_offsets",
+            "recovered",
+        ):
             raw[name] = {int(partition): value for partition, value in raw.get(name, {}).items()}
         for name in ("counts", "totals"):
             raw[name] = {int(partition): Counts(**value) for partition, value in raw.get(name, {}).items()}

@@ -281,7 +281,7 @@ class OperatorDriver:
             self._abort(plans, attempt)
             raise
         ran = time.monotonic()
-        self._tell_recoveries(results)
+        self._tell_recoveries(meta, results)
         reach("before_commit")
         self._to_log(meta, [file for result in results for file in result.files])
         reach("after_commit")
@@ -308,11 +308,11 @@ class OperatorDriver:
             opening.check_nothing_lost(self.newest, self._config, starts)
             raise
 
-    def _tell_recoveries(self, results: Sequence[PartitionResult]) -> None:
+    def _tell_recoveries(self, meta: BatchMeta, results: Sequence[PartitionResult]) -> None:
+        for partition, recovery in meta.recovered.items():
+            lines.info("%s, partition %d: local state: %s", self.name, partition, recovery)
+            self._condition.tell_recovered(partition, recovery)
         for result in results:
-            if result.partition in self.newest.last and not result.recovery.startswith(Way.GO_ON.value):
-                lines.info("%s, partition %d: local state: %s", self.name, result.partition, result.recovery)
-                self._condition.tell_recovered(result.partition, result.recovery)
             if result.replica.startswith(Way.REBUILD.value):
                 lines.info("%s, partition %d: replica of the table: %s", self.name, result.partition, result.replica)
 

@@ -1,4 +1,6 @@
-"""How a batch's results become the metadata of its commit. Pure. May import: contracts, runtime.batch."""
+"""How a batch's results become the metadata of its commit. Pure. May import: contracts, state.decisions,
+runtime.batch.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from types import MappingProxyType
 from tidegate.contracts.errors import StateError
 from tidegate.contracts.schema import BatchMeta, Counts
 from tidegate.runtime.batch import PartitionResult
+from tidegate.state.decisions import Way
 
 _ACTIONS = ("idle", "flush", "batch")
 """A batch in which some partitions read and others only go on in time is called by the first of both."""
@@ -31,6 +34,7 @@ def after_claim(newest: BatchMeta, *, attempt: str, clock: int, config: str, top
         counts={},
         measures={},
         opened=(),
+        recovered={},
         skipped={},
     )
 
@@ -78,6 +82,7 @@ def after_batch(
         active={**newest.active, **{r.partition: clock for r in results if r.counts.records_in}},
         advanced={**newest.advanced, **{r.partition: clock for r in results if r.action == "idle"}},
         inputs=dict(inputs),
+        recovered={r.partition: r.recovery for r in results if r.partition in newest.last and _came_back(r)},
     )
 
 
@@ -98,9 +103,15 @@ def after_compaction(
         counts={},
         measures={},
         opened=(),
+        recovered={},
         snapshot={**newest.snapshot, **dict.fromkeys(partitions, batch if through is None else through)},
         compacted=batch,
     )
+
+
+def _came_back(result: PartitionResult) -> bool:
+    """True when the local state was not the one of before, which just goes on."""
+    return bool(result.recovery) and not result.recovery.startswith(Way.GO_ON.value)
 
 
 def _check_balance(result: PartitionResult) -> None:
