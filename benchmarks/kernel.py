@@ -80,7 +80,7 @@ def _run(records: Records) -> tuple[float, float]:
         began = time.perf_counter()
         stopped = state._run(
             lambda batch=batch, decided=decided, outcome=outcome: absorb(
-                state._state, batch, decided, MAX_TIMESTAMP, state._rules, outcome
+                state._state, batch, batch.timestamp, decided, MAX_TIMESTAMP, state._rules, outcome
             )
         )
         inside += time.perf_counter() - began

@@ -9,17 +9,19 @@ from tidegate.runtime.spark.views import as_time, create_view, shown_columns
 
 
 def register(spark: Any, name: str, config: SuppressionRules) -> list[str]:
-    """The view `<name>_buffer` shows what is held, one row per key; gives its name.
+    """The view `<name>_buffer` shows what is held, one row per key, or per key and window; gives its name.
 
-    Columns: partition, key, value, headers, timestamp (of the last update), place (what it is ordered by), arrival
-    (offset of the record that opened the slot), offset (of the last update), held_since (place as a time).
+    Columns: partition, key, window_start and window_end (with `until: window_close`), value, headers, timestamp (of the
+    last update), place (what it is ordered by), arrival (offset of the record that opened the slot), offset (of the
+    last update), held_since (place as a time).
     """
     key, value = shown_columns(config)
-    newest = "row_number() OVER (PARTITION BY partition, key ORDER BY batch DESC, seq DESC)"
+    windows = ", window_start, window_end" if config.until == "window_close" else ""
+    newest = f"row_number() OVER (PARTITION BY partition, key{windows} ORDER BY batch DESC, seq DESC)"
     create_view(
         spark,
         f"{name}_buffer",
-        f"""SELECT partition, {key} AS key, {value} AS value, headers, timestamp, place, arrival, offset,
+        f"""SELECT partition, {key} AS key{windows}, {value} AS value, headers, timestamp, place, arrival, offset,
                    {as_time("place")} AS held_since
             FROM (SELECT *, {newest} AS age FROM {name}_log WHERE kind = 'state')
             WHERE age = 1 AND op = 'put'""",

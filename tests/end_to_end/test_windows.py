@@ -51,6 +51,24 @@ def test_each_window_gives_one_final_result_with_its_bounds_in_headers(windowed,
     assert driver.newest.totals[0].late == 1
 
 
+def test_suppression_of_every_change_until_windows_close_gives_what_final_results_would(windowed, world, broker):
+    """The updates of a window that takes 3 records, one of them after its end, held back by a second service"""
+    here = windowed(emit="updates")
+    held = world(beside="suppressed", until="window_close", grace="5s", input=here.output)
+    here.feed([(0, b"a", b"x", at) for at in (1_000, 12_000, 3_500, 14_999)] + [(0, b"b", b"x", 2_000)])
+    here.run()
+    held.run()
+    shutil.rmtree(held.application.state)
+    here.feed([(0, b"b", b"x", 15_000), (0, b"a", b"late", 9_000)])
+    here.run()
+    driver = held.run()
+    driver.compact()
+    assert results(broker, held.output) == [("a", 0, 10_000, 2, "window_close"), ("b", 0, 10_000, 1, "window_close")]
+    register_views(held.spark, held.application)
+    waiting = held.spark.sql("SELECT CAST(key AS STRING), window_start, window_end FROM updates_buffer ORDER BY key")
+    assert [tuple(row) for row in waiting.collect()] == [("a", 10_000, 20_000), ("b", 10_000, 20_000)]
+
+
 def test_exactly_one_final_result_through_restarts_compactions_and_a_deleted_state(windowed, broker):
     here, rng = windowed(window={"hopping": "10s", "advance": "5s", "grace": "20s"}), random.Random(3)
     made = [(0, b"k%d" % rng.randrange(20), b"x", max(0, at * 20 - rng.randrange(20_000))) for at in range(5_000)]

@@ -18,7 +18,7 @@ from tidegate.contracts.records import Row
 from tidegate.operators.stream_table_join import StreamTableJoinConfig
 from tidegate.operators.stream_table_join.reference import Reference as JoinReference
 from tidegate.operators.suppression import SuppressionConfig
-from tidegate.operators.suppression.reference import Reference
+from tidegate.operators.suppression.reference import Reference, Slot
 from tidegate.operators.table_history import TableHistoryConfig
 from tidegate.operators.table_history.reference import Reference as TableReference
 from tidegate.operators.windows import WindowConfig
@@ -58,15 +58,20 @@ def _trace(reference: Reference, clock_ms: int) -> Trace:
     held = sorted(reference.held.values(), key=lambda slot: (slot.place, slot.arrival))
     return Trace(
         emissions=[_columns(row) | {"cause": cause} for row, cause in reference.emissions],
-        late=_late(reference.late, "older than max_lateness"),
+        late=_late(reference.late, "its window is closed" if reference.windowed else "older than max_lateness"),
         rejected=_rejected(reference.rejected, reference.config, clock_ms),
         applied=reference.applied,
         superseded=reference.superseded,
         stream_time=reference.stream_time,
-        held=[{"op": "put"} | _columns(slot.row) | {"place": slot.place, "arrival": slot.arrival} for slot in held],
+        held=[_slot(slot) for slot in held],
         held_bytes=reference.held_bytes,
         stopped_at=reference.stopped_at,
     )
+
+
+def _slot(slot: Slot) -> dict[str, Any]:
+    bounds = {} if slot.window is None else dict(zip(("window_start", "window_end"), slot.window, strict=True))
+    return {"op": "put"} | _columns(slot.row) | {"place": slot.place, "arrival": slot.arrival} | bounds
 
 
 def table_history_reference(config: TableHistoryConfig, history: Sequence[Event], clock_ms: int) -> Trace:
@@ -227,7 +232,7 @@ AGGREGATES: dict[str, Callable[[list[Any]], Any]] = {"count": len, "sum": sum, "
 CASES = {
     "suppression": Case(
         configs=strategies.suppression_configs(),
-        histories=strategies.histories(),
+        histories=strategies.suppression_histories(),
         reference=suppression_reference,
         holding=SuppressionConfig.model_validate({"input": "records", "until": {"time_limit": "1h"}}),
         bytes_per_record=120,

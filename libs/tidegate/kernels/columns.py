@@ -99,7 +99,7 @@ def gather(data: Array, arena: Array, starts: Array, lengths: Array, content: Ar
 
 def records_of(rows: pa.RecordBatch) -> Records:
     """The rows of a log as records: the three byte columns in one buffer. Null times and offsets become 0."""
-    parts = [_binary_parts(rows.column(name)) for name in ("key", "value", "headers")]
+    parts = [binary_parts(rows.column(name)) for name in ("key", "value", "headers")]
     bases = np.cumsum([0, *(len(content) for content, _, _ in parts)])
     (key_start, key_length), (value_start, value_length), (headers_start, headers_length) = (
         (starts + base, lengths) for (_, starts, lengths), base in zip(parts, bases, strict=False)
@@ -122,8 +122,11 @@ def int_column(column: pa.Array) -> Array:
     return np.asarray(column.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
 
 
-def _binary_parts(column: pa.Array) -> tuple[Array, Array, Array]:
+def binary_parts(column: pa.Array | pa.ChunkedArray) -> tuple[Array, Array, Array]:
+    """The bytes of a column, and where each value is in them: start and length (-1: a null)."""
     column = column.cast(pa.large_binary())
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
     _, offsets, content = column.buffers()
     starts = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
     present = column.is_valid().to_numpy(zero_copy_only=False)

@@ -14,7 +14,7 @@ from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_TIMESTAMP
 from tidegate.contracts.operator import Array
 from tidegate.contracts.records import Records
-from tidegate.kernels import lateness_bins
+from tidegate.kernels import lateness_bins, window_keys
 from tidegate.kernels.columns import record_columns
 from tidegate.kernels.compiled import inlined
 from tidegate.kernels.payloads import Batch, Payloads, batch_of
@@ -27,8 +27,11 @@ ACCEPTED, LATE, NULL_KEY, NULL_VALUE, NEGATIVE_TIMESTAMP, TOO_FAR_AHEAD, UNDECOD
 NO_NUMBER = UNDECODABLE + len(event_timestamps.REASONS)
 """From here on the codes say why it has no number."""
 
+NO_WINDOW = NO_NUMBER + len(numbers.REASONS)
+"""From here on the codes say why it has no window."""
+
 _FIRST_REASONS = ("", "", "null key", "null value", "negative timestamp", "too far ahead")
-_REASONS = pa.array([*_FIRST_REASONS, *event_timestamps.REASONS, *numbers.REASONS])
+_REASONS = pa.array([*_FIRST_REASONS, *event_timestamps.REASONS, *numbers.REASONS, *window_keys.REASONS])
 
 COUNT, LATE_COUNT, LATENESS_SUM, LATENESS_MAX = range(4)
 NUMBERS = 4

@@ -11,7 +11,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tidegate.contracts.event_time import NO_TIMESTAMP
+from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.contracts.records import Row
+from tidegate.kernels.record_headers import encode_headers
 from tidegate.operators.stream_table_join import StreamTableJoinConfig
 from tidegate.operators.suppression import SuppressionConfig
 from tidegate.operators.table_history import TableHistoryConfig
@@ -25,7 +27,8 @@ values = st.sampled_from([b"", b"x", b"yy", b"zzz", b"a value of more than thirt
 json_values = st.sampled_from([b"1", b'"a"', b' {"a": [1, null]}\n', b'"\xc3\xa9"', b'"\xff"', b"nulL", b"01"])
 _soon = st.integers(0, 20)
 timestamps = st.one_of(_soon, st.sampled_from([-1, 0, 7, 1_000, 2**62, NO_TIMESTAMP]))
-headers = st.sampled_from([b"", b"", b"\x02\x02h\x02v"])
+_one_header = b"\x02\x02h\x02v"
+headers = st.sampled_from([b"", b"", _one_header])
 cuts = st.sets(st.integers(0, 30))
 
 _records = st.tuples(keys, values, timestamps, headers)
@@ -61,15 +64,57 @@ def _durations(largest_ms: int) -> st.SearchStrategy[str]:
 
 
 @st.composite
+def suppression_histories(draw: st.DrawFn, max_size: int = 24) -> list[Event]:
+    """Histories whose records mostly name the window that they are of, as windowed results do."""
+    history = draw(histories(max_size))
+    return [
+        event._replace(headers=draw(_mostly(_window_headers(event.timestamp), headers, _bad_windows)))
+        if isinstance(event, Row)
+        else event
+        for event in history
+    ]
+
+
+@st.composite
+def _window_headers(draw: st.DrawFn, timestamp: int) -> bytes:
+    size = draw(st.sampled_from([5, 5, 5, 8]))
+    start = max(timestamp, 0) // size * size
+    return _bounds(b"%d" % start, b"%d" % (start + size))
+
+
+def _bounds(start: bytes | None, end: bytes | None) -> bytes:
+    names = HEADER_WINDOW_START.encode(), HEADER_WINDOW_END.encode()
+    return encode_headers([(b"h", b"v"), (names[0], b"0"), (names[1], end), (names[0], start)])
+
+
+_bad_windows = st.sampled_from(
+    [
+        _bounds(b"5", b"4"),
+        _bounds(b"5", b"9223372036854775808"),
+        _bounds(b"5", b"9223372036854775807"),
+        _bounds(b"-1", b"4"),
+        _bounds(b"x", b"4"),
+        _bounds(b"1", b""),
+        _bounds(b"1", None),
+    ]
+)
+
+
+@st.composite
 def suppression_configs(draw: st.DrawFn) -> SuppressionConfig:
     """Any configuration that is accepted."""
     raw: dict[str, Any] = {
         "input": "records",
-        "timer": draw(st.sampled_from(["first_update", "last_update"])),
         "bytes_of": draw(st.sampled_from(["value", "record"])),
-        "max_lateness": draw(st.none() | _durations(10)),
         "max_ahead": draw(st.none() | _durations(10)),
     }
+    if draw(st.integers(0, 2)) == 0:
+        strict = st.sampled_from(["shut_down", "spill"])
+        buffer = draw(st.none() | _buffers().map(lambda bounds: bounds | {"when_full": draw(strict)}))
+        raw |= {"until": "window_close", "grace": draw(_durations(12)), "buffer": buffer}
+        return SuppressionConfig.model_validate(raw)
+    raw["timer"] = draw(st.sampled_from(["first_update", "last_update"]))
+    raw["max_lateness"] = draw(st.none() | _durations(10))
     if buffer := draw(st.none() | _buffers()):
         raw["buffer"] = buffer
     if not buffer or buffer["when_full"] == "spill" or draw(st.booleans()):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.operators.suppression.partitions import EMIT_2, changed, config, emitted, opened, records
-from tidegate.contracts.errors import UserError
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.storage import MemoryStorage
 from tidegate.operators.suppression import Suppression
@@ -148,12 +147,6 @@ def test_a_hundred_thousand_records_of_one_timestamp_leave_in_order_of_arrival()
     assert state.step(Records.from_rows(Row(key, b"v", 5, at) for at, key in enumerate(keys)), 0).counts.held == 100_000
     result = state.step(records(("last", "v", 6), first=100_000), 0)
     assert result.emissions["key"].to_pylist() == keys
-
-
-def test_until_window_close_is_refused_until_there_are_windows() -> None:
-    operator = Suppression(config(until="window_close", grace="1h"))
-    with pytest.raises(UserError, match="window_close"):
-        operator.open(MemoryStorage(operator.layout))
 
 
 def test_tombstones_are_emitted() -> None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tidegate.contracts.errors import UserError
 from tidegate.contracts.operator import Layout, Storage
 from tidegate.operators.suppression.config import SuppressionConfig, SuppressionRules
+from tidegate.operators.suppression.placing import WINDOW_SLOT
 from tidegate.operators.suppression.state import LAYOUT, SuppressionState, damage_of
 from tidegate.operators.suppression.tables import PLACE_COLUMNS
 
@@ -22,21 +22,16 @@ class Suppression:
     kind: str = "suppression"
     layout: Layout = LAYOUT
     columns: tuple[pa.Field, ...] = PLACE_COLUMNS
-    slot: tuple[str, ...] = ("key",)
 
     def __init__(self, config: SuppressionRules) -> None:
         self.config = config
+        self.slot: tuple[str, ...] = WINDOW_SLOT if config.until == "window_close" else ("key",)
 
     def damage(self, storage: Storage) -> str | None:
         """What is wrong with a storage that a batch was complete in; None: nothing. Trusts nothing that is in it."""
         return damage_of(storage.arrays())
 
     def open(self, storage: Storage) -> SuppressionState:
-        """The state that lives in the storage. Raises UserError for `until: window_close`, which is not built yet."""
-        if self.config.until == "window_close":
-            raise UserError(
-                "suppression until window_close comes with the window operators",
-                value=self.config.until,
-                remedy="use until: {time_limit: ...} for now",
-            )
+        """The state that lives in the storage. Raises UserError when it holds windows' keys and no others are wanted,
+        or the other way round."""
         return SuppressionState(self.config, storage)

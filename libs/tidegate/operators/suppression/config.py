@@ -91,6 +91,13 @@ class SuppressionRules(OperatorRules):
             raise ValueError("a window leaves when it closes, whatever its updates; remove timer")
         return timer
 
+    @field_validator("max_lateness")
+    @classmethod
+    def _windows_have_a_grace(cls, max_lateness: int | None, info: ValidationInfo) -> int | None:
+        if max_lateness is not None and info.data.get("until") == "window_close":
+            raise ValueError("a window's grace says what is late; remove max_lateness")
+        return max_lateness
+
 
 class SuppressionConfig(SuppressionRules, OperatorConfig):
     """Suppression between two topics."""

@@ -40,6 +40,6 @@ def measures(outcome: step.Outcome, config: SuppressionRules, held: int, held_by
     found |= {f"emitted_{cause}": int(count) for cause, count in zip(step.CAUSES, causes, strict=True)}
     if tally[step.OVERTIME_MIN] != step.MAX:
         found |= {"overtime_sum": tally[step.OVERTIME_SUM], "overtime_min": tally[step.OVERTIME_MIN]}
-        found["overtime_count"] = int(causes[step.TIME] + causes[step.IDLE])
+        found["overtime_count"] = tally[step.OVERTIME_COUNT]
     largest, largest_bytes = tally[step.HELD_MAX], tally[step.HELD_BYTES_MAX]
     return found | sizes(config.buffer, held, held_bytes, "now") | sizes(config.buffer, largest, largest_bytes, "max")

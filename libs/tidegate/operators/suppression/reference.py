@@ -1,6 +1,6 @@
 """Suppression as KIP-328's page words it: insert or update, then evict the oldest while a bound is violated.
 
-The slow oracle, for tests only: one dict, searched from end to end. May import: contracts.
+The slow oracle, for tests only: one dict, searched from end to end. May import: contracts, kernels.record_headers.
 """
 
 from __future__ import annotations
@@ -9,8 +9,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidegate.contracts.event_time import NO_TIMESTAMP
+from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.contracts.records import Row
+from tidegate.kernels.record_headers import decode_headers, header_value
 from tidegate.operators.suppression.config import SuppressionRules, TimeLimit
+
+Window = tuple[int, int] | None
 
 
 class Slot(NamedTuple):
@@ -19,6 +23,7 @@ class Slot(NamedTuple):
     place: int
     arrival: int
     row: Row
+    window: Window = None
 
 
 @dataclass
@@ -27,7 +32,7 @@ class Reference:
 
     config: SuppressionRules
     stream_time: int = -1
-    held: dict[bytes, Slot] = field(default_factory=dict)
+    held: dict[tuple[bytes, Window], Slot] = field(default_factory=dict)
     emissions: list[tuple[Row, str]] = field(default_factory=list)
     late: list[tuple[Row, int, int]] = field(default_factory=list)
     rejected: list[tuple[Row, str]] = field(default_factory=list)
@@ -39,8 +44,8 @@ class Reference:
         """The record has had its effect, unless it was refused or `stopped_at` names it."""
         if reason := self._rejection(row, clock_ms):
             self.rejected.append((row, reason))
-        elif (lateness := self.config.max_lateness) is not None and row.timestamp < self.stream_time - lateness:
-            self.late.append((row, self.stream_time - row.timestamp, self.stream_time - lateness))
+        elif (bound := self._bound(row)) is not None:
+            self.late.append((row, self.stream_time - row.timestamp, bound))
         else:
             self._accept(row)
 
@@ -54,11 +59,26 @@ class Reference:
         while self.held:
             self._emit_oldest("flush")
 
+    @property
+    def windowed(self) -> bool:
+        """True when keys are of windows."""
+        return self.config.until == "window_close"
+
+    def _bound(self, row: Row) -> int | None:
+        """The bound that a late record missed."""
+        if self.windowed:
+            open_after = self.stream_time - (self.config.grace or 0)
+            return open_after if window_of(row)[1] <= open_after else None
+        lateness = self.config.max_lateness
+        return None if lateness is None or row.timestamp >= self.stream_time - lateness else self.stream_time - lateness
+
     def _rejection(self, row: Row, clock_ms: int) -> str:
         if row.key is None:
             return "null key"
         if row.timestamp == NO_TIMESTAMP:
             return "no timestamp: null"
+        if self.windowed and (reason := bad_window(row)):
+            return reason
         if row.timestamp < 0:
             return "negative timestamp"
         ahead = self.config.max_ahead
@@ -67,11 +87,13 @@ class Reference:
     def _accept(self, row: Row) -> None:
         assert row.key is not None
         before = dict(self.held), list(self.emissions), self.stream_time
-        old = self.held.get(row.key)
-        place = old.place if old and self.config.timer == "first_update" else row.timestamp
-        self.held[row.key] = Slot(place, old.arrival if old else row.offset, row)
+        window = window_of(row) if self.windowed else None
+        old = self.held.get((row.key, window))
+        fresh = row.timestamp if window is None else window[1]
+        place = old.place if old and self.config.timer == "first_update" else fresh
+        self.held[row.key, window] = Slot(place, old.arrival if old else row.offset, row, window)
         self.stream_time = max(self.stream_time, row.timestamp)
-        self._evict("time")
+        self._evict("window_close" if self.windowed else "time")
         buffer = self.config.buffer
         if buffer and buffer.when_full == "shut_down" and self._full():
             self.held, self.emissions, self.stream_time = before
@@ -88,10 +110,8 @@ class Reference:
 
     def _due(self) -> bool:
         until = self.config.until
-        return (
-            isinstance(until, TimeLimit)
-            and min(slot.place for slot in self.held.values()) <= self.stream_time - until.time_limit
-        )
+        limit = self.config.grace if self.windowed else until.time_limit if isinstance(until, TimeLimit) else None
+        return limit is not None and min(slot.place for slot in self.held.values()) <= self.stream_time - limit
 
     def _full(self) -> str:
         buffer = self.config.buffer
@@ -106,8 +126,29 @@ class Reference:
 
     def _size(self, row: Row) -> int:
         parts = (row.value,) if self.config.bytes_of == "value" else (row.key, row.value, row.headers)
-        return sum(len(part or b"") for part in parts)
+        bounds = 16 if self.windowed and self.config.bytes_of == "record" else 0
+        return bounds + sum(len(part or b"") for part in parts)
 
     def _emit_oldest(self, cause: str) -> None:
         key = min(self.held, key=lambda held: self.held[held][:2])
-        self.emissions.append((self.held.pop(key).row, cause))
+        row = self.held.pop(key).row
+        if row.value is not None or not self.windowed:
+            self.emissions.append((row, cause))
+
+
+def window_of(row: Row) -> tuple[int, int]:
+    """The window that the headers name."""
+    start, end = (int(header_value(row.headers, name) or b"") for name in (HEADER_WINDOW_START, HEADER_WINDOW_END))
+    return start, end
+
+
+def bad_window(row: Row) -> str:
+    """Why the record is of no window; empty if it is of one."""
+    bounds = [header_value(row.headers, name) for name in (HEADER_WINDOW_START, HEADER_WINDOW_END)]
+    names = [name for name, _ in decode_headers(row.headers)]
+    if not {HEADER_WINDOW_START.encode(), HEADER_WINDOW_END.encode()} <= set(names):
+        return "no window: headers with its bounds are missing"
+    numbers = [int(bound) if bound and bound.isdigit() and len(bound) < 20 else -1 for bound in bounds]
+    if not 0 <= numbers[0] <= numbers[1] < 2**63:
+        return "no window: its bounds are no interval of milliseconds"
+    return ""

@@ -22,8 +22,9 @@ from tidegate.operators.suppression import measures, tables
 from tidegate.operators.suppression import step as kernel
 from tidegate.operators.suppression.config import SuppressionRules, TimeLimit
 from tidegate.operators.suppression.damage import damage
+from tidegate.operators.suppression.placing import PlainKeys, WindowKeys, other_keys
 
-STREAM_TIME, OPENED, BYTES_OF, CHECK = range(kernel.NUMBERS)
+STREAM_TIME, OPENED, BYTES_OF, WINDOWED, CHECK = range(kernel.NUMBERS)
 HALF_LINE = 32
 
 _FINDING_LONGS, _FINDING_INTS = ("fingerprint", "arrival"), ("row", "size", "block", "key_length")
@@ -31,7 +32,7 @@ _RECORD_LONGS, _RECORD_INTS = ("timestamp", "offset", "check"), ("value_length",
 
 LAYOUT = Layout(
     kind="suppression",
-    version=3,
+    version=4,
     arrays=(
         ArraySpec("numbers", "int64", "fixed", kernel.NUMBERS),
         ArraySpec("time_numbers", "int64", "fixed", time_buffer.NUMBERS),
@@ -65,7 +66,7 @@ def rules_of(config: SuppressionRules) -> kernel.Rules:
     strict = config.buffer if isinstance(config.buffer, StrictBuffer) else None
     stop = strict if strict and strict.when_full == "shut_down" else None
     return kernel.Rules(
-        time_limit=config.until.time_limit if isinstance(config.until, TimeLimit) else -1,
+        time_limit=_time_limit(config),
         evict_keys=_bound(emit.max_keys if emit else None),
         evict_bytes=_bound(emit.max_bytes if emit else None),
         stop_keys=_bound(stop.max_keys if stop else None),
@@ -73,7 +74,14 @@ def rules_of(config: SuppressionRules) -> kernel.Rules:
         last_update=config.timer == "last_update",
         bytes_of_record=config.bytes_of == "record",
         max_lateness=-1 if config.max_lateness is None else config.max_lateness,
+        windowed=config.until == "window_close",
     )
+
+
+def _time_limit(config: SuppressionRules) -> int:
+    if config.until == "window_close":
+        return config.grace or 0
+    return config.until.time_limit if isinstance(config.until, TimeLimit) else -1
 
 
 def _bound(bound: int | None) -> int:
@@ -105,8 +113,8 @@ def state_of(arrays: Mapping[str, Array]) -> kernel.State:
 
 def damage_of(arrays: Mapping[str, Array]) -> str | None:
     """What is wrong with the arrays of a state between two batches; None: nothing."""
-    opened, bytes_of_record = arrays["numbers"][OPENED], arrays["numbers"][BYTES_OF]
-    if opened != 1 or bytes_of_record not in (0, 1):
+    opened, bytes_of_record, windowed = arrays["numbers"][[OPENED, BYTES_OF, WINDOWED]]
+    if opened != 1 or bytes_of_record not in (0, 1) or windowed not in (0, 1):
         return "its numbers cannot be"
     return damage(state_of(arrays), bool(bytes_of_record))
 
@@ -117,6 +125,7 @@ class SuppressionState:
     def __init__(self, config: SuppressionRules, storage: Storage) -> None:
         self._config = config
         self._rules = rules_of(config)
+        self._keys = WindowKeys(self._rules.time_limit) if self._rules.windowed else PlainKeys(self._rules.max_lateness)
         self._storage = storage
         self._map()
         self._begin()
@@ -129,8 +138,9 @@ class SuppressionState:
     def step(self, records: Records, clock_ms: int) -> StepResult:
         """Every record up to a stop is counted once; the state equals what the changelog describes."""
         batch, undecodable, newest = refusals.dated(records, self._config, clock_ms)
+        batch, places, missing = self._keys.placed(batch, undecodable)
         outcome = self._outcome(len(records))
-        stopped = self._run(lambda: kernel.absorb(self._state, batch, undecodable, newest, self._rules, outcome))
+        stopped = self._run(lambda: kernel.absorb(self._state, batch, places, missing, newest, self._rules, outcome))
         return self._result(batch, outcome, newest, stopped)
 
     def advance(self, stream_time: int) -> StepResult:
@@ -159,7 +169,8 @@ class SuppressionState:
         time = self._state.time
         count = time.numbers[time_buffer.HELD]
         held = time.heap[:count]
-        return tables.changes(self._state, _NO_RECORDS, held[np.lexsort((time.arrival[held], time.place[:count]))])
+        in_order = held[np.lexsort((time.arrival[held], time.place[:count]))]
+        return self._keys.change_rows(tables.changes(self._state, _NO_RECORDS, in_order))
 
     def _map(self) -> None:
         """The kernels see the storage's current arrays."""
@@ -172,6 +183,9 @@ class SuppressionState:
         if not self._numbers[OPENED]:
             self._numbers[OPENED] = 1
             self._numbers[STREAM_TIME] = NO_STREAM_TIME
+            self._numbers[WINDOWED] = self._rules.windowed
+        if self._numbers[WINDOWED] != self._rules.windowed:
+            raise other_keys()
         if self._numbers[BYTES_OF] != self._rules.bytes_of_record:
             kernel.recount(self._state, self._rules)
             self._numbers[BYTES_OF] = self._rules.bytes_of_record
@@ -209,7 +223,7 @@ class SuppressionState:
             kernel.reindex(self._state)
 
     def _replay(self, rows: pa.RecordBatch) -> None:
-        batch = batch_of(columns.records_of(rows))
+        batch = self._keys.replayed(batch_of(columns.records_of(rows)), rows)
         deleted = np.asarray(rows.column("op").to_numpy(zero_copy_only=False) == "delete", np.bool_)
         places, arrivals = (columns.int_column(rows.column(field.name)) for field in tables.PLACE_COLUMNS)
         outcome = self._outcome(len(rows))
@@ -222,11 +236,13 @@ class SuppressionState:
         """What the outcome says, in tables; then the batch is settled."""
         changed = np.empty(outcome.tally[kernel.TOUCHED], np.int32)
         changed = changed[: kernel.net_changes(self._state, outcome, changed)]
-        emissions = tables.emissions(self._state, batch, outcome)
-        refused, payloads = outcome.refused, self._state.payloads
-        late = refusals.late(payloads, batch, refused, self._rules.max_lateness, "older than max_lateness")
-        rejected = refusals.rejected(payloads, batch, refused, newest)
-        changes = tables.changes(self._state, batch, changed)
+        if self._rules.windowed:
+            kernel.forget_tombstones(self._state, batch, outcome)
+        keys, refused, payloads = self._keys, outcome.refused, self._state.payloads
+        emissions = keys.rows(tables.emissions(self._state, batch, outcome))
+        late = keys.rows(refusals.late(payloads, batch, refused, keys.bound, keys.late))
+        rejected = keys.rows(refusals.rejected(payloads, batch, refused, newest))
+        changes = keys.change_rows(tables.changes(self._state, batch, changed))
         self._settle(batch, outcome)
         self._numbers[STREAM_TIME] = outcome.tally[kernel.STREAM_TIME]
         held, held_bytes = (int(number) for number in self._state.time.numbers)

@@ -22,8 +22,8 @@ from tidegate.kernels.time_buffer import HELD, HELD_BYTES, TimeBuffer
 from tidegate.operators import refusals
 from tidegate.operators.refusals import ACCEPTED, LATE, Refused
 
-CAUSES = ("time", "keys", "bytes", "flush", "idle")
-TIME, KEYS, BYTES, FLUSH, IDLE = range(5)
+CAUSES = ("time", "keys", "bytes", "flush", "idle", "window_close")
+TIME, KEYS, BYTES, FLUSH, IDLE, WINDOW_CLOSE = range(6)
 
 DONE, NEEDS_SLOT, FULL_KEYS, FULL_BYTES = range(4)
 """Why a kernel returned: all rows are read, a larger state is wanted, or a bound of `shut_down` is reached."""
@@ -38,16 +38,19 @@ MAX = 2**63 - 1
 """No bound."""
 
 NEXT_ROW, STREAM_TIME, EMITTED, TOUCHED, APPLIED, SUPERSEDED = range(6)
-OVERTIME_SUM, OVERTIME_MIN, HELD_MAX, HELD_BYTES_MAX, SETTLED = range(6, 11)
-TALLIES = 11
+OVERTIME_SUM, OVERTIME_MIN, OVERTIME_COUNT, HELD_MAX, HELD_BYTES_MAX, SETTLED = range(6, 12)
+TALLIES = 12
 
 
-NUMBERS, CHECK = 4, 3
+NUMBERS, CHECK = 5, 4
 """How many numbers a state has beside its slots; the last one is the sum of the checks of all slots."""
 
 
 class Rules(NamedTuple):
-    """The configuration in numbers: -1 for no time limit and no bound of lateness, MAX for no bound of the buffer."""
+    """The configuration in numbers: -1 for no time limit and no bound of lateness, MAX for no bound of the buffer.
+
+    `windowed`: keys are of windows, places are windows' ends, and the time limit is the windows' grace.
+    """
 
     time_limit: int
     evict_keys: int
@@ -57,6 +60,7 @@ class Rules(NamedTuple):
     last_update: bool
     bytes_of_record: bool
     max_lateness: int
+    windowed: bool
 
 
 class State(NamedTuple):
@@ -82,16 +86,19 @@ class Outcome(NamedTuple):
 
 
 @compiled_in_place
-def absorb(state: State, batch: Batch, undecodable: Array, newest: int, rules: Rules, outcome: Outcome) -> Any:
+def absorb(
+    state: State, batch: Batch, places: Array, undecodable: Array, newest: int, rules: Rules, outcome: Outcome
+) -> Any:
     """The rows from tally[NEXT_ROW] on are counted and have had their effect, up to the one that stopped it.
 
-    `undecodable`: a code per row, 0 where the timestamp is known. `newest`: the largest timestamp that is taken.
+    `places`: where each row would stand in the order. `undecodable`: a code per row, 0 where nothing is missing.
+    `newest`: the largest timestamp that is taken.
     """
     tally = outcome.tally
     for row in range(tally[NEXT_ROW], len(batch.offset)):
         tally[NEXT_ROW] = row
         timestamp = batch.timestamp[row]
-        code = _refusal(batch, row, undecodable[row], newest, rules.max_lateness, tally[STREAM_TIME])
+        code = _refusal(batch, row, places[row], undecodable[row], newest, rules, tally[STREAM_TIME])
         if code != ACCEPTED:
             refusals.refuse(outcome.refused, row, code, timestamp, tally[STREAM_TIME])
             continue
@@ -99,15 +106,15 @@ def absorb(state: State, batch: Batch, undecodable: Array, newest: int, rules: R
         due = due_until(rules.time_limit, stream_time)
         fingerprint = hash_index.fingerprint(batch.data, batch.key_start[row], batch.key_length[row])
         slot = _find(state, batch, row, fingerprint)
-        full = _full(state, batch, row, slot, due, rules)
+        full = _full(state, batch, row, slot, places[row], due, rules)
         if full != DONE:
             return full
         if slot < 0 and not slots.has_slot(state.pool):
             return NEEDS_SLOT
         tally[STREAM_TIME] = stream_time
         refusals.observe_lateness(outcome.refused, stream_time - timestamp)
-        _insert_or_update(state, batch, row, slot, fingerprint, rules, outcome)
-        evict(state, due, wide(TIME), rules, outcome)
+        _insert_or_update(state, batch, row, slot, fingerprint, places[row], rules, outcome)
+        evict(state, due, wide(WINDOW_CLOSE if rules.windowed else TIME), rules, outcome)
         _observe_size(tally, state.time)
     tally[NEXT_ROW] = len(batch.offset)
     return DONE
@@ -156,6 +163,20 @@ def replay(
             _hold(state, batch, row, slot, fingerprint, places[row], arrivals[row], rules, out)
     out.tally[NEXT_ROW] = len(batch.offset)
     return DONE
+
+
+@compiled_in_place
+def forget_tombstones(state: State, batch: Batch, outcome: Outcome) -> None:
+    """Emissions without a value are none: what a window's null takes back was never told."""
+    kept = 0
+    for at in range(outcome.tally[EMITTED]):
+        source = outcome.emitted[at]
+        length = batch.value_length[source] if source >= 0 else wide(state.payloads.value_length[~source])
+        if length >= 0:
+            outcome.emitted[kept] = source
+            outcome.cause[kept] = outcome.cause[at]
+            kept += 1
+    outcome.tally[EMITTED] = kept
 
 
 @compiled_in_place
@@ -223,21 +244,24 @@ def recount(state: State, rules: Rules) -> None:
 
 
 @inlined
-def _refusal(batch: Batch, row: int, undecodable: int, newest: int, max_lateness: int, stream_time: int) -> Any:
+def _refusal(batch: Batch, row: int, place: int, undecodable: int, newest: int, rules: Rules, stream_time: int) -> Any:
     timestamp = batch.timestamp[row]
     if batch.key_length[row] < 0:
         return refusals.NULL_KEY
     code = refusals.bad_timestamp(timestamp, undecodable, newest)
-    if code == ACCEPTED and max_lateness >= 0 and timestamp < stream_time - max_lateness:
-        return LATE
-    return code
+    if code != ACCEPTED:
+        return code
+    if rules.windowed:
+        return LATE if place <= stream_time - rules.time_limit else ACCEPTED
+    return LATE if rules.max_lateness >= 0 and timestamp < stream_time - rules.max_lateness else ACCEPTED
 
 
 @inlined
-def _full(state: State, batch: Batch, row: int, slot: int, due: int, rules: Rules) -> Any:
+def _full(state: State, batch: Batch, row: int, slot: int, place: int, due: int, rules: Rules) -> Any:
     """DONE, or the bound of `shut_down` that this record would violate even after the evictions by time.
 
-    `slot`: the record's, -1 without one. Looks at the slots that are due alone, and only when a bound is in danger.
+    `slot`: the record's, -1 without one; `place`: where it would stand. Looks at the slots that are due alone, and only
+    when a bound is in danger.
     """
     if rules.stop_keys == MAX and rules.stop_bytes == MAX:
         return DONE
@@ -252,7 +276,8 @@ def _full(state: State, batch: Batch, row: int, slot: int, due: int, rules: Rule
         total += size
     if keys <= rules.stop_keys and total <= rules.stop_bytes:
         return DONE
-    place = time_buffer.place_of(state.time, slot) if held and not rules.last_update else batch.timestamp[row]
+    if held and not rules.last_update:
+        place = time_buffer.place_of(state.time, slot)
     if place <= due:
         keys -= 1
         total -= size
@@ -283,18 +308,17 @@ def _due_besides(time: TimeBuffer, slot: int, due: int) -> Any:
 
 @inlined
 def _insert_or_update(
-    state: State, batch: Batch, row: int, slot: int, fingerprint: int, rules: Rules, outcome: Outcome
+    state: State, batch: Batch, row: int, slot: int, fingerprint: int, place: int, rules: Rules, outcome: Outcome
 ) -> None:
-    timestamp = batch.timestamp[row]
     if slot < 0 or not time_buffer.is_held(state.time, slot):
         outcome.tally[APPLIED] += 1
-        _hold(state, batch, row, slot, fingerprint, timestamp, batch.offset[row], rules, outcome)
+        _hold(state, batch, row, slot, fingerprint, place, batch.offset[row], rules, outcome)
         return
     outcome.tally[SUPERSEDED] += 1
     time_buffer.resize(state.time, slot, _record_size(batch, row, rules))
     _touch(state, slot, row, outcome)
-    if rules.last_update and time_buffer.place_of(state.time, slot) != timestamp:
-        time_buffer.move(state.time, slot, timestamp)
+    if rules.last_update and time_buffer.place_of(state.time, slot) != place:
+        time_buffer.move(state.time, slot, place)
 
 
 @inlined
@@ -419,6 +443,7 @@ def stored_size(state: State, slot: int, bytes_of_record: bool) -> Any:
 def _observe_overtime(tally: Array, overtime: int) -> None:
     refusals.add(tally, OVERTIME_SUM, overtime)
     tally[OVERTIME_MIN] = min(tally[OVERTIME_MIN], overtime)
+    tally[OVERTIME_COUNT] += 1
 
 
 @inlined

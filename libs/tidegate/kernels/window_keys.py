@@ -1,0 +1,147 @@
+"""Keys of windows: a key's bytes behind its window's bounds, so that each window is a key of its own.
+
+May import: numpy, pyarrow, contracts, kernels. The bounds come from a record's headers, as windowed results bear them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
+from tidegate.contracts.operator import Array
+from tidegate.kernels.columns import binary_column, binary_parts, gather
+from tidegate.kernels.compiled import compiled_in_place, inlined, wide
+from tidegate.kernels.compiled.words import copy_bytes
+from tidegate.kernels.payloads import Batch
+from tidegate.kernels.varint import read_varint
+
+REASONS = ("no window: headers with its bounds are missing", "no window: its bounds are no interval of milliseconds")
+NO_BOUNDS, BAD_BOUNDS = 1, 2
+
+BOUNDS_BYTES = 16
+
+_START_NAME = np.frombuffer(HEADER_WINDOW_START.encode(), np.uint8)
+_END_NAME = np.frombuffer(HEADER_WINDOW_END.encode(), np.uint8)
+_ZERO, _NINE, _DIGITS = ord("0"), ord("9"), 19
+_MAX = 2**63 - 1
+_MISSING = -2
+_NONE = np.zeros(0, np.uint8)
+
+
+class Bounds(NamedTuple):
+    """Windows of records: [start, end) in ms, and a code per row: 0, or 1 + the index of the reason for having none."""
+
+    start: Array
+    end: Array
+    code: Array
+
+
+def bounds_of(batch: Batch) -> Bounds:
+    """The windows that the records' headers name; of several headers of a name the last one counts."""
+    count = len(batch.offset)
+    bounds = Bounds(np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int8))
+    _read(batch.data, batch.headers_start, batch.headers_length, bounds)
+    return bounds
+
+
+@compiled_in_place
+def _read(data: Array, starts: Array, lengths: Array, bounds: Bounds) -> None:
+    for row in range(len(starts)):
+        start, end = _read_headers(data, wide(starts[row]), wide(starts[row]) + lengths[row])
+        if start == _MISSING or end == _MISSING:
+            bounds.code[row] = NO_BOUNDS
+        elif start < 0 or end < start:
+            bounds.code[row] = BAD_BOUNDS
+        else:
+            bounds.start[row] = start
+            bounds.end[row] = end
+
+
+@inlined
+def _read_headers(data: Array, at: int, end: int) -> Any:
+    """The window's bounds in the block of headers; _MISSING without such a header, -1 for one that is no number."""
+    bounds = (wide(_MISSING), wide(_MISSING))
+    if at == end:
+        return bounds
+    count, at = read_varint(data, at, end)
+    for _ in range(count):
+        length, name = read_varint(data, at, end)
+        size, value = read_varint(data, name + max(length, 0) if name >= 0 else -1, end)
+        if value < 0:
+            return bounds
+        if _is_named(data, name, length, _START_NAME):
+            bounds = (_number(data, value, size), bounds[1])
+        elif _is_named(data, name, length, _END_NAME):
+            bounds = (bounds[0], _number(data, value, size))
+        at = value + max(size, 0)
+    return bounds
+
+
+@inlined
+def _is_named(data: Array, at: int, length: int, name: Array) -> bool:
+    if length != len(name):
+        return False
+    for place in range(length):
+        if data[at + place] != name[place]:
+            return False
+    return True
+
+
+@inlined
+def _number(data: Array, at: int, length: int) -> Any:
+    """The decimal number that the bytes are; -1: they are none, or one that is too long."""
+    if length < 1 or length > _DIGITS:
+        return wide(-1)
+    number = wide(0)
+    for place in range(length):
+        digit = data[at + place]
+        if digit < _ZERO or digit > _NINE:
+            return wide(-1)
+        if number > (_MAX - (wide(digit) - _ZERO)) // 10:
+            return wide(-1)
+        number = number * 10 + (wide(digit) - _ZERO)
+    return number
+
+
+def with_windows(batch: Batch, start: Array, end: Array) -> Batch:
+    """The records with keys of windows; null keys stay null."""
+    present = batch.key_length >= 0
+    lengths = np.where(present, batch.key_length + BOUNDS_BYTES, batch.key_length)
+    ends = np.cumsum(np.maximum(lengths, 0))
+    base = len(batch.data)
+    data = np.empty(base + (int(ends[-1]) if len(ends) else 0), np.uint8)
+    data[:base] = batch.data
+    starts = base + ends - np.maximum(lengths, 0)
+    bounds = np.stack([start, end], axis=1).view(np.uint8).reshape(-1, BOUNDS_BYTES)
+    _compose(batch, bounds, starts, data)
+    data.flags.writeable = starts.flags.writeable = lengths.flags.writeable = False
+    return batch._replace(data=data, key_start=starts, key_length=lengths)
+
+
+@compiled_in_place
+def _compose(batch: Batch, bounds: Array, starts: Array, data: Array) -> None:
+    for row in range(len(starts)):
+        if batch.key_length[row] >= 0:
+            for place in range(BOUNDS_BYTES):
+                data[starts[row] + place] = bounds[row, place]
+            copy_bytes(batch.data, batch.key_start[row], data, starts[row] + BOUNDS_BYTES, batch.key_length[row])
+
+
+def bare(table: pa.Table) -> pa.Table:
+    """The table with its column `key` as it was without windows."""
+    data, starts, lengths = binary_parts(table["key"])
+    lengths = np.where(lengths >= 0, lengths - BOUNDS_BYTES, lengths)
+    at = table.schema.get_field_index("key")
+    return table.set_column(at, table.schema.field(at), binary_column(data, _NONE, starts + BOUNDS_BYTES, lengths))
+
+
+def bounds_in(keys: pa.ChunkedArray) -> tuple[Array, Array]:
+    """The windows in a column of windows' keys, none of them null."""
+    data, starts, _ = binary_parts(keys)
+    found = np.empty(BOUNDS_BYTES * len(starts), np.uint8)
+    gather(data, _NONE, starts, np.full(len(starts), BOUNDS_BYTES), found)
+    bounds = found.view(np.int64).reshape(-1, 2)
+    return bounds[:, 0], bounds[:, 1]
