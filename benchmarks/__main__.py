@@ -49,6 +49,7 @@ BOUNDS: dict[str, dict[str, Bound]] = {
     "cores": {"busy_cores": Bound(least=1.6)},
     "join": {"ratio": Bound(least=5.0)},
     "windows": {"ratio": Bound(least=5.0)},
+    "live_windows": {"batch_ratio": Bound(most=1.3)},
     "join_kernel": {},
     "history": {
         "facts_batch_ratio": Bound(most=1.3),

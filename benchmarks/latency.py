@@ -8,7 +8,7 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -27,6 +27,7 @@ from tidegate.runtime.kafka.topics import create_topic
 PARTITIONS, KEYS, RUNS = 4, 500, 5
 BATCH, BATCHES, WARM_BATCHES = 1_000, 30, 15
 RATE, STEP_S, SECONDS, WARM_SECONDS = 5_000, 0.01, 20.0, 10.0
+HELD_BY_NOBODY = {"kind": "suppression", "buffer": {"max_keys": 0, "when_full": "emit"}}
 _numbers = count()
 
 
@@ -136,19 +137,17 @@ def produce(producer: Producer, topic: str, first: int, records: int) -> None:
 
 @contextmanager
 def started(
-    spark: Any, bootstrap: str, folder: Path, max_keys: int = 0, listener: Listener = lambda meta, seconds: None
+    spark: Any,
+    bootstrap: str,
+    folder: Path,
+    operator: Mapping[str, Any] = HELD_BY_NOBODY,
+    listener: Listener = lambda meta, seconds: None,
 ) -> Iterator[tuple[OperatorDriver, tuple[str, str]]]:
-    """A driver between two new topics that emits a key when it holds more than so many."""
+    """A driver of the operator between two new topics."""
     name = f"latency_{next(_numbers)}"
     topics = (f"{name}_in", f"{name}_out")
     for topic in topics:
         create_topic({"bootstrap.servers": bootstrap}, topic, PARTITIONS)
-    operator = {
-        "kind": "suppression",
-        "input": topics[0],
-        "output": topics[1],
-        "buffer": {"max_keys": max_keys, "when_full": "emit"},
-    }
     application = application_of(
         {
             "application": name,
@@ -157,7 +156,7 @@ def started(
             "keep_output": "forever",
             "kafka": {"bootstrap.servers": bootstrap},
             "trigger": "0",
-            "operators": {"updates": operator},
+            "operators": {"updates": {**operator, "input": topics[0], "output": topics[1]}},
         }
     )
     driver = OperatorDriver(Wiring(spark=spark, application=application, name="updates", listener=listener))

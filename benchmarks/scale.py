@@ -34,6 +34,7 @@ from tidegate.contracts.schema import FORMAT, BatchMeta, log_schema
 from tidegate.kernels.record_batch import OutgoingColumns
 from tidegate.operators.registry import operator_for
 from tidegate.operators.suppression.config import SuppressionConfig
+from tidegate.runtime.driver import OperatorDriver
 from tidegate.runtime.home import jars
 from tidegate.runtime.kafka.broker import Broker
 from tidegate.runtime.kafka.bulk import write_columns
@@ -54,8 +55,12 @@ FIRST_TIMESTAMP, RECORDS_PER_MS, LATENESS_MS = 1_700_000_000_000, 10, 1_000
 
 def operator(held: int) -> Operator:
     """The operator that lets the oldest key go when it holds more than so many."""
-    config = {"kind": "suppression", "input": "in", "buffer": {"max_keys": held, "when_full": "emit"}}
-    return operator_for(read(SuppressionConfig, config))
+    return operator_for(read(SuppressionConfig, holding(held) | {"input": "in"}))
+
+
+def holding(held: int) -> dict[str, Any]:
+    """The configuration of that operator."""
+    return {"kind": "suppression", "buffer": {"max_keys": held, "when_full": "emit"}}
 
 
 def records(first: int, keys: np.ndarray) -> Records:
@@ -229,23 +234,46 @@ def batch_ms(say: Callable[[str], Any]) -> tuple[float, float]:
     """The medians of the milliseconds that a batch takes with many and with few keys held, from plan to published."""
     with tempfile.TemporaryDirectory() as folder, Broker.start(Path(folder) / "kafka", jars("broker")) as broker:
         here = (broker.bootstrap, Path(folder))
-        with session() as spark, started(spark, *here, HELD) as many, started(spark, *here, FEW) as few:
-            took: dict[int, list[float]] = {}
-            for held, (driver, (topic, _)) in ((FEW, few), (HELD, many)):
-                say(f"filling the service with {held:,} keys")
-                _produce(broker.bootstrap, topic, 0, np.arange(held))
-                driver.run(Event(), until_caught_up=True)
-            for number in range(BATCHES + WARM_BATCHES):
-                for held, (driver, (topic, _)) in ((FEW, few), (HELD, many)):
-                    _produce(broker.bootstrap, topic, held + number * BATCH, _mixed(held, number))
-                    began = time.perf_counter()
-                    driver.round()
-                    took.setdefault(held, []).append(1_000 * (time.perf_counter() - began))
+        many, few = holding(HELD), holding(FEW)
+        with session() as spark, started(spark, *here, many) as many_held, started(spark, *here, few) as few_held:
+            return alternating(broker.bootstrap, {HELD: many_held, FEW: few_held}, in_turn, say)
+
+
+Started = tuple[OperatorDriver, tuple[str, str]]
+
+
+def alternating(
+    bootstrap: str,
+    services: dict[int, Started],
+    timestamps: Callable[[int, np.ndarray], np.ndarray],
+    say: Callable[[str], Any],
+) -> tuple[float, float]:
+    """The medians of the batches' milliseconds of the services, which hold so many keys: HELD, then FEW.
+
+    `timestamps(first, keys)`: of records of those keys, with so many before them.
+    """
+    took: dict[int, list[float]] = {HELD: [], FEW: []}
+    for held, (driver, (topic, _)) in services.items():
+        say(f"filling the service with {held:,} keys")
+        produce(bootstrap, topic, np.arange(held), timestamps(0, np.arange(held)))
+        driver.run(Event(), until_caught_up=True)
+    for number in range(BATCHES + WARM_BATCHES):
+        for held, (driver, (topic, _)) in services.items():
+            keys = mixed(held, number)
+            produce(bootstrap, topic, keys, timestamps(held + number * BATCH, keys))
+            began = time.perf_counter()
+            driver.round()
+            took[held].append(1_000 * (time.perf_counter() - began))
     many_ms, few_ms = (median(took[held][WARM_BATCHES:]) for held in (HELD, FEW))
     return many_ms, few_ms
 
 
-def _mixed(held: int, number: int) -> np.ndarray:
+def in_turn(first: int, keys: np.ndarray) -> np.ndarray:
+    """Times that grow from record to record."""
+    return FIRST_TIMESTAMP + (first + np.arange(len(keys))) // RECORDS_PER_MS
+
+
+def mixed(held: int, number: int) -> np.ndarray:
     """Keys of which every other one is new, which makes the oldest leave; the others are held."""
     newest = held + number * BATCH // 2
     keys = np.random.default_rng(number).integers(newest - held, newest, BATCH)
@@ -253,23 +281,22 @@ def _mixed(held: int, number: int) -> np.ndarray:
     return keys
 
 
-def _produce(bootstrap: str, topic: str, first: int, keys: np.ndarray) -> None:
-    """A record for each key, in the key's partition, with times that grow from record to record."""
+def produce(bootstrap: str, topic: str, keys: np.ndarray, timestamps: np.ndarray) -> None:
+    """A record for each key and timestamp, in the key's partition."""
     client = KafkaClient({"bootstrap.servers": bootstrap})
-    place = np.arange(first, first + len(keys))
     for start in range(0, len(keys), LOAD):
-        some, at = keys[start : start + LOAD], place[start : start + LOAD]
+        some, at = keys[start : start + LOAD], timestamps[start : start + LOAD]
         for partition in range(PARTITIONS):
             mine = np.flatnonzero(some % PARTITIONS == partition)
             write_columns(client, topic, partition, _outgoing(some[mine], at[mine]), TIMEOUT_S)
     client.close()
 
 
-def _outgoing(keys: np.ndarray, place: np.ndarray) -> OutgoingColumns:
+def _outgoing(keys: np.ndarray, timestamps: np.ndarray) -> OutgoingColumns:
     digits = pc.utf8_lpad(pa.array(keys).cast(pa.string()), KEY_WIDTH - len("customer"), "0")
     return OutgoingColumns(
         key=pc.binary_join_element_wise("customer", digits, "").cast(pa.binary()),
         value=pa.array([b"v" * VALUE_WIDTH]).take(pa.array(np.zeros(len(keys), np.int64))),
         headers=pa.nulls(len(keys), pa.binary()),
-        timestamp=FIRST_TIMESTAMP + place // RECORDS_PER_MS,
+        timestamp=timestamps,
     )
