@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import yaml
 from rich.console import Console
 
-from services.demo import arrivals, joining, report
+from services.demo import arrivals, counting, joining, report
+from services.demo.counts import counted
 from services.demo.departures import PARTITIONS, Departure, departures, partition_of
 from services.demo.expectation import expected
 from services.demo.meetings import readings_to_meet
@@ -32,12 +33,21 @@ from tidegate.runtime.spark.session import start_session
 from tidegate.spark import register_views
 
 UPDATES, WEATHER, JOIN = "carrier_updates", "weather", "flights_with_weather"
+HOURS, ANY_HOURS = "departures_per_hour", "airport_traffic"
 TIME_LIMIT, MAX_KEYS = "30m", 1000
 GRACE, RETENTION = "2h", "400d"
+HOUR, ADVANCE = "1h", "10m"
 RETENTION_THAT_YEAR = "30d"
 """What was enough when readings and departures came day by day; here all readings of the year come first."""
 
-TOPICS = ("departures", "departures-by-airport", "weather", "carrier-updates", "flights-with-weather")
+TOPICS = (
+    "departures",
+    "departures-by-airport",
+    "weather",
+    "carrier-updates",
+    "flights-with-weather",
+    "departures-per-hour",
+)
 OPERATORS = {
     UPDATES: {
         "kind": "suppression",
@@ -54,6 +64,21 @@ OPERATORS = {
         "table": WEATHER,
         "join": "left",
         "grace": GRACE,
+    },
+    HOURS: {
+        "kind": "windowed_aggregation",
+        "input": "departures",
+        "output": "departures-per-hour",
+        "window": {"tumbling": HOUR, "grace": GRACE},
+        "aggregate": {"count": True},
+        "emit": "final",
+    },
+    ANY_HOURS: {
+        "kind": "windowed_aggregation",
+        "input": "departures-by-airport",
+        "window": {"hopping": HOUR, "advance": ADVANCE, "grace": GRACE},
+        "aggregate": {"count": True},
+        "emit": "final",
     },
 }
 
@@ -98,8 +123,11 @@ def _through_kafka(file: Path, options: dict[str, str], year: Year) -> bool:
             run(application, [WEATHER], until_caught_up=True)
         with _step("running suppression and the stream-table join: Kafka and Delta -> Spark -> Delta -> Kafka"):
             run(application, [UPDATES, JOIN], until_caught_up=True)
+        with _step("counting departures in windows that give one final result each"):
+            run(application, [HOURS, ANY_HOURS], until_caught_up=True)
         register_views(spark, application)
-        right = [_check_suppression(spark, options, year), _check_join(spark, options, year)]
+        right = [check(spark, options, year) for check in (_check_suppression, _check_join, _check_windows)]
+        counting.draw(spark, ANY_HOURS, parse_duration_ms(ADVANCE), file.parent / "blizzard.svg")
     finally:
         spark.stop()
     return all(right)
@@ -133,6 +161,20 @@ def _check_join(spark: Any, options: dict[str, str], year: Year) -> bool:
         output = read_all(options, "flights-with-weather")
         found = joining.compared(output, held, year.departures, year.readings, wanted, parse_duration_ms(GRACE))
     return joining.show_compared(console, found)
+
+
+def _check_windows(spark: Any, options: dict[str, str], year: Year) -> bool:
+    report.ask(console, spark, counting.QUESTIONS)
+    hour, advance, grace = (parse_duration_ms(duration) for duration in (HOUR, ADVANCE, GRACE))
+    with _step("computing the counts with pandas, and comparing window by window"):
+        hours = counted(year.departures, lambda departure: departure.key, hour, hour, grace)
+        any_hours = counted(year.departures, lambda departure: departure.airport, hour, advance, grace)
+        different = [
+            *counting.differences_of_results(read_all(options, "departures-per-hour"), counting.few(spark), hours),
+            *(f"{what} of {HOURS}" for what in counting.differences(counting.seen(spark, HOURS), hours)),
+            *(f"{what} of {ANY_HOURS}" for what in counting.differences(counting.seen(spark, ANY_HOURS), any_hours)),
+        ]
+    return counting.show_checked(console, different, hours, any_hours)
 
 
 def _buffer(spark: Any, operator: str) -> list[dict[str, Any]]:

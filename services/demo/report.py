@@ -90,9 +90,10 @@ Where to look next
   .venv/bin/tidegate sql {name} --version 1 "SELECT count(*) FROM carrier_updates_buffer"
   .venv/bin/tidegate sql {name} "SELECT * FROM weather_as_of('2013-07-04 16:00')"
   .venv/bin/tidegate advise {name} flights_with_weather
-  {name.parent}/wrong-readings.svg: what the join would do without its grace
+  .venv/bin/tidegate windows {name} departures_per_hour
+  {name.parent}/wrong-readings.svg: what the join would do without its grace; blizzard.svg: counts of any hour
   {name}: the configuration; {name.parent}/lake: the operator log, an open Delta table
-  docs/protocol.md: what each row means; docs/how-to/joins.md: joins; libs/tidegate/operators: the rules
+  docs/protocol.md: what each row means; docs/how-to: joins, windows and more; libs/tidegate/operators: the rules
 """,
         soft_wrap=True,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidegate.operators.windows import WindowRules
-from tidegate.operators.windows.step import CLOSED
+from tidegate.operators.windows.spans import CLOSED
 from tidegate.runtime.spark.views import as_time, create_view, register_emissions, shown_columns
 
 _SLOT = "partition, key, window_start, window_end"
@@ -17,7 +17,7 @@ def register(spark: Any, name: str, config: WindowRules) -> list[str]:
     Columns: partition, key, window_start, window_end (times; a session's end is its last record's), value (JSON text),
     final.
     Windows that the state no longer holds are shown by their last result, as long as the log keeps it. The bounds are
-    in `<name>_emissions`, too.
+    in `<name>_emissions`, too, as times.
     """
     key, _ = shown_columns(config)
     shown = f"partition, {key} AS key, {as_time('window_start')} AS window_start, {as_time('window_end')} AS window_end"
@@ -33,7 +33,9 @@ def register(spark: Any, name: str, config: WindowRules) -> list[str]:
             FROM told LEFT ANTI JOIN (SELECT * FROM held WHERE op = 'put') USING ({_SLOT})
             WHERE value IS NOT NULL""",
     )
-    register_emissions(spark, name, config, "window_start", "window_end")
+    register_emissions(
+        spark, name, config, *(f"{as_time(bound)} AS {bound}" for bound in ("window_start", "window_end"))
+    )
     return [windows]
 
 

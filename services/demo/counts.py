@@ -1,0 +1,67 @@
+"""What the counts of the demo's windows must be, by pandas. May import: the demo's data, nothing of Tidegate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import pandas as pd
+
+from services.demo.departures import Departure, partition_of
+
+Record = tuple[bytes, bytes, int]
+
+
+class Counted(NamedTuple):
+    """What comes of departures that are counted in windows.
+
+    `windows`: one row each (partition, key, start, count, newest, final), in the order in which each partition closes
+    them. `late`: the departures that no window took.
+    """
+
+    windows: pd.DataFrame
+    late: list[Record]
+
+
+def counted(
+    stream: Sequence[Departure],
+    key_of: Callable[[Departure], bytes],
+    length_ms: int,
+    advance_ms: int,
+    grace_ms: int,
+) -> Counted:
+    """The counts of departures per key in windows of that length, one every `advance_ms`.
+
+    A window takes a departure if its end is after the partition's newest time so far less the grace; it is final if it
+    takes none any more at the end.
+    """
+    table = _in_order_of_arrival(stream, key_of)
+    places = _places(table, length_ms, advance_ms)
+    taken = places[places.start + length_ms > places.newest_so_far - grace_ms]
+    found = taken.groupby(["partition", "key", "start"], as_index=False).agg(
+        count=("number", "size"), newest=("timestamp", "max"), first=("number", "min")
+    )
+    end_of_time = found.partition.map(table.groupby("partition").timestamp.max())
+    found["final"] = found.start + length_ms <= end_of_time - grace_ms
+    late = table.loc[table.index.difference(taken.number)]
+    return Counted(
+        found.sort_values(["partition", "start", "first"]).drop(columns="first"),
+        [(key, stream[number].value, at) for number, key, at in zip(late.index, late.key, late.timestamp, strict=True)],
+    )
+
+
+def _in_order_of_arrival(stream: Sequence[Departure], key_of: Callable[[Departure], bytes]) -> pd.DataFrame:
+    """Per departure its key, partition and time, and the newest time of its partition so far."""
+    keys = [key_of(departure) for departure in stream]
+    table = pd.DataFrame({"key": keys, "timestamp": [departure.timestamp for departure in stream]})
+    table["partition"] = table.key.map(partition_of)
+    table["newest_so_far"] = table.groupby("partition").timestamp.cummax()
+    return table
+
+
+def _places(table: pd.DataFrame, length_ms: int, advance_ms: int) -> pd.DataFrame:
+    """Each departure once for each window that has its time, with the window's start."""
+    last = table.timestamp // advance_ms * advance_ms
+    hops = range(0, length_ms, advance_ms)
+    places = pd.concat([table.assign(number=table.index, start=last - hop) for hop in hops])
+    return places[places.start > places.timestamp - length_ms]
