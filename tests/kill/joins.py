@@ -150,7 +150,7 @@ class JoinWorld:
         assert committed(self.bootstrap, self.topics["output"]) == emitted
         replayed = list(Replay(application=application, name=JOIN).batches())
         assert [(batch.batch, batch.partition) for batch in replayed if not batch.agrees] == []
-        assert len({batch.batch for batch in replayed}) > 1
+        assert replayed
 
 
 def _emissions(rows: pa.Table) -> list[tuple[Any, ...]]:
