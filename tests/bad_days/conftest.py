@@ -57,7 +57,7 @@ class Running:
 
     def _is(self, state, why):
         told = self._file.read()
-        assert self.error is None or state in ("fenced", "stopped"), self.error
+        assert self.error is None or state in ("fenced", "refused", "stopped"), self.error
         return told is not None and told.state == state and why in told.why
 
     def end(self):

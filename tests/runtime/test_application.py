@@ -111,3 +111,64 @@ def test_the_hash_of_a_configuration_changes_with_anything_that_decides_output(t
     same = load(written(tmp_path, GOOD)).operators["updates"]
     other = load(written(tmp_path, changed(timer="last_update"))).operators["updates"]
     assert config_hash(one) == config_hash(same) != config_hash(other)
+
+
+CANARY = "s3cr3t-canary"
+POSTGRESQL = f"postgresql+psycopg://tidegate:{CANARY}@db:5432/control"
+
+
+def control_of(tmp_path, content):
+    return load(written(tmp_path, content)).control_database
+
+
+def test_the_control_database_is_a_file_beside_the_configuration_unless_another_is_named(tmp_path):
+    assert control_of(tmp_path, GOOD).url == f"sqlite:///{tmp_path}/control.db"
+    assert control_of(tmp_path, {**GOOD, "control": "sqlite:////var/x.db"}).url == "sqlite:////var/x.db"
+    assert control_of(tmp_path, {**GOOD, "control": POSTGRESQL}).url == POSTGRESQL
+    assert control_of(tmp_path, {**GOOD, "control": None}) is None
+
+
+def test_the_control_database_is_named_by_a_variable_too(tmp_path, monkeypatch):
+    monkeypatch.setenv("TIDEGATE_CONTROL", POSTGRESQL)
+    assert control_of(tmp_path, GOOD).url == POSTGRESQL
+
+
+def test_what_is_shown_of_a_configuration_has_no_password_of_the_control_database(tmp_path):
+    application = load(written(tmp_path, {**GOOD, "control": POSTGRESQL}))
+    assert application.control_database.shown == "postgresql+psycopg://db:5432/control"
+    assert CANARY not in f"{application!r} {application.model_dump()} {application.control_database!r}"
+    assert CANARY not in application.model_dump_json()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"control": f"mysql://tidegate:{CANARY}@db/control"},
+        {"control": f"postgresql://tidegate:{CANARY}@db/control"},
+        {"control": f"postgresql+psycopg://tidegate:x@{CANARY}@db/control"},
+        {"control": f"postgresql+psycopg://tidegate:x/{CANARY}@db/control"},
+        {"control": f"postgresql+psycopg://tidegate@db:{CANARY}/control"},
+        {"control": [POSTGRESQL]},
+        {"contrl": POSTGRESQL},
+        {"control": POSTGRESQL, "trigger": "fast"},
+        {"control": POSTGRESQL, "lake": None},
+    ],
+)
+def test_no_problem_of_a_configuration_tells_the_password(tmp_path, wrong):
+    with pytest.raises(ConfigurationError) as raised:
+        load(written(tmp_path, {**GOOD, **wrong}))
+    assert CANARY not in f"{raised.value} {raised.value.problems!r}"
+
+
+def test_a_missing_key_does_not_show_all_the_others(tmp_path):
+    without = {**GOOD, "control": POSTGRESQL}
+    del without["lake"]
+    problem = problems_of(tmp_path, without)["lake"]
+    assert CANARY not in repr(problem)
+
+
+def test_a_line_that_is_not_yaml_is_named_and_not_shown(tmp_path):
+    with pytest.raises(UserError) as raised:
+        load(written(tmp_path, f"application: flights\ncontrol: {POSTGRESQL}: x\n"))
+    assert "line 2" in str(raised.value)
+    assert CANARY not in str(raised.value)

@@ -27,7 +27,7 @@ def operator(state: State | None, *, driven: bool, kafka_error: str = "") -> Exp
     return explain_operator(OperatorFacts(driven=driven, condition=condition, kafka_error=kafka_error))
 
 
-@pytest.mark.parametrize("state", ["bound reached", "fenced", "stopped"])
+@pytest.mark.parametrize("state", ["bound reached", "fenced", "refused", "stopped"])
 def test_a_driver_that_has_stopped_says_why_even_while_the_broker_is_away(state: State) -> None:
     assert operator(state, driven=False, kafka_error="no broker") == (state, "because")
 

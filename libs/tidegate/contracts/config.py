@@ -129,10 +129,15 @@ def read(model: type[Model], raw: Mapping[str, Any], where: str = "") -> Model:
     try:
         return model.model_validate(raw)
     except ValidationError as error:
-        raise ConfigurationError([_problem(found, where) for found in error.errors()]) from None
+        raise ConfigurationError([_problem(found, where, _secrets(model)) for found in error.errors()]) from None
 
 
-def _problem(found: Any, where: str) -> Problem:
+def _secrets(model: type[BaseModel]) -> list[str]:
+    return [name for name, field in model.model_fields.items() if "SecretStr" in str(field.annotation)]
+
+
+def _problem(found: Any, where: str, secrets: list[str]) -> Problem:
+    """Of what is missing or unknown no value is shown: it would be all that is around it, or a misspelt secret."""
     place = ".".join(str(part) for part in ([where] if where else []) + list(found["loc"]))
     message = found["msg"].removeprefix("Value error, ")
     cause, _, remedy = message.partition("; ")
@@ -140,6 +145,7 @@ def _problem(found: Any, where: str) -> Problem:
         cause, remedy = "unknown key", "remove it, or compare its spelling with `tidegate validate --schema`"
     elif found["type"] == "missing":
         cause, remedy = "required, and not there", "add it"
-    return Problem(
-        where=place or "file", value=found.get("input"), cause=cause, remedy=remedy or "give a value of that form"
-    )
+    value = None if found["type"] in ("missing", "extra_forbidden") else found.get("input")
+    if found["loc"] and found["loc"][0] in secrets:
+        value = "(hidden)"
+    return Problem(where=place or "file", value=value, cause=cause, remedy=remedy or "give a value of that form")

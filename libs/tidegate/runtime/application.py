@@ -1,6 +1,6 @@
 """The configuration file: one application with its operators, checked as a whole before anything starts.
 
-May import: contracts, the operators' registry.
+May import: contracts, the operators' registry, control.address.
 """
 
 from __future__ import annotations
@@ -13,15 +13,22 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
 from tidegate.contracts.config import Config, Duration, Keep, OperatorConfig, OperatorRules, read
 from tidegate.contracts.errors import ConfigurationError, Problem, UserError
 from tidegate.contracts.naming import is_name
+from tidegate.control.address import Address, refusal
 from tidegate.operators.registry import config_type
 
 ENVIRONMENT_PREFIX = "TIDEGATE_"
 _OTHER_VARIABLES = {"TIDEGATE_NUMBA", "TIDEGATE_HOME", "TIDEGATE_KILL_AT"}
+
+_AS_IT_IS = ("kafka", "control")
+"""Parts of the file whose variables are texts, whatever they look like."""
+
+CONTROL = "sqlite:///control.db"
+"""The control database of a file that names none."""
 
 _EVERY_TASK_ONCE = {
     "spark.speculation": "false",
@@ -59,8 +66,10 @@ class Application(Config):
     """Folder of the local state on each machine; it can be deleted at any time and is then rebuilt from the log."""
     keep_output: Keep
     """How long emissions, late and rejected rows stay in the logs."""
-    control: str | None = None
-    """URL of the control database."""
+    control: SecretStr | None = None
+    """URL of the control database, sqlite:///FILE or postgresql+psycopg://...; default: control.db beside the file;
+    null: none.
+    """
     kafka: dict[str, str]
     """Kafka settings, by the Java client's names."""
     spark: SparkConfig = SparkConfig()
@@ -94,12 +103,24 @@ class Application(Config):
             raise ValueError(f"{name!r} cannot be a name; use a-z, 0-9 and _, a letter first, 63 at most")
         return name
 
+    @field_validator("control")
+    @classmethod
+    def _control_database(cls, control: SecretStr | None) -> SecretStr | None:
+        if control is not None and (refused := refusal(control.get_secret_value())) is not None:
+            raise ValueError(refused)
+        return control
+
     @field_validator("kafka")
     @classmethod
     def _reachable(cls, options: dict[str, str]) -> dict[str, str]:
         if "bootstrap.servers" not in options:
             raise ValueError("no broker is named; add bootstrap.servers: HOST:PORT")
         return options
+
+    @property
+    def control_database(self) -> Address | None:
+        """Where the control database is; None: there is none."""
+        return None if self.control is None else Address(self.control.get_secret_value())
 
 
 class _Problems(Exception):
@@ -164,9 +185,15 @@ def load(file: Path) -> Application:
 
     Raises ConfigurationError with every problem of the file at once, UserError if there is no such file.
     """
-    application = application_of(override(_parse(file), os.environ))
-    folder = file.resolve().parent
-    return application.model_copy(update={"lake": folder / application.lake, "state": folder / application.state})
+    application = application_of({"control": CONTROL, **override(_parse(file), os.environ)})
+    folder, control = file.resolve().parent, application.control_database
+    return application.model_copy(
+        update={
+            "lake": folder / application.lake,
+            "state": folder / application.state,
+            "control": None if control is None else SecretStr(control.within(folder).url),
+        }
+    )
 
 
 def application_of(raw: dict[str, Any]) -> Application:
@@ -193,10 +220,16 @@ def _parse(file: Path) -> dict[str, Any]:
         remedy = "name an existing configuration file"
         raise UserError(f"the file cannot be read: {error.strerror}", value=file, remedy=remedy) from None
     except yaml.YAMLError as error:
-        raise UserError("the file is not YAML", value=f"{file}: {error}", remedy="mend the line it names") from None
+        raise UserError("the file is not YAML", value=f"{file}: {_place(error)}", remedy="mend that line") from None
     if not isinstance(raw, dict):
         raise UserError("the file holds no configuration", value=file, remedy="start with application: NAME")
     return raw
+
+
+def _place(error: yaml.YAMLError) -> str:
+    """What is wrong and where, without the line itself, which may hold a secret."""
+    mark = getattr(error, "problem_mark", None)
+    return f"line {mark.line + 1}: {getattr(error, 'problem', '')}" if mark is not None else type(error).__name__
 
 
 def override(raw: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
@@ -205,7 +238,7 @@ def override(raw: dict[str, Any], environment: Mapping[str, str]) -> dict[str, A
     for variable, value in environment.items():
         if variable.startswith(ENVIRONMENT_PREFIX) and variable not in _OTHER_VARIABLES:
             path = variable.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
-            _put(result, path, yaml.safe_load(value) if path[0] != "kafka" else value)
+            _put(result, path, value if path[0] in _AS_IT_IS else yaml.safe_load(value))
     return result
 
 

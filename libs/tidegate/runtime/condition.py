@@ -14,10 +14,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
-from tidegate.contracts.errors import BufferFull, Fenced, TidegateError
+from tidegate.contracts.errors import BufferFull, Fenced, StateError, TidegateError, UserError
 from tidegate.runtime import clock
 
-State = Literal["starting", "running", "waiting", "drained", "bound reached", "fenced", "stopped"]
+Incident = Literal["bound reached", "fenced", "refused", "stopped"]
+"""How a driver ends that nobody asked to: `refused` before it ever ran."""
+
+State = Literal["starting", "running", "waiting", "drained", Incident]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +44,12 @@ class ConditionFile:
     def __init__(self, state: Path) -> None:
         self._path = state / "condition.json"
         self._told = Condition(state="drained", since=0)
+        self._ran = False
+
+    @property
+    def told(self) -> Condition:
+        """What this driver has told last."""
+        return self._told
 
     def read(self) -> Condition | None:
         """What was told last; None if nothing was, or nothing that can be read."""
@@ -54,6 +63,7 @@ class ConditionFile:
 
     def tell(self, state: State, why: str = "") -> None:
         """The condition is told, since now, if it is another one."""
+        self._ran = self._ran or state == "running"
         if (state, why) != (self._told.state, self._told.why):
             self._write(replace(self._told, state=state, why=why, since=clock.now_ms()))
 
@@ -69,12 +79,12 @@ class ConditionFile:
     @contextmanager
     def of_run(self) -> Iterator[None]:
         """The end of what runs inside is told: drained, or why it stopped."""
-        self._told = Condition(state="drained", since=0)
+        self._told, self._ran = Condition(state="drained", since=0), False
         self.tell("starting")
         try:
             yield
         except Exception as error:
-            self.tell(_stopped(error), one_line(error))
+            self.tell(_incident(error, ran=self._ran), one_line(error))
             raise
         self.tell("drained")
 
@@ -110,7 +120,9 @@ def one_line(error: Exception) -> str:
     return f"{error.problem}{value}" + (f": {error.remedy}" if error.remedy else "")
 
 
-def _stopped(error: Exception) -> State:
+def _incident(error: Exception, *, ran: bool) -> Incident:
     if isinstance(error, Fenced):
         return "fenced"
-    return "bound reached" if isinstance(error, BufferFull) else "stopped"
+    if isinstance(error, BufferFull):
+        return "bound reached"
+    return "refused" if not ran and isinstance(error, UserError | StateError) else "stopped"

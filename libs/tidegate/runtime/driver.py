@@ -43,6 +43,7 @@ from tidegate.runtime.persistence import Persistence
 from tidegate.runtime.pins import pinned_table
 from tidegate.runtime.planning import plan_flush, plan_held, plan_idle, plan_records
 from tidegate.runtime.publication import Publication
+from tidegate.runtime.recording import Recorder
 from tidegate.runtime.requests import Requests
 from tidegate.runtime.spark.jobs import Jobs
 from tidegate.state.data_files import DataFile, delete_attempt
@@ -95,6 +96,7 @@ class OperatorDriver:
         self._claimant = Claimant(self._application, self.name, self._kafka, deadline_s=ATTEMPT_DEADLINE_S)
         self._condition = ConditionFile(self._state / self.name)
         self._persistence = Persistence(self.name, self._condition)
+        self._recorder = Recorder(self._application, self.name, self._condition)
         self._table = pinned_table(self._application, self.name)
         self._log: OperatorLog
         self._publication: Publication | None = None
@@ -111,6 +113,7 @@ class OperatorDriver:
         self._compacting.drop()
         claimed = self._claimant.claim()
         self._log, self.newest, self._publication = claimed.log, claimed.meta, claimed.publication
+        self._recorder.note(self.newest)
         self._lineage = history.lineage(self._log, self.newest)
         if self._table is not None:
             self._table.open(self.newest)
@@ -126,7 +129,7 @@ class OperatorDriver:
         Brokers and disks that are away are waited for. Raises UserError, BufferFull, Fenced, StateError, EngineError; a
         drain leaves the local state durable.
         """
-        with self._condition.of_run(), self.requests.driving():
+        with self._recorder.of_run(), self._condition.of_run(), self.requests.driving():
             targets = self._persistently(self._targets, stop)
             if targets is None:
                 return
@@ -323,6 +326,7 @@ class OperatorDriver:
             self._let_go(meta.opened)
             raise
         self.newest = meta
+        self._recorder.note(meta)
 
     def _settled_by_claim(self, commit: Callable[[], Answer]) -> Answer:
         """The commit is made; StartOver when its outcome is unclear, because only a new claim can settle that."""
@@ -396,6 +400,7 @@ class OperatorDriver:
     def _compacted(self, meta: BatchMeta) -> None:
         reach("after_compaction_commit")
         self.newest = meta
+        self._recorder.note(meta)
         self._lineage = history.above_snapshots(self._lineage, meta)
 
     def _notice_rival(self) -> None:

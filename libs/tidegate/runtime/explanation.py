@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
-from tidegate.runtime.condition import Condition
+from tidegate.runtime.condition import Condition, Incident
 from tidegate.runtime.kafka.blockers import OpenTransaction
 
 Rule = Literal[
@@ -19,6 +19,7 @@ Rule = Literal[
     "no driver",
     "bound reached",
     "fenced",
+    "refused",
     "stopped",
     "records lost",
     "topic cut",
@@ -74,7 +75,7 @@ def explain_operator(facts: OperatorFacts) -> Explanation:
 
 
 def _ended(told: Condition | None) -> Explanation:
-    if told is not None and told.state in ("bound reached", "fenced", "stopped"):
+    if told is not None and told.state in get_args(Incident):
         return Explanation(told.state, told.why)
     if told is not None and told.state != "drained":
         return Explanation("no driver", f"the driver was killed while it was {told.state}; start it again")

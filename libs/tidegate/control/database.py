@@ -1,0 +1,74 @@
+"""A connection to the control database, and its errors without secrets. May import: sqlalchemy, contracts, control."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, create_engine, event
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from tidegate.contracts.errors import EngineError
+from tidegate.control.address import Address
+
+LONGEST_WAIT_S = 5
+"""How long another writer, or a server that does not answer, is waited for."""
+
+_CONNECT: dict[str, dict[str, object]] = {
+    "sqlite": {"timeout": LONGEST_WAIT_S},
+    "postgresql": {
+        "connect_timeout": LONGEST_WAIT_S,
+        "tcp_user_timeout": LONGEST_WAIT_S * 1_000,
+        "application_name": "tidegate",
+        "options": f"-c statement_timeout=60s -c lock_timeout={LONGEST_WAIT_S}s",
+    },
+}
+
+
+class Database:
+    """The control database at an address. Each transaction has a connection of its own: a database that was dropped
+    and made again, or a file that was replaced, is noticed.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._engine = create_engine(address.url, poolclass=NullPool, connect_args=_CONNECT[address.kind])
+        if address.kind == "sqlite":
+            event.listen(self._engine, "connect", _obey_foreign_keys)
+            event.listen(self._engine, "begin", _take_the_lock)
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """A transaction: committed at the end, gone after an exception. EngineError when the database fails."""
+        try:
+            with self._engine.begin() as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            raise self._failure(error) from None
+
+    def _failure(self, error: SQLAlchemyError) -> EngineError:
+        said = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+        reason = self.address.clean(" ".join(str(said).split()))
+        return EngineError(
+            f"the control database failed: {reason}",
+            value=self.address.shown,
+            remedy="see that it can be reached and written, and that `tidegate db current` names the newest revision",
+        )
+
+
+def _obey_foreign_keys(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # transactions begin where SQLAlchemy says, those of DDL too
+    connection.execute("PRAGMA foreign_keys=ON")
+
+
+def _take_the_lock(connection: Connection) -> None:
+    """A writer that would only find out later that it has to wait could not wait."""
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def insert(connection: Connection, table: type[Any]) -> Any:
+    """An INSERT that knows ON CONFLICT."""
+    return {"sqlite": sqlite.insert, "postgresql": postgresql.insert}[connection.dialect.name](table)

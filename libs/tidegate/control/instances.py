@@ -1,0 +1,53 @@
+"""Who drives an operator, and how drivers have ended: what no log knows. May import: sqlalchemy, contracts, control."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from tidegate.control.database import insert
+from tidegate.control.ledger import OperatorKey
+from tidegate.control.models import Incident, Instance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beat:
+    """A sign of life of a driver, and how it is doing."""
+
+    instance: str
+    host: str
+    pid: int
+    epoch: int | None
+    state: str
+    started_ms: int
+    heartbeat_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """An end of a driver that nobody asked for. `kind`: as the condition tells it, such as fenced."""
+
+    clock_ms: int
+    kind: str
+    reason: str
+
+
+def beat(connection: Connection, key: OperatorKey, told: Beat) -> None:
+    """The instance stands as it has told."""
+    row = insert(connection, Instance).values(**key._asdict(), **vars(told))
+    connection.execute(row.on_conflict_do_update(index_elements=["instance"], set_=vars(told)))
+
+
+def incident(connection: Connection, key: OperatorKey, told: Ended) -> None:
+    """The incident is there, once however often it is told."""
+    row = insert(connection, Incident).values(**key._asdict(), **vars(told))
+    connection.execute(row.on_conflict_do_nothing())
+
+
+def beats(connection: Connection, application: str) -> Sequence[Any]:
+    """The instances of the application, the newest sign of life first."""
+    found = select(Instance.__table__).where(Instance.application == application)
+    return connection.execute(found.order_by(Instance.heartbeat_ms.desc())).all()

@@ -1,0 +1,149 @@
+"""What the control database has from an operator's log. May import: sqlalchemy, contracts, control.
+
+Each function works in the transaction of its connection. Who writes about an operator holds its row, so that there is
+one writer at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, delete, select, update
+
+from tidegate.contracts.schema import BatchMeta, Counts
+from tidegate.control.database import insert
+from tidegate.control.models import (
+    Application,
+    Batch,
+    Compaction,
+    Configuration,
+    Incident,
+    Instance,
+    Operator,
+    Recovery,
+)
+
+_COUNTED = ("records_in", "applied", "superseded", "late", "rejected", "emitted")
+_HELD = ("held", "held_bytes")
+
+
+class OperatorKey(NamedTuple):
+    """An operator of an application."""
+
+    application: str
+    operator: str
+
+
+class Known(NamedTuple):
+    """The newest batch that the database has of an operator."""
+
+    batch: int
+    attempt: str
+
+
+def enter(connection: Connection, key: OperatorKey, *, lake: str, kind: str) -> None:
+    """The operator is known, and the caller holds its row."""
+    application = insert(connection, Application).values(application=key.application, lake=lake)
+    operator = insert(connection, Operator).values(**key._asdict(), kind=kind)
+    connection.execute(application.on_conflict_do_update(index_elements=["application"], set_={"lake": lake}))
+    connection.execute(operator.on_conflict_do_update(index_elements=list(key._fields), set_={"kind": kind}))
+
+
+def newest(connection: Connection, key: OperatorKey) -> Known | None:
+    """The newest batch; None where there is none. The caller holds the operator's row."""
+    connection.execute(_of(select(Operator), Operator, key).with_for_update())
+    found = _of(select(Batch.batch, Batch.attempt), Batch, key).order_by(Batch.batch.desc()).limit(1)
+    row = connection.execute(found).first()
+    return None if row is None else Known(*row)
+
+
+def record(connection: Connection, key: OperatorKey, metas: Sequence[BatchMeta]) -> None:
+    """The batches are in the database, as their metadata has them; they come after those that are there."""
+    names = key._asdict()
+    _add(connection, Batch, [names | _batch(meta) for meta in metas])
+    _add(connection, Compaction, [names | _compaction(meta) for meta in metas if meta.action == "compaction"])
+    _add(connection, Recovery, [names | recovery for meta in metas for recovery in _recoveries(meta)])
+    _add(connection, Configuration, [names | change for change in _changes(_config_of(connection, key), metas)])
+
+
+def forget(connection: Connection, key: OperatorKey) -> None:
+    """The database has nothing from the operator's log."""
+    connection.execute(_of(delete(Configuration), Configuration, key))
+    connection.execute(_of(delete(Batch), Batch, key))
+
+
+def forget_before(connection: Connection, key: OperatorKey, batch: int) -> None:
+    """Of the operator there is nothing from before that batch: its log has it no more."""
+    if not connection.execute(_of(delete(Batch), Batch, key).where(Batch.batch < batch)).rowcount:
+        return
+    clock_ms = connection.scalar(_of(select(Batch.clock_ms), Batch, key).where(Batch.batch == batch))
+    if clock_ms is not None:
+        _begin_configurations_at(connection, key, batch, clock_ms)
+        connection.execute(_of(delete(Instance), Instance, key).where(Instance.heartbeat_ms < clock_ms))
+        connection.execute(_of(delete(Incident), Incident, key).where(Incident.clock_ms < clock_ms))
+
+
+def _begin_configurations_at(connection: Connection, key: OperatorKey, batch: int, clock_ms: int) -> None:
+    """The configuration that was in force at the batch begins there, and is the oldest."""
+    since = _of(select(Configuration.since_batch), Configuration, key).where(Configuration.since_batch <= batch)
+    in_force = connection.scalar(since.order_by(Configuration.since_batch.desc()).limit(1))
+    if in_force is not None and in_force < batch:
+        older = _of(delete(Configuration), Configuration, key).where(Configuration.since_batch < in_force)
+        connection.execute(older)
+        moved = _of(update(Configuration), Configuration, key).where(Configuration.since_batch == in_force)
+        connection.execute(moved.values(since_batch=batch, clock_ms=clock_ms))
+
+
+def _of(statement: Any, table: Any, key: OperatorKey) -> Any:
+    return statement.where(table.application == key.application, table.operator == key.operator)
+
+
+def _add(connection: Connection, table: type[Any], rows: list[dict[str, Any]]) -> None:
+    if rows:
+        connection.execute(insert(connection, table), rows)
+
+
+def _config_of(connection: Connection, key: OperatorKey) -> str | None:
+    """The configuration of the newest batch that had another than the one before."""
+    found = _of(select(Configuration.config), Configuration, key).order_by(Configuration.since_batch.desc()).limit(1)
+    config: str | None = connection.scalar(found)
+    return config
+
+
+def _changes(config: str | None, metas: Iterable[BatchMeta]) -> Iterable[dict[str, Any]]:
+    for meta in metas:
+        if meta.config != config:
+            config = meta.config
+            yield {"since_batch": meta.batch, "config": config, "clock_ms": meta.clock}
+
+
+def _batch(meta: BatchMeta) -> dict[str, Any]:
+    return {
+        "batch": meta.batch,
+        "epoch": meta.epoch,
+        "attempt": meta.attempt,
+        "action": meta.action,
+        "config": meta.config,
+        "clock_ms": meta.clock,
+        "partitions": len(meta.counts),
+        **_sums(_COUNTED, meta.counts.values()),
+        **_sums(_HELD, meta.totals.values()),
+    }
+
+
+def _sums(names: Sequence[str], counts: Iterable[Counts]) -> dict[str, int]:
+    counted = list(counts)
+    return {name: sum(getattr(each, name) for each in counted) for name in names}
+
+
+def _compaction(meta: BatchMeta) -> dict[str, Any]:
+    snapshot = {str(partition): batch for partition, batch in meta.snapshot.items()}
+    return {"batch": meta.batch, "clock_ms": meta.clock, "snapshot": snapshot}
+
+
+def _recoveries(meta: BatchMeta) -> list[dict[str, Any]]:
+    return [
+        {"batch": meta.batch, "partition": partition, "clock_ms": meta.clock, "reason": reason}
+        for partition, reason in meta.recovered.items()
+    ]

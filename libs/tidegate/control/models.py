@@ -1,0 +1,151 @@
+"""The tables of the control database. May import: sqlalchemy.
+
+All but `instances` and `incidents` say what the operator logs say and can be made from them again; see README.md. Times
+are milliseconds of the wall clock. Keys are names, so that a person can ask without joins.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from sqlalchemy import JSON, BigInteger, ForeignKey, ForeignKeyConstraint, Index, MetaData
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+Long = Annotated[int, mapped_column(BigInteger)]
+LongKey = Annotated[int, mapped_column(BigInteger, primary_key=True, autoincrement=False)]
+Key = Annotated[str, mapped_column(primary_key=True)]
+
+_CONSTRAINTS = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "fk": "fk_%(table_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+
+class Base(DeclarativeBase):
+    """What all tables share: constraints are named alike in every database."""
+
+    metadata = MetaData(naming_convention=_CONSTRAINTS)
+
+
+def _of_operator() -> ForeignKeyConstraint:
+    return ForeignKeyConstraint(["application", "operator"], ["operators.application", "operators.operator"])
+
+
+def _of_batch() -> ForeignKeyConstraint:
+    names = ["application", "operator", "batch"]
+    return ForeignKeyConstraint(names, [f"batches.{name}" for name in names], ondelete="CASCADE")
+
+
+class Application(Base):
+    """A configuration file's application."""
+
+    __tablename__ = "applications"
+
+    application: Mapped[Key]
+    lake: Mapped[str]
+
+
+class Operator(Base):
+    """An operator of an application."""
+
+    __tablename__ = "operators"
+
+    application: Mapped[str] = mapped_column(ForeignKey("applications.application"), primary_key=True)
+    operator: Mapped[Key]
+    kind: Mapped[str]
+
+
+class Configuration(Base):
+    """A configuration, by its hash, that an operator ran with from a batch on."""
+
+    __tablename__ = "configurations"
+    __table_args__ = (_of_operator(),)
+
+    application: Mapped[Key]
+    operator: Mapped[Key]
+    since_batch: Mapped[LongKey]
+    config: Mapped[str]
+    clock_ms: Mapped[Long]
+
+
+class Batch(Base):
+    """A batch of an operator; its counts are those of all partitions, `held` what is held after it."""
+
+    __tablename__ = "batches"
+    __table_args__ = (_of_operator(), Index(None, "clock_ms"))
+
+    application: Mapped[Key]
+    operator: Mapped[Key]
+    batch: Mapped[LongKey]
+    epoch: Mapped[Long]
+    attempt: Mapped[str]
+    action: Mapped[str]
+    config: Mapped[str]
+    clock_ms: Mapped[Long]
+    partitions: Mapped[int]
+    records_in: Mapped[Long]
+    applied: Mapped[Long]
+    superseded: Mapped[Long]
+    late: Mapped[Long]
+    rejected: Mapped[Long]
+    emitted: Mapped[Long]
+    held: Mapped[Long]
+    held_bytes: Mapped[Long]
+
+
+class Compaction(Base):
+    """A compaction; `snapshot`: {partition: batch up to which its state was last rewritten whole}."""
+
+    __tablename__ = "compactions"
+    __table_args__ = (_of_batch(),)
+
+    application: Mapped[Key]
+    operator: Mapped[Key]
+    batch: Mapped[LongKey]
+    clock_ms: Mapped[Long]
+    snapshot: Mapped[dict[str, int]] = mapped_column(JSON)
+
+
+class Recovery(Base):
+    """How a partition's local state came back for a batch, other than by going on, and why."""
+
+    __tablename__ = "recoveries"
+    __table_args__ = (_of_batch(),)
+
+    application: Mapped[Key]
+    operator: Mapped[Key]
+    batch: Mapped[LongKey]
+    partition: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    clock_ms: Mapped[Long]
+    reason: Mapped[str]
+
+
+class Instance(Base):
+    """A driver of an operator in a process; the logs do not know it. `epoch`: of its newest claim."""
+
+    __tablename__ = "instances"
+    __table_args__ = (_of_operator(), Index(None, "application", "operator", "heartbeat_ms"))
+
+    instance: Mapped[Key]
+    application: Mapped[str]
+    operator: Mapped[str]
+    host: Mapped[str]
+    pid: Mapped[int]
+    epoch: Mapped[int | None] = mapped_column(BigInteger)
+    state: Mapped[str]
+    started_ms: Mapped[Long]
+    heartbeat_ms: Mapped[Long]
+
+
+class Incident(Base):
+    """The end of a driver that was not asked for: fenced, refused, stopped, bound reached. The logs do not know it."""
+
+    __tablename__ = "incidents"
+    __table_args__ = (_of_operator(),)
+
+    application: Mapped[Key]
+    operator: Mapped[Key]
+    clock_ms: Mapped[LongKey]
+    kind: Mapped[str]
+    reason: Mapped[str]

@@ -1,0 +1,340 @@
+"""A driver and its control database: the batches never wait for it, and it ends up saying what the log says."""
+
+from __future__ import annotations
+
+import socket
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from tests.control.contents import batches, batches_of_log, from_the_logs, rows
+from tests.control.server import PASSWORD, Server
+from tests.runtime.miniature import NAME, Jobs, application, driver_of
+from tests.runtime.scripted_kafka import ScriptedKafka
+from tidegate.contracts.errors import BufferFull, EngineError, Fenced, StateError, TidegateError
+from tidegate.control import revisions
+from tidegate.control.address import Address
+from tidegate.control.database import LONGEST_WAIT_S, Database
+from tidegate.runtime import backfill, recording
+from tidegate.runtime import driver as drivers
+
+PATIENCE_S = 60
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> ScriptedKafka:
+    """A broker with one record in each partition."""
+    broker = ScriptedKafka()
+    broker.stable, broker.ends = {0: 1, 1: 1}, {0: 1, 1: 1}
+    monkeypatch.setattr(drivers, "client", lambda _options: broker)
+    return broker
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failing database is tried again soon."""
+    monkeypatch.setattr(recording, "RETRY_S", 0.1)
+    monkeypatch.setattr(recording, "WRITE_EVERY_S", 0.01)
+    monkeypatch.setattr(recording, "HEARTBEAT_S", 0.2)
+
+
+class Service:
+    """A driver that runs in a thread, on a log in the folder."""
+
+    def __init__(self, kafka: ScriptedKafka, address: Address, folder: Path) -> None:
+        self.kafka, self.jobs, self.log = kafka, Jobs(), folder / "lake" / NAME
+        self.application = application(folder).model_copy(update={"control": SecretStr(address.url)})
+        self.database = Database(address)
+        self.error: Exception | None = None
+
+    def __enter__(self) -> Service:
+        self.driver = driver_of(self.application, self.jobs)
+        self._stop, self._thread = Event(), Thread(target=self._run)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self.driver.run(self._stop)
+        except TidegateError as error:
+            self.error = error
+
+    def ended(self) -> Exception | None:
+        """The driver's error, once it has ended by itself."""
+        self._thread.join(PATIENCE_S)
+        return self.error
+
+    def batch(self) -> float:
+        """One more batch is committed; gives the seconds that it took."""
+        started, offset = time.monotonic(), self.kafka.stable[0] + 1
+        self.kafka.stable = self.kafka.ends = {0: offset, 1: offset}
+        until(lambda: self._reached(offset))
+        return time.monotonic() - started
+
+    def _reached(self, offset: int) -> bool:
+        newest = getattr(self.driver, "newest", None)
+        return newest is not None and newest.offsets["in"][0] == offset
+
+    def written(self) -> bool:
+        """True when the database has what the log has."""
+        try:
+            return batches(self.database, NAME) == batches_of_log(self.log)
+        except TidegateError:
+            return False
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """It has come to hold, in good time."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def service(kafka: ScriptedKafka, address: Address, tmp_path: Path) -> Iterator[Service]:
+    """A service that runs, with its first batch committed."""
+    with Service(kafka, address, tmp_path) as running:
+        running.batch()
+        yield running
+
+
+def test_a_service_makes_the_tables_and_writes_every_batch(service: Service) -> None:
+    for _ in range(3):
+        service.batch()
+    until(service.written)
+    assert {row["action"] for row in batches(service.database, NAME)} == {"claim", "batch"}
+    [operator] = rows(service.database, "operators")
+    assert operator == {"application": "app", "operator": NAME, "kind": "suppression"}
+
+
+def test_an_instance_shows_its_epoch_and_that_it_lives(service: Service) -> None:
+    def instance() -> dict[str, Any]:
+        [found] = rows(service.database, "instances")
+        return found
+
+    until(service.written)
+    until(lambda: (instance()["epoch"], instance()["state"]) == (1, "running"))
+    before = instance()["heartbeat_ms"]
+    until(lambda: instance()["heartbeat_ms"] > before)
+
+
+def test_a_drained_instance_says_so(kafka: ScriptedKafka, address: Address, tmp_path: Path) -> None:
+    with Service(kafka, address, tmp_path) as service:
+        service.batch()
+    [instance] = rows(service.database, "instances")
+    assert instance["state"] == "drained"
+    assert service.written()
+    assert rows(service.database, "incidents") == []
+
+
+def test_tables_that_are_emptied_meanwhile_are_filled_from_the_log(service: Service) -> None:
+    until(service.written)
+    with service.database.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM batches")
+    service.batch()
+    until(service.written)
+
+
+def test_tables_that_are_dropped_meanwhile_are_back_after_an_upgrade(service: Service) -> None:
+    until(service.written)
+    revisions.downgrade(service.database, "base")
+    service.batch()
+    revisions.upgrade(service.database)
+    service.batch()
+    until(service.written)
+
+
+def test_more_batches_than_are_kept_come_from_the_log(
+    kafka: ScriptedKafka, address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "MOST_NOTED", 2)
+    monkeypatch.setattr(recording, "WRITE_EVERY_S", 1.0)
+    with Service(kafka, address, tmp_path) as service:
+        for _ in range(8):
+            service.batch()
+        until(service.written)
+
+
+def test_what_a_log_lost_to_retention_goes_from_the_database_too(
+    kafka: ScriptedKafka, address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = Service(kafka, address, tmp_path)
+    service.application = service.application.model_copy(update={"keep_output": 1})
+    with service:
+        for _ in range(3):
+            service.batch()
+        service.driver.requests.ask("compact", PATIENCE_S)
+        service.batch()
+        until(service.written)
+        assert rows(service.database, "batches")[0]["batch"] > 0
+        recorded = from_the_logs(service.database)
+    backfill.rebuild(service.database, service.application, NAME)
+    assert from_the_logs(service.database) == recorded
+    assert len(recorded["compactions"]) == 1
+
+
+def test_a_log_that_was_made_again_takes_the_place_of_the_old_one(
+    kafka: ScriptedKafka, address: Address, tmp_path: Path
+) -> None:
+    with Service(kafka, address, tmp_path) as first:
+        for _ in range(3):
+            first.batch()
+    first.log.rename(tmp_path / "away")
+    kafka.marks.clear()
+    with Service(kafka, address, tmp_path) as second:
+        second.batch()
+        until(second.written)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [(Fenced("taken over"), "fenced"), (StateError("damaged"), "stopped"), (BufferFull("x"), "bound reached")],
+)
+def test_an_end_that_was_not_asked_for_is_an_incident(
+    kafka: ScriptedKafka, address: Address, tmp_path: Path, error: TidegateError, kind: str, monkeypatch: Any
+) -> None:
+    def fail(_attempt: object) -> None:
+        raise error
+
+    monkeypatch.setattr("tidegate.runtime.persistence.PAUSES_S", ())
+    with Service(kafka, address, tmp_path) as service:
+        service.batch()
+        service.jobs.before = fail
+        kafka.stable = kafka.ends = {0: 9, 1: 9}
+        assert service.ended() is error
+    [incident] = rows(service.database, "incidents")
+    assert (incident["kind"], incident["reason"]) == (kind, error.problem)
+    assert rows(service.database, "instances")[0]["state"] == kind
+
+
+def test_a_driver_that_never_had_its_operator_was_refused(
+    kafka: ScriptedKafka, address: Address, tmp_path: Path
+) -> None:
+    kafka.topics["in"] = ("id", 2)
+    kafka.topics["out"] = ("id", 1)
+    with Service(kafka, address, tmp_path) as service:
+        assert "fewer partitions" in str(service.ended())
+    assert [row["kind"] for row in rows(service.database, "incidents")] == ["refused"]
+
+
+@pytest.mark.fast
+def test_an_incident_that_could_not_be_written_is_told_by_the_next_driver(kafka: ScriptedKafka, tmp_path: Path) -> None:
+    kafka.topics["out"] = ("id", 1)
+    away = Address(f"sqlite:///{tmp_path}/away/control.db")
+    with Service(kafka, away, tmp_path) as service:
+        assert service.ended() is not None
+    (tmp_path / "away").mkdir()
+    kafka.topics.clear()
+    for _ in range(2):  # and once only
+        with Service(kafka, away, tmp_path) as service:
+            service.batch()
+        assert [row["kind"] for row in rows(service.database, "incidents")] == ["refused"]
+
+
+@pytest.mark.fast
+class TestSqlite:
+    """What can happen to a file."""
+
+    @pytest.fixture
+    def address(self, tmp_path: Path) -> Address:
+        return Address(f"sqlite:///{tmp_path}/control.db")
+
+    def test_a_file_that_another_writer_locks_delays_no_batch(self, service: Service) -> None:
+        until(service.written)
+        writer = sqlite3.connect(service.database.address.file, isolation_level=None)
+        writer.execute("BEGIN EXCLUSIVE")
+        assert max(service.batch() for _ in range(3)) < LONGEST_WAIT_S / 2
+        writer.execute("ROLLBACK")
+        until(service.written)
+
+    def test_a_file_that_is_deleted_is_made_again_with_all_that_the_log_has(self, service: Service) -> None:
+        until(service.written)
+        service.database.address.file.unlink()
+        service.batch()
+        until(service.written)
+
+    def test_a_file_that_is_no_database_is_told_once_and_replaced_by_whoever_mends_it(
+        self, service: Service, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        until(service.written)
+        service.database.address.file.write_bytes(b"no database" * 1_000)
+        for _ in range(3):
+            service.batch()
+        time.sleep(4 * recording.RETRY_S)
+        assert caplog.text.count("goes on without the control database") == 1
+        service.database.address.file.unlink()
+        until(service.written)
+
+
+@pytest.mark.postgres
+class TestPostgresql:
+    """What can happen to a server."""
+
+    @pytest.fixture
+    def own(self) -> Iterator[Server]:
+        """A server that may be stopped."""
+        server = Server()
+        yield server
+        server.remove()
+
+    def test_a_database_that_is_stopped_and_dropped_in_mid_run_costs_nothing(
+        self, own: Server, kafka: ScriptedKafka, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        name = own.create()
+        with Service(kafka, Address(own.url(name)), tmp_path) as service:
+            service.batch()
+            until(service.written)
+            own.stop()
+            assert max(service.batch() for _ in range(3)) < LONGEST_WAIT_S / 2
+            own.start()
+            service.batch()
+            until(service.written)
+            own.drop(name)
+            assert max(service.batch() for _ in range(3)) < LONGEST_WAIT_S / 2
+            own.tell(f"CREATE DATABASE {name}")
+            service.batch()
+            until(service.written)
+        assert len(batches(service.database, NAME)) == 1 + 9
+        assert PASSWORD not in caplog.text
+
+    def test_a_server_that_does_not_answer_delays_no_batch_and_the_end_but_little(
+        self, kafka: ScriptedKafka, tmp_path: Path
+    ) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            url = f"postgresql+psycopg://tidegate:{PASSWORD}@127.0.0.1:{silent.getsockname()[1]}/control"
+            with Service(kafka, Address(url), tmp_path) as service:
+                assert max(service.batch() for _ in range(3)) < LONGEST_WAIT_S / 2
+                ending = time.monotonic()
+            assert time.monotonic() - ending < recording.CLOSE_WITHIN_S + 2
+
+    @pytest.mark.parametrize(
+        "part",
+        [("tidegate:", "tidegate:wrong-"), ("tidegate:", "nobody:"), ("127.0.0.1", "nowhere.invalid"), ("/c", "/x")],
+    )
+    def test_no_line_about_a_database_that_refuses_has_the_password(
+        self,
+        server: Server,
+        kafka: ScriptedKafka,
+        tmp_path: Path,
+        caplog: pytest.LogCaptureFixture,
+        part: tuple[str, str],
+    ) -> None:
+        address = Address(server.url(server.create()).replace(*part))
+        with Service(kafka, address, tmp_path) as service:
+            service.batch()
+            until(lambda: "goes on without the control database" in caplog.text)
+        assert PASSWORD not in caplog.text
+        with pytest.raises(EngineError) as raised, service.database.begin():
+            pass
+        assert PASSWORD not in f"{raised.value} {raised.getrepr(style='long')}"

@@ -1,0 +1,85 @@
+"""The migrations: up, down, and no drift between them and the models, on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import inspect, text
+
+from tidegate.contracts.errors import EngineError, StateError, UserError
+from tidegate.control import revisions
+from tidegate.control.database import Database
+from tidegate.control.models import Base
+
+TABLES = sorted(Base.metadata.tables)
+
+
+def tables(database: Database) -> list[str]:
+    with database.begin() as connection:
+        return sorted(name for name in inspect(connection).get_table_names() if name != revisions.VERSIONS)
+
+
+def test_up_makes_every_table_and_down_leaves_none(database: Database) -> None:
+    for _ in range(2):
+        revisions.upgrade(database)
+        assert (revisions.current(database), tables(database)) == (revisions.newest(), TABLES)
+        revisions.downgrade(database, "base")
+        assert (revisions.current(database), tables(database)) == (None, [])
+
+
+def test_the_migrations_make_what_the_models_describe(database: Database) -> None:
+    revisions.upgrade(database)
+    with database.begin() as connection:
+        assert revisions.drift(connection) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE batches DROP COLUMN emitted",
+        "ALTER TABLE batches ADD COLUMN surprise INTEGER",
+        "DROP INDEX ix_batches_clock_ms",
+        "DROP TABLE incidents",
+    ],
+)
+def test_a_drift_is_seen(database: Database, change: str) -> None:
+    revisions.upgrade(database)
+    with database.begin() as connection:
+        connection.execute(text(change))
+        assert revisions.drift(connection) != []
+
+
+def test_an_upgrade_to_what_is_there_changes_nothing(database: Database) -> None:
+    revisions.upgrade(database)
+    revisions.upgrade(database)
+    assert revisions.current(database) == revisions.newest()
+
+
+def test_services_that_find_a_new_database_together_make_its_tables_once(database: Database) -> None:
+    with ThreadPoolExecutor(4) as services:
+        list(services.map(lambda _: revisions.prepare(database), range(4)))
+    assert revisions.current(database) == revisions.newest()
+
+
+def test_tables_that_were_taken_away_on_purpose_are_not_made_again_by_a_service(database: Database) -> None:
+    revisions.upgrade(database)
+    revisions.downgrade(database, "base")
+    with pytest.raises(StateError) as raised:
+        revisions.prepare(database)
+    assert raised.value.remedy == "tidegate db upgrade FILE"
+    assert tables(database) == []
+
+
+def test_a_way_back_to_nowhere_is_the_users_error(database: Database) -> None:
+    revisions.upgrade(database)
+    with pytest.raises(UserError, match="no way back"):
+        revisions.downgrade(database, "never")
+
+
+def test_a_step_that_fails_leaves_the_tables_as_they_were(database: Database) -> None:
+    with database.begin() as connection:
+        connection.execute(text("CREATE TABLE recoveries (surprise INTEGER)"))
+    with pytest.raises(EngineError):
+        revisions.upgrade(database)
+    assert tables(database) == ["recoveries"]
