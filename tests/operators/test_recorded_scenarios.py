@@ -16,6 +16,7 @@ SCENARIOS = [
     *(("window_store", file) for file in ("window_store", "probes")),
     *(("windowed_count", file) for file in ("windowed_count", "probes")),
     *(("suppress_final", file) for file in ("suppress_final", "probes")),
+    *(("evicting_window", file) for file in ("evicting_window", "evicting_probes")),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Numbers out of JSON values, for aggregates. May import: the standard library, numpy, orjson, contracts.
+"""Numbers and other parts of JSON values, for aggregates. May import: the standard library, numpy, orjson, contracts.
 
 A whole number that fits into 64 bits is kept exactly; every other one is a double. A null value has no number.
 """
@@ -21,8 +21,14 @@ REASONS = (
     "no number: field is missing",
     "no number: field is not a number",
     "no number: value is not a number",
+    "no value: null value",
+    "no value: value is not JSON",
+    "no value: value is not a JSON object",
+    "no value: field is missing",
 )
 NULL_VALUE, NO_JSON, NO_OBJECT, NO_FIELD, NO_NUMBER, VALUE_NO_NUMBER = range(1, 7)
+PART = 6
+"""Added to the first four codes where a part is missing that need not be a number."""
 
 
 class Read(NamedTuple):
@@ -44,14 +50,37 @@ def read_numbers(records: Records, fields: tuple[str | None, ...]) -> Read:
     return read
 
 
-def _read_row(records: Records, row: int, fields: tuple[str | None, ...], read: Read) -> int:
+def missing_parts(records: Records, fields: tuple[str, ...]) -> Array:
+    """A code per record: 0, or 1 + the index of the reason why it lacks one of those fields."""
+    codes = np.zeros(len(records), np.int8)
+    if fields:
+        for row in range(len(records)):
+            codes[row] = _missing_part(records, row, fields)
+    return codes
+
+
+def _missing_part(records: Records, row: int, fields: tuple[str, ...]) -> int:
+    document, code = _document(records, row)
+    for field in fields:
+        if code == 0:
+            _, code = _field(document, field)
+    return code + PART if code else 0
+
+
+def _document(records: Records, row: int) -> tuple[Any, int]:
     start, length = records.value_start[row], records.value_length[row]
     if length == NULL_LENGTH:
-        return NULL_VALUE
+        return None, NULL_VALUE
     try:
-        document = orjson.loads(records.data[start : start + length].tobytes())
+        return orjson.loads(records.data[start : start + length].tobytes()), 0
     except orjson.JSONDecodeError:
-        return NO_JSON
+        return None, NO_JSON
+
+
+def _read_row(records: Records, row: int, fields: tuple[str | None, ...], read: Read) -> int:
+    document, code = _document(records, row)
+    if code:
+        return code
     for at, field in enumerate(fields):
         number, code = (document, 0) if field is None else _field(document, field)
         if code == 0 and not _is_number(number):

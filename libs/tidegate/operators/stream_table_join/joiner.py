@@ -1,4 +1,4 @@
-"""A joiner of the user's own: a function over Arrow columns. May import: the standard library, pyarrow, contracts.
+"""A joiner of the user's own: a function over Arrow columns. May import: pyarrow, contracts, operators.
 
 `function(stream, table)` gets two record batches of equal length, row by row what met: `stream` has key, value,
 headers and timestamp, `table` has value and valid_from, both null where there is no version. It gives an array of as
@@ -8,13 +8,13 @@ batches is not told, and a replay may cut them otherwise.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from tidegate.contracts.errors import UserError
+from tidegate.operators import user_functions
 
 Columns = Mapping[str, pa.ChunkedArray]
 Function = Callable[[pa.RecordBatch, pa.RecordBatch], pa.Array]
@@ -46,22 +46,13 @@ class Joiner:
             raise self._wrong(f"gives {len(values)} values for {len(stream)} rows")
         return values.cast(pa.binary())
 
-    def _wrong(self, what: str) -> UserError:
-        remedy = "mend the function and start again; the operator goes on from here"
-        return UserError(f"the joiner {what}", value=self.name, remedy=remedy)
+    def _wrong(self, fault: str) -> UserError:
+        return user_functions.wrong(self.name, "joiner", fault)
 
 
 def load(name: str) -> Joiner:
     """The joiner of that name, `module:function`. Raises UserError if it cannot be loaded."""
-    module, _, function = name.partition(":")
-    try:
-        loaded = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        remedy = "write module:function, of a module that Spark's Python workers can import"
-        raise UserError(f"the joiner cannot be loaded: {error}", value=name, remedy=remedy) from error
-    if not callable(loaded):
-        raise UserError("the joiner is not a function", value=name, remedy="write module:function")
-    return Joiner(name, loaded)
+    return Joiner(name, user_functions.load(name, "joiner"))
 
 
 def _described(values: object) -> str:

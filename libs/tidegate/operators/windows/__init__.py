@@ -8,9 +8,11 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tidegate.contracts.operator import Layout, Storage
+from tidegate.operators.windows import elements
 from tidegate.operators.windows.config import WindowConfig, WindowRules
+from tidegate.operators.windows.elements import ElementsState, functions_of
 from tidegate.operators.windows.state import WindowsState, damage_of, layout_of, plan_of
-from tidegate.operators.windows.tables import WINDOW_COLUMNS
+from tidegate.operators.windows.tables import SLOT, WINDOW_COLUMNS
 
 __all__ = ["WindowConfig", "WindowRules", "WindowedAggregation"]
 
@@ -19,17 +21,22 @@ class WindowedAggregation:
     """The Operator of `WindowRules`."""
 
     kind: str = "windowed_aggregation"
-    columns: tuple[pa.Field, ...] = WINDOW_COLUMNS
-    slot: tuple[str, ...] = ("key", "window_start", "window_end")
 
     def __init__(self, config: WindowRules) -> None:
         self.config = config
-        self.layout: Layout = layout_of(plan_of(config.aggregate)[0])
+        keeps = config.keeps_elements
+        self.columns: tuple[pa.Field, ...] = elements.COLUMNS if keeps else WINDOW_COLUMNS
+        self.slot: tuple[str, ...] = elements.SLOT if keeps else SLOT
+        self.layout: Layout = elements.layout_of(config) if keeps else layout_of(plan_of(config.aggregate)[0])
 
     def damage(self, storage: Storage) -> str | None:
         """What is wrong with a storage that a batch was complete in; None: nothing. Trusts nothing that is in it."""
-        return damage_of(storage.arrays(), self.config)
+        find = elements.damage_of if self.config.keeps_elements else damage_of
+        return find(storage.arrays(), self.config)
 
-    def open(self, storage: Storage) -> WindowsState:
-        """The state that lives in the storage. Raises UserError when its windows have other aggregates."""
+    def open(self, storage: Storage) -> WindowsState | ElementsState:
+        """The state that lives in the storage. Raises UserError when its windows have other aggregates, and when a
+        function of the configuration cannot be loaded."""
+        if self.config.keeps_elements:
+            return ElementsState(self.config, functions_of(self.config), storage)
         return WindowsState(self.config, storage)

@@ -10,6 +10,7 @@ count. All words of a window that has no record yet are 0.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -147,14 +148,25 @@ def _precedes(words: Words, word: int, held: int, kind: int, whole: int, double:
 
 def results(plan: Plan, words: Array) -> pa.Array:
     """What some windows' words ([window, word]) amount to, as JSON: a number, or an object of several."""
-    texts = [_texts(int(kind), words[:, first:]) for kind, first in zip(plan.kind, plan.word, strict=False)]
-    if len(texts) == 1:
-        return texts[0].cast(pa.binary())
-    names = [NAMES[int(kind)] for kind in plan.kind]
+    return as_json(texts(plan, words))
+
+
+def texts(plan: Plan, words: Array) -> dict[str, pa.Array]:
+    """What each aggregate of the words amounts to, as JSON by its name; null where there is no record to tell of."""
+    return {
+        NAMES[int(kind)]: _texts(int(kind), words[:, first:]) for kind, first in zip(plan.kind, plan.word, strict=False)
+    }
+
+
+def as_json(texts: Mapping[str, pa.Array]) -> pa.Array:
+    """One text as it is, or an object of several."""
+    whole = {name: text.cast(pa.binary()) for name, text in texts.items()}
+    if len(whole) == 1:
+        return next(iter(whole.values()))
     parts: list[Any] = []
-    for sign, name, text in zip("{" + "," * len(names), names, texts, strict=False):
-        parts += [f'{sign}"{name}":', text]
-    return pc.binary_join_element_wise(*parts, "}", "").cast(pa.binary())
+    for sign, (name, text) in zip("{" + "," * len(whole), whole.items(), strict=False):
+        parts += [f'{sign}"{name}":'.encode(), text]
+    return pc.binary_join_element_wise(*parts, b"}", b"")
 
 
 def _texts(kind: int, words: Array) -> pa.Array:
@@ -162,11 +174,17 @@ def _texts(kind: int, words: Array) -> pa.Array:
         return pa.array(words[:, 0]).cast(pa.string())
     whole, double, others = words[:, 0], np.ascontiguousarray(words[:, 1]).view(np.float64), words[:, 2]
     if kind in (MIN, MAX):
-        return _either(whole, double, others == _DOUBLE)
+        return _unless(others == _NOTHING, _either(whole, double, others == _DOUBLE))
     total = np.clip(whole + double, -_LARGEST_DOUBLE, _LARGEST_DOUBLE)
     if kind == AVG:
-        return pa.array(np.where(others == 0, whole, total) / words[:, 3]).cast(pa.string())
+        counts = words[:, 3]
+        mean = np.where(others == 0, whole, total) / np.maximum(counts, 1)
+        return _unless(counts == 0, pa.array(mean).cast(pa.string()))
     return _either(whole, total, others != 0)
+
+
+def _unless(nothing: Array, text: pa.Array) -> pa.Array:
+    return pc.if_else(pa.array(nothing), "null", text) if nothing.any() else text
 
 
 def _either(whole: Array, double: Array, is_double: Array) -> pa.Array:

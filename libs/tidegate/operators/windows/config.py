@@ -80,14 +80,16 @@ def _read_window(value: object) -> object:
 Window: TypeAlias = Annotated[Tumbling | Hopping | Session | Unlimited, BeforeValidator(_read_window)]
 
 
-class NumberField(Config):
-    """A number in a JSON object."""
+class JsonField(Config):
+    """A part of a JSON object."""
 
     field: str
     """Name of the top-level field."""
 
 
-Number: TypeAlias = NumberField | Literal[True] | None
+Number: TypeAlias = JsonField | Literal[True] | None
+Part: TypeAlias = JsonField | Literal[True] | None
+FunctionName = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
 
 
 class Aggregates(Config):
@@ -103,12 +105,120 @@ class Aggregates(Config):
     """The largest number."""
     avg: Number = None
     """The mean of the numbers."""
+    first: Part = None
+    """The element that arrived first: a field of it, or with `true` its value, which is JSON. Null without elements."""
+    last: Part = None
+    """The element that arrived last."""
+    collect: Part = None
+    """All elements, in the order in which they arrived."""
+    function: FunctionName | None = None
+    """`module:function` that makes the values, instead of all others."""
 
     @model_validator(mode="after")
     def _one_is_given(self) -> Aggregates:
-        if not self.model_fields_set:
+        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        if not given:
             raise ValueError("nothing to compute; write aggregate: {count: true}, or sum: {field: amount}")
+        if self.function is not None and len(given) > 1:
+            raise ValueError("a function makes the whole value; remove the other aggregates, or let it compute them")
         return self
+
+    @property
+    def needs_elements(self) -> bool:
+        """True when it is computed from a window's elements, not from each record as it comes."""
+        return any(part is not None for part in (self.first, self.last, self.collect, self.function))
+
+
+When = Literal["before", "after"]
+
+
+class CountEvictor(Config):
+    """Keeps so many elements."""
+
+    count: Annotated[int, Field(ge=0)]
+    """The oldest by arrival are removed until so many are left."""
+    when: When = "before"
+    """Before the window's value is computed, or after."""
+
+
+class TimeEvictor(Config):
+    """Keeps young elements."""
+
+    time: Duration
+    """Elements at least so much older than the newest one are removed; with 0 all are."""
+    when: When = "before"
+    """Before the window's value is computed, or after."""
+
+
+class Delta(Config):
+    """How far an element may be from the last one."""
+
+    threshold: Annotated[float, Field(allow_inf_nan=False)]
+    """Elements at least so far from the one that arrived last are removed; with 0 or less that one is, too."""
+    distance: JsonField | Literal[True] | FunctionName
+    """The difference of a field's numbers, with `true` of values that are numbers, or `module:function`."""
+
+
+class DeltaEvictor(Config):
+    """Keeps elements near the last one."""
+
+    delta: Delta
+    """How near."""
+    when: When = "before"
+    """Before the window's value is computed, or after."""
+
+
+class BeforeAndAfter(Config):
+    """Two functions: which elements are removed before and after a window's value is computed."""
+
+    before: FunctionName
+    """`module:function`; it gets all elements."""
+    after: FunctionName
+    """`module:function`; it gets those that are left."""
+
+
+class FunctionEvictor(Config):
+    """Keeps what a function does not remove."""
+
+    function: FunctionName | BeforeAndAfter
+    """`module:function`, or one for each moment: `{before: module:function, after: module:function}`."""
+    when: When | None = None
+    """Before the window's value is computed (default), or after."""
+
+    @field_validator("when")
+    @classmethod
+    def _is_not_said_twice(cls, when: str | None, info: ValidationInfo) -> str | None:
+        if when is not None and isinstance(info.data.get("function"), BeforeAndAfter):
+            raise ValueError("the functions say when already; remove when")
+        return when
+
+    def functions(self) -> tuple[str | None, str | None]:
+        """The functions before and after; None: none."""
+        if isinstance(self.function, BeforeAndAfter):
+            return self.function.before, self.function.after
+        return (None, self.function) if self.when == "after" else (self.function, None)
+
+
+_EVICTORS: dict[str, type[Config]] = {
+    "count": CountEvictor,
+    "time": TimeEvictor,
+    "delta": DeltaEvictor,
+    "function": FunctionEvictor,
+}
+
+
+def _read_evictor(value: object) -> object:
+    if value is None or isinstance(value, CountEvictor | TimeEvictor | DeltaEvictor | FunctionEvictor):
+        return value
+    kinds = [kind for kind in _EVICTORS if isinstance(value, Mapping) and kind in value]
+    if not isinstance(value, Mapping) or len(kinds) != 1:
+        raise ValueError("not an evictor; write evictor: {count: 100}, or time, delta or function")
+    return _EVICTORS[kinds[0]].model_validate(value)
+
+
+Evictor: TypeAlias = Annotated[
+    CountEvictor | TimeEvictor | DeltaEvictor | FunctionEvictor | None, BeforeValidator(_read_evictor)
+]
 
 
 class WindowRules(OperatorRules):
@@ -120,18 +230,42 @@ class WindowRules(OperatorRules):
     """`{tumbling: 1h, grace: 2h}`, `{hopping: 1h, advance: 10m, grace: 0}`, `{session: 30m, grace: 0}`, or
     `{unlimited: true}`."""
     aggregate: Aggregates
-    """What is computed: `{count: true}`, `{sum: {field: amount}}`, min, max, avg."""
-    emit: Literal["updates", "on_time", "final"]
+    """What is computed: `{count: true}`, `{sum: {field: amount}}`, min, max, avg; first, last, collect, a function."""
+    every: Annotated[int, Field(ge=1)] | None = None
+    """In place of `emit`: a result whenever so many records have come since the last one."""
+    emit: Literal["updates", "on_time", "final"] | None = Field(default=None, validate_default=True)
     """`updates`: every change. `on_time`: when the window ends, then every change. `final`: once, when it closes."""
+    evictor: Evictor = None
+    """Which elements a window loses when a result leaves: `{count: 100}`, `{time: 5m}`, `{delta: ...}`, or
+    `{function: module:function}`, each with `when: after` if it is not to be before the value is computed."""
     retention: Duration | None = Field(default=None, validate_default=True)
     """How long windows are kept, from their start (sessions: from their end); default: until they close."""
     buffer: StrictBuffer | None = None
     """With `emit: final`: how many windows may be open, and what to do with more; omitted: any number."""
 
+    @field_validator("aggregate", "every", "evictor")
+    @classmethod
+    def _has_elements(cls, value: object, info: ValidationInfo) -> object:
+        needed = value.needs_elements if isinstance(value, Aggregates) else value is not None
+        if needed and isinstance(info.data.get("window"), Session):
+            raise ValueError("sessions do not keep their elements; take tumbling, hopping or unlimited windows")
+        return value
+
     @field_validator("emit")
     @classmethod
-    def _window_ends(cls, emit: str, info: ValidationInfo) -> str:
-        if emit != "updates" and isinstance(info.data.get("window"), Unlimited):
+    def _is_said_once(cls, emit: str | None, info: ValidationInfo) -> str | None:
+        if emit is None and info.data.get("every", 0) is None:
+            raise ValueError(
+                "required, where `every` is not given; write emit: updates, on_time or final, or every: 100"
+            )
+        if emit is not None and info.data.get("every"):
+            raise ValueError("`every` says already when results leave; remove emit")
+        return emit
+
+    @field_validator("emit")
+    @classmethod
+    def _window_ends(cls, emit: str | None, info: ValidationInfo) -> str | None:
+        if emit not in (None, "updates") and isinstance(info.data.get("window"), Unlimited):
             raise ValueError("an unlimited window never ends, so nothing would be emitted; write emit: updates")
         return emit
 
@@ -154,6 +288,11 @@ class WindowRules(OperatorRules):
             raise ValueError("only final results are held back; write emit: final, or remove buffer")
         return buffer
 
+    @property
+    def keeps_elements(self) -> bool:
+        """True when windows hold their elements, not their aggregates alone."""
+        return self.evictor is not None or self.every is not None or self.aggregate.needs_elements
+
 
 def least_retention(window: Tumbling | Hopping | Session | Unlimited) -> int:
     """How long a window has to be kept so that it can close, in ms."""
@@ -169,3 +308,12 @@ def least_retention(window: Tumbling | Hopping | Session | Unlimited) -> int:
 
 class WindowConfig(WindowRules, OperatorConfig):
     """Windowed aggregation between two topics."""
+
+    def functions(self) -> tuple[str, ...]:
+        """The functions of evictor and aggregate."""
+        named: list[object] = [self.aggregate.function]
+        if isinstance(self.evictor, FunctionEvictor):
+            named += self.evictor.functions()
+        elif isinstance(self.evictor, DeltaEvictor):
+            named.append(self.evictor.delta.distance)
+        return tuple(name for name in named if isinstance(name, str))

@@ -14,20 +14,18 @@ from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.growth import MAX_SLOTS
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES
 from tidegate.kernels.version_chains import ENTRY
+from tidegate.kernels.windows import Windows
 from tidegate.operators.windows.aggregates import Plan, width
+from tidegate.operators.windows.spans import CLOSED, SESSION, Rules, place_of
 from tidegate.operators.windows.step import (
     BELOW,
     CHECK,
-    CLOSED,
     FREE,
     OPEN,
     OPEN_BYTES,
-    SESSION,
     STORED,
-    Rules,
     State,
     check_of,
-    place_of,
     size_of,
 )
 
@@ -40,12 +38,21 @@ def damage(state: State, plan: Plan, rules: Rules) -> str | None:
     if not all(_sizes_can_be(state, plan)):
         return "its sizes cannot be"
     windows, versions = state.windows, state.windows.versions
-    keys, blocks = _untaken(versions.payloads.arena), _untaken(versions.chains)
-    held = np.array(windows.mark[: windows.pool.numbers[slots.USED]] == STORED)
-    held_keys = np.array(versions.capacity[: versions.keys.numbers[slots.USED]] != 0)
+    keys, blocks = untaken(versions.payloads.arena), untaken(versions.chains)
     if not (_windows_are_whole(state, plan, rules, keys) and soundness.is_in_order(windows.order)):
         return "a window that it holds is damaged"
-    if not _chains_are_whole(state, rules, blocks, held.copy()):
+    return damage_around(windows, state.start, rules, keys, blocks)
+
+
+def damage_around(windows: Windows, start: Array, rules: Rules, keys: Array, blocks: Array) -> str | None:
+    """What is wrong with the structures around windows that are whole each by itself; None: nothing.
+
+    `keys`: the words of the keys' blocks that the windows have taken. `blocks`: those of the chains, none taken yet.
+    """
+    versions = windows.versions
+    held = np.array(windows.mark[: windows.pool.numbers[slots.USED]] == STORED)
+    held_keys = np.array(versions.capacity[: versions.keys.numbers[slots.USED]] != 0)
+    if not _chains_are_whole(windows, start, rules, blocks, held.copy()):
         return "the chain of a key's windows is damaged"
     count, seen = int(held_keys.sum()), np.zeros(len(held_keys), np.bool_)
     if not soundness.is_indexed(versions.key_index, versions.fingerprint, held_keys, count, seen):
@@ -60,15 +67,21 @@ def damage(state: State, plan: Plan, rules: Rules) -> str | None:
 
 
 def _sizes_can_be(state: State, plan: Plan) -> Iterator[bool]:
-    windows, versions = state.windows, state.windows.versions
-    room = min(len(windows.mark), len(state.words.whole) // width(plan))
-    yield bool(0 <= windows.order.numbers[HELD] <= windows.pool.numbers[slots.USED] <= room)
+    yield from sizes_can_be(state.windows)
+    yield bool(state.windows.pool.numbers[slots.USED] <= len(state.words.whole) // width(plan))
+
+
+def sizes_can_be(windows: Windows) -> Iterator[bool]:
+    """Whether each structure says of itself no more than there is."""
+    versions = windows.versions
+    yield bool(0 <= windows.order.numbers[HELD] <= windows.pool.numbers[slots.USED] <= len(windows.mark))
     yield bool(0 <= versions.keys.numbers[slots.USED] <= len(versions.length))
     for blocks in (versions.payloads.arena, versions.chains):
         yield bool(0 <= blocks.numbers[arena.USED] <= len(blocks.words))
 
 
-def _untaken(blocks: Arena) -> Array:
+def untaken(blocks: Arena) -> Array:
+    """The words of the blocks, none of which is taken."""
     return np.zeros(max(int(blocks.numbers[arena.USED]), 1), np.bool_)
 
 
@@ -114,51 +127,55 @@ def _is_ordered(state: State, slot: int, plan: Plan, rules: Rules) -> bool:
 
 
 @compiled_in_place
-def _chains_are_whole(state: State, rules: Rules, taken: Array, unseen: Array) -> bool:
+def _chains_are_whole(windows: Windows, start: Array, rules: Rules, taken: Array, unseen: Array) -> bool:
     """Every window is in the chain of its key once, in order.
 
     `taken`: the words of the chains' blocks. `unseen`: the windows, each taken away when it is found.
     """
-    versions = state.windows.versions
+    versions = windows.versions
     live = 0
     held = 0
     for key in range(versions.keys.numbers[slots.USED]):
         if versions.capacity[key] == 0:
             continue
-        whole = soundness.chain_can_be(versions, key, taken, MAX_SLOTS) and _chain_is_whole(state, rules, key, unseen)
+        whole = soundness.chain_can_be(versions, key, taken, MAX_SLOTS) and _chain_is_whole(
+            windows, start, rules, key, unseen
+        )
         if not whole:
             return False
         live += ENTRY * wide(versions.capacity[key])
         held += wide(versions.length[key])
-    return bool(live == versions.chains.numbers[arena.LIVE] and held == state.windows.order.numbers[HELD])
+    return bool(live == versions.chains.numbers[arena.LIVE] and held == windows.order.numbers[HELD])
 
 
 @inlined
-def _chain_is_whole(state: State, rules: Rules, key: int, unseen: Array) -> bool:
+def _chain_is_whole(windows: Windows, start: Array, rules: Rules, key: int, unseen: Array) -> bool:
     """True when the entries are windows of the key, in order of their starts."""
-    versions = state.windows.versions
+    versions = windows.versions
     for at in range(wide(versions.length[key])):
         slot = version_chains.version_at(versions, key, at)
-        if slot < 0 or slot >= len(unseen) or not unseen[slot] or state.windows.key[slot] != key:
+        if slot < 0 or slot >= len(unseen) or not unseen[slot] or windows.key[slot] != key:
             return False
         unseen[slot] = False
         time = version_chains.time_at(versions, key, at)
-        if time != _time_of(state, slot, rules) or (at > 0 and time < version_chains.time_at(versions, key, at - 1)):
+        if time != _time_of(windows, start, slot, rules) or (
+            at > 0 and time < version_chains.time_at(versions, key, at - 1)
+        ):
             return False
-        if not _has_key(state, slot, key):
+        if not _has_key(windows, slot, key):
             return False
     return True
 
 
 @inlined
-def _time_of(state: State, slot: int, rules: Rules) -> Any:
-    apart = rules.kind == SESSION and state.windows.phase[slot] == CLOSED
-    return state.start[slot] + BELOW if apart else state.start[slot]
+def _time_of(windows: Windows, start: Array, slot: int, rules: Rules) -> Any:
+    apart = rules.kind == SESSION and windows.phase[slot] == CLOSED
+    return start[slot] + BELOW if apart else start[slot]
 
 
 @inlined
-def _has_key(state: State, slot: int, key: int) -> bool:
-    versions = state.windows.versions
+def _has_key(windows: Windows, slot: int, key: int) -> bool:
+    versions = windows.versions
     stored = versions.payloads
     start = payloads.start_of(stored, slot)
     length = wide(stored.key_length[slot])

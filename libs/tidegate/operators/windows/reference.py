@@ -12,7 +12,7 @@ from typing import Any
 
 from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_TIMESTAMP
 from tidegate.contracts.records import Row
-from tidegate.operators.windows.config import Hopping, NumberField, Session, Tumbling, WindowRules, least_retention
+from tidegate.operators.windows.config import Hopping, JsonField, Session, Tumbling, WindowRules, least_retention
 
 
 @dataclass
@@ -187,14 +187,15 @@ class Reference:
         found: dict[str, Any] = {}
         for name in ("sum", "min", "max", "avg"):
             if spec := given[name]:
-                number, reason = _read(row.value, spec.field if isinstance(spec, NumberField) else None)
+                number, reason = read_number(row.value, spec.field if isinstance(spec, JsonField) else None)
                 if reason:
                     return {}, reason
                 found[name] = number
         return found, ""
 
 
-def _read(value: bytes | None, name: str | None) -> tuple[Any, str]:
+def read_number(value: bytes | None, name: str | None) -> tuple[Any, str]:
+    """The number of that field (None: that the value is), or why there is none."""
     if value is None:
         return None, "no number: null value"
     try:

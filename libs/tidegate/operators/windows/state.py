@@ -23,24 +23,16 @@ from tidegate.operators import numbers, refusals
 from tidegate.operators.windows import aggregates, measures, tables
 from tidegate.operators.windows import step as kernel
 from tidegate.operators.windows.aggregates import Numbers, Plan, Words
-from tidegate.operators.windows.config import (
-    Aggregates,
-    Hopping,
-    NumberField,
-    Session,
-    Tumbling,
-    WindowRules,
-    least_retention,
-)
+from tidegate.operators.windows.config import Aggregates, JsonField, WindowRules
 from tidegate.operators.windows.damage import damage
-from tidegate.operators.windows.step import Outcome, Rules, State
+from tidegate.operators.windows.spans import MAX, PENDING, Rules, rules_of
+from tidegate.operators.windows.step import Outcome, State
 
 RULES = slice(kernel.NUMBERS, kernel.NUMBERS + len(Rules._fields))
 STREAM_TIME, WIDTH, OPENED = range(RULES.stop, RULES.stop + 3)
 NUMBERS = RULES.stop + 3
 
-_EMITS = {"updates": kernel.UPDATES, "on_time": kernel.ON_TIME_FIRST, "final": kernel.FINAL}
-_STOP_REASONS = {kernel.FULL_KEYS: "buffer.max_keys is reached", kernel.FULL_BYTES: "buffer.max_bytes is reached"}
+STOP_REASONS = {kernel.FULL_KEYS: "buffer.max_keys is reached", kernel.FULL_BYTES: "buffer.max_bytes is reached"}
 _NO_RECORDS = Records.from_rows([])
 
 
@@ -60,31 +52,10 @@ def layout_of(plan: Plan) -> Layout:
     )
 
 
-def rules_of(config: WindowRules) -> Rules:
-    """The configuration in numbers."""
-    window, stop = config.window, config.buffer if config.buffer and config.buffer.when_full == "shut_down" else None
-    match window:
-        case Tumbling():
-            shape = kernel.SPAN, window.tumbling, window.tumbling, window.grace
-        case Hopping():
-            shape = kernel.SPAN, window.hopping, window.advance, window.grace
-        case Session():
-            shape = kernel.SESSION, window.session, 1, window.grace
-        case _:
-            shape = kernel.UNLIMITED, kernel.MAX, kernel.MAX, 0
-    return Rules(
-        *shape,
-        retention=least_retention(window) if config.retention is None else config.retention,
-        emit=_EMITS[config.emit],
-        stop_keys=kernel.MAX if stop is None or stop.max_keys is None else stop.max_keys,
-        stop_bytes=kernel.MAX if stop is None or stop.max_bytes is None else stop.max_bytes,
-    )
-
-
 def plan_of(config: Aggregates) -> tuple[Plan, tuple[str | None, ...]]:
     """What is computed, and the fields that it is computed from (None: the value itself)."""
     given = [(kind, getattr(config, name)) for kind, name in enumerate(aggregates.NAMES) if getattr(config, name)]
-    read = {kind: spec.field if isinstance(spec, NumberField) else None for kind, spec in given}
+    read = {kind: spec.field if isinstance(spec, JsonField) else None for kind, spec in given}
     fields = tuple(dict.fromkeys(field for kind, field in read.items() if kind != aggregates.COUNT))
     rows = [0 if kind == aggregates.COUNT else fields.index(field) for kind, field in read.items()]
     return aggregates.plan(list(read), rows), fields
@@ -128,7 +99,7 @@ class WindowsState:
         read = numbers.read_numbers(records, self._fields)
         missing = np.where((undecodable == 0) & (read.code > 0), refusals.NO_NUMBER - 1 + read.code, undecodable)
         codes, values = missing.astype(np.int8), Numbers(read.whole, read.double, read.is_double)
-        keys = _keys_of(batch)
+        keys = keys_of(batch)
         outcome = self._run(
             lambda outcome: kernel.absorb(self._state, keys, values, codes, newest, self._rules, self._plan, outcome),
             self._outcome(len(records)),
@@ -145,7 +116,7 @@ class WindowsState:
     def flush(self) -> StepResult:
         """Every result that was held back is emitted with cause `flush`; a window with a final one is closed."""
         held = self._held()
-        pending = held[self._state.windows.phase[held] == kernel.PENDING]
+        pending = held[self._state.windows.phase[held] == PENDING]
         outcome = self._outcome()
         kernel.flush(self._state, pending, self._rules, self._plan, outcome)
         return self._result(batch_of(_NO_RECORDS), outcome)
@@ -181,7 +152,7 @@ class WindowsState:
             self._numbers[STREAM_TIME] = NO_STREAM_TIME
             self._numbers[WIDTH] = width
         if self._numbers[WIDTH] != width:
-            raise _other_aggregates()
+            raise other_aggregates()
         if not np.array_equal(self._numbers[RULES], self._rules):
             self._numbers[RULES] = self._rules
             kernel.reorder(self._state, self._rules)
@@ -199,7 +170,7 @@ class WindowsState:
         tally = np.zeros(kernel.TALLIES, np.int64)
         tally[kernel.STREAM_TIME] = self.stream_time
         tally[kernel.NEXT_START] = kernel.ANEW
-        tally[kernel.OVERTIME_MIN] = kernel.MAX
+        tally[kernel.OVERTIME_MIN] = MAX
         tally[[kernel.OPEN_MAX, kernel.OPEN_BYTES_MAX]] = self._numbers[: kernel.CHECK]
         room = 2 * records + int(self._state.windows.order.numbers[HELD])
         return Outcome(
@@ -226,11 +197,11 @@ class WindowsState:
             self._map()
             self._fit_words()
             slots, used = self._storage.capacity()["slots"], int(outcome.tally[kernel.TOUCHED])
-            outcome = outcome._replace(touched=_longer(outcome.touched, slots, used))
+            outcome = outcome._replace(touched=longer(outcome.touched, slots, used))
         return outcome, signal
 
     def _replay(self, rows: pa.RecordBatch) -> None:
-        keys = _keys_of(batch_of(columns.records_of(rows)))
+        keys = keys_of(batch_of(columns.records_of(rows)))
         deleted = np.asarray(rows.column("op").to_numpy(zero_copy_only=False) == "delete", np.bool_)
         read = kernel.Changes(
             deleted,
@@ -250,7 +221,7 @@ class WindowsState:
         try:
             fixed = rows.column("words").fill_null(bytes(size)).cast(pa.binary(size))
         except pa.ArrowInvalid:
-            raise _other_aggregates() from None
+            raise other_aggregates() from None
         return np.frombuffer(fixed.buffers()[1], np.int64)[fixed.offset * size // 8 :][: len(fixed) * size // 8].copy()
 
     def _result(
@@ -262,7 +233,7 @@ class WindowsState:
         emissions = tables.emissions(self._state, batch, outcome, self._plan)
         changes = tables.changes(self._state, batch, changed, self._plan)
         stored = self._state.windows.versions.payloads
-        late = tables.late(self._state, batch, outcome.refused, self._rules)
+        late = tables.late(stored, batch, outcome.refused, self._rules)
         rejected = refusals.rejected(stored, batch, outcome.refused, newest)
         kernel.settle(self._state, self._plan, outcome)
         self._numbers[STREAM_TIME] = outcome.tally[kernel.STREAM_TIME]
@@ -271,22 +242,23 @@ class WindowsState:
             late=late,
             rejected=rejected,
             changes=changes,
-            counts=measures.counts(self._state, outcome),
+            counts=measures.counts(self._state.windows.order, outcome),
             stream_time=self.stream_time,
-            stopped_at=int(batch.offset[outcome.tally[kernel.NEXT_ROW]]) if stopped in _STOP_REASONS else None,
-            stop_reason=_STOP_REASONS.get(stopped, ""),
-            measures=measures.measures(self._state, outcome, self._config),
+            stopped_at=int(batch.offset[outcome.tally[kernel.NEXT_ROW]]) if stopped in STOP_REASONS else None,
+            stop_reason=STOP_REASONS.get(stopped, ""),
+            measures=measures.measures(self._state.numbers, outcome, self._config),
         )
 
 
-def _other_aggregates() -> UserError:
+def other_aggregates() -> UserError:
+    """The error of a state that cannot be gone on with under this configuration."""
     return UserError(
         "the windows that are held have other aggregates than the configuration",
         remedy="give the operator a new name, or take back the change of `aggregate`",
     )
 
 
-def _keys_of(batch: Batch) -> Batch:
+def keys_of(batch: Batch) -> Batch:
     """The records without values and headers: a window stores its key."""
     none = np.zeros(len(batch.offset), np.int64)
     return batch._replace(value_length=none - 1, headers_length=none)
@@ -296,15 +268,16 @@ def _larger(outcome: Outcome, room: int, width: int) -> Outcome:
     """The emissions so far, with more room."""
     used = int(outcome.tally[kernel.EMITTED])
     return outcome._replace(
-        slot=_longer(outcome.slot, room, used),
-        cause=_longer(outcome.cause, room, used),
-        timestamp=_longer(outcome.timestamp, room, used),
-        offset=_longer(outcome.offset, room, used),
-        words=_longer(outcome.words, room * width, used * width),
+        slot=longer(outcome.slot, room, used),
+        cause=longer(outcome.cause, room, used),
+        timestamp=longer(outcome.timestamp, room, used),
+        offset=longer(outcome.offset, room, used),
+        words=longer(outcome.words, room * width, used * width),
     )
 
 
-def _longer(array: Array, length: int, used: int) -> Array:
-    longer = np.empty(length, array.dtype)
-    longer[:used] = array[:used]
-    return longer
+def longer(array: Array, length: int, used: int) -> Array:
+    """The items in use, with room for more."""
+    grown = np.empty(length, array.dtype)
+    grown[:used] = array[:used]
+    return grown

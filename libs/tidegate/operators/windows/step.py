@@ -27,18 +27,29 @@ from tidegate.operators import refusals
 from tidegate.operators.refusals import ACCEPTED, LATE, Refused
 from tidegate.operators.windows import aggregates
 from tidegate.operators.windows.aggregates import Numbers, Plan, Words
+from tidegate.operators.windows.spans import (
+    CLOSED,
+    FINAL,
+    MAX,
+    ON_TIME_FIRST,
+    PENDING,
+    SESSION,
+    TOLD,
+    UPDATES,
+    Rules,
+    end_of,
+    expires_next,
+    find_key,
+    find_span,
+    first_start,
+    is_open,
+    later,
+    place_of,
+    windows_from,
+)
 
 CAUSES = ("update", "on_time", "window_close", "merged", "flush", "idle")
 UPDATE, ON_TIME, WINDOW_CLOSE, MERGED, FLUSH, IDLE = range(6)
-
-UPDATES, ON_TIME_FIRST, FINAL = range(3)
-"""When results leave."""
-
-SPAN, SESSION, UNLIMITED = range(3)
-"""Kinds of windows; tumbling and hopping ones are spans."""
-
-PENDING, TOLD, CLOSED = range(3)
-"""A window's phase: it has changed since it was emitted; it has not; it takes no records any more."""
 
 FREE, STORED, OPENED, CHANGED, GONE, PASSED = range(6)
 """Where a slot stands: free, there since before the batch, opened in it, changed in it, gone since; opened and gone."""
@@ -60,25 +71,11 @@ STOP = 64
 """Added to the reason why a kernel returns, where it stands among the codes of refused records."""
 
 ANEW = -1
-MAX = 2**63 - 1
 BELOW = -(2**63)
 """Added to the start of a closed session in its key's chain: less than 0, and in the same order."""
 
 WINDOW_BYTES = 16
 """What a window counts beside its key and its words: its bounds."""
-
-
-class Rules(NamedTuple):
-    """The configuration in numbers; MAX: no bound, never."""
-
-    kind: int
-    size: int
-    advance: int
-    grace: int
-    retention: int
-    emit: int
-    stop_keys: int
-    stop_bytes: int
 
 
 class State(NamedTuple):
@@ -123,7 +120,7 @@ def absorb(
     for row in range(tally[NEXT_ROW], len(batch.offset)):
         tally[NEXT_ROW] = row
         timestamp = batch.timestamp[row]
-        key = _find_key(state, batch, row)
+        key = find_key(state.windows, batch, row)
         if tally[NEXT_START] == ANEW:
             code = refusals.NULL_KEY
             if batch.key_length[row] >= 0:
@@ -151,14 +148,6 @@ def absorb(
         tally[OPEN_BYTES_MAX] = max(tally[OPEN_BYTES_MAX], state.numbers[OPEN_BYTES])
     tally[NEXT_ROW] = len(batch.offset)
     return DONE
-
-
-@inlined
-def _find_key(state: State, batch: Batch, row: int) -> Any:
-    """The slot of the row's key; NONE: it has no window, or the row has no key."""
-    if batch.key_length[row] < 0:
-        return NONE
-    return version_chains.find(state.windows.versions, batch.data, batch.key_start[row], batch.key_length[row])
 
 
 @inlined
@@ -215,54 +204,21 @@ def size_of(key_length: int, plan: Plan) -> Any:
 
 
 @inlined
-def _first_start(timestamp: int, rules: Rules) -> Any:
-    """The start of the first window that has the timestamp."""
-    if timestamp < rules.size or rules.kind == UNLIMITED:
-        return wide(0)
-    return ((timestamp - rules.size) // rules.advance + 1) * rules.advance
-
-
-@inlined
-def _windows_from(start: int, timestamp: int, rules: Rules) -> Any:
-    """How many windows have the timestamp, from the one with that start on."""
-    if rules.kind == UNLIMITED:
-        return wide(1)
-    return (timestamp - start) // rules.advance + 1
-
-
-@inlined
-def _end_of(start: int, rules: Rules) -> Any:
-    return start + min(rules.size, MAX - start)
-
-
-@inlined
 def _count_spans(state: State, batch: Batch, row: int, key: int, stream_time: int, rules: Rules) -> Any:
     """Whether a window takes the row's record; how many it opens; and how many emissions it causes at the most."""
     timestamp = batch.timestamp[row]
-    first = _first_start(timestamp, rules)
+    first = first_start(timestamp, rules)
     taking = 0
     fresh = 0
-    for step in range(_windows_from(first, timestamp, rules)):
+    for step in range(windows_from(first, timestamp, rules)):
         start = first + step * rules.advance
-        if _end_of(start, rules) > stream_time - rules.grace:
-            slot = _find_span(state, key, start)
+        if is_open(end_of(start, rules), stream_time, rules):
+            slot = find_span(state.windows, key, start)
             if slot == NONE:
                 fresh += 1
             if slot == NONE or state.windows.phase[slot] != CLOSED:
                 taking += 1
     return taking > 0, fresh, 2 * taking
-
-
-@inlined
-def _find_span(state: State, key: int, start: int) -> Any:
-    """The slot of the key's window with that start; NONE: there is none."""
-    if key == NONE:
-        return NONE
-    versions = state.windows.versions
-    at = version_chains.entries_until(versions, key, start) - 1
-    if at < 0 or version_chains.time_at(versions, key, at) != start:
-        return NONE
-    return version_chains.version_at(versions, key, at)
 
 
 @inlined
@@ -272,13 +228,13 @@ def _join_spans(
     """Every window that takes the row's record, from tally[NEXT_START] on, has it; or why there is no room for one."""
     tally = outcome.tally
     timestamp = batch.timestamp[row]
-    first = max(_first_start(timestamp, rules), tally[NEXT_START])
-    for step in range(_windows_from(first, timestamp, rules)):
+    first = max(first_start(timestamp, rules), tally[NEXT_START])
+    for step in range(windows_from(first, timestamp, rules)):
         start = first + step * rules.advance
-        end = _end_of(start, rules)
-        if end <= tally[STREAM_TIME] - rules.grace:
+        end = end_of(start, rules)
+        if not is_open(end, tally[STREAM_TIME], rules):
             continue
-        slot = _find_span(state, key, start)
+        slot = find_span(state.windows, key, start)
         if slot == NONE:
             at = wide(0) if key == NONE else version_chains.entries_until(state.windows.versions, key, start)
             lacking = _lacks(state, batch, row, key, at, outcome)
@@ -353,34 +309,6 @@ def _reschedule(state: State, slot: int, rules: Rules) -> None:
 
 
 @inlined
-def place_of(start: int, end: int, phase: int, rules: Rules) -> Any:
-    """The stream time at which something happens next to a window of that phase; MAX: never."""
-    if rules.kind == UNLIMITED:
-        return wide(MAX)
-    session = rules.kind == SESSION
-    if expires_next(phase, rules):
-        return _later(_later(end, rules.retention), 1) if session else _later(start, rules.retention)
-    ended = _later(_later(end, rules.size), 1) if session else wide(end)
-    return ended if phase == PENDING and rules.emit == ON_TIME_FIRST else _later(ended, rules.grace)
-
-
-@inlined
-def expires_next(phase: int, rules: Rules) -> bool:
-    """True for a window to which nothing but its expiry happens any more.
-
-    A session whose results are not final never closes: while it is there, a record may merge it with a later one.
-    """
-    if rules.kind == SESSION and rules.emit != FINAL:
-        return phase != PENDING or rules.emit == UPDATES
-    return phase == CLOSED
-
-
-@inlined
-def _later(time: int, by: int) -> Any:
-    return time + min(by, MAX - time)
-
-
-@inlined
 def pass_time(state: State, on_time: int, on_close: int, rules: Rules, plan: Plan, outcome: Outcome) -> None:
     """Everything that is due at tally[STREAM_TIME] has happened: results are told for those causes, windows close and
     expire."""
@@ -396,7 +324,7 @@ def pass_time(state: State, on_time: int, on_close: int, rules: Rules, plan: Pla
             _reschedule(state, slot, rules)
         else:
             if rules.emit == FINAL:
-                _observe_overtime(outcome.tally, stream_time - order.place[0])
+                observe_overtime(outcome.tally, stream_time - order.place[0])
                 _emit(state, slot, on_close, plan, outcome)
             close(state, slot, rules)
         _touch(state, slot, outcome)
@@ -447,7 +375,7 @@ def _touching(state: State, key: int, timestamp: int, rules: Rules) -> Any:
     if key == NONE:
         return wide(0), wide(0)
     versions = state.windows.versions
-    last = version_chains.entries_until(versions, key, _later(timestamp, rules.size))
+    last = version_chains.entries_until(versions, key, later(timestamp, rules.size))
     first = last
     while first > 0 and version_chains.time_at(versions, key, first - 1) >= 0:
         if state.end[version_chains.version_at(versions, key, first - 1)] < timestamp - rules.size:
@@ -560,7 +488,8 @@ def _emit(state: State, slot: int, cause: int, plan: Plan, outcome: Outcome) -> 
 
 
 @inlined
-def _observe_overtime(tally: Array, overtime: int) -> None:
+def observe_overtime(tally: Array, overtime: int) -> None:
+    """A final result left so long after it was due."""
     refusals.add(tally, OVERTIME_SUM, overtime)
     tally[OVERTIME_MIN] = min(tally[OVERTIME_MIN], overtime)
     tally[OVERTIME_COUNT] += 1

@@ -8,17 +8,20 @@ import pyarrow.compute as pc
 
 from tidegate.contracts.operator import Array
 from tidegate.kernels.columns import record_columns
-from tidegate.kernels.payloads import Batch
+from tidegate.kernels.payloads import Batch, Payloads
 from tidegate.operators import refusals
 from tidegate.operators.refusals import Refused
 from tidegate.operators.result_tables import EMISSIONS as RECORD_EMISSIONS
 from tidegate.operators.result_tables import changes_schema, ops, words
 from tidegate.operators.windows import step
 from tidegate.operators.windows.aggregates import Plan, results, width
-from tidegate.operators.windows.step import GONE, MERGED, SESSION, Outcome, Rules, State
+from tidegate.operators.windows.spans import SESSION, Rules
+from tidegate.operators.windows.step import GONE, MERGED, Outcome, State
 
 WINDOW_COLUMNS = (pa.field("arrival", pa.int64()), pa.field("phase", pa.int8()), pa.field("words", pa.binary()))
 """The offset of the record that opened the window; pending, told or closed; and its aggregates' words."""
+
+SLOT = ("key", "window_start", "window_end")
 
 _BOUNDS = (pa.field("window_start", pa.int64()), pa.field("window_end", pa.int64()))
 EMISSIONS = pa.schema([*RECORD_EMISSIONS, *_BOUNDS])
@@ -46,9 +49,9 @@ def emissions(state: State, batch: Batch, outcome: Outcome, plan: Plan) -> pa.Ta
     )
 
 
-def late(state: State, batch: Batch, refused: Refused, rules: Rules) -> pa.Table:
+def late(stored: Payloads, batch: Batch, refused: Refused, rules: Rules) -> pa.Table:
     """The late records, with the smallest timestamp that was in a window which was still open."""
-    rows = refusals.late(state.windows.versions.payloads, batch, refused, 0, "its windows are closed")
+    rows = refusals.late(stored, batch, refused, 0, "its windows are closed")
     stream_time = rows["bound"].to_numpy()
     at = rows.schema.get_field_index("bound")
     return rows.set_column(at, rows.schema.field(at), pa.array(_bound(stream_time, rules)))

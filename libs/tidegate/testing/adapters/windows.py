@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from tidegate.contracts.errors import BufferFull
 from tidegate.operators.windows import WindowConfig, WindowedAggregation
-from tidegate.operators.windows.step import CLOSED
+from tidegate.operators.windows.spans import CLOSED
 from tidegate.testing.driver import Driver, Emission
 
 DAY_MS = 86_400_000

@@ -1,0 +1,135 @@
+"""Recorded scenarios of windows that evict elements. May import: orjson, contracts, kernels, operators, testing.
+
+Time advances are inputs of their own, and records do not move it. A record's value is wrapped, as JSON, with the number
+that its text is, in the way in which Java reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import orjson
+
+from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME
+from tidegate.contracts.operator import StepResult
+from tidegate.contracts.records import Records, Row
+from tidegate.kernels.storage import MemoryStorage
+from tidegate.operators.windows import WindowConfig, WindowedAggregation
+from tidegate.operators.windows.elements import ElementsState
+from tidegate.testing import evictors
+
+_STILL = np.array([NO_STREAM_TIME])
+"""What a record moves stream time to: nothing."""
+
+
+def run(scenario: Mapping[str, Any]) -> dict[str, Any]:
+    """What each input made fire, the late records, and the elements that are left."""
+    config, firings, late = scenario["config"], [], []
+    operator = WindowedAggregation(_config(config))
+    state = operator.open(MemoryStorage(operator.layout))
+    assert isinstance(state, ElementsState)
+    bounded = config["window"]["type"] != "global"
+    for at, event in enumerate(scenario["input"]):
+        result = _played(state, event, at)
+        firings += [{"after_input": at} | firing for firing in _firings(result, bounded)]
+        late += [{"after_input": at, **_record(event)} for _ in range(result.late.num_rows)]
+    return {"exception": None, "firings": firings, "late": late, "final_state": list(_left(state, bounded))}
+
+
+def _played(state: ElementsState, event: Mapping[str, Any], offset: int) -> StepResult:
+    if event["type"] == "watermark":
+        return state.advance(min(event["timestamp"] + 1, MAX_TIMESTAMP))
+    row = Row(event["key"].encode(), _wrapped(event["value"]), event["timestamp"], offset)
+    return state.step(Records.from_rows([row]), 0, _STILL)
+
+
+def _wrapped(text: str) -> bytes:
+    number = float(text)
+    return orjson.dumps({"n": int(number) if number.is_integer() else number, "text": text})
+
+
+def _unwrapped(value: str | bytes) -> str:
+    return str(orjson.loads(value)["text"])
+
+
+def _record(event: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: event[name] for name in ("key", "value", "timestamp")}
+
+
+def _firings(result: StepResult, bounded: bool) -> list[dict[str, Any]]:
+    rows = sorted(result.emissions.to_pylist(), key=lambda row: (row["window_end"], row["key"], row["window_start"]))
+    return [_window(row, bounded) | {"elements": _elements(row["value"])} for row in rows]
+
+
+def _elements(listed: bytes) -> list[list[Any]]:
+    return [[_unwrapped(value), timestamp] for value, timestamp in orjson.loads(listed)]
+
+
+def _window(row: Mapping[str, Any], bounded: bool) -> dict[str, Any]:
+    bounds = {name: row[name] if bounded else None for name in ("window_start", "window_end")}
+    return {"key": row["key"].decode()} | bounds
+
+
+def _left(state: ElementsState, bounded: bool) -> Iterator[dict[str, Any]]:
+    """The elements by key and window start, in order of arrival."""
+    rows = [row for row in state.snapshot().to_pylist() if row["arrival"] >= 0]
+    rows.sort(key=lambda row: (row["key"], row["window_start"], row["arrival"]))
+    for _, held in groupby(rows, key=lambda row: (row["key"], row["window_start"])):
+        elements = list(held)
+        yield _window(elements[0], bounded) | {
+            "elements": [[_unwrapped(row["value"]), row["timestamp"]] for row in elements]
+        }
+
+
+def _config(raw: Mapping[str, Any]) -> WindowConfig:
+    trigger, grace = raw["trigger"], {"grace": f"{raw['allowed_lateness_ms']}ms"}
+    every = max(1, trigger["count"]) if trigger["type"] == "count" else None
+    window = _shape(raw["window"])
+    return WindowConfig.model_validate(
+        {
+            "input": "scenario",
+            "window": window if "unlimited" in window else window | grace,
+            "aggregate": {"function": _named("listed")},
+            "every": every,
+            "emit": None if every else "on_time",
+            "evictor": _evictor(raw["evictor"]),
+        }
+    )
+
+
+def _shape(raw: Mapping[str, Any]) -> dict[str, Any]:
+    match raw["type"]:
+        case "tumbling":
+            return {"tumbling": f"{raw['size_ms']}ms"}
+        case "sliding":
+            return {"hopping": f"{raw['size_ms']}ms", "advance": f"{raw['slide_ms']}ms"}
+        case _:
+            return {"unlimited": True}
+
+
+def _evictor(raw: Mapping[str, Any]) -> dict[str, Any] | None:
+    when = {"when": "after" if raw.get("evict_after") else "before"}
+    match raw["type"]:
+        case "count":
+            return {"count": max(0, raw["max_count"])} | when
+        case "time":
+            return {"time": f"{max(0, raw['window_ms'])}ms"} | when
+        case "delta":
+            return {"delta": {"threshold": raw["threshold"], "distance": {"field": "n"}}} | when
+        case "middle":
+            return _middle(raw)
+    return None
+
+
+def _middle(raw: Mapping[str, Any]) -> dict[str, Any] | None:
+    named = {moment: _named(raw[moment]) for moment in ("before", "after") if raw[moment]}
+    if len(named) == 2:
+        return {"function": named}
+    return next(({"function": name, "when": moment} for moment, name in named.items()), None)
+
+
+def _named(function: str) -> str:
+    return f"{evictors.__name__}:{function}"
