@@ -25,6 +25,7 @@ COMMANDS = {
     "compact": ("tidegate.cli.compact", "Write snapshots of the state and merge small files."),
     "flush": ("tidegate.cli.flush", "Emit everything that an operator holds, now."),
     "skip": ("tidegate.cli.skip", "Accept the loss of records that were deleted unread."),
+    "db": ("tidegate.cli.db", "Look after the control database."),
     "kafka": ("tidegate.cli.kafka", "Start and stop the embedded Kafka broker."),
     "topics": ("tidegate.cli.topics", "Create and look at topics."),
     "produce": ("tidegate.cli.produce", "Write JSON lines to a topic."),

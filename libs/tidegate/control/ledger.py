@@ -88,9 +88,8 @@ def _begin_configurations_at(connection: Connection, key: OperatorKey, batch: in
     """The configuration that was in force at the batch begins there, and is the oldest."""
     since = _of(select(Configuration.since_batch), Configuration, key).where(Configuration.since_batch <= batch)
     in_force = connection.scalar(since.order_by(Configuration.since_batch.desc()).limit(1))
-    if in_force is not None and in_force < batch:
-        older = _of(delete(Configuration), Configuration, key).where(Configuration.since_batch < in_force)
-        connection.execute(older)
+    if in_force is not None:
+        connection.execute(_of(delete(Configuration), Configuration, key).where(Configuration.since_batch < in_force))
         moved = _of(update(Configuration), Configuration, key).where(Configuration.since_batch == in_force)
         connection.execute(moved.values(since_batch=batch, clock_ms=clock_ms))
 
