@@ -17,6 +17,7 @@ demo: setup ## suppression, a versioned table and a join on real flights and wea
 	@$(BIN)/python -m services.demo
 
 test: lint ## every check and every test, the fast ones first
+	@infra/postgres.sh
 	@echo "Tests"
 	@HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -m fast -n auto --dist worksteal
 	@$(BIN)/python -m pytest -m 'not fast and not kill'
