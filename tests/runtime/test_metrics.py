@@ -63,3 +63,25 @@ def test_an_average_is_the_sum_over_its_count():
         [meta(1, 0, {}, {0: {"lateness_sum": 6, "lateness_count": 2}, 1: {"lateness_sum": 4, "lateness_count": 3}})]
     ).report()
     assert report["lateness_avg"] == 2
+
+
+def test_averages_too_are_told_since_the_start_and_over_the_last_60_seconds():
+    """0 s: 2 records of lateness 10, 4 held --- 100 s: one in time, 1 held"""
+    first = {"lateness_sum": 20, "lateness_count": 2, "memory_records_now": 4}
+    last = {"lateness_sum": 0, "lateness_count": 1, "memory_records_now": 1}
+    report = metrics_of([meta(1, 0, {}, {0: first}), meta(2, 100_000, {}, {0: last})]).report()
+    assert (report["lateness_avg"], report["lateness_avg_60s"]) == (20 / 3, 0)
+    assert (report["memory_records_now"], report["memory_records_avg"], report["memory_records_avg_60s"]) == (1, 2.5, 1)
+
+
+def test_a_size_is_averaged_over_all_partitions_those_without_a_record_included():
+    one, other = {0: {"memory_records_now": 4}}, {1: {"memory_records_now": 2}}
+    assert metrics_of([meta(1, 0, {}, one), meta(2, 1, {}, other)]).report()["memory_records_avg"] == (4 + 6) / 2
+
+
+def test_what_adds_up_has_a_total_and_rates_and_bins_of_lateness_have_none():
+    measures = {"suppressed": 6, "emitted_keys": 2, "lateness_upto_0": 3}
+    report = metrics_of([meta(1, 0, {}, {0: measures}), meta(2, 120_000, {}, {0: measures, 1: measures})]).report()
+    assert (report["suppressed"], report["suppressed_rate"], report["suppressed_rate_60s"]) == (18, 18 / 120, 12 / 60)
+    assert report["emitted_keys_rate"] == 6 / 120
+    assert not [name for name in report if name.startswith("lateness_upto_") and "rate" in name]

@@ -78,8 +78,9 @@ def _lateness(application: Application, operator: str) -> Lateness:
 
 def _grace(config: OperatorConfig) -> int | None:
     """How late records may be now, ms; None: nothing is said of it."""
-    grace = getattr(config, "grace", None)
-    return grace if grace is not None else getattr(config, "max_lateness", None)
+    places = (config, "grace"), (config, "max_lateness"), (getattr(config, "window", None), "grace")
+    said = (getattr(place, name, None) for place, name in places)
+    return next((grace for grace in said if grace is not None), None)
 
 
 def _retention(application: Application, config: OperatorConfig) -> int | None:

@@ -6,8 +6,8 @@ say the same.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from operator import add
 from typing import Any
@@ -16,6 +16,9 @@ from tidegate.contracts.schema import BatchMeta, Counts
 
 RECENT_MS = 60_000
 _COUNTED = ("records_in", "applied", "superseded", "late", "rejected", "emitted")
+_NO_TOTAL = ("_now", "_max", "_min")
+_OF_AVERAGES = ("_sum", "_count")
+_BIN = "lateness_upto_"
 
 
 class Metrics:
@@ -24,30 +27,36 @@ class Metrics:
     def __init__(self) -> None:
         self._first_clock: int | None = None
         self._last_clock = 0
-        self._totals = dict.fromkeys(_COUNTED, 0)
         self._held: dict[int, Counts] = {}
         self._peak = {"held_max": 0, "held_bytes_max": 0}
-        self._held_sum = self._batches = 0
         self._measures: dict[int, dict[str, int]] = {}
+        self._added: Counter[str] = Counter(dict.fromkeys(_COUNTED, 0))
         self._recent: deque[tuple[int, dict[str, int]]] = deque()
 
     def add(self, meta: BatchMeta) -> None:
         """The batch is counted."""
         self._first_clock = meta.clock if self._first_clock is None else self._first_clock
         self._last_clock = meta.clock
-        counted = {name: sum(getattr(c, name) for c in meta.counts.values()) for name in _COUNTED}
-        for name, count in counted.items():
-            self._totals[name] += count
         self._held.update(meta.counts)
         for partition, measures in meta.measures.items():
             self._measures[partition] = later(self._measures.get(partition, {}), measures)
-        self._batches += 1
-        self._held_sum += self.held
         self._peak["held_max"] = max(self._peak["held_max"], self.held)
         self._peak["held_bytes_max"] = max(self._peak["held_bytes_max"], self.held_bytes)
-        self._recent.append((meta.clock, counted))
+        added = {**_counted(meta), **self._sizes()}
+        self._added.update(added)
+        self._recent.append((meta.clock, added))
         while self._recent[0][0] < meta.clock - RECENT_MS:
             self._recent.popleft()
+
+    def _sizes(self) -> dict[str, int]:
+        """Every size once, to be averaged over batches."""
+        now = {"held": self.held, "held_bytes": self.held_bytes}
+        for measures in self._measures.values():
+            for name, size in measures.items():
+                if name.endswith("_now"):
+                    what = name.removesuffix("_now")
+                    now[what] = now.get(what, 0) + size
+        return {f"{what}_sum": size for what, size in now.items()} | {f"{what}_count": 1 for what in now}
 
     @property
     def held(self) -> int:
@@ -60,21 +69,22 @@ class Metrics:
         return sum(counts.held_bytes for counts in self._held.values())
 
     def report(self) -> dict[str, Any]:
-        """Totals, sizes, rates per second (since start and over the last 60 s), lateness and overtime in ms."""
+        """Totals, sizes, lateness and overtime in ms; rates per second and averages, since start and over the last 60 s
+        (`..._60s`)."""
         seconds = max(self._last_clock - (self._first_clock or 0), 1) / 1_000
-        recent_seconds = min(seconds, RECENT_MS / 1_000)
-        measures = reduce(together, self._measures.values(), {})
-        recent = {name: sum(counted[name] for _, counted in self._recent) for name in _COUNTED}
+        recent: Counter[str] = Counter(dict.fromkeys(self._added, 0))
+        for _, added in self._recent:
+            recent.update(added)
         return {
-            **self._totals,
+            **{name: self._added[name] for name in _COUNTED},
             "held": self.held,
             "held_bytes": self.held_bytes,
-            "held_avg": self._held_sum / max(self._batches, 1),
             **self._peak,
-            **{f"{name}_rate": self._totals[name] / seconds for name in _COUNTED},
-            **{f"{name}_rate_60s": recent[name] / recent_seconds for name in _COUNTED},
-            **measures,
-            **averages(measures),
+            **reduce(together, self._measures.values(), {}),
+            **_rates(self._added, seconds, ""),
+            **_rates(recent, min(seconds, RECENT_MS / 1_000), "_60s"),
+            **_averages(self._added, ""),
+            **_averages(recent, "_60s"),
         }
 
 
@@ -96,12 +106,28 @@ def _merged(one: dict[str, int], other: dict[str, int], now: Callable[[int, int]
     return {**one, **other, **both}
 
 
-def averages(measures: dict[str, int]) -> dict[str, float]:
+def _counted(meta: BatchMeta) -> Counter[str]:
+    """What the batch adds to its totals: records, and the measures that add up; without the bins of lateness."""
+    counted = Counter({name: sum(getattr(counts, name) for counts in meta.counts.values()) for name in _COUNTED})
+    for measures in meta.measures.values():
+        counted.update({name: count for name, count in measures.items() if _adds_up(name)})
+    return counted
+
+
+def _adds_up(name: str) -> bool:
+    return not name.endswith(_NO_TOTAL) and not name.startswith(_BIN)
+
+
+def _rates(added: Mapping[str, int], seconds: float, when: str) -> dict[str, float]:
+    return {f"{name}_rate{when}": count / seconds for name, count in added.items() if not name.endswith(_OF_AVERAGES)}
+
+
+def _averages(added: Mapping[str, int], when: str) -> dict[str, float]:
     """`x_avg` for each `x_sum` that has an `x_count` beside it."""
     return {
-        f"{what}_avg": measures[f"{what}_sum"] / count
-        for name, count in measures.items()
-        if name.endswith("_count") and count and f"{(what := name.removesuffix('_count'))}_sum" in measures
+        f"{what}_avg{when}": added[f"{what}_sum"] / count
+        for name, count in added.items()
+        if name.endswith("_count") and count and f"{(what := name.removesuffix('_count'))}_sum" in added
     }
 
 

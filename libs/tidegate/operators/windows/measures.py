@@ -57,11 +57,13 @@ def counts(order: TimeBuffer, outcome: Batch, elements: int = 0, elements_bytes:
 def measures(
     numbers: Array, outcome: Batch, config: WindowRules, names: tuple[str, ...] = step.CAUSES
 ) -> dict[str, int]:
-    """Lateness and overtime in ms, emissions by cause, and the size of the open windows in memory and on disk."""
+    """Lateness and overtime in ms, emissions by cause, results that others replaced before they were told, and the size
+    of the open windows in memory and on disk."""
     tally = [int(number) for number in outcome.tally]
     causes = np.bincount(outcome.cause[: tally[step.EMITTED]], minlength=len(names))
     found = refusals.measures(outcome.refused, tally[step.NEXT_ROW])
     found |= {f"emitted_{cause}": int(count) for cause, count in zip(names, causes, strict=True)}
+    found["suppressed"] = tally[step.SUPPRESSED]
     if tally[step.OVERTIME_COUNT]:
         found |= {"overtime_sum": tally[step.OVERTIME_SUM], "overtime_min": tally[step.OVERTIME_MIN]}
         found["overtime_count"] = tally[step.OVERTIME_COUNT]

@@ -58,8 +58,8 @@ NEEDS_EMISSIONS, FULL_KEYS, FULL_BYTES = range(5, 8)
 """Why a kernel returned, beside what `kernels.windows` says."""
 
 NEXT_ROW, NEXT_START, STREAM_TIME, EMITTED, TOUCHED, APPLIED, WANTED = range(7)
-OVERTIME_SUM, OVERTIME_MIN, OVERTIME_COUNT, OPEN_MAX, OPEN_BYTES_MAX = range(7, 12)
-TALLIES = 12
+OVERTIME_SUM, OVERTIME_MIN, OVERTIME_COUNT, OPEN_MAX, OPEN_BYTES_MAX, SUPPRESSED = range(7, 13)
+TALLIES = 13
 """NEXT_START: the window at which a row goes on that wanted room in between, else ANEW. WANTED: bytes for lack of
 which a kernel returned."""
 
@@ -296,9 +296,17 @@ def _take(
     if rules.emit == UPDATES:
         _emit(state, slot, wide(UPDATE), plan, outcome)
     else:
-        state.windows.phase[slot] = PENDING
+        hold_back(state.windows, slot, outcome.tally)
     _reschedule(state, slot, rules)
     _touch(state, slot, outcome)
+
+
+@inlined
+def hold_back(windows: Windows, slot: int, tally: Array) -> None:
+    """The window's result is to be told; one that was to be told before is suppressed."""
+    if windows.phase[slot] == PENDING:
+        tally[SUPPRESSED] += 1
+    windows.phase[slot] = PENDING
 
 
 @inlined
@@ -466,8 +474,10 @@ def _retract(state: State, key: int, first: int, last: int, plan: Plan, outcome:
 
 @inlined
 def _absorb_session(state: State, slot: int, key: int, at: int, rules: Rules, plan: Plan, outcome: Outcome) -> None:
-    """The session has the records of the one at that entry, which is a ghost."""
+    """The session has the records of the one at that entry, which is a ghost; its result is suppressed if it waited."""
     other = version_chains.version_at(state.windows.versions, key, at)
+    if state.windows.phase[other] == PENDING:
+        outcome.tally[SUPPRESSED] += 1
     aggregates.merge(state.words, slot * plan.word[-1], other * plan.word[-1], plan)
     _remove(state, other, rules, outcome)
 

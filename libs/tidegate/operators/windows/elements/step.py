@@ -381,7 +381,7 @@ def _take(state: State, slot: int, rows: Rows, row: int, rules: Rules, trigger: 
     state.content.since[slot] += 1
     stored.timestamp[slot] = max(stored.timestamp[slot], rows.values.timestamp[row])
     stored.offset[slot] = rows.values.offset[row]
-    state.windows.phase[slot] = PENDING
+    step.hold_back(state.windows, slot, outcome.tally)
     if fires:
         _fire(state, slot, wide(UPDATE) if rules.emit == UPDATES else wide(EVERY_N), trigger, outcome)
     _reschedule(state, slot, rules)
