@@ -105,14 +105,22 @@ class World:
         return self._turn(f"dies {at}", file, partial(self._dies, at=at, stateless=stateless), kill_at=at)
 
     def _dies(self, service: Service, *, at: str, stateless: bool) -> None:
-        self._prepare(at, stateless)
-        service.go()
+        if at in BY_ITSELF:
+            self._prepare(at, stateless)
+            service.go()
+        else:  # batches have to follow each other, however long it took to start
+            self._prepare_state(stateless)
+            service.go().wait_ready()
+            self.feed_part()
         with asked_to_compact(service, "compaction" in at):
             service.wait_death()
 
-    def _prepare(self, at: str, stateless: bool) -> None:
+    def _prepare_state(self, stateless: bool) -> None:
         if stateless:
             self.delete_state()
+
+    def _prepare(self, at: str, stateless: bool) -> None:
+        self._prepare_state(stateless)
         if at == "during_idle_advance":
             self.feed_all()
         else:
