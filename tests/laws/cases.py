@@ -1,4 +1,7 @@
-"""What the laws need to know of each operator: how to configure it, feed it and foretell it. One entry per kind."""
+"""What the laws need to know of each operator: how to configure it, feed it and foretell it.
+
+One entry per kind at least; a second one where its state has another form.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +25,12 @@ from tidegate.operators.suppression.reference import Reference, Slot
 from tidegate.operators.table_history import TableHistoryConfig
 from tidegate.operators.table_history.reference import Reference as TableReference
 from tidegate.operators.windows import WindowConfig
+from tidegate.operators.windows.elements.reference import Reference as ElementsReference
+from tidegate.operators.windows.elements.reference import Window as ElementsWindow
 from tidegate.operators.windows.reference import Reference as WindowReference
-from tidegate.operators.windows.reference import Window
+from tidegate.operators.windows.reference import Window, read_number
 from tidegate.testing import strategies
-from tidegate.testing.laws import Advance, Event, Flush, Table, Trace
+from tidegate.testing.laws import Advance, Change, Event, Flush, Table, Trace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,18 +44,29 @@ class Case:
     bytes_per_record: int
 
 
-def suppression_reference(config: SuppressionConfig, history: Sequence[Event], clock_ms: int) -> Trace:
-    """The trace that the reference foretells."""
-    reference = Reference(config)
+def _play(reference: Any, history: Sequence[Event], clock_ms: int) -> None:
+    """The reference has seen the history, up to a stop."""
     for event in history:
         if isinstance(event, Advance):
             reference.advance(max(0, reference.stream_time) + event.by_ms)
         elif isinstance(event, Flush):
             reference.flush()
+        elif isinstance(event, Table):
+            reference.table = _table(event, clock_ms)
+            reference.release(clock_ms)
+        elif isinstance(event, Change):
+            reference.config = event.config
+            reference.settle(clock_ms)
         else:
             reference.process(event, clock_ms)
         if reference.stopped_at is not None:
             break
+
+
+def suppression_reference(config: SuppressionConfig, history: Sequence[Event], clock_ms: int) -> Trace:
+    """The trace that the reference foretells."""
+    reference = Reference(config)
+    _play(reference, history, clock_ms)
     return _trace(reference, clock_ms)
 
 
@@ -77,11 +93,7 @@ def _slot(slot: Slot) -> dict[str, Any]:
 def table_history_reference(config: TableHistoryConfig, history: Sequence[Event], clock_ms: int) -> Trace:
     """The trace that the reference foretells."""
     reference = TableReference(config)
-    for event in history:
-        if isinstance(event, Advance):
-            reference.advance(max(0, reference.stream_time) + event.by_ms)
-        elif isinstance(event, Row):
-            reference.process(event, clock_ms)
+    _play(reference, history, clock_ms)
     versions = sorted(
         (row for chain in reference.versions.values() for row in chain.values()),
         key=lambda row: (row.timestamp, row.offset),
@@ -100,16 +112,7 @@ def table_history_reference(config: TableHistoryConfig, history: Sequence[Event]
 def stream_table_join_reference(config: StreamTableJoinConfig, history: Sequence[Event], clock_ms: int) -> Trace:
     """The trace that the reference foretells. Histories begin with a table."""
     reference = JoinReference(config, _table(history[0], clock_ms))
-    for event in history[1:]:
-        if isinstance(event, Advance):
-            reference.advance(max(0, reference.stream_time) + event.by_ms)
-        elif isinstance(event, Flush):
-            reference.flush()
-        elif isinstance(event, Table):
-            reference.table = _table(event, clock_ms)
-            reference.release(clock_ms)
-        else:
-            reference.process(event, clock_ms)
+    _play(reference, history[1:], clock_ms)
     return Trace(
         emissions=[_joined(config, *emission) for emission in reference.emissions],
         rejected=_rejected(reference.rejected, config, clock_ms),
@@ -167,23 +170,14 @@ def _columns(row: Row) -> dict[str, Any]:
 def windows_reference(config: WindowConfig, history: Sequence[Event], clock_ms: int) -> Trace:
     """The trace that the reference foretells."""
     reference = WindowReference(config)
-    for event in history:
-        if isinstance(event, Advance):
-            reference.advance(max(0, reference.stream_time) + event.by_ms)
-        elif isinstance(event, Flush):
-            reference.flush()
-        elif isinstance(event, Row):
-            reference.process(event, clock_ms)
-        if reference.stopped_at is not None:
-            break
+    _play(reference, history, clock_ms)
     held = sorted(reference.windows, key=lambda window: (window.end, window.arrival, window.start))
-    late = [(row, stream_time - row.timestamp, reference.bound(stream_time)) for row, stream_time in reference.late]
     return Trace(
         emissions=[
             _window(config, window, taken_back=cause == "merged") | {"cause": cause}
             for window, cause in reference.emissions
         ],
-        late=_late(late, "its windows are closed"),
+        late=_late(reference.late, "its windows are closed"),
         rejected=_rejected(reference.rejected, config, clock_ms),
         applied=reference.applied,
         stream_time=reference.stream_time,
@@ -228,6 +222,64 @@ def _words(name: str, numbers: list[Any]) -> bytes:
     return struct.pack("qdq" + "q" * len(count), whole, sum(doubles), len(doubles), *count)
 
 
+def elements_reference(config: WindowConfig, history: Sequence[Event], clock_ms: int) -> Trace:
+    """The trace that the reference foretells."""
+    reference = ElementsReference(config, functions=FUNCTIONS)
+    _play(reference, history, clock_ms)
+    held = sorted(reference.windows, key=lambda window: (window.end, window.arrival, window.start))
+    return Trace(
+        emissions=[_told_window(window) | {"cause": cause} for window, cause in reference.emissions],
+        late=_late(reference.late, "its windows are closed"),
+        rejected=_rejected(reference.rejected, config, clock_ms),
+        applied=reference.applied,
+        stream_time=reference.stream_time,
+        held=[
+            *({"op": "put"} | _told_window(window) | _window_of_elements(window) for window in held),
+            *({"op": "put"} | _element(window, row) for window in held for row in window.numbers),
+        ],
+        held_bytes=sum(map(reference.size, held)),
+        stopped_at=reference.stopped_at,
+    )
+
+
+def _told_window(window: ElementsWindow) -> dict[str, Any]:
+    row = Row(window.key, window.value, window.timestamp, window.offset)
+    return _columns(row) | {"window_start": window.start, "window_end": window.end}
+
+
+def _window_of_elements(window: ElementsWindow) -> dict[str, Any]:
+    phase = ["pending", "told", "closed"].index(window.phase)
+    return {"arrival": -1, "opened": window.arrival, "since": window.since, "phase": phase}
+
+
+def _element(window: ElementsWindow, row: Row) -> dict[str, Any]:
+    bounds = {"window_start": window.start, "window_end": window.end}
+    nothing = {"opened": None, "since": None, "phase": None}
+    return _columns(row._replace(headers=b"")) | bounds | {"arrival": row.offset} | nothing
+
+
+def _number(row: Row) -> float:
+    found = [read_number(row.value, name) for name in (None, "n")]
+    return next((number for number, missing in found if not missing), float("nan"))
+
+
+def _listed(rows: list[Row]) -> bytes:
+    pairs = [[None if row.value is None else row.value.decode(), row.timestamp] for row in rows]
+    return json.dumps(pairs, separators=(",", ":")).encode()
+
+
+FUNCTIONS: dict[str, Callable[[list[Row]], Any]] = {
+    f"tidegate.testing.evictors:{name}": function
+    for name, function in {
+        "even": lambda rows: [_number(row) % 2 == 0 for row in rows],
+        "multiple_of_3": lambda rows: [_number(row) % 3 == 0 for row in rows],
+        "older_half": lambda rows: [at < len(rows) // 2 for at in range(len(rows))],
+        "length_apart": lambda rows: abs(len(rows[0].value or b"") - len(rows[1].value or b"")),
+        "listed": _listed,
+    }.items()
+}
+"""What the functions of `testing.evictors` do, on the rows of one window."""
+
 AGGREGATES: dict[str, Callable[[list[Any]], Any]] = {"count": len, "sum": sum, "min": min, "max": max, "avg": mean}
 CASES = {
     "suppression": Case(
@@ -264,5 +316,20 @@ CASES = {
             }
         ),
         bytes_per_record=220,
+    ),
+    "windowed_aggregation with elements": Case(
+        configs=strategies.element_window_configs(),
+        histories=strategies.element_histories(),
+        reference=elements_reference,
+        holding=WindowConfig.model_validate(
+            {
+                "input": "records",
+                "window": {"tumbling": "1h", "grace": 0},
+                "aggregate": {"count": True},
+                "emit": "on_time",
+                "evictor": {"count": 10},
+            }
+        ),
+        bytes_per_record=340,
     ),
 }

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.hypothesis_profile import many
 from tests.laws.cases import CASES, Case
 from tidegate.contracts.records import Row
-from tidegate.operators.registry import kinds, operator_for
+from tidegate.operators.registry import operator_for
 from tidegate.testing import strategies
 from tidegate.testing.laws import Partition, batches
 
@@ -24,7 +24,7 @@ NOT_FOUND = {("suppression", "pool_numbers")}
 """Flips that make a slot out of memory that was never used: such a slot is free, as are those after it."""
 
 
-@pytest.fixture(scope="module", params=kinds())
+@pytest.fixture(scope="module", params=CASES)
 def case(request: pytest.FixtureRequest) -> Case:
     """What is known of the operator."""
     return CASES[request.param]
@@ -99,7 +99,7 @@ def test_any_amount_of_damage_is_looked_at_without_harm(
     partition.operator.damage(partition.storage)
 
 
-ARRAYS = [(kind, name) for kind in kinds() for name in arrays_of(CASES[kind])]
+ARRAYS = [(kind, name) for kind in CASES for name in arrays_of(CASES[kind])]
 
 
 @pytest.mark.parametrize(("kind", "name"), [named for named in ARRAYS if named not in NOT_FOUND])

@@ -52,8 +52,7 @@ def command(
 def _show(found: list[Window], as_json: bool) -> None:
     if as_json:
         for window in found:
-            value = None if window.value is None else json.loads(window.value)
-            click.echo(json.dumps(window._asdict() | {"key": readable(window.key), "value": value}))
+            click.echo(json.dumps(window._asdict() | {"key": readable(window.key), "value": _shown(window.value)}))
         return
     table = Table(box=None, pad_edge=False)
     for column in Window._fields:
@@ -61,3 +60,11 @@ def _show(found: list[Window], as_json: bool) -> None:
     for window in found:
         table.add_row(*map(readable, window))
     Console().print(table)
+
+
+def _shown(value: bytes | None) -> Any:
+    """The value as JSON; of a function's own value its text."""
+    try:
+        return None if value is None else json.loads(value)
+    except ValueError:
+        return readable(value)

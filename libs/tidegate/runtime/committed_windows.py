@@ -1,7 +1,7 @@
 """The windows that an operator's log has, read without a service. May import: pyarrow, contracts, state.
 
 What can be seen are the windows that the committed state holds: those still open, and closed ones for as long as the
-operator's `retention` keeps them.
+operator's `retention` keeps them. Where windows keep their elements, a value is that of the last result.
 """
 
 from __future__ import annotations
@@ -18,11 +18,15 @@ from tidegate.state.operator_log import OperatorLog
 from tidegate.state.slots import live_rows
 
 SLOT = ("partition", "key", "window_start", "window_end")
+NO_ELEMENT = -1
+"""The arrival of rows that are windows, in logs that have rows of elements, too."""
+
 _ORDER = ("window_start", "key", "window_end", "partition")
 
 
 class Window(NamedTuple):
-    """A window of a key, [start, end) in ms (a session's end is its last timestamp); its value is JSON."""
+    """A window of a key, [start, end) in ms (a session's end is its last timestamp); its value is JSON, unless it is of
+    a function that gives something else."""
 
     key: bytes
     start: int
@@ -36,8 +40,10 @@ class CommittedWindows:
 
     def __init__(self, log: Path, version: int | None = None) -> None:
         rows = OperatorLog.at(log, version).read("state")
-        if "words" not in rows.column_names:
+        if "phase" not in rows.column_names:
             raise UserError("the log holds no windows", value=log, remedy="name the log of a windowed_aggregation")
+        if "opened" in rows.column_names:
+            rows = rows.filter(pc.equal(rows["arrival"], NO_ELEMENT))
         self._rows = live_rows(rows, SLOT)
 
     def fetch(

@@ -221,3 +221,68 @@ def _aggregates() -> st.SearchStrategy[dict[str, Any]]:
     numbers = st.sampled_from([True, {"field": "n"}])
     several = st.dictionaries(st.sampled_from(["sum", "min", "max", "avg"]), numbers, min_size=1)
     return st.just({"count": True}) | several | several.map(lambda found: {"count": True} | found)
+
+
+@st.composite
+def element_window_configs(draw: st.DrawFn) -> WindowConfig:
+    """Any configuration that is accepted of windows that keep their elements."""
+    window = draw(_windows().filter(lambda window: "session" not in window))
+    emits = ["updates"] if "unlimited" in window else ["updates", "on_time", "on_time", "final"]
+    emit = draw(st.sampled_from([*emits, None]))
+    raw: dict[str, Any] = {
+        "input": "records",
+        "window": window,
+        "aggregate": draw(_of_elements()),
+        "emit": emit,
+        "every": draw(st.integers(1, 4)) if emit is None else None,
+        "max_ahead": draw(st.none() | _durations(10)),
+        "evictor": draw(_evictors()),
+    }
+    if "unlimited" not in window and draw(st.booleans()):
+        raw["retention"] = f"{draw(st.integers(20, 30))}ms"
+    if emit == "final" and draw(st.booleans()):
+        raw["buffer"] = draw(_buffers()) | {"when_full": draw(st.sampled_from(["shut_down", "spill"]))}
+    return WindowConfig.model_validate(raw)
+
+
+def _of_elements() -> st.SearchStrategy[dict[str, Any]]:
+    numbers = st.dictionaries(st.sampled_from(["sum", "min", "max", "avg"]), st.just({"field": "n"}))
+    parts = st.dictionaries(st.sampled_from(["first", "last", "collect"]), st.sampled_from([True, {"field": "n"}]))
+    several = st.builds(lambda *found: {"count": True} | found[0] | found[1], numbers, parts)
+    return st.just({"function": f"{_FUNCTIONS}:listed"}) | several | st.just({"collect": True})
+
+
+@st.composite
+def element_histories(draw: st.DrawFn, max_size: int = 24) -> list[Event]:
+    """Histories most of whose records are accepted, and often meet in a window."""
+    min_size = draw(st.sampled_from([0, max_size // 3, 2 * max_size // 3]))
+    drawn = draw(st.lists(_mostly(_elements, _records, _others), min_size=min_size, max_size=max_size))
+    return [
+        event if isinstance(event, Advance | Flush) else Row(event[0], event[1], event[2], _offset(at), event[3])
+        for at, event in enumerate(drawn)
+    ]
+
+
+_of_n = st.sampled_from([b'{"n":%s}' % n for n in (b"1", b"2", b"3", b"6", b"-4", b"2.5", b"10")])
+_elements = st.tuples(st.sampled_from([b"a", b"a", b"b", b"a longer key"]), _of_n, _soon, headers)
+
+
+@st.composite
+def _evictors(draw: st.DrawFn) -> dict[str, Any]:
+    when = draw(st.sampled_from([{}, {"when": "after"}]))
+    kind = draw(st.sampled_from(["count", "time", "delta", "function", "both"]))
+    if kind == "both":
+        before, after = (f"{_FUNCTIONS}:{draw(st.sampled_from(_MASKS))}" for _ in range(2))
+        return {"function": {"before": before, "after": after}}
+    values: dict[str, st.SearchStrategy[Any]] = {
+        "count": st.integers(0, 4),
+        "time": _durations(8),
+        "delta": st.fixed_dictionaries({"threshold": st.sampled_from([-1, 0, 0.5, 2, 5.25]), "distance": _DISTANCES}),
+        "function": st.sampled_from(_MASKS).map(lambda name: f"{_FUNCTIONS}:{name}"),
+    }
+    return {kind: draw(values[kind])} | when
+
+
+_FUNCTIONS = "tidegate.testing.evictors"
+_MASKS = ("even", "multiple_of_3", "older_half")
+_DISTANCES = st.sampled_from([{"field": "n"}, {"field": "n"}, f"{_FUNCTIONS}:length_apart"])

@@ -73,7 +73,8 @@ class Reference(windows.Reference):
     def _clear(self) -> None:
         for window in self.windows:
             if window.phase == "closed":
-                window.numbers = []
+                assert isinstance(window, Window)
+                window.numbers, window.since = [], 0
 
     def _evicted(self, rows: list[Row], when: str) -> list[bool]:
         match self.config.evictor:

@@ -1,0 +1,228 @@
+"""What evictors remove, what functions get and may answer, and what is said of wrong answers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tidegate.contracts.config import read
+from tidegate.contracts.errors import BufferFull, ConfigurationError, UserError
+from tidegate.operators.windows import WindowConfig, WindowedAggregation
+from tidegate.testing.driver import Driver, Emission
+
+pytestmark = pytest.mark.fast
+
+HERE = __name__
+GOOD = {
+    "input": "in",
+    "window": {"tumbling": "10ms", "grace": "5ms"},
+    "aggregate": {"collect": True},
+    "emit": "on_time",
+}
+AFTER = {"when": "after"}
+SESSION = {"session": "5ms", "grace": 0}
+CALLS: list[tuple[Any, ...]] = []
+
+
+def driver(**changed: Any) -> Driver:
+    raw = {name: value for name, value in (GOOD | changed).items() if value is not None}
+    return Driver(WindowedAggregation(WindowConfig.model_validate(raw)), clock_ms=1_000)
+
+
+def told(emissions: list[Emission]) -> list[Any]:
+    return [emission.value and json.loads(emission.value) for emission in emissions]
+
+
+def removes_all(values: pa.Array, *_: Any) -> Any:
+    return pa.array([True] * len(values))
+
+
+def remembers(*arguments: Any) -> Any:
+    CALLS.append(arguments)
+    return np.zeros(len(arguments[0]), np.bool_)
+
+
+def counts(values: pa.Array, timestamps: Any, element_offsets: Any, *_: Any) -> Any:
+    return pa.array([b"%d things" % count for count in np.diff(element_offsets)])
+
+
+def too_short(*_: Any) -> Any:
+    return np.zeros(0, np.bool_)
+
+
+def numbers(values: pa.Array, *_: Any) -> Any:
+    return np.zeros(len(values), np.int64)
+
+
+def raises(*_: Any) -> Any:
+    raise KeyError("amount")
+
+
+def no_values(values: pa.Array, timestamps: Any, element_offsets: Any, *_: Any) -> Any:
+    return pa.array([None] * (len(element_offsets) - 1), pa.binary())
+
+
+@pytest.mark.parametrize(
+    ("changed", "cause"),
+    [
+        ({"evictor": {"count": -1}}, "greater than or equal to 0"),
+        ({"evictor": {"time": 5}}, "needs a unit"),
+        ({"evictor": {"count": 1, "time": "5m"}}, "not an evictor"),
+        ({"evictor": {"delta": {"threshold": float("nan"), "distance": True}}}, "finite"),
+        ({"evictor": {"function": "no_module"}}, "pattern"),
+        ({"evictor": {"function": {"before": "a:b", "after": "c:d"}, "when": "after"}}, "when already"),
+        ({"evictor": {"count": 1}, "window": SESSION}, "sessions do not keep"),
+        ({"aggregate": {"first": True}, "window": SESSION}, "sessions do not keep"),
+        ({"aggregate": {"count": True}, "emit": None, "every": 2, "window": SESSION}, "sessions do not keep"),
+        ({"aggregate": {"function": "a:b", "count": True}}, "makes the whole value"),
+        ({"every": 2}, "remove emit"),
+        ({"emit": None}, "every: 100"),
+        ({"emit": None, "every": 2, "buffer": {"max_keys": 1, "when_full": "spill"}}, "only final results"),
+    ],
+)
+def test_what_cannot_be_is_refused(changed: dict[str, Any], cause: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        read(WindowConfig, GOOD | changed)
+    assert cause in str(refused.value)
+
+
+def test_an_evictor_of_functions_names_them() -> None:
+    both = read(WindowConfig, GOOD | {"evictor": {"function": {"before": "a:b", "after": "c:d"}}})
+    distance = {"delta": {"threshold": 1, "distance": "a:b"}}
+    assert both.functions() == ("a:b", "c:d")
+    value = {"aggregate": {"function": "c:d"}}
+    assert read(WindowConfig, GOOD | {"evictor": distance} | value).functions() == ("c:d", "a:b")
+
+
+def test_a_window_that_everything_was_evicted_of_still_has_a_result() -> None:
+    every = {name: {"field": "n"} for name in ("sum", "min", "max", "avg", "first", "last", "collect")}
+    tested = driver(aggregate={"count": True} | every, emit="updates", evictor={"count": 0})
+    assert told(tested.pipe("a", '{"n":1}', 1)) == [
+        {"count": 0, "sum": 0, "min": None, "max": None, "avg": None, "first": None, "last": None, "collect": []}
+    ]
+
+
+def test_first_last_and_collect_are_json_as_it_came_in_order_of_arrival() -> None:
+    tested = driver(aggregate={"first": True, "last": {"field": "n"}, "collect": {"field": "n"}}, emit="updates")
+    tested.pipe("a", ' {"n": [1, {"x": null}]}', 5)
+    assert told(tested.pipe("a", '{"n":"é"}', 1)) == [
+        {"first": {"n": [1, {"x": None}]}, "last": "é", "collect": [[1, {"x": None}], "é"]}
+    ]
+
+
+def test_a_null_value_is_an_element() -> None:
+    assert told(driver(emit="updates").pipe("a", None, 1)) == [[None]]
+
+
+@pytest.mark.parametrize(
+    ("changed", "value", "reason"),
+    [
+        ({}, "x", "no value: value is not JSON"),
+        ({"aggregate": {"first": {"field": "n"}}}, None, "no value: null value"),
+        ({"aggregate": {"first": {"field": "n"}}}, "[1]", "no value: value is not a JSON object"),
+        ({"aggregate": {"last": {"field": "n"}}}, "{}", "no value: field is missing"),
+        ({"evictor": {"delta": {"threshold": 1, "distance": True}}}, '"1"', "no number: value is not a number"),
+        ({"evictor": {"delta": {"threshold": 1, "distance": {"field": "n"}}}}, "{}", "no number: field is missing"),
+    ],
+)
+def test_a_record_without_what_is_needed_of_it_is_rejected(changed: Any, value: str | None, reason: str) -> None:
+    tested = driver(**changed)
+    tested.pipe("a", value, 5)
+    assert [row["cause"] for row in tested.rejected] == [reason]
+    assert tested.stream_time == -1
+
+
+def test_a_function_gets_the_elements_their_times_and_where_each_window_s_begin() -> None:
+    CALLS.clear()
+    tested = driver(window={"hopping": "10ms", "advance": "5ms", "grace": 0}, evictor={"function": f"{HERE}:remembers"})
+    for key, value, timestamp in (("a", "1", 5), ("a", "2", 7), ("b", "3", 6)):
+        tested.pipe(key, value, timestamp)
+    tested.pipe("a", "4", 40)
+    [(values, timestamps, offsets, windows, context)] = CALLS
+    assert values.to_pylist() == [b"1", b"2", b"3", b"1", b"2", b"3"]
+    assert (timestamps.tolist(), offsets.tolist()) == ([5, 7, 6, 5, 7, 6], [0, 2, 3, 5, 6])
+    assert (windows.key.to_pylist(), windows.start.tolist()) == ([b"a", b"b", b"a", b"b"], [0, 0, 5, 5])
+    assert windows.end.tolist() == [10, 10, 15, 15]
+    assert (context.stream_time.tolist(), context.clock_ms) == ([40] * 4, 1_000)
+
+
+def test_time_that_goes_on_by_itself_has_no_clock_for_functions() -> None:
+    CALLS.clear()
+    tested = driver(evictor={"function": f"{HERE}:remembers", "when": "after"})
+    tested.pipe("a", "1", 5)
+    tested.advance(12)
+    assert [call[4].clock_ms for call in CALLS] == [None]
+
+
+def test_a_mask_may_be_an_arrow_array_and_takes_effect_before_or_after_the_value() -> None:
+    before, after = (driver(emit="updates", evictor={"function": f"{HERE}:removes_all"} | when) for when in ({}, AFTER))
+    assert told(before.pipe("a", "1", 1)) == [[]]
+    assert [told(after.pipe("a", value, 1)) for value in "12"] == [[[1]], [[2]]]
+    assert [row["arrival"] for row in after.held()] == [-1]
+
+
+def test_a_function_s_value_is_whatever_it_says() -> None:
+    tested = driver(aggregate={"function": f"{HERE}:counts"}, emit="updates")
+    assert [tested.pipe("a", "x", 1)[0].value for _ in range(2)] == [b"1 things", b"2 things"]
+    assert driver(aggregate={"function": f"{HERE}:no_values"}, emit="updates").pipe("a", "x", 1)[0].value is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "fault"),
+    [
+        ({"evictor": {"function": f"{HERE}:too_short"}}, "gives 0 answers for 1 elements"),
+        ({"evictor": {"function": f"{HERE}:numbers"}}, "gives an array of int64, not an array of bool"),
+        ({"evictor": {"function": f"{HERE}:raises"}}, "fails: KeyError: 'amount'"),
+        ({"evictor": {"delta": {"threshold": 1, "distance": f"{HERE}:too_short"}}}, "gives an array of bool"),
+        ({"aggregate": {"function": f"{HERE}:too_short"}}, "gives an array of bool, not an Arrow array"),
+        ({"aggregate": {"function": f"{HERE}:raises"}}, "aggregate's function fails"),
+    ],
+)
+def test_a_wrong_answer_is_an_error_that_names_the_function(changed: dict[str, Any], fault: str) -> None:
+    tested = driver(emit="updates", **changed)
+    with pytest.raises(UserError, match=HERE) as refused:
+        tested.pipe("a", "1", 1)
+    assert fault in str(refused.value)
+    assert "mend the function" in refused.value.remedy
+
+
+def test_a_function_that_is_not_there_is_an_error_at_the_start() -> None:
+    with pytest.raises(UserError, match="evictor cannot be loaded"):
+        driver(evictor={"function": f"{HERE}:missing"})
+
+
+def test_elements_count_in_a_bound_of_bytes() -> None:
+    """A window is its key and 16 bytes, an element its value and 16."""
+    tested = driver(emit="final", buffer={"max_bytes": 17 + 2 * 18, "when_full": "shut_down"})
+    assert [tested.pipe("a", value, 1) for value in ("11", "22")] == [[], []]
+    with pytest.raises(BufferFull, match="max_bytes"):
+        tested.pipe("a", "33", 1)
+    assert told(tested.pipe("a", "44", 15)) == [[11, 22]]
+
+
+def test_another_evictor_goes_on_with_the_elements_that_are_held() -> None:
+    tested = driver(emit="updates", evictor={"count": 5})
+    for value in "123":
+        tested.pipe("a", value, 1)
+    later = tested.restarted(driver(emit="updates", evictor={"count": 2}).operator)
+    assert told(later.pipe("a", "4", 1)) == [[3, 4]]
+
+
+def test_windows_without_elements_are_not_gone_on_with() -> None:
+    tested = driver(aggregate={"count": True}, emit="updates")
+    tested.pipe("a", "1", 1)
+    with pytest.raises(UserError, match="other aggregates"):
+        tested.restarted(driver(emit="updates").operator)
+
+
+def test_a_window_shows_its_last_result_and_none_before_that() -> None:
+    tested = driver(window={"unlimited": True}, emit=None, every=2)
+    tested.pipe("a", "1", 1)
+    assert [row["value"] for row in tested.held()] == [None, b"1"]
+    tested.pipe("a", "2", 2)
+    tested.pipe("a", "3", 3)
+    assert [row["value"] for row in tested.held()] == [b"[1,2]", b"1", b"2", b"3"]
