@@ -1,0 +1,113 @@
+"""A service whose control database is stopped and dropped in mid-run: nothing is lost, here or there."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from threading import Event, Thread
+
+import pytest
+from pydantic import SecretStr
+
+from tests.control.contents import batches, batches_of_log, from_the_logs, rows
+from tests.control.server import PASSWORD, Server
+from tests.kill.harness import committed, records, split
+from tidegate.contracts.errors import EngineError
+from tidegate.control import revisions
+from tidegate.control.address import Address
+from tidegate.control.database import Database
+from tidegate.runtime import backfill, recording
+from tidegate.runtime.driver import OperatorDriver, Wiring
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.postgres]
+
+COUNT = 24_000
+SMALL = {"until": {"time_limit": "5s"}, "buffer": {"max_keys": 100, "when_full": "emit"}}
+PATIENCE_S = 120
+
+
+@pytest.fixture
+def server():
+    running = Server()
+    yield running
+    running.remove()
+
+
+def until(holds):
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def undisturbed(world, broker):
+    """What consumers see of the same records without a control database."""
+    here = world(beside="calm", **SMALL)
+    here.feed(records(COUNT))
+    here.run()
+    return committed(broker.bootstrap, here.output)
+
+
+@contextmanager
+def running(driver):
+    """The driver runs, and has claimed its operator."""
+    stop = Event()
+    thread = Thread(target=driver.run, args=(stop,))
+    thread.start()
+    try:
+        until(lambda: hasattr(driver, "newest"))
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def processed(driver, world, part):
+    """The records are in the input, and the driver has done with them."""
+    done = sum(driver.newest.offsets[world.source].values())
+    world.feed(part)
+    until(lambda: sum(driver.newest.offsets[world.source].values()) == done + len(part))
+
+
+def test_a_control_database_that_is_stopped_and_dropped_in_mid_run_costs_nothing(
+    world, broker, server, caplog, monkeypatch
+):
+    monkeypatch.setattr(recording, "RETRY_S", 0.5)
+    here, name = world(**SMALL), server.create()
+    here.application = here.application.model_copy(update={"control": SecretStr(server.url(name))})
+    database = Database(Address(server.url(name)))
+    first, second, third, fourth, fifth, sixth = split(records(COUNT), 6)
+    driver = OperatorDriver(Wiring(spark=here.spark, application=here.application, name=here.name))
+
+    def written():
+        try:
+            return batches(database, here.name) == batches_of_log(here.log)
+        except EngineError:
+            return False
+
+    with running(driver):
+        processed(driver, here, first)
+        until(written)
+        server.stop()
+        processed(driver, here, second)
+        server.start()
+        processed(driver, here, third)
+        server.drop(name)
+        processed(driver, here, fourth)
+        driver.requests.ask("compact", PATIENCE_S)
+        processed(driver, here, fifth)
+        server.tell(f"CREATE DATABASE {name}")
+        processed(driver, here, sixth)
+        until(written)
+    assert written()
+    assert sum(row["records_in"] for row in batches(database, here.name)) == COUNT
+    assert [row["state"] for row in rows(database, "instances")] == ["drained"]
+    assert "goes on without the control database" in caplog.text
+    assert PASSWORD not in caplog.text
+    assert committed(broker.bootstrap, here.output) == undisturbed(world, broker)
+    recorded = from_the_logs(database)
+    server.drop(name)
+    server.tell(f"CREATE DATABASE {name}")
+    revisions.prepare(database)
+    backfill.rebuild(database, here.application, here.name)
+    assert from_the_logs(database) == recorded
