@@ -22,8 +22,14 @@ from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.application import Application, load
 from tidegate.runtime.driver import OperatorDriver, Wiring
 from tidegate.runtime.spark.session import start_session
+from tidegate.runtime.telemetry.log_lines import about, speak_as
+from tidegate.runtime.telemetry.telemetry import telemetry_of
 
 Listener = Callable[[BatchMeta, dict[str, float]], None]
+
+TIMED = "%(asctime)s %(levelname)s %(message)s"
+PLAIN = "%(message)s"
+"""Forms of lines: of a service, and of a command that a person watches."""
 
 
 def run(
@@ -39,11 +45,26 @@ def run(
 
     Raises the first operator's error after all have ended; one that fails does not stop the others.
     """
-    with session(application) as spark, stopped_by_signals(stop or Event()) as ended:  # Spark sets a handler of its own
+    with (
+        telemetry_of(application) as telemetry,
+        session(application) as spark,
+        stopped_by_signals(stop or Event()) as ended,  # Spark sets a handler of its own
+    ):
+        heard = listener if telemetry is None else _both(telemetry.note, listener)
         drivers = [
-            OperatorDriver(Wiring(spark=spark, application=application, name=name, listener=listener)) for name in names
+            OperatorDriver(Wiring(spark=spark, application=application, name=name, listener=heard)) for name in names
         ]
+        if telemetry is not None:
+            telemetry.watch(drivers)
         _run_all(drivers, ended, until_caught_up, ready)
+
+
+def _both(one: Listener, other: Listener) -> Listener:
+    def heard(meta: BatchMeta, seconds: dict[str, float]) -> None:
+        one(meta, seconds)
+        other(meta, seconds)
+
+    return heard
 
 
 @contextmanager
@@ -65,7 +86,7 @@ def _run_all(drivers: list[OperatorDriver], stop: Event, until_caught_up: bool, 
         try:
             driver.run(stop, until_caught_up=until_caught_up, ready=lambda: ready(driver.name))
         except Exception as error:
-            logging.getLogger("tidegate").error("%s has ended: %s", driver.name, error)
+            logging.getLogger("tidegate").error("%s has ended: %s", driver.name, error, extra=about(driver.name))
             raise
 
     with ThreadPoolExecutor(len(drivers)) as threads:
@@ -114,10 +135,11 @@ def main(kind: str) -> Any:
     """Runs the operators of one kind, as a container does; ends with 1 for a failure, 2 for what the user can mend."""
     parser = argparse.ArgumentParser(description=f"Runs every {kind} operator of a configuration file.")
     parser.add_argument("file", type=Path)
-    speak("%(asctime)s %(levelname)s %(message)s")
+    speak(TIMED)
     file = parser.parse_args().file
     try:
         application = load(file)
+        speak_as(application, TIMED)
         run(application, chosen(application, None, kind))
     except TidegateError as error:
         logging.getLogger("tidegate").error("%s", error)

@@ -6,15 +6,19 @@ May import: click, services, runtime.
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import click
 
-from services.service import chosen, run, speak
+from services.service import PLAIN, chosen, run, speak
 from tidegate.contracts.event_time import format_duration_ms
 from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.application import load
 from tidegate.runtime.metrics import Metrics
+from tidegate.runtime.telemetry.log_lines import about, speak_as
+
+lines = logging.getLogger("tidegate")
 
 
 @click.command("run")
@@ -28,17 +32,18 @@ def command(file: Path, name: str | None, until_caught_up: bool, as_json: bool, 
 
     Example: tidegate run flights.yaml --operator carrier_updates --until-caught-up
     """
-    speak("%(message)s")
+    speak(PLAIN)
     application = load(file)
+    speak_as(application, PLAIN)
     names = chosen(application, name)
-    progress = Progress(as_json, verbose)
+    progress = Progress(as_json, verbose, logged=application.log == "json")
     progress.say(f"starting {', '.join(names)}: Spark, the claim, what is left to publish")
     run(
         application,
         names,
         until_caught_up=until_caught_up,
         listener=progress.batch,
-        ready=lambda ready: progress.say(f"{ready}: ready"),
+        ready=lambda ready: progress.say(f"{ready}: ready", ready),
     )
     progress.end()
 
@@ -46,14 +51,17 @@ def command(file: Path, name: str | None, until_caught_up: bool, as_json: bool, 
 class Progress:
     """Tells a person, about once a second, or a machine, every batch, how far the operators are."""
 
-    def __init__(self, as_json: bool, verbose: bool) -> None:
-        self._as_json, self._verbose = as_json, verbose
+    def __init__(self, as_json: bool, verbose: bool, *, logged: bool = False) -> None:
+        self._as_json, self._verbose, self._logged = as_json, verbose, logged
         self._metrics: dict[str, Metrics] = {}
         self._said = 0
 
-    def say(self, line: str) -> None:
+    def say(self, line: str, operator: str = "", batch: int | None = None) -> None:
         """The line is on the error stream: standard output is for results."""
-        click.echo(line, err=True)
+        if self._logged:
+            lines.info(line, extra=about(operator, batch=batch) if operator else None)
+        else:
+            click.echo(line, err=True)
 
     def batch(self, meta: BatchMeta, seconds: dict[str, float]) -> None:
         """The batch is counted, and told when it is time."""
@@ -64,7 +72,7 @@ class Progress:
             click.echo(json.dumps(figures))
         elif self._verbose or meta.clock - self._said >= 1_000:
             self._said = meta.clock
-            self.say(self._line(meta, seconds, metrics))
+            self.say(self._line(meta, seconds, metrics), meta.operator, meta.batch)
 
     def end(self) -> None:
         """The totals of each operator are told."""
@@ -72,7 +80,8 @@ class Progress:
             total = metrics.report()
             self.say(
                 f"{operator}: {total['records_in']:,} records in, {total['emitted']:,} emitted, "
-                f"{total['held']:,} held, {total['late']:,} late, {total['rejected']:,} rejected"
+                f"{total['held']:,} held, {total['late']:,} late, {total['rejected']:,} rejected",
+                operator,
             )
 
     def _line(self, meta: BatchMeta, seconds: dict[str, float], metrics: Metrics) -> str:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
@@ -55,6 +55,15 @@ class SparkConfig(Config):
         return conf
 
 
+class TelemetryConfig(Config):
+    """Where a service answers those who watch it: `/metrics`, `/healthz`, `/readyz`."""
+
+    port: Annotated[int, Field(ge=1, le=65_535)]
+    """Port; processes on one machine need one each."""
+    host: str = "127.0.0.1"
+    """Address that is listened at; 0.0.0.0: everybody who reaches the machine may read."""
+
+
 class Application(Config):
     """One configuration file."""
 
@@ -70,7 +79,7 @@ class Application(Config):
     """URL of the control database, sqlite:///FILE or postgresql+psycopg://...; default: control.db beside the file;
     null: none.
     """
-    kafka: dict[str, str]
+    kafka: dict[str, str] = Field(repr=False)
     """Kafka settings, by the Java client's names."""
     spark: SparkConfig = SparkConfig()
     """How Spark is reached."""
@@ -78,6 +87,10 @@ class Application(Config):
     """Pause between micro-batches; 0: as fast as possible."""
     allow: tuple[str, ...] = ()
     """Modules whose functions operators may call, such as a joiner's."""
+    telemetry: TelemetryConfig | None = None
+    """Where a service tells how it does; default: nowhere."""
+    log: Literal["text", "json"] = "text"
+    """Lines of a service: for people, or with fields for programs."""
     operators: dict[str, OperatorConfig]
     """The operators by name."""
 

@@ -6,6 +6,7 @@ two batches it is committed.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ class Rewriting:
 
     parts: tuple[Rewrite, ...]
     planned: BatchMeta
+    began: float
     answer: Future[list[Rewritten]]
 
     def meta(self, newest: BatchMeta) -> BatchMeta:
@@ -47,17 +49,23 @@ class Rewriting:
 
 @dataclass(kw_only=True)
 class Compacting:
-    """What a driver knows of compactions. `keep_output_ms`: how long output stays in the log (None: forever)."""
+    """What a driver knows of compactions. `keep_output_ms`: how long output stays in the log (None: forever).
+
+    `count` and `seconds`: its compactions, and what they took together.
+    """
 
     jobs: Jobs
     slot: Sequence[str]
     keep_output_ms: int | None
     rewind_window_ms: int
     rewriting: Rewriting | None = None
+    count: int = 0
+    seconds: float = 0.0
 
     def at_once(self, log: OperatorLog, newest: BatchMeta, published: Mapping[int, int] | None) -> BatchMeta:
         """The metadata of the commit: each partition's state is a snapshot, small files are merged."""
         self.drop()
+        began = time.monotonic()
         partitions = [partition for reached in newest.offsets.values() for partition in sorted(reached)]
         meta = after_compaction(newest, partitions, attempt=uuid4().hex, clock=clock.now_ms())
         compact(
@@ -70,19 +78,21 @@ class Compacting:
             run=self.jobs.each,
             before_commit=lambda: reach("before_compaction_commit"),
         )
+        self._count(began)
         return meta
 
     def begin_if_due(self, log: OperatorLog, newest: BatchMeta, published: Mapping[int, int] | None) -> None:
         """A compaction that is due is being worked out; no attempt runs at the moment of the call."""
         if self.rewriting is not None or not due(log, newest):
             return
+        began = time.monotonic()
         planned = after_compaction(newest, (), attempt=uuid4().hex, clock=clock.now_ms())
         clean_up(log, clock_ms=planned.clock, rewind_window_ms=self.rewind_window_ms)
         held = {partition: counts.held for partition, counts in newest.totals.items()}
         keep = self.keep_output_ms
         parts = plan(log, planned, slot=self.slot, keep_output_ms=keep, published=published, held=held)
         answer = beside(lambda: self.jobs.one_by_one(rewrite, parts))
-        self.rewriting = Rewriting(parts=tuple(parts), planned=planned, answer=answer)
+        self.rewriting = Rewriting(parts=tuple(parts), planned=planned, began=began, answer=answer)
 
     def committer(self, log: OperatorLog, newest: BatchMeta) -> tuple[BatchMeta, Callable[[], None]] | None:
         """The metadata of a compaction that is worked out, and what commits it; None while there is none.
@@ -98,7 +108,15 @@ class Compacting:
         self.rewriting = None
         meta, done = rewriting.meta(newest), rewriting.answer.result()
         reach("before_compaction_commit")
-        return meta, lambda: commit(log, meta, done)
+        return meta, lambda: self._commit(log, meta, done, rewriting.began)
+
+    def _commit(self, log: OperatorLog, meta: BatchMeta, done: Sequence[Rewritten], began: float) -> None:
+        commit(log, meta, done)
+        self._count(began)
+
+    def _count(self, began: float) -> None:
+        self.count += 1
+        self.seconds += time.monotonic() - began
 
     def drop(self) -> None:
         """Nothing is being worked out; what was is gone when its work has ended."""

@@ -46,6 +46,8 @@ from tidegate.runtime.publication import Publication
 from tidegate.runtime.recording import Recorder
 from tidegate.runtime.requests import Requests
 from tidegate.runtime.spark.jobs import Jobs
+from tidegate.runtime.telemetry.log_lines import about
+from tidegate.runtime.telemetry.observation import Observation
 from tidegate.state.data_files import DataFile, delete_attempt
 from tidegate.state.decisions import Way
 from tidegate.state.log_entries import require_there
@@ -104,7 +106,25 @@ class OperatorDriver:
         self._seconds: dict[str, float] = {}
         self._piece = pace.FIRST_BYTES
         self._owned = self._well = False
+        self._turned: float | None = None
+        self._ends: dict[int, int] = {}
         self.newest: BatchMeta
+
+    def observe(self) -> Observation:
+        """How the driver stands now, for another thread; asks nobody."""
+        seen = Observation(
+            operator=self.name,
+            input=self._config.input,
+            condition=self._condition.told,
+            idle_s=None if self._turned is None else time.monotonic() - self._turned,
+            compactions=self._compacting.count,
+            compaction_s=self._compacting.seconds,
+        )
+        newest: BatchMeta | None = getattr(self, "newest", None)
+        if newest is None:
+            return seen
+        tally = self._log.tally
+        return replace(seen, newest=newest, ends=self._ends, files=tally.files, state_rows=tally.state_rows)
 
     # ---- start
 
@@ -207,11 +227,12 @@ class OperatorDriver:
         try:
             self._jobs.make_durable(self._attempt(self.newest.batch + 1, "drain", self.newest.clock))
         except EngineError as error:
-            lines.warning("%s: after a reboot its state will be rebuilt: %s", self.name, error)
+            line = "%s: after a reboot its state will be rebuilt: %s"
+            lines.warning(line, self.name, error, extra=about(self.name, batch=self.newest.batch))
 
     def _plans(self) -> list[PartitionPlan]:
         topic, idle_after = self._config.input, self._config.idle_after
-        ends = offsets.stable(self._kafka(), topic)
+        ends = self._ends = offsets.stable(self._kafka(), topic)
         self._check_topics()
         plans = plan_records(self.newest, topic, ends, self._producers(), self._lineage)
         plans += self._plans_of_waiting({plan.partition for plan in plans})
@@ -242,6 +263,7 @@ class OperatorDriver:
 
     def _surely(self, work: Callable[[], Answer]) -> Answer:
         """The work's answer, once a broker answers and the operator is this driver's beyond doubt."""
+        self._turned = time.monotonic()
         try:
             if not self._well:
                 self._kafka().probe(PROBE_TIMEOUT_S)
@@ -313,11 +335,14 @@ class OperatorDriver:
 
     def _tell_recoveries(self, meta: BatchMeta, results: Sequence[PartitionResult]) -> None:
         for partition, recovery in meta.recovered.items():
-            lines.info("%s, partition %d: local state: %s", self.name, partition, recovery)
+            fields = about(self.name, partition=partition, batch=meta.batch)
+            lines.info("%s, partition %d: local state: %s", self.name, partition, recovery, extra=fields)
             self._condition.tell_recovered(partition, recovery)
         for result in results:
             if result.replica.startswith(Way.REBUILD.value):
-                lines.info("%s, partition %d: replica of the table: %s", self.name, result.partition, result.replica)
+                fields = about(self.name, partition=result.partition, batch=meta.batch)
+                line = "%s, partition %d: replica of the table: %s"
+                lines.info(line, self.name, result.partition, result.replica, extra=fields)
 
     def _to_log(self, meta: BatchMeta, files: Sequence[DataFile]) -> None:
         try:

@@ -68,6 +68,11 @@ class Metrics:
         """Bytes held now, all partitions, as `bytes_of` counts them."""
         return sum(counts.held_bytes for counts in self._held.values())
 
+    @property
+    def measures(self) -> Mapping[int, Mapping[str, int]]:
+        """What each partition's batches say together."""
+        return self._measures
+
     def report(self) -> dict[str, Any]:
         """Totals, sizes, lateness and overtime in ms; rates per second and averages, since start and over the last 60 s
         (`..._60s`)."""

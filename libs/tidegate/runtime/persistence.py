@@ -14,6 +14,7 @@ from typing import TypeVar
 from tidegate.contracts.errors import EngineError, Fenced, OutputTooLarge, Superseded, Unavailable
 from tidegate.runtime.claim import Overtaken
 from tidegate.runtime.condition import ConditionFile, one_line
+from tidegate.runtime.telemetry.log_lines import about
 
 lines = logging.getLogger("tidegate")
 
@@ -68,7 +69,7 @@ class _Waiting:
     """The lines about one series of failures: not one for each while something is away."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self._name, self._fields = name, about(name)
         self._since = self._said = 0.0
 
     def tell(self, failure: Exception, pause_s: float, *, away: bool) -> None:
@@ -76,12 +77,14 @@ class _Waiting:
         now = time.monotonic()
         self._since = self._since or now
         if not away:
-            lines.warning("%s: trying again in %.1f s: %s", self._name, pause_s, one_line(failure))
+            line = "%s: trying again in %.1f s: %s"
+            lines.warning(line, self._name, pause_s, one_line(failure), extra=self._fields)
         elif not self._said or now - self._said >= SAY_EVERY_S:
             self._said = now
-            lines.warning("%s waits, for %.0f s: %s", self._name, now - self._since, one_line(failure))
+            line = "%s waits, for %.0f s: %s"
+            lines.warning(line, self._name, now - self._since, one_line(failure), extra=self._fields)
 
     def over(self) -> None:
         """The work is done; a line, if it had failed before."""
         if self._since:
-            lines.info("%s goes on, after %.1f s", self._name, time.monotonic() - self._since)
+            lines.info("%s goes on, after %.1f s", self._name, time.monotonic() - self._since, extra=self._fields)

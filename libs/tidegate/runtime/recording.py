@@ -26,6 +26,7 @@ from tidegate.runtime import clock
 from tidegate.runtime.application import Application
 from tidegate.runtime.backfill import append, catch_up
 from tidegate.runtime.condition import Condition, ConditionFile, Incident, one_line
+from tidegate.runtime.telemetry.log_lines import about
 
 lines = logging.getLogger("tidegate")
 
@@ -109,9 +110,10 @@ class Recorder:
 
     def _tell_trouble(self, trouble: str) -> None:
         if trouble and trouble != self._trouble:
-            lines.warning("%s goes on without the control database: %s", self._name, trouble)
+            line = "%s goes on without the control database: %s"
+            lines.warning(line, self._name, trouble, extra=about(self._name))
         if self._trouble and not trouble:
-            lines.info("%s: the control database has what it had missed", self._name)
+            lines.info("%s: the control database has what it had missed", self._name, extra=about(self._name))
         self._trouble = trouble
 
     def _beat(self) -> Beat:

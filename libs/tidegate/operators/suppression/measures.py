@@ -33,11 +33,13 @@ def counts(outcome: step.Outcome, held: int, held_bytes: int) -> Counts:
 
 
 def measures(outcome: step.Outcome, config: SuppressionRules, held: int, held_bytes: int) -> dict[str, int]:
-    """Lateness and overtime in ms, emissions by cause, and the size of the buffer in memory and on disk."""
+    """Lateness and overtime in ms, emissions by cause, updates that a later one replaced, and the size of the buffer in
+    memory and on disk."""
     tally = [int(number) for number in outcome.tally]
     causes = np.bincount(outcome.cause[: tally[step.EMITTED]], minlength=len(step.CAUSES))
     found = refusals.measures(outcome.refused, tally[step.NEXT_ROW])
     found |= {f"emitted_{cause}": int(count) for cause, count in zip(step.CAUSES, causes, strict=True)}
+    found["suppressed"] = tally[step.SUPERSEDED]
     if tally[step.OVERTIME_MIN] != step.MAX:
         found |= {"overtime_sum": tally[step.OVERTIME_SUM], "overtime_min": tally[step.OVERTIME_MIN]}
         found["overtime_count"] = tally[step.OVERTIME_COUNT]

@@ -1,0 +1,4 @@
+"""What a running service tells: metrics, health and readiness over HTTP, and lines with fields.
+
+May import: prometheus_client, contracts, state, runtime.
+"""

@@ -1,0 +1,39 @@
+"""Whether a service lives, and whether it works. Pure. May import: contracts, runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, get_args
+
+from tidegate.runtime.condition import Condition, Incident
+from tidegate.runtime.explanation import Explanation, OperatorFacts, explain_operator
+from tidegate.runtime.telemetry.observation import Observation
+
+STUCK_AFTER_S = 300.0
+"""A loop that has not turned for so long, beside its trigger, hangs: a batch's Kafka work ends within a minute."""
+
+_DRIVING = ("starting", "running", "waiting")
+
+
+def health(seen: Sequence[Observation], trigger_s: float) -> dict[str, Any]:
+    """`healthy`: the process lives and the loop of every driver turns, or was asked to end; and how each stands."""
+    operators = {each.operator: {"state": each.condition.state, "loop_age_s": each.idle_s} for each in seen}
+    return {"healthy": all(_turns(each, trigger_s) for each in seen), "operators": operators}
+
+
+def readiness(seen: Sequence[Observation]) -> dict[str, Any]:
+    """`ready`: every driver holds its claim, has finished recovery and processes; and why each one does or does not."""
+    why = {each.operator: _explained(each.condition) for each in seen}
+    ready = bool(why) and all(each.rule == "running" for each in why.values())
+    return {"ready": ready, "operators": {operator: each._asdict() for operator, each in why.items()}}
+
+
+def _turns(seen: Observation, trigger_s: float) -> bool:
+    if seen.condition.state in get_args(Incident):
+        return False
+    stuck = seen.idle_s is not None and seen.idle_s > STUCK_AFTER_S + trigger_s
+    return not (stuck and seen.condition.state in _DRIVING)
+
+
+def _explained(told: Condition) -> Explanation:
+    return explain_operator(OperatorFacts(driven=told.state in _DRIVING, condition=told))
