@@ -47,6 +47,9 @@ class Session(Config):
     """The gap: records of a key that are at most so far apart are in one session."""
     grace: Duration
     """How long after the gap a session takes late records."""
+    max_length: Length | None = None
+    """How far apart the first and the last record of a session may be: the operator stops before the record that would
+    make one longer. Omitted: any length."""
 
 
 class Unlimited(Config):

@@ -58,7 +58,9 @@ class Reference:
         if not joined:
             (self.windows, self.emissions), self.stream_time = before
             self.late.append((row, self.stream_time))
-        elif bounds and bounds.when_full == "shut_down" and self._full(bounds.max_keys, bounds.max_bytes):
+        elif self._too_long(joined[0]) or (
+            bounds and bounds.when_full == "shut_down" and self._full(bounds.max_keys, bounds.max_bytes)
+        ):
             (self.windows, self.emissions), self.stream_time = before
             self.stopped_at = row.offset
         else:
@@ -111,6 +113,10 @@ class Reference:
                 self._tell(window, "merged")
         self.windows = [window for window in self.windows if window is old or window not in near]
         return [old or self._open(row, start, end, [numbers for window in near for numbers in window.numbers])]
+
+    def _too_long(self, window: Window) -> bool:
+        longest = getattr(self.config.window, "max_length", None)
+        return longest is not None and window.end - window.start > longest
 
     def _find(self, row: Row, start: int, end: int) -> Window | None:
         return next((w for w in self.windows if (w.key, w.start, w.end) == (row.key, start, end)), None)

@@ -39,6 +39,7 @@ class Rules(NamedTuple):
     emit: int
     stop_keys: int
     stop_bytes: int
+    stop_length: int
 
 
 def rules_of(config: WindowRules) -> Rules:
@@ -59,6 +60,7 @@ def rules_of(config: WindowRules) -> Rules:
         emit=EVERY if config.emit is None else _EMITS[config.emit],
         stop_keys=MAX if stop is None or stop.max_keys is None else stop.max_keys,
         stop_bytes=MAX if stop is None or stop.max_bytes is None else stop.max_bytes,
+        stop_length=window.max_length or MAX if isinstance(window, Session) else MAX,
     )
 
 

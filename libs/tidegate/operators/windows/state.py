@@ -32,7 +32,11 @@ RULES = slice(kernel.NUMBERS, kernel.NUMBERS + len(Rules._fields))
 STREAM_TIME, WIDTH, OPENED = range(RULES.stop, RULES.stop + 3)
 NUMBERS = RULES.stop + 3
 
-STOP_REASONS = {kernel.FULL_KEYS: "buffer.max_keys is reached", kernel.FULL_BYTES: "buffer.max_bytes is reached"}
+STOP_REASONS = {
+    kernel.FULL_KEYS: "buffer.max_keys is reached",
+    kernel.FULL_BYTES: "buffer.max_bytes is reached",
+    kernel.FULL_LENGTH: "window.max_length is reached",
+}
 _NO_RECORDS = Records.from_rows([])
 
 
@@ -41,7 +45,7 @@ def layout_of(plan: Plan) -> Layout:
     capacity = windows_kernel.CAPACITY
     return Layout(
         kind="windowed_aggregation",
-        version=1,
+        version=2,
         arrays=(
             ArraySpec("numbers", "int64", "fixed", NUMBERS),
             ArraySpec("bounds", "int64", "slots", 2),
@@ -186,7 +190,7 @@ class WindowsState:
 
     def _run(self, work: Callable[[Outcome], int], outcome: Outcome) -> tuple[Outcome, int]:
         """What the kernel noted and returned in the end, with all the room that it wanted."""
-        while (signal := work(outcome)) not in (kernel.FULL_KEYS, kernel.FULL_BYTES, windows_kernel.DONE):
+        while (signal := work(outcome)) not in (*STOP_REASONS, windows_kernel.DONE):
             wanted = int(outcome.tally[kernel.WANTED])
             if signal == kernel.NEEDS_EMISSIONS:
                 held = int(self._state.windows.order.numbers[HELD])

@@ -54,7 +54,7 @@ UPDATE, ON_TIME, WINDOW_CLOSE, MERGED, FLUSH, IDLE = range(6)
 FREE, STORED, OPENED, CHANGED, GONE, PASSED = range(6)
 """Where a slot stands: free, there since before the batch, opened in it, changed in it, gone since; opened and gone."""
 
-NEEDS_EMISSIONS, FULL_KEYS, FULL_BYTES = range(5, 8)
+NEEDS_EMISSIONS, FULL_KEYS, FULL_BYTES, FULL_LENGTH = range(5, 9)
 """Why a kernel returned, beside what `kernels.windows` says."""
 
 NEXT_ROW, NEXT_START, STREAM_TIME, EMITTED, TOUCHED, APPLIED, WANTED = range(7)
@@ -127,7 +127,7 @@ def absorb(
                 code = refusals.bad_timestamp(timestamp, undecodable[row], newest)
             if code == ACCEPTED:
                 code = _admit(state, batch, row, key, rules, plan, outcome)
-            if code == NEEDS_EMISSIONS + STOP or code == FULL_KEYS + STOP or code == FULL_BYTES + STOP:
+            if code > STOP:
                 return code - STOP
             if code != ACCEPTED:
                 refusals.refuse(outcome.refused, row, code, timestamp, tally[STREAM_TIME])
@@ -163,6 +163,8 @@ def _admit(state: State, batch: Batch, row: int, key: int, rules: Rules, plan: P
     if outcome.tally[EMITTED] + emissions + state.windows.order.numbers[HELD] > len(outcome.slot):
         outcome.tally[WANTED] = emissions
         return NEEDS_EMISSIONS + STOP
+    if rules.stop_length != MAX and _length(state, batch, row, key, rules) > rules.stop_length:
+        return FULL_LENGTH + STOP
     full = _full(state, batch, row, fresh, stream_time, rules, plan)
     return ACCEPTED if full == DONE else full + STOP
 
@@ -415,6 +417,14 @@ def _count_session(state: State, batch: Batch, row: int, key: int, stream_time: 
     end = _merged_end(state, key, first, last, timestamp)
     taking = end >= stream_time - rules.grace - rules.size and not _was_closed(state, key, start, end)
     return taking, 1 - (last - first), last - first + 2
+
+
+@inlined
+def _length(state: State, batch: Batch, row: int, key: int, rules: Rules) -> Any:
+    """How long the session is with the row's record."""
+    timestamp = batch.timestamp[row]
+    first, last = _touching(state, key, timestamp, rules)
+    return _merged_end(state, key, first, last, timestamp) - _merged_start(state, key, first, last, timestamp)
 
 
 @inlined

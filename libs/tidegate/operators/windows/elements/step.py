@@ -83,7 +83,7 @@ from tidegate.operators.windows.step import (
 CAUSES = (*step.CAUSES, "every")
 EVERY_N = len(step.CAUSES)
 
-NEEDS_ELEMENT, NEEDS_VALUES, NEEDS_ROUND = range(8, 11)
+NEEDS_ELEMENT, NEEDS_VALUES, NEEDS_ROUND = range(9, 12)
 """Why a kernel returned, beside what `windows.step` says: a slot for an element, room for values, a round."""
 
 ROUND, LISTED, LISTED_BYTES, ELEMENTS_TOUCHED, KEPT = range(step.TALLIES, step.TALLIES + 5)
