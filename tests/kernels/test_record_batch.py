@@ -23,6 +23,7 @@ from tidegate.contracts.records import Row
 from tidegate.kernels.compression import CODES
 from tidegate.kernels.record_batch import (
     EncodedBatch,
+    Origin,
     OutgoingColumns,
     Stamp,
     decode,
@@ -124,6 +125,35 @@ def test_results_of_windows_bear_their_bounds_in_decimal() -> None:
     assert [dict(headers)[b"tidegate-window-start"] for headers in found] == [b"0", b"1700000000000"]
     assert [dict(headers)[b"tidegate-window-end"] for headers in found] == [b"10", b"9223372036854775807"]
     assert [len(headers) for headers in found] == [6, 7]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(rows, min_size=1, max_size=20), st.integers(0, 2**31 - 1))
+def test_dead_letters_say_where_they_were_read_and_why_they_are_dead(listed: list[Row], partition: int) -> None:
+    offsets = np.array([7 * number for number in range(len(listed))], np.int64)
+    origin = Origin(topic="in", partition=partition, offsets=offsets, messages=["late: time", "rejected: keys"])
+    stamp = replace(stamp_of(len(listed)), origin=origin)
+    found = decode(placed(encoded(listed, stamp)), 0, MAX_OFFSET, []).records.rows()
+    for number, (row, own) in enumerate(zip(found, listed, strict=True)):
+        headers = decode_headers(row.headers)
+        assert (row.key, row.value, row.timestamp) == (own.key, own.value, own.timestamp)
+        assert headers[:-8] == decode_headers(own.headers)
+        assert headers[-8:] == [
+            (b"tidegate-operator", b"late"),
+            (b"tidegate-batch", b"12"),
+            (b"__streams.errors.topic", b"in"),
+            (b"__streams.errors.partition", b"%d" % partition),
+            (b"tidegate-seq", b"%d" % (9 + number)),
+            (b"__streams.errors.offset", b"%d" % (7 * number)),
+            (b"tidegate-cause", stamp.causes[stamp.cause_codes[number]].encode()),
+            (b"__streams.errors.message", origin.messages[stamp.cause_codes[number]].encode()),
+        ]
+
+
+def test_a_record_without_a_timestamp_is_written_without_one() -> None:
+    listed = [Row(b"k", b"v", timestamp, 0) for timestamp in (-1, 1_700_000_000_000, -1)]
+    found = decode(placed(encoded(listed)), 0, MAX_OFFSET, []).records.rows()
+    assert [row.timestamp for row in found] == [-1, 1_700_000_000_000, -1]
 
 
 @settings(max_examples=60, deadline=None)
@@ -287,7 +317,7 @@ def test_the_same_input_gives_the_same_bytes(listed: list[Row]) -> None:
 
 def test_a_record_larger_than_the_limit_is_named_before_anything_is_written() -> None:
     listed = [Row(b"k", b"v", 5, 0), Row(b"k", b"v" * 1000, 6, 0)]
-    with pytest.raises(OutputTooLarge, match="emission 1, timestamp 6: 1071 bytes; the limit is 1070") as refused:
+    with pytest.raises(OutputTooLarge, match="record 1, timestamp 6: 1071 bytes; the limit is 1070") as refused:
         encoded(listed, max_batch_bytes=1070)
     assert "max.message.bytes" in refused.value.remedy
     assert [batch.count for batch in encoded(listed, max_batch_bytes=1071)] == [1, 1]

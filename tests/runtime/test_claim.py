@@ -39,6 +39,16 @@ def emit(claimed: Claimed) -> BatchMeta:
     return meta
 
 
+def refuse(claimed: Claimed, kafka: ScriptedKafka) -> None:
+    """A batch with a late record in partition 0 is committed, and not published; the mark is that of the claim."""
+    kafka.marks[0] = (0, f"tidegate/1 {claimed.log.table_id} {claimed.meta.batch}")
+    batch = claimed.meta.batch + 1
+    meta = after_batch(claimed.meta, [], topic="in", batch=batch, attempt=f"attempt{batch}", clock=0)
+    rows = emissions("value").append_column("offset", [[batch]])
+    file = write_rows(claimed.log.path, "late", 0, rows, batch=batch, topic="in", attempt=meta.attempt)
+    claimed.log.commit(meta, [file])
+
+
 def noting_commits(kafka: ScriptedKafka, monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit stands among the requests, in its place."""
     real = OperatorLog.commit
@@ -108,6 +118,35 @@ def test_publishing_starts_at_the_claim_in_which_output_was_configured(kafka: Sc
     emit(claimed)
     again = claimant(tmp_path, kafka).claim()
     assert again.meta.published_from == claimed.meta.batch
+
+
+def test_dead_letters_start_at_the_claim_in_which_they_were_configured(kafka: ScriptedKafka, tmp_path: Path) -> None:
+    """a record refused --- claim with dead letters --- a record refused --- claim: the second is published, once"""
+    refuse(claimant(tmp_path, kafka).claim(), kafka)
+    claimed = claimant(tmp_path, kafka, dead_letters="dead").claim()
+    assert (claimed.meta.dead_letters, claimed.meta.dead_letters_from) == ("dead", claimed.meta.batch)
+    assert (claimed.meta.published_from, outputs(kafka)) == (0, [])
+    refuse(claimed, kafka)
+    again = claimant(tmp_path, kafka, dead_letters="dead").claim()
+    assert (again.meta.dead_letters_from, outputs(kafka)) == (claimed.meta.batch, ["dead"])
+
+
+@pytest.mark.parametrize("after", [{}, {"dead_letters": "other"}, {"output": "dead"}, {"output": None}])
+def test_what_is_committed_for_former_dead_letters_is_published_there_first(
+    kafka: ScriptedKafka, tmp_path: Path, after: dict[str, Any]
+) -> None:
+    refuse(claimant(tmp_path, kafka, dead_letters="dead").claim(), kafka)
+    claimed = claimant(tmp_path, kafka, **after).claim()
+    assert outputs(kafka) == ["dead"]
+    assert claimed.meta.dead_letters == after.get("dead_letters")
+
+
+def test_dead_letters_alone_are_published(kafka: ScriptedKafka, tmp_path: Path) -> None:
+    only = {"output": None, "dead_letters": "dead"}
+    refuse(claimant(tmp_path, kafka, **only).claim(), kafka)
+    claimed = claimant(tmp_path, kafka, **only).claim()
+    assert outputs(kafka) == ["dead"]
+    assert claimed.publication is not None
 
 
 def test_what_is_committed_for_a_former_output_is_published_there_first(kafka: ScriptedKafka, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tidegate.contracts.config import read
-from tidegate.contracts.errors import StateError, UserError
+from tidegate.contracts.errors import ConfigurationError, StateError, UserError
 from tidegate.operators.suppression import SuppressionConfig
 from tidegate.runtime.opening import check_topics, find_topics, first_meta
 
@@ -42,6 +42,21 @@ def test_an_output_with_fewer_partitions_is_refused() -> None:
     with pytest.raises(UserError, match="fewer partitions") as refused:
         check(out=("id of out", 1))
     assert "at least 2 partitions" in refused.value.remedy
+
+
+def test_a_topic_of_dead_letters_with_fewer_partitions_is_refused() -> None:
+    kafka, config = ScriptedKafka(), CONFIG.model_copy(update={"dead_letters": "dead"})
+    kafka.topics["dead"] = ("id of dead", 1)
+    with pytest.raises(UserError, match="dead-letters topic has fewer partitions") as refused:
+        check_topics(BEFORE, config, find_topics(kafka, config, BEFORE.topics))  # type: ignore[arg-type]
+    assert "give dead at least 2 partitions" in refused.value.remedy
+
+
+@pytest.mark.parametrize("topic", ["in", "out"])
+def test_dead_letters_need_a_topic_of_their_own(topic: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        read(SuppressionConfig, {**CONFIG.model_dump(exclude_defaults=True), "until": None, "dead_letters": topic})
+    assert "name a topic of its own" in str(refused.value)
 
 
 @pytest.mark.parametrize("partitions", [1, 3])

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.runtime.scripted_kafka import PRODUCER_ID, ScriptedKafka
 from tests.state.logs import OPERATOR, commit_rows, new_log, reopened, rows
-from tidegate.contracts.errors import EngineError, Fenced, StartOver, StateError
+from tidegate.contracts.errors import EngineError, Fenced, OutputTooLarge, StartOver, StateError
+from tidegate.contracts.records import Row
 from tidegate.contracts.schema import BatchMeta
+from tidegate.kernels.record_batch import decode, decode_headers
 from tidegate.runtime import publication
-from tidegate.runtime.kafka.transactions import Producer
-from tidegate.runtime.output import Destination, open_output
+from tidegate.runtime.kafka.transactions import Producer, end
+from tidegate.runtime.outlets import Outlets
+from tidegate.runtime.output import Destination, Rows, open_output
 from tidegate.runtime.publication import Publication
 from tidegate.state.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast
 
+BASE_SEQUENCE = 53
+"""Its place in a record batch."""
 INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED = 47, 49, 90
 ANEW = (-1, -1)
+OUT, BOTH, DEAD = Outlets("out", None), Outlets("out", "dead"), Outlets(None, "dead")
 
 
 @pytest.fixture
@@ -35,11 +45,11 @@ def kafka() -> ScriptedKafka:
 
 
 def emissions(*texts: str) -> pa.Table:
-    table = rows(*texts)
+    table = rows(*texts).cast(pa.schema({"key": pa.binary(), "value": pa.binary()}))
     return (
         table.append_column("headers", pa.nulls(len(texts), pa.binary()))
-        .append_column("timestamp", [list(range(len(texts)))])
-        .append_column("cause", [["time"] * len(texts)])
+        .append_column("timestamp", pa.array(range(len(texts)), pa.int64()))
+        .append_column("cause", pa.array(["time"] * len(texts), pa.string()))
     )
 
 
@@ -49,34 +59,67 @@ def committed(log: OperatorLog, batch: int, *texts: str) -> BatchMeta:
     return commit_rows(log, batch, tables, offsets={"in": {0: 10 * batch, 1: 0}})
 
 
-def publishing(kafka: ScriptedKafka, log: OperatorLog, deadline_s: float = 5.0) -> Publication:
-    return Publication(
-        lambda: kafka, log, application="app", operator=OPERATOR, input="in", output="out", deadline_s=deadline_s
+def refused(cause: str, *offsets: int) -> pa.Table:
+    """Records that were refused for that."""
+    table = emissions(*(f"{cause} {offset}" for offset in offsets)).drop_columns("cause")
+    return table.append_column("offset", pa.array(offsets, pa.int64())).append_column(
+        "cause", pa.array([cause] * len(offsets), pa.string())
     )
 
 
-def published(kafka: ScriptedKafka, log: OperatorLog, newest: BatchMeta) -> Publication:
+def nothing_but(**tables: pa.Table) -> Rows:
+    return Rows(**{"emissions": emissions(), "late": refused("time"), "rejected": refused("null key")} | tables)
+
+
+def refusing(log: OperatorLog, batch: int, rows: Rows, **more: object) -> BatchMeta:
+    """The batch has those rows in partition 0, and nothing of what is empty."""
+    kinds = {"emission": rows.emissions, "late": rows.late, "rejected": rows.rejected}
+    tables = {(kind, 0): table for kind, table in kinds.items() if table.num_rows}
+    return commit_rows(log, batch, tables, offsets={"in": {0: 10 * batch, 1: 0}}, **more)
+
+
+def publishing(kafka: ScriptedKafka, log: OperatorLog, deadline_s: float = 5.0, outlets: Outlets = OUT) -> Publication:
+    return Publication(
+        lambda: kafka,
+        log,
+        application="app",
+        operator=OPERATOR,
+        input="in",
+        outlets=outlets,
+        times_in_values=False,
+        deadline_s=deadline_s,
+    )
+
+
+def published(kafka: ScriptedKafka, log: OperatorLog, newest: BatchMeta, outlets: Outlets = OUT) -> Publication:
     """A start with both partitions."""
-    started = publishing(kafka, log)
+    started = publishing(kafka, log, outlets=outlets)
     started.start([0, 1], newest)
     return started
 
 
 def opened(kafka: ScriptedKafka, started: Publication, newest: BatchMeta, *texts: str) -> Producer:
     """What a task leaves: the emissions of the newest batch in an open transaction of partition 0."""
+    return opened_with(kafka, started, newest, nothing_but(emissions=emissions(*texts)), OUT)
+
+
+def opened_with(
+    kafka: ScriptedKafka, started: Publication, newest: BatchMeta, rows: Rows, outlets: Outlets
+) -> Producer:
     destination = Destination(
         operator=OPERATOR,
         input="in",
-        output="out",
+        outlets=outlets,
+        limits=started.limits,
+        times_in_values=False,
         group=started.group,
         table_id=newest.table_id,
         partition=0,
         batch=newest.batch,
         next_offset=newest.offsets["in"][0],
-        output_limit=started.output_limit,
         deadline_s=5.0,
     )
-    return open_output(kafka, started.producers[0], destination, emissions(*texts))  # type: ignore[arg-type]
+    return open_output(kafka, started.producers[0], destination, rows)  # type: ignore[arg-type]
 
 
 def own_ids(kafka: ScriptedKafka) -> list[tuple[int, int]]:
@@ -187,10 +230,114 @@ def test_what_is_published_again_is_what_was_published_byte_for_byte(kafka: Scri
     again.marks[0] = (10, f"tidegate/1 {log.table_id} 1")
     published(again, log, claim)
     kafka.asked.clear()
-    first.producers[0] = replace(first.producers[0], epoch=1, sequence=0)
+    first.producers[0] = replace(first.producers[0], epoch=1, sequences={})
     opened(kafka, first, newest, *texts)
     assert payloads(again) == payloads(kafka) != []
     assert marks_sent(again) == marks_sent(kafka)
+
+
+# --- dead letters
+
+
+def topics_of(kafka: ScriptedKafka) -> list[str]:
+    return [request.topic_data[0].name for request in kafka.named("Produce")]
+
+
+def records_of(kafka: ScriptedKafka, topic: str) -> list[Row]:
+    sent = [data for data, name in zip(payloads(kafka), topics_of(kafka), strict=True) if name == topic]
+    return [row for data in sent for row in decode(data, 0, 2**62, []).records.rows()]
+
+
+def test_emissions_and_dead_letters_stand_in_one_transaction_with_one_mark(
+    kafka: ScriptedKafka, log: OperatorLog
+) -> None:
+    started = published(kafka, log, committed(log, 1), BOTH)
+    rows = nothing_but(emissions=emissions("a"), late=refused("time", 4))
+    newest = refusing(log, 2, rows)
+    kafka.asked.clear()
+    producer = opened_with(kafka, started, newest, rows, BOTH)
+    assert kafka.names == ["Produce", "Produce", "TxnOffsetCommit"]
+    assert topics_of(kafka) == ["out", "dead"]
+    assert {request.transactional_id for request in kafka.named("Produce")} == {producer.transactional_id}
+    assert producer.sequences == {"out": 1, "dead": 1}
+
+
+def test_each_topic_of_a_transaction_has_sequences_of_its_own(log: OperatorLog) -> None:
+    kafka = ScriptedKafka(version=1)
+    started = published(kafka, log, committed(log, 1), BOTH)
+    rows = nothing_but(emissions=emissions("a", "b"), late=refused("time", 4))
+    producer = opened_with(kafka, started, refusing(log, 2, rows), rows, BOTH)
+    assert [name for name in kafka.names if name == "AddPartitionsToTxn"] == ["AddPartitionsToTxn"] * 2
+    started.producers[0] = end(kafka, producer, commit=True, deadline_s=5)  # type: ignore[arg-type]
+    opened_with(kafka, started, refusing(log, 3, rows), rows, BOTH)
+    assert [struct.unpack_from(">i", data, BASE_SEQUENCE)[0] for data in payloads(kafka)] == [0, 0, 2, 1]
+
+
+def test_dead_letters_go_by_offset_late_and_rejected_ones_together(kafka: ScriptedKafka, log: OperatorLog) -> None:
+    started = published(kafka, log, committed(log, 1), DEAD)
+    rows = nothing_but(emissions=emissions("stays"), late=refused("time", 3, 9), rejected=refused("null key", 1, 5))
+    opened_with(kafka, started, refusing(log, 2, rows), rows, DEAD)
+    found = records_of(kafka, "dead")
+    assert [row.value for row in found] == [b"null key 1", b"time 3", b"null key 5", b"time 9"]
+    headers = [{name.decode(): value for name, value in decode_headers(row.headers)} for row in found]
+    assert [one["__streams.errors.offset"] for one in headers] == [b"1", b"3", b"5", b"9"]
+    assert [one["__streams.errors.message"] for one in headers[:2]] == [b"rejected: null key", b"late: time"]
+    assert [one["tidegate-cause"] for one in headers[:2]] == [b"null key", b"time"]
+    assert [one["tidegate-seq"] for one in headers] == [b"0", b"1", b"2", b"3"]
+    assert {(one["__streams.errors.topic"], one["__streams.errors.partition"]) for one in headers} == {(b"in", b"0")}
+
+
+@given(st.integers(0, 3), st.sets(st.integers(0, 40)), st.sets(st.integers(41, 80)), st.sampled_from([OUT, BOTH, DEAD]))
+@settings(max_examples=20, deadline=None)
+def test_what_is_published_again_of_all_kinds_is_what_was_published_byte_for_byte(
+    many: int, late: set[int], rejected: set[int], outlets: Outlets
+) -> None:
+    rows = nothing_but(
+        emissions=emissions(*map(str, range(many))),
+        late=refused("time", *sorted(late)),
+        rejected=refused("null key", *sorted(rejected)),
+    )
+    with TemporaryDirectory() as folder:
+        kafka, again, log = ScriptedKafka(), ScriptedKafka(), new_log(Path(folder) / OPERATOR)
+        first = published(kafka, log, refusing(log, 1, nothing_but(late=refused("time", 0))), outlets)
+        newest = refusing(log, 2, rows)
+        again.marks[0] = (10, f"tidegate/1 {log.table_id} 1")
+        published(again, log, commit_rows(log, 3, {}, offsets=newest.offsets), outlets)
+        kafka.asked.clear()
+        first.producers[0] = replace(first.producers[0], epoch=1, sequences={})
+        opened_with(kafka, first, newest, rows, outlets)
+    assert (payloads(again), topics_of(again)) == (payloads(kafka), topics_of(kafka))
+
+
+def test_what_was_refused_before_dead_letters_were_configured_is_not_published(
+    kafka: ScriptedKafka, log: OperatorLog
+) -> None:
+    """mark: batch 1 --- log: 2 and 3 refused records, dead letters from 4 on, 5 refused one"""
+    kafka.marks[0] = (10, f"tidegate/1 {log.table_id} 1")
+    for batch in (2, 3, 5):
+        newest = refusing(log, batch, nothing_but(late=refused("time", batch)), dead_letters_from=4)
+    published(kafka, log, newest, DEAD)
+    assert [row.value for row in records_of(kafka, "dead")] == [b"time 5"]
+
+
+def test_an_absent_mark_is_resolved_by_the_headers_of_both_topics(
+    log: OperatorLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest = refusing(log, 4, nothing_but(late=refused("time", 1)))
+    for found, expected in (({"out": 3, "dead": None}, 1), ({"out": 3, "dead": 4}, 0), ({"out": 4, "dead": 3}, 0)):
+        kafka = ScriptedKafka()
+        monkeypatch.setattr(publication, "newest_batch_header", lambda _client, topic, *_, found=found: found[topic])
+        published(kafka, log, newest, BOTH)
+        assert len(payloads(kafka)) == expected
+
+
+def test_a_dead_letter_that_is_too_large_names_its_topic(kafka: ScriptedKafka, log: OperatorLog) -> None:
+    started = published(kafka, log, committed(log, 1), DEAD)
+    started.limits["dead"] = 100
+    rows = nothing_but(late=refused("time", 4))
+    with pytest.raises(OutputTooLarge) as refusal:
+        opened_with(kafka, started, refusing(log, 2, rows), rows, DEAD)
+    assert "topic dead, partition 0" in str(refusal.value.value)
 
 
 def test_all_transactions_of_a_batch_are_ended_at_once(kafka: ScriptedKafka, log: OperatorLog) -> None:

@@ -24,6 +24,7 @@ from tidegate.runtime.batch import KafkaAttempt, PartitionFailure, PartitionPlan
 from tidegate.runtime.kafka.fetch import Fetched
 from tidegate.runtime.kafka.retry import Deadline
 from tidegate.runtime.kafka.transactions import Producer, initialise
+from tidegate.runtime.outlets import Outlets
 from tidegate.runtime.port import KafkaPort
 from tidegate.state import local_state
 from tidegate.state.decisions import Header, Wanted
@@ -66,7 +67,9 @@ def attempt(tmp_path: Path) -> KafkaAttempt:
         operator=OPERATOR,
         config=CONFIG,
         topic="in",
-        output="out",
+        outlets=Outlets("out", None),
+        limits={"out": 2**20},
+        times_in_values=False,
         kafka={},
         group="group",
         log=log.path,
@@ -78,7 +81,6 @@ def attempt(tmp_path: Path) -> KafkaAttempt:
         attempt="mine",
         clock=0,
         max_batch_bytes=2**20,
-        output_limit=2**20,
         deadline_s=5.0,
     )
 
@@ -237,6 +239,6 @@ def test_the_partitions_of_a_task_share_one_deadline(
     monkeypatch.setattr(ports, "open_output", lambda _client, _producer, to, _rows: given.append(to.deadline_s))
     port = KafkaPort(attempt=attempt, deadline=Deadline(0.0))
     port.read(plan())
-    rows = SimpleNamespace(emissions=SimpleNamespace(num_rows=1))
+    rows = SimpleNamespace(emissions=None, late=None, rejected=None)
     port.open(plan(producer=initialise(kafka, "id", timeout_ms=60_000)), rows, 1)  # type: ignore[arg-type]
     assert given == [0.0, 0.0]

@@ -82,15 +82,15 @@ def test_in_version_2_a_transaction_begins_at_sequence_0_with_the_end_s_id_and_e
     kafka = ScriptedKafka(2)
     before = replace(started(kafka), producer_id=99)
     after = whole(kafka, before, count=3)
-    assert (after.sequence, after.producer_id, after.epoch) == (0, PRODUCER_ID, before.epoch + 1)
+    assert (after.sequences, after.producer_id, after.epoch) == ({}, PRODUCER_ID, before.epoch + 1)
 
 
 def test_in_version_1_sequences_go_on_modulo_2_to_the_31() -> None:
     kafka = ScriptedKafka(1)
-    first = whole(kafka, replace(started(kafka), sequence=2**31 - 4), count=3)
-    assert first.sequence == 2**31 - 1
+    first = whole(kafka, replace(started(kafka), sequences={"out": 2**31 - 4}), count=3)
+    assert first.sequences == {"out": 2**31 - 1}
     second = whole(kafka, first, count=3)
-    assert (second.sequence, second.producer_id, second.epoch) == (2, first.producer_id, first.epoch)
+    assert (second.sequences, second.producer_id, second.epoch) == ({"out": 2}, first.producer_id, first.epoch)
 
 
 REQUESTS: dict[str, Work] = {

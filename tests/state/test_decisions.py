@@ -173,8 +173,8 @@ def test_a_foreign_optimize_has_only_taken_the_version() -> None:
 # --- the mark
 
 
-def settle(mark: str | None, *outputs: int, published_from: int = 0) -> tuple[Settling, int | None]:
-    return tuple(unpublished(mark, table_id="t", newest_batch=9, outputs=outputs, published_from=published_from))
+def settle(mark: str | None, *outputs: int) -> tuple[Settling, int | None]:
+    return tuple(unpublished(mark, table_id="t", newest_batch=9, outputs=outputs))
 
 
 @given(st.integers(0, 2**63 - 1))
@@ -200,11 +200,6 @@ def test_several_batches_above_the_mark_are_a_state_error() -> None:
         settle("tidegate/1 t 3", 8, 9)
 
 
-def test_output_before_publishing_was_configured_is_never_published() -> None:
-    assert settle("tidegate/1 t 3", 4, 5, 9, published_from=6) == (Settling.PUBLISH, 9)
-    assert settle(None, 4, 5, published_from=6) == (Settling.NOTHING, None)
-
-
 def test_an_absent_mark_is_resolved_never_assumed() -> None:
     assert settle(None, 9) == (Settling.RESOLVE, None)
 
@@ -214,9 +209,9 @@ def test_an_absent_mark_without_output_needs_nothing() -> None:
 
 
 def test_what_the_output_s_headers_show_resolves_an_absent_mark() -> None:
-    assert unpublished_above(9, [8, 9], 0) == (Settling.NOTHING, None)
-    assert unpublished_above(8, [8, 9], 0) == (Settling.PUBLISH, 9)
-    assert unpublished_above(-1, [9], 0) == (Settling.PUBLISH, 9)
+    assert unpublished_above(9, [8, 9]) == (Settling.NOTHING, None)
+    assert unpublished_above(8, [8, 9]) == (Settling.PUBLISH, 9)
+    assert unpublished_above(-1, [9]) == (Settling.PUBLISH, 9)
 
 
 @pytest.mark.parametrize(

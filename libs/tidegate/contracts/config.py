@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from tidegate.contracts.errors import ConfigurationError, Problem
 from tidegate.contracts.event_time import parse_duration_ms, parse_size_bytes
@@ -101,8 +101,17 @@ class OperatorConfig(OperatorRules):
     """Topic that is read."""
     output: str | None = None
     """Topic of the emissions; omitted: they stay in the lake."""
+    dead_letters: str | None = None
+    """Topic of the records that are refused, late and rejected ones; omitted: they stay in the lake."""
     idle_after: Duration | None = None
     """Wall time without a record after which stream time goes on by itself; default: never."""
+
+    @field_validator("dead_letters")
+    @classmethod
+    def _topic_of_its_own(cls, topic: str | None, info: ValidationInfo) -> str | None:
+        if topic is not None and topic in (info.data.get("input"), info.data.get("output")):
+            raise ValueError("the input or the output of the same operator; name a topic of its own")
+        return topic
 
     def as_table(self) -> TableFacts | None:
         """What it is to operators that read it; None: it is not a table."""

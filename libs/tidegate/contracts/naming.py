@@ -13,6 +13,11 @@ HEADER_SEQ = "tidegate-seq"
 HEADER_CAUSE = "tidegate-cause"
 HEADER_WINDOW_START = "tidegate-window-start"
 HEADER_WINDOW_END = "tidegate-window-end"
+HEADER_REDRIVEN = "tidegate-redriven"
+HEADER_ERROR_MESSAGE = "__streams.errors.message"
+HEADER_ERROR_TOPIC = "__streams.errors.topic"
+HEADER_ERROR_PARTITION = "__streams.errors.partition"
+HEADER_ERROR_OFFSET = "__streams.errors.offset"
 COMMIT_METADATA_KEY = "tidegate"
 
 

@@ -98,6 +98,8 @@ class BatchMeta:
     compacted: int = 0  # the batch of the newest compaction
     inputs: dict[str, int] = field(default_factory=dict)
     published_from: int = 0  # the batch in which `output` was configured
+    dead_letters: str | None = None  # topic of the refused records
+    dead_letters_from: int = 0  # the batch in which it was configured
     skipped: dict[int, tuple[int, int]] = field(default_factory=dict)  # offsets [from, to) that were lost unread
     recovered: dict[int, str] = field(default_factory=dict)  # how local states came back, other than by going on
 

@@ -4,12 +4,13 @@ Reading is in `record_decoder`, writing in `record_encoder`, single headers in `
 """
 
 from tidegate.kernels.record_decoder import Decoded, decode
-from tidegate.kernels.record_encoder import EncodedBatch, OutgoingColumns, Stamp, encode
+from tidegate.kernels.record_encoder import EncodedBatch, Origin, OutgoingColumns, Stamp, encode
 from tidegate.kernels.record_headers import decode_headers, encode_headers, header_value
 
 __all__ = [
     "Decoded",
     "EncodedBatch",
+    "Origin",
     "OutgoingColumns",
     "Stamp",
     "decode",

@@ -19,6 +19,10 @@ from tidegate.contracts.errors import EngineError, OutputTooLarge
 from tidegate.contracts.naming import (
     HEADER_BATCH,
     HEADER_CAUSE,
+    HEADER_ERROR_MESSAGE,
+    HEADER_ERROR_OFFSET,
+    HEADER_ERROR_PARTITION,
+    HEADER_ERROR_TOPIC,
     HEADER_OPERATOR,
     HEADER_SEQ,
     HEADER_WINDOW_END,
@@ -56,10 +60,20 @@ class OutgoingColumns:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Origin:
+    """Where dead letters were read, and why they are dead: `messages` has one for each of the stamp's causes."""
+
+    topic: str
+    partition: int
+    offsets: Int64s
+    messages: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Stamp:
     """The headers that say where records come from. Record i: seq `first_seq` + i, cause `causes[cause_codes[i]]`.
 
-    `windows`: where results of windows are written, their starts and ends, ms >= 0.
+    `windows`: where results of windows are written, their starts and ends, ms >= 0. `origin`: of dead letters.
     """
 
     operator: str
@@ -68,6 +82,7 @@ class Stamp:
     cause_codes: npt.NDArray[np.int8]
     causes: Sequence[str]
     windows: tuple[Int64s, Int64s] | None = None
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +112,7 @@ class _Added(NamedTuple):
     """Headers to append to every record: `header_count` in all, in the order constant, numbers, choice.
 
     `constant` holds whole headers, the same for all records. Header k of `numbers` is `number_names[k]` (encoded, as
-    far as the value) and the decimal digits of numbers[k, i]. Record i has the whole header `choices[choice[i]]`.
+    far as the value) and the decimal digits of numbers[k, i]. Record i has the headers `choices[choice[i]]`.
     """
 
     header_count: int
@@ -141,7 +156,7 @@ def _measures(source: _Columns, added: _Added) -> Int64s:
     measures = np.empty((3, len(source.timestamp)), np.int64)
     damaged = _measure(source, added, measures)
     if damaged >= 0:
-        raise EngineError("a block of record headers is damaged", value=f"emission {damaged}")
+        raise EngineError("a block of record headers is damaged", value=f"record {damaged}")
     return measures
 
 
@@ -152,9 +167,9 @@ def _cuts(timestamp: Int64s, content: Int64s, max_batch_bytes: int) -> list[tupl
     count, refused, size = _cut(timestamp, content, target, max_batch_bytes, first, sizes)
     if refused >= 0:
         raise OutputTooLarge(
-            "an emission is larger than the output topic takes",
-            value=f"emission {refused}, timestamp {timestamp[refused]}: {size} bytes; the limit is {max_batch_bytes}",
-            remedy="raise max.message.bytes of the output topic and start again; the operator goes on from here",
+            "a record is larger than the topic takes that it is to be written to",
+            value=f"record {refused}, timestamp {timestamp[refused]}: {size} bytes; the limit is {max_batch_bytes}",
+            remedy="raise max.message.bytes of the topic and start again; the operator goes on from here",
         )
     bounds = [*first[:count].tolist(), len(timestamp)]
     return list(zip(bounds[:-1], bounds[1:], sizes[:count].tolist(), strict=True))
@@ -207,16 +222,22 @@ def _added(stamp: Stamp | None, count: int) -> _Added:
     if stamp is None:
         nothing, no_choice = _binaries([]), read_only(np.empty(0, np.int8))
         return _Added(0, nothing.data, nothing, np.empty((0, count), np.int64), nothing, no_choice)
-    constant = _header(HEADER_OPERATOR, stamp.operator) + _header(HEADER_BATCH, str(stamp.batch))
+    constant = [_header(HEADER_OPERATOR, stamp.operator), _header(HEADER_BATCH, str(stamp.batch))]
     numbers = {HEADER_SEQ: np.arange(stamp.first_seq, stamp.first_seq + count, dtype=np.int64)}
+    choices = [[_header(HEADER_CAUSE, cause)] for cause in stamp.causes]
     if stamp.windows is not None:
         numbers |= dict(zip((HEADER_WINDOW_START, HEADER_WINDOW_END), stamp.windows, strict=True))
+    if (origin := stamp.origin) is not None:
+        constant += [_header(HEADER_ERROR_TOPIC, origin.topic), _header(HEADER_ERROR_PARTITION, str(origin.partition))]
+        numbers[HEADER_ERROR_OFFSET] = origin.offsets
+        messages = [_header(HEADER_ERROR_MESSAGE, message) for message in origin.messages]
+        choices = [[*choice, message] for choice, message in zip(choices, messages, strict=True)]
     return _Added(
-        header_count=3 + len(numbers),
-        constant=np.frombuffer(constant, np.uint8),
+        header_count=len(constant) + len(numbers) + (1 if stamp.origin is None else 2),
+        constant=np.frombuffer(b"".join(constant), np.uint8),
         number_names=_binaries([varint(len(name)) + name.encode() for name in numbers]),
         numbers=np.stack(list(numbers.values())),
-        choices=_binaries([_header(HEADER_CAUSE, cause) for cause in stamp.causes]),
+        choices=_binaries([b"".join(choice) for choice in choices]),
         choice=read_only(stamp.cause_codes),
     )
 

@@ -5,6 +5,7 @@ Everything here is small and picklable: paths, numbers and names; records and ro
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -13,6 +14,7 @@ from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.errors import TidegateError
 from tidegate.contracts.schema import Counts
 from tidegate.runtime.kafka.transactions import Producer
+from tidegate.runtime.outlets import Outlets
 from tidegate.state.data_files import DataFile
 from tidegate.state.decisions import Wanted
 
@@ -38,13 +40,17 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaAttempt(Attempt):
-    """An attempt between two topics; without `output` the emissions stay in the lake."""
+    """An attempt between topics; `limits`: the largest record batch that each outlet takes, in bytes.
+
+    `times_in_values`: event times are not the records' own timestamps.
+    """
 
     kafka: dict[str, str]
     group: str
-    output: str | None
+    outlets: Outlets
+    limits: Mapping[str, int]
+    times_in_values: bool
     max_batch_bytes: int
-    output_limit: int
     deadline_s: float
 
 

@@ -14,11 +14,12 @@ from tidegate.contracts.kill_points import reach
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.schema import BatchMeta, log_schema
 from tidegate.operators.registry import operator_for
-from tidegate.runtime import clock, opening
+from tidegate.runtime import clock, opening, outlets
 from tidegate.runtime.application import Application, config_hash
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.ledger import after_claim
+from tidegate.runtime.outlets import Outlets
 from tidegate.runtime.publication import Publication
 from tidegate.state.log_entries import require_there
 from tidegate.state.operator_log import OperatorLog
@@ -65,11 +66,11 @@ class Claimant:
         self._newest = before
         opening.check_topics(before, self._config, topics)
         opening.check_nothing_lost(before, self._config, starts)
-        self._settle_former_output()
-        self._commit_claim(topics.ids)
-        output = self._config.output
+        self._settle_former_outlets()
+        wanted = outlets.configured(self._config)
+        self._commit_claim(topics.ids, wanted)
         return Claimed(
-            log=self._log, meta=self._newest, publication=None if output is None else self._published_to(output)
+            log=self._log, meta=self._newest, publication=self._published_to(wanted) if wanted.topics else None
         )
 
     def _open_log(self) -> OperatorLog:
@@ -88,12 +89,16 @@ class Claimant:
                 remedy="none is needed if the other driver was meant; otherwise stop that one",
             )
 
-    def _commit_claim(self, topics: dict[str, str]) -> None:
+    def _commit_claim(self, topics: dict[str, str], outlets_now: Outlets) -> None:
+        former = outlets.claimed(self._newest, self._config.input)
         claim = after_claim(
             self._newest, attempt=uuid4().hex, clock=clock.now_ms(), config=config_hash(self._config), topics=topics
         )
-        if self._config.output in topics and self._config.output not in self._newest.topics:
+        claim = replace(claim, dead_letters=outlets_now.dead_letters)
+        if outlets_now.output not in (None, former.output):
             claim = replace(claim, published_from=claim.batch)
+        if outlets_now.dead_letters not in (None, former.dead_letters):
+            claim = replace(claim, dead_letters_from=claim.batch)
         self._attempts.add(claim.attempt)
         self._log.commit(claim, [])
         if self._newest.config not in ("", claim.config):
@@ -101,24 +106,25 @@ class Claimant:
         self._newest = claim
         reach("after_claim")
 
-    def _settle_former_output(self) -> None:
-        """What is committed for an output that the configuration no longer has is published there.
+    def _settle_former_outlets(self) -> None:
+        """What is committed for a topic that the configuration no longer has in that place is published there.
 
         Under a claim that still names it, so that a crash in between does not make it forgotten.
         """
-        ours = (self._config.input, self._config.output)
-        for former in [topic for topic in self._newest.topics if topic not in ours]:
-            self._commit_claim(self._newest.topics)
+        former, wanted = outlets.claimed(self._newest, self._config.input), outlets.configured(self._config)
+        if any(was not in (None, now) for was, now in zip(former, wanted, strict=True)):
+            self._commit_claim(self._newest.topics, former)
             self._published_to(former)
 
-    def _published_to(self, output: str) -> Publication:
+    def _published_to(self, wanted: Outlets) -> Publication:
         publication = Publication(
             self._kafka,
             self._log,
             application=self._application.application,
             operator=self._name,
             input=self._config.input,
-            output=output,
+            outlets=wanted,
+            times_in_values=self._config.timestamp is not None,
             deadline_s=self._deadline_s,
         )
         try:

@@ -28,7 +28,7 @@ from tidegate.contracts.kill_points import reach
 from tidegate.contracts.naming import group_id
 from tidegate.contracts.schema import BatchMeta
 from tidegate.operators.registry import operator_for
-from tidegate.runtime import clock, history, opening, pace
+from tidegate.runtime import clock, history, opening, outlets, pace
 from tidegate.runtime.answers import results_of
 from tidegate.runtime.application import Application
 from tidegate.runtime.batch import KafkaAttempt, PartitionPlan, PartitionResult
@@ -387,7 +387,9 @@ class OperatorDriver:
             operator=self.name,
             config=self._config,
             topic=self._config.input,
-            output=self._config.output,
+            outlets=outlets.configured(self._config),
+            limits=self._publication.limits if self._publication else {},
+            times_in_values=self._config.timestamp is not None,
             kafka=self._application.kafka,
             group=group_id(self._application.application, self.name),
             log=self._log.path,
@@ -399,7 +401,6 @@ class OperatorDriver:
             attempt=attempt,
             clock=now,
             max_batch_bytes=self._piece,
-            output_limit=self._publication.output_limit if self._publication else 0,
             deadline_s=ATTEMPT_DEADLINE_S,
         )
 

@@ -77,8 +77,8 @@ def after_batch(
         counts={r.partition: r.counts for r in results},
         totals={**newest.totals, **{r.partition: _total(newest.totals.get(r.partition), r.counts) for r in results}},
         measures={r.partition: r.measures for r in results},
-        opened=tuple(r.partition for r in results if r.producer is not None and r.producer.opened),
-        output={**newest.output, **{r.partition: batch for r in results if r.counts.emitted}},
+        opened=tuple(r.partition for r in results if _opened(r)),
+        output={**newest.output, **{r.partition: batch for r in results if r.counts.emitted or _opened(r)}},
         active={**newest.active, **{r.partition: clock for r in results if r.counts.records_in}},
         advanced={**newest.advanced, **{r.partition: clock for r in results if r.action == "idle"}},
         inputs=dict(inputs),
@@ -107,6 +107,11 @@ def after_compaction(
         snapshot={**newest.snapshot, **dict.fromkeys(partitions, batch if through is None else through)},
         compacted=batch,
     )
+
+
+def _opened(result: PartitionResult) -> bool:
+    """True when the partition has an open transaction, with something to publish."""
+    return result.producer is not None and result.producer.opened
 
 
 def _came_back(result: PartitionResult) -> bool:

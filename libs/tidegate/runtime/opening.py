@@ -1,4 +1,4 @@
-"""What a driver checks before it claims, and with every batch. May import: contracts, runtime.kafka."""
+"""What a driver checks before it claims, and with every batch. May import: contracts, runtime."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.errors import EngineError, OffsetsGone, StateError, UserError
 from tidegate.contracts.schema import FORMAT, BatchMeta
 from tidegate.runtime.kafka.client import KafkaClient, NoSuchTopic, Topic
+from tidegate.runtime.outlets import configured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +25,7 @@ def find_topics(kafka: KafkaClient, config: OperatorConfig, known: Mapping[str, 
 
     EngineError when one is missing whose id is `known`: it was deleted, or the broker is not quite back.
     """
-    names = [config.input] if config.output is None else [config.input, config.output]
-    found = [_find(kafka, name, known) for name in names]
+    found = [_find(kafka, name, known) for name in [config.input, *configured(config).topics]]
     return Topics(
         ids={topic.name: topic.id for topic in found},
         partitions={topic.name: len(topic.leaders) for topic in found},
@@ -53,7 +53,7 @@ def gone(error: NoSuchTopic, value: str | None = None) -> EngineError:
 def check_topics(before: BatchMeta, config: OperatorConfig, now: Topics) -> None:
     """Nothing, if the log was written from and to the very topics of now; StateError, with the way on, if not.
 
-    UserError when the output has too few partitions.
+    UserError when an outlet has too few partitions.
     """
     if before.offsets and config.input not in before.offsets:
         raise StateError(
@@ -75,19 +75,20 @@ def check_topics(before: BatchMeta, config: OperatorConfig, now: Topics) -> None
             value=f"{partitions}, was {had}",
             remedy="keys have moved between partitions: give the operator another name, so that it starts anew",
         )
-    if config.output is not None and now.partitions[config.output] < partitions:
-        raise UserError(
-            "the output topic has fewer partitions than the input",
-            value=f"{config.output}: {now.partitions[config.output]}, {config.input}: {partitions}",
-            remedy=f"give {config.output} at least {partitions} partitions",
-        )
+    for role, topic in configured(config)._asdict().items():
+        if topic is not None and now.partitions[topic] < partitions:
+            raise UserError(
+                f"the {role.replace('_', '-')} topic has fewer partitions than the input",
+                value=f"{topic}: {now.partitions[topic]}, {config.input}: {partitions}",
+                remedy=f"give {topic} at least {partitions} partitions",
+            )
 
 
 def _way_on(topic: str, config: OperatorConfig) -> str:
     if topic == config.input:
         return "give the operator another name: its state belongs to the topic that is gone"
     return (
-        "what was published there is gone with it: give the operator another output topic to go on from here, or "
+        "what was published there is gone with it: give the operator another topic to go on from here, or "
         "another name to publish all of it again"
     )
 

@@ -1,58 +1,81 @@
-"""Emissions on their way to Kafka: opened by a task, ended by the driver, made again from the log after a crash.
+"""Emissions and dead letters on their way to Kafka: opened by a task, ended by the driver, made again from the log
+after a crash.
 
-May import: contracts, kernels' codec, runtime.kafka, state. Both ways in build the same columns from the same rows, so
-that what is published again is what was published at first, byte for byte.
+May import: contracts, kernels' codec, runtime. Both ways in build the same columns from the same rows, so that what is
+published again is what was published at first, byte for byte.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.contracts.errors import OutputTooLarge
 from tidegate.contracts.kill_points import reach
-from tidegate.kernels.record_batch import OutgoingColumns, Stamp
+from tidegate.kernels.record_batch import Origin, OutgoingColumns, Stamp
+from tidegate.runtime.dead_letters import as_dead_letters
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.transactions import Producer, commit_offset, send_emissions
+from tidegate.runtime.outlets import Outlets
 from tidegate.state.decisions import format_mark
+
+
+class Rows(NamedTuple):
+    """What a batch puts out of one partition, as the log has it; each table is in seq order, from 0.
+
+    All have key, value, headers, timestamp, cause; emissions window_start and window_end where there are windows, late
+    and rejected rows offset.
+    """
+
+    emissions: pa.Table
+    late: pa.Table
+    rejected: pa.Table
 
 
 @dataclass(frozen=True, kw_only=True)
 class Destination:
-    """Where one partition's emissions of one batch go, and the mark and the input offset that travel with them."""
+    """Where one partition's output of one batch goes, and the mark and the input offset that travel with it.
+
+    `limits`: the largest record batch that each topic takes, in bytes. `times_in_values`: event times are fields of
+    the values, so that they are not the timestamps which the records had in Kafka.
+    """
 
     operator: str
     input: str
-    output: str
+    outlets: Outlets
+    limits: Mapping[str, int]
+    times_in_values: bool
     group: str
     table_id: str
     partition: int
     batch: int
     next_offset: int
-    output_limit: int
     deadline_s: float
 
 
-def open_output(client: KafkaClient, producer: Producer, to: Destination, emissions: pa.Table) -> Producer:
-    """The emissions, the input offset and the mark stand in an open transaction of the partition; nothing is ended.
+class Parcel(NamedTuple):
+    """What goes to one topic."""
 
-    Raises OutputTooLarge before anything is sent, EngineError when the broker does not take it.
+    topic: str
+    columns: OutgoingColumns
+    stamp: Stamp
+
+
+def open_output(client: KafkaClient, producer: Producer, to: Destination, rows: Rows) -> Producer:
+    """The output, the input offset and the mark stand in an open transaction of the partition; nothing is ended.
+
+    Without output nothing is opened. Raises OutputTooLarge, EngineError when the broker does not take it.
     """
-    columns, stamp = outgoing(to, emissions)
-    producer = send_emissions(
-        client,
-        producer,
-        to.output,
-        to.partition,
-        columns,
-        stamp,
-        max_batch_bytes=to.output_limit,
-        deadline_s=to.deadline_s,
-        after_half=lambda: reach("after_half_of_output"),
-    )
+    parcels = _parcels(to, rows)
+    if not parcels:
+        return producer
+    for parcel in parcels:
+        producer = _send(client, producer, to, parcel)
     return commit_offset(
         client,
         producer,
@@ -65,18 +88,39 @@ def open_output(client: KafkaClient, producer: Producer, to: Destination, emissi
     )
 
 
+def _parcels(to: Destination, rows: Rows) -> list[Parcel]:
+    parcels = []
+    if to.outlets.output is not None and rows.emissions.num_rows:
+        parcels.append(Parcel(to.outlets.output, *outgoing(to, rows.emissions)))
+    if to.outlets.dead_letters is not None and (rows.late.num_rows or rows.rejected.num_rows):
+        parcels.append(Parcel(to.outlets.dead_letters, *_dead_letters(to, rows)))
+    return parcels
+
+
+def _send(client: KafkaClient, producer: Producer, to: Destination, parcel: Parcel) -> Producer:
+    try:
+        return send_emissions(
+            client,
+            producer,
+            parcel.topic,
+            to.partition,
+            parcel.columns,
+            parcel.stamp,
+            max_batch_bytes=to.limits[parcel.topic],
+            deadline_s=to.deadline_s,
+            after_half=lambda: reach("after_half_of_output"),
+        )
+    except OutputTooLarge as error:
+        place = f"topic {parcel.topic}, partition {to.partition}"
+        raise OutputTooLarge(error.problem, value=f"{place}: {error.value}", remedy=error.remedy) from error
+
+
 def outgoing(to: Destination, emissions: pa.Table) -> tuple[OutgoingColumns, Stamp]:
     """The emissions (columns key, value, headers, timestamp, cause; in seq order from 0) as the codec takes them.
 
     Where they have windows (columns window_start, window_end), their bounds are headers.
     """
     causes = pc.dictionary_encode(_whole(emissions["cause"].cast(pa.string())))
-    columns = OutgoingColumns(
-        key=_whole(emissions["key"]),
-        value=_whole(emissions["value"]),
-        headers=_whole(emissions["headers"]),
-        timestamp=_whole(emissions["timestamp"]).to_numpy(),
-    )
     stamp = Stamp(
         operator=to.operator,
         batch=to.batch,
@@ -85,7 +129,34 @@ def outgoing(to: Destination, emissions: pa.Table) -> tuple[OutgoingColumns, Sta
         causes=causes.dictionary.to_pylist(),
         windows=_windows(emissions),
     )
-    return columns, stamp
+    return _columns(emissions), stamp
+
+
+def _dead_letters(to: Destination, rows: Rows) -> tuple[OutgoingColumns, Stamp]:
+    """The refused records as the codec takes them, in the order of their offsets, with their origin as headers."""
+    letters = as_dead_letters(rows.late, rows.rejected, times_in_values=to.times_in_values)
+    reasons = pc.dictionary_encode(_whole(letters["reason"]))
+    messages = reasons.dictionary.to_pylist()
+    stamp = Stamp(
+        operator=to.operator,
+        batch=to.batch,
+        first_seq=0,
+        cause_codes=reasons.indices.to_numpy().astype(np.int8),
+        causes=[message.partition(": ")[2] for message in messages],
+        origin=Origin(
+            topic=to.input, partition=to.partition, offsets=_whole(letters["offset"]).to_numpy(), messages=messages
+        ),
+    )
+    return _columns(letters), stamp
+
+
+def _columns(rows: pa.Table) -> OutgoingColumns:
+    return OutgoingColumns(
+        key=_whole(rows["key"]),
+        value=_whole(rows["value"]),
+        headers=_whole(rows["headers"]),
+        timestamp=_whole(rows["timestamp"]).to_numpy(),
+    )
 
 
 def _windows(emissions: pa.Table) -> tuple[Any, Any] | None:

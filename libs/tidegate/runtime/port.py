@@ -1,4 +1,4 @@
-"""Where a partition's records come from and where its emissions go. May import: contracts, runtime.
+"""Where a partition's records come from and where its output goes. May import: contracts, runtime.
 
 Everything else about a batch is the same for a service over Kafka topics and for a streaming DataFrame.
 """
@@ -15,24 +15,24 @@ from tidegate.runtime.kafka.client import client
 from tidegate.runtime.kafka.fetch import Fetched, fetch
 from tidegate.runtime.kafka.retry import Deadline
 from tidegate.runtime.kafka.transactions import Producer
-from tidegate.runtime.output import Destination, open_output
+from tidegate.runtime.output import Destination, Rows, open_output
 
 
 class Port(Protocol):
-    """The way of one attempt's records in, and of its emissions out."""
+    """The way of one attempt's records in, and of its output out."""
 
     def read(self, plan: PartitionPlan) -> Fetched:
         """The records of the plan, as far as they were read."""
         ...
 
     def open(self, plan: PartitionPlan, step: StepResult, next_offset: int) -> Producer | None:
-        """The partition's producer, with the emissions in an open transaction if they are to be published."""
+        """The partition's producer, with the output in an open transaction if it is to be published."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaPort:
-    """From the input topic to the output topic. `deadline`: when the work with Kafka has to be done."""
+    """From the input topic to the outlets. `deadline`: when the work with Kafka has to be done."""
 
     attempt: KafkaAttempt
     deadline: Deadline
@@ -54,18 +54,20 @@ class KafkaPort:
     def open(self, plan: PartitionPlan, step: StepResult, next_offset: int) -> Producer | None:
         """The producer; if there is anything to publish it is in its open transaction, with input offset and mark."""
         attempt = self.attempt
-        if plan.producer is None or attempt.output is None or not step.emissions.num_rows:
-            return plan.producer
+        if plan.producer is None:
+            return None
         destination = Destination(
             operator=attempt.operator,
             input=attempt.topic,
-            output=attempt.output,
+            outlets=attempt.outlets,
+            limits=attempt.limits,
+            times_in_values=attempt.times_in_values,
             group=attempt.group,
             table_id=attempt.table_id,
             partition=plan.partition,
             batch=attempt.batch,
             next_offset=next_offset,
-            output_limit=attempt.output_limit,
             deadline_s=self.deadline.remaining_s,
         )
-        return open_output(client(attempt.kafka), plan.producer, destination, step.emissions)
+        rows = Rows(step.emissions, step.late, step.rejected)
+        return open_output(client(attempt.kafka), plan.producer, destination, rows)

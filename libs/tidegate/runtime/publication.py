@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.contracts.errors import StartOver, StateError
@@ -18,7 +19,8 @@ from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.offsets import marks, newest_batch_header
 from tidegate.runtime.kafka.transactions import Producer, commit_offset, end, ends, initialise
-from tidegate.runtime.output import Destination, open_output
+from tidegate.runtime.outlets import Outlets, published_kinds
+from tidegate.runtime.output import Destination, Rows, open_output
 from tidegate.state.decisions import Settling, format_mark, parse_mark, unpublished, unpublished_above
 from tidegate.state.operator_log import OperatorLog
 
@@ -34,16 +36,17 @@ class Publication:
         application: str,
         operator: str,
         input: str,
-        output: str,
+        outlets: Outlets,
+        times_in_values: bool,
         deadline_s: float,
     ) -> None:
         self._client, self._log = client, log
         self._application, self._operator = application, operator
-        self._input, self._output = input, output
+        self._input, self._outlets, self._times_in_values = input, outlets, times_in_values
         self._deadline_s = deadline_s
         self._timeout_ms = max(60_000, int(3 * deadline_s * 1_000))
         self.group = group_id(application, operator)
-        self.output_limit = client().max_message_bytes(output)
+        self.limits = {topic: client().max_message_bytes(topic) for topic in outlets.topics}
         self.producers: dict[int, Producer] = {}
         self.unclear: set[int] = set()
         self._shown: dict[int, int] = {}
@@ -152,24 +155,33 @@ class Publication:
     def _left_to_publish(self, partition: int, mark: str | None, newest: BatchMeta) -> int | None:
         """The batch whose output is committed and not published; None when there is none."""
         known = parse_mark(mark) if mark is not None else None
-        outputs = self._log.batches("emission", partition, after_batch=known.batch if known else -1)
-        decision = unpublished(
-            mark,
-            table_id=newest.table_id,
-            newest_batch=newest.batch,
-            outputs=outputs,
-            published_from=newest.published_from,
-        )
+        outputs = self._outputs(partition, known.batch if known else -1, newest)
+        decision = unpublished(mark, table_id=newest.table_id, newest_batch=newest.batch, outputs=outputs)
         if decision.what is Settling.RESOLVE:
-            published = newest_batch_header(self._client(), self._output, partition, self._operator)
-            if published is not None and published > newest.batch:
-                raise StateError(
-                    f"{self._output}/{partition} holds a batch of {self._operator} that this log has not reached",
-                    value=f"batch {published} in the topic, {newest.batch} in the log",
-                    remedy="was the log begun anew? Give the operator another name or an output topic of its own",
-                )
-            decision = unpublished_above(-1 if published is None else published, outputs, newest.published_from)
+            decision = unpublished_above(self._newest_in_topics(partition, newest), outputs)
         return decision.batch
+
+    def _outputs(self, partition: int, after_batch: int, newest: BatchMeta) -> list[int]:
+        """The batches above that one with something to publish, none from before that was configured; ascending."""
+        found = [
+            self._log.batches(kind, partition, after_batch=max(after_batch, since - 1))
+            for kind, since in published_kinds(self._outlets, newest).items()
+        ]
+        return sorted({batch for batches in found for batch in batches})
+
+    def _newest_in_topics(self, partition: int, newest: BatchMeta) -> int:
+        """The newest batch that the headers of the outlets' records name; -1: none."""
+        published = -1
+        for topic in self._outlets.topics:
+            found = newest_batch_header(self._client(), topic, partition, self._operator)
+            if found is not None and found > newest.batch:
+                raise StateError(
+                    f"{topic}/{partition} holds a batch of {self._operator} that this log has not reached",
+                    value=f"batch {found} in the topic, {newest.batch} in the log",
+                    remedy="was the log begun anew? Give the operator another name or topics of its own",
+                )
+            published = published if found is None else max(published, found)
+        return published
 
     def _notice_successor(self, contradiction: StateError) -> None:
         """Nothing, if the newest commit is this driver's: else a successor has fenced it in between, and published."""
@@ -179,21 +191,31 @@ class Publication:
             ) from contradiction
 
     def _publish_again(self, partition: int, batch: int, newest: BatchMeta) -> None:
-        rows = self._log.read("emission", partition, after_batch=batch - 1)
-        rows = rows.filter(pc.field("batch") == batch)
+        kinds = published_kinds(self._outlets, newest)
+        rows = Rows(
+            *(
+                self._rows(kind, partition, batch, kinds.get(kind, batch + 1))
+                for kind in ("emission", "late", "rejected")
+            )
+        )
         destination = Destination(
             operator=self._operator,
             input=self._input,
-            output=self._output,
+            outlets=self._outlets,
+            limits=self.limits,
+            times_in_values=self._times_in_values,
             group=self.group,
             table_id=newest.table_id,
             partition=partition,
             batch=batch,
             next_offset=newest.offsets[self._input][partition],
-            output_limit=self.output_limit,
             deadline_s=self._deadline_s,
         )
         opened = open_output(self._client(), self.producers[partition], destination, rows)
         reach("in_settling_before_end")
         self.producers[partition] = end(self._client(), opened, commit=True, deadline_s=self._deadline_s)
         reach("in_settling_after_end")
+
+    def _rows(self, kind: str, partition: int, batch: int, since: int) -> pa.Table:
+        """The batch's rows of the kind; none if it is from before `since`."""
+        return self._log.read(kind, partition, after_batch=max(batch, since) - 1).filter(pc.field("batch") == batch)

@@ -196,23 +196,20 @@ class Settle(NamedTuple):
     batch: int | None = None
 
 
-def unpublished(
-    mark: str | None, *, table_id: str, newest_batch: int, outputs: Sequence[int], published_from: int
-) -> Settle:
+def unpublished(mark: str | None, *, table_id: str, newest_batch: int, outputs: Sequence[int]) -> Settle:
     """What is left to publish, by the mark; RESOLVE where it is absent and there is output: read the output's headers.
 
-    `outputs` are the partition's batches with output (those above the mark suffice), `newest_batch` the log's.
+    `outputs` are the partition's batches with output to publish (those above the mark suffice), `newest_batch` the log's.
     StateError, with the way on, for a mark above the log, of another table or in another form.
     """
     if mark is None:
-        due = [batch for batch in outputs if batch >= published_from]
-        return Settle(Settling.RESOLVE) if due else Settle(Settling.NOTHING)
-    return unpublished_above(_trusted(mark, table_id, newest_batch), outputs, published_from)
+        return Settle(Settling.RESOLVE) if outputs else Settle(Settling.NOTHING)
+    return unpublished_above(_trusted(mark, table_id, newest_batch), outputs)
 
 
-def unpublished_above(published: int, outputs: Sequence[int], published_from: int) -> Settle:
+def unpublished_above(published: int, outputs: Sequence[int]) -> Settle:
     """What is left to publish above a batch that is known to be published (-1: none). StateError if it is several."""
-    due = sorted({batch for batch in outputs if batch > published and batch >= published_from})
+    due = sorted({batch for batch in outputs if batch > published})
     if len(due) > 1:
         raise StateError(
             "several batches of a partition are committed and not published; at most one can be",

@@ -79,14 +79,18 @@ RULES = (
         chapter=Chapter.KAFKA,
         tests=tests("runtime/test_task", "emissions_go_to_the_partition_that_their_input_came_from"),
         removals=(
-            without("runtime/output", "        to.output,\n        to.partition,", "        to.output,\n        0,"),
+            without("runtime/output", "parcel.topic,\n            to.partition,", "parcel.topic,\n            0,"),
         ),
     ),
     Rule(
-        name="the output has at least as many partitions as the input",
+        name="the output, and the topic of dead letters, has at least as many partitions as the input",
         chapter=Chapter.KAFKA,
-        tests=tests("runtime/test_opening", "an_output_with_fewer_partitions_is_refused"),
-        removals=(without(_OPENING, "now.partitions[config.output] < partitions:", "False:"),),
+        tests=tests(
+            "runtime/test_opening",
+            "an_output_with_fewer_partitions_is_refused",
+            "a_topic_of_dead_letters_with_fewer_partitions_is_refused",
+        ),
+        removals=(without(_OPENING, "if topic is not None and now.partitions[topic] < partitions:", "if False:"),),
     ),
     Rule(
         name="an input with another number of partitions stops the operator",

@@ -61,7 +61,7 @@ RULES = (
             *tests("runtime/test_publication", "what_is_committed_above_the_mark_is_published_at_start"),
         ),
         removals=(
-            without(_DECISIONS, "if batch > published and batch >= published_from", "if batch >= published_from"),
+            without(_DECISIONS, "{batch for batch in outputs if batch > published}", "set(outputs)"),
             without(_PUBLICATION, "if batch is not None:", "if False:"),
         ),
     ),
@@ -96,8 +96,8 @@ RULES = (
         removals=(
             without(
                 _DECISIONS,
-                "return Settle(Settling.RESOLVE) if due else Settle(Settling.NOTHING)",
-                "return unpublished_above(-1, due, 0)",
+                "return Settle(Settling.RESOLVE) if outputs else Settle(Settling.NOTHING)",
+                "return unpublished_above(-1, outputs)",
             ),
         ),
     ),
@@ -108,8 +108,8 @@ RULES = (
         removals=(
             without(
                 _PUBLICATION,
-                "published = newest_batch_header(self._client(), self._output, partition, self._operator)",
-                "published = None",
+                "found = newest_batch_header(self._client(), topic, partition, self._operator)",
+                "found = None",
             ),
         ),
     ),
@@ -127,7 +127,7 @@ RULES = (
         name="headers above the log's batch stop the operator",
         chapter=Chapter.MARK,
         tests=tests("runtime/test_publication", "an_output_with_a_batch_above_the_log_s_stops"),
-        removals=(without(_PUBLICATION, "if published is not None and published > newest.batch:", "if False:"),),
+        removals=(without(_PUBLICATION, "if found is not None and found > newest.batch:", "if False:"),),
     ),
     Rule(
         name="a mark above the log is judged by the log as it is now: a driver that was fenced meanwhile starts over",
@@ -142,11 +142,13 @@ RULES = (
         name="publishing starts at the batch in which output was configured",
         chapter=Chapter.MARK,
         tests=(
-            *tests("state/test_decisions", "output_before_publishing_was_configured_is_never_published"),
             *tests("runtime/test_claim", "publishing_starts_at_the_claim_in_which_output_was_configured"),
+            *tests("runtime/test_claim", "dead_letters_start_at_the_claim_in_which_they_were_configured"),
         ),
         removals=(
-            without(_DECISIONS, "if batch > published and batch >= published_from}", "if batch > published}"),
+            without(_PUBLICATION, "max(after_batch, since - 1)", "after_batch"),
+            without(_PUBLICATION, "max(batch, since) - 1", "batch - 1"),
+            without("runtime/claim", "claim = replace(claim, dead_letters_from=claim.batch)"),
             without("runtime/claim", "claim = replace(claim, published_from=claim.batch)"),
         ),
     ),
@@ -154,7 +156,7 @@ RULES = (
         name="what is committed for a former output is published there first",
         chapter=Chapter.MARK,
         tests=tests("runtime/test_claim", "what_is_committed_for_a_former_output_is_published_there_first"),
-        removals=(without("runtime/claim", "self._settle_former_output()"),),
+        removals=(without("runtime/claim", "self._settle_former_outlets()"),),
     ),
     Rule(
         name="compaction and retention never drop rows of a batch above the mark",

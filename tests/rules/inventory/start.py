@@ -12,10 +12,8 @@ RULES = (
         removals=(
             without(
                 _CLAIM,
-                "self._commit_claim(topics.ids)\n        output = self._config.output",
-                "output = self._config.output\n"
-                "        self._published_to(output)\n"
-                "        self._commit_claim(topics.ids)",
+                "self._commit_claim(topics.ids, wanted)",
+                "self._published_to(wanted)\n        self._commit_claim(topics.ids, wanted)",
             ),
         ),
     ),

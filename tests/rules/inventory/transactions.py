@@ -37,8 +37,8 @@ RULES = (
         removals=(
             without(
                 _FILE,
-                "if batches and producer.version == 1 and not producer.opened:",
-                "if batches and not producer.opened:",
+                " if producer.version == 1 else producer\n",
+                "\n",
             ),
             without(
                 _FILE,
@@ -52,7 +52,7 @@ RULES = (
         chapter=Chapter.TRANSACTIONS,
         tests=tests(_HERE, "version_1_announces_partitions_and_offsets_and_version_2_neither"),
         removals=(
-            without(_FILE, "producer = _add_partition(client, producer, topic, partition, deadline)"),
+            without(_FILE, "    producer = _join(client, producer, topic, partition, deadline)\n", ""),
             without(_FILE, "producer = _add_offsets(client, producer, group, deadline)"),
         ),
     ),
@@ -60,7 +60,7 @@ RULES = (
         name="in version 2 sequences start from 0 in every transaction",
         chapter=Chapter.TRANSACTIONS,
         tests=tests(_HERE, "in_version_2_a_transaction_begins_at_sequence_0_with_the_end_s_id_and_epoch"),
-        removals=(without(_FILE, "epoch=answer.producer_epoch, sequence=0)", "epoch=answer.producer_epoch)"),),
+        removals=(without(_FILE, "epoch=answer.producer_epoch, sequences={}", "epoch=answer.producer_epoch"),),
     ),
     Rule(
         name="in version 2 producer id and epoch are those of the answer to EndTxn",
@@ -70,8 +70,8 @@ RULES = (
             without(_FILE, "opened=False, producer_id=answer.producer_id, epoch", "opened=False, epoch"),
             without(
                 _FILE,
-                "producer_id=answer.producer_id, epoch=answer.producer_epoch, sequence=0)",
-                "producer_id=answer.producer_id, sequence=0)",
+                "producer_id=answer.producer_id, epoch=answer.producer_epoch, sequences={}",
+                "producer_id=answer.producer_id, sequences={}",
             ),
         ),
     ),
@@ -83,12 +83,12 @@ RULES = (
             *tests("kernels/test_record_batch", "sequences_go_on_modulo_two_to_the_31"),
         ),
         removals=(
-            without(_FILE, "(producer.sequence + batch.count) % _SEQUENCES", "producer.sequence + batch.count"),
+            without(_FILE, "get(topic, 0) + batch.count) % _SEQUENCES", "get(topic, 0) + batch.count)"),
             without("kernels/record_encoder", "(base_sequence + start) % _SEQUENCES", "base_sequence + start"),
             without(
                 _FILE,
                 "        return replace(producer, opened=False)",
-                "        return replace(producer, opened=False, sequence=0)",
+                "        return replace(producer, opened=False, sequences={})",
             ),
         ),
     ),

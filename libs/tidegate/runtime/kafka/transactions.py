@@ -8,13 +8,14 @@ without an answer, the only thing to do next for the transactional id is `initia
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeGuard
 
 from kafka.errors import (
     DuplicateSequenceNumberError,
     InvalidProducerEpochError,
+    InvalidTimestampError,
     InvalidTransactionTimeoutError,
     MessageSizeTooLargeError,
     NotCoordinatorError,
@@ -30,7 +31,7 @@ from kafka.protocol.producer import (
     TxnOffsetCommitRequest,
 )
 
-from tidegate.contracts.errors import Fenced, OutputTooLarge, TidegateError, UserError
+from tidegate.contracts.errors import EngineError, Fenced, OutputTooLarge, TidegateError, UserError
 from tidegate.kernels.record_batch import EncodedBatch, OutgoingColumns, Stamp, encode
 from tidegate.runtime.kafka.client import GROUP, TRANSACTION, KafkaClient
 from tidegate.runtime.kafka.retry import Deadline, is_retriable, refusal, too_late
@@ -48,15 +49,18 @@ _ONLY_OF_VERSION_2 = {ProduceRequest: 12, TxnOffsetCommitRequest: 5, EndTxnReque
 
 @dataclass(frozen=True, kw_only=True)
 class Producer:
-    """A transactional producer of one output partition, at one moment. `opened`: a transaction is open."""
+    """A transactional producer of one partition of each of its topics, at one moment. `opened`: a transaction is open.
+
+    `sequences`: the next sequence number in each topic; 0 where none is named.
+    """
 
     transactional_id: str
     producer_id: int
     epoch: int
-    sequence: int
     version: Literal[1, 2]
     coordinator: int
     opened: bool
+    sequences: Mapping[str, int] = field(default_factory=dict)
 
 
 def initialise(
@@ -73,7 +77,6 @@ def initialise(
         transactional_id=transactional_id,
         producer_id=current.producer_id if current else _NO_PRODUCER,
         epoch=current.epoch if current else _NO_EPOCH,
-        sequence=0,
         version=2 if client.transaction_version() == 2 else 1,
         coordinator=client.coordinator(TRANSACTION, transactional_id, deadline),
         opened=False,
@@ -121,12 +124,15 @@ def send_emissions(
         stamp,
         producer_id=producer.producer_id,
         producer_epoch=producer.epoch,
-        base_sequence=producer.sequence,
+        base_sequence=producer.sequences.get(topic, 0),
         max_batch_bytes=max_batch_bytes,
     )
     deadline, half = Deadline(deadline_s), (len(batches) + 1) // 2
+    if not batches:
+        return producer
+    producer = _join(client, producer, topic, partition, deadline)
     producer = _produce(client, producer, topic, partition, batches[:half], deadline)
-    if batches and after_half is not None:
+    if after_half is not None:
         after_half()
     return _produce(client, producer, topic, partition, batches[half:], deadline)
 
@@ -140,7 +146,8 @@ def produce(
     deadline_s: float,
 ) -> Producer:
     """The batches, encoded for this producer from its sequence on, stand in its open transaction."""
-    return _produce(client, producer, topic, partition, batches, Deadline(deadline_s))
+    deadline = Deadline(deadline_s)
+    return _produce(client, _join(client, producer, topic, partition, deadline), topic, partition, batches, deadline)
 
 
 def commit_offset(
@@ -226,7 +233,9 @@ def _ended(client: KafkaClient, producer: Producer, answer: Any, deadline: Deadl
     if not answer.error_code and producer.version == 1:
         return replace(producer, opened=False)
     if not answer.error_code:
-        return replace(producer, opened=False, producer_id=answer.producer_id, epoch=answer.producer_epoch, sequence=0)
+        return replace(
+            producer, opened=False, producer_id=answer.producer_id, epoch=answer.producer_epoch, sequences={}
+        )
     if is_retriable(answer.error_code):
         return _located(client, producer, answer.error_code, deadline)
     return refusal(answer.error_code, f"end the transaction of {producer.transactional_id}")
@@ -240,12 +249,16 @@ def _produce(
     batches: Sequence[EncodedBatch],
     deadline: Deadline,
 ) -> Producer:
-    if batches and producer.version == 1 and not producer.opened:
-        producer = _add_partition(client, producer, topic, partition, deadline)
     for batch in batches:
         _produce_batch(client, producer, topic, partition, batch.data, deadline)
-        producer = replace(producer, opened=True, sequence=(producer.sequence + batch.count) % _SEQUENCES)
+        following = (producer.sequences.get(topic, 0) + batch.count) % _SEQUENCES
+        producer = replace(producer, opened=True, sequences={**producer.sequences, topic: following})
     return producer
+
+
+def _join(client: KafkaClient, producer: Producer, topic: str, partition: int, deadline: Deadline) -> Producer:
+    """What is produced to the partition from now on belongs to the transaction."""
+    return _add_partition(client, producer, topic, partition, deadline) if producer.version == 1 else producer
 
 
 def _produce_batch(
@@ -265,6 +278,12 @@ def _produce_batch(
             raise OutputTooLarge(
                 f"topic {topic} does not take a batch of {len(batch)} bytes",
                 remedy="raise its max.message.bytes (and the brokers' message.max.bytes), then start again",
+            )
+        if code == InvalidTimestampError.errno:
+            raise EngineError(
+                f"topic {topic} does not take the timestamp of a record",
+                value=f"partition {partition}",
+                remedy="raise its message.timestamp.after.max.ms, then start again",
             )
         _require_retriable(code, what)
         client.forget_leaders(topic)
