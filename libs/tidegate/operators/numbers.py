@@ -6,6 +6,7 @@ A whole number that fits into 64 bits is kept exactly; every other one is a doub
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ REASONS = (
     "no value: value is not a JSON object",
     "no value: field is missing",
 )
+_SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 NULL_VALUE, NO_JSON, NO_OBJECT, NO_FIELD, NO_NUMBER, VALUE_NO_NUMBER = range(1, 7)
 PART = 6
 """Added to the first four codes where a part is missing that need not be a number."""
@@ -45,8 +47,9 @@ def read_numbers(records: Records, fields: tuple[str | None, ...]) -> Read:
     shape = len(fields), len(records)
     read = Read(np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape, np.bool_), np.zeros(shape[1], np.int8))
     if fields:
-        for row in range(len(records)):
-            read.code[row] = _read_row(records, row, fields, read)
+        for row, (document, code) in enumerate(_documents(records)):
+            if code := code or _read_row(document, row, fields, read):
+                read.code[row] = code
     return read
 
 
@@ -54,33 +57,30 @@ def missing_parts(records: Records, fields: tuple[str, ...]) -> Array:
     """A code per record: 0, or 1 + the index of the reason why it lacks one of those fields."""
     codes = np.zeros(len(records), np.int8)
     if fields:
-        for row in range(len(records)):
-            codes[row] = _missing_part(records, row, fields)
+        for row, (document, code) in enumerate(_documents(records)):
+            if code := code or _missing_part(document, fields):
+                codes[row] = code + PART
     return codes
 
 
-def _missing_part(records: Records, row: int, fields: tuple[str, ...]) -> int:
-    document, code = _document(records, row)
-    for field in fields:
-        if code == 0:
-            _, code = _field(document, field)
-    return code + PART if code else 0
+def _missing_part(document: object, fields: tuple[str, ...]) -> int:
+    return next((code for _, code in (_field(document, field) for field in fields) if code), 0)
 
 
-def _document(records: Records, row: int) -> tuple[Any, int]:
-    start, length = records.value_start[row], records.value_length[row]
-    if length == NULL_LENGTH:
-        return None, NULL_VALUE
-    try:
-        return orjson.loads(records.data[start : start + length].tobytes()), 0
-    except orjson.JSONDecodeError:
-        return None, NO_JSON
+def _documents(records: Records) -> Iterator[tuple[Any, int]]:
+    """Each value as JSON, and a code: 0, or why it is none."""
+    content = records.data.data
+    for start, length in zip(records.value_start.tolist(), records.value_length.tolist(), strict=True):
+        if length == NULL_LENGTH:
+            yield None, NULL_VALUE
+            continue
+        try:
+            yield orjson.loads(content[start : start + length]), 0
+        except orjson.JSONDecodeError:
+            yield None, NO_JSON
 
 
-def _read_row(records: Records, row: int, fields: tuple[str | None, ...], read: Read) -> int:
-    document, code = _document(records, row)
-    if code:
-        return code
+def _read_row(document: Any, row: int, fields: tuple[str | None, ...], read: Read) -> int:
     for at, field in enumerate(fields):
         number, code = (document, 0) if field is None else _field(document, field)
         if code == 0 and not _is_number(number):
@@ -98,11 +98,12 @@ def _field(document: object, field: str) -> tuple[Any, int]:
 
 
 def _is_number(number: object) -> bool:
-    return isinstance(number, int | float) and not isinstance(number, bool) and math.isfinite(number)
+    kind = type(number)
+    return kind is int or (kind is float and math.isfinite(number))  # type: ignore[arg-type]
 
 
 def _keep(read: Read, at: int, row: int, number: float) -> None:
-    if isinstance(number, int) and -(2**63) <= number < 2**63:
+    if type(number) is int and _SMALLEST <= number <= _LARGEST:
         read.whole[at, row] = number
     else:
         read.double[at, row] = number

@@ -127,10 +127,10 @@ def _fields(elements: Elements, slots: Array, field: str) -> Texts:
     return Texts(data, elements.payloads.arena.data, start[where], length[where])
 
 
-def _each_value(elements: Elements, slots: Array) -> Iterator[bytes]:
-    data = elements.payloads.arena.data
+def _each_value(elements: Elements, slots: Array) -> Iterator[memoryview]:
+    data = elements.payloads.arena.data.data
     for start, length in zip(*(column.tolist() for column in _places(elements, slots)), strict=True):
-        yield data[start : start + length].tobytes()
+        yield data[start : start + length]
 
 
 def _one(texts: Texts, lists: Lists, last: bool) -> pa.ChunkedArray:

@@ -1,0 +1,102 @@
+"""Windows that keep their elements, over real parts: evictions outlast whatever happens, and SQL shows what is left."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+
+import pytest
+
+from tests.end_to_end.test_windows import results
+from tidegate.cli.main import main
+from tidegate.operators.registry import operator_for
+from tidegate.runtime.committed_windows import CommittedWindows
+from tidegate.spark import register_views
+from tidegate.testing.driver import Driver
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+FUNCTIONS = "tidegate.testing.evictors"
+WINDOWS = {
+    "kind": "windowed_aggregation",
+    "window": {"hopping": "10s", "advance": "5s", "grace": "20s"},
+    "aggregate": {"count": True, "collect": True},
+    "emit": "on_time",
+    "key_format": "string",
+}
+
+
+@pytest.fixture
+def evicting(world):
+    """`evicting(evictor=...)`: a world whose operator keeps elements, and may call the functions of `testing`."""
+
+    def make(**operator):
+        here = world(**WINDOWS, evictor={"count": 3})
+        here.raw["allow"] = [FUNCTIONS]
+        return here.changed(**operator)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "evictor",
+    [
+        {"count": 2, "when": "after"},
+        {"function": {"before": f"{FUNCTIONS}:older_half", "after": f"{FUNCTIONS}:multiple_of_3"}},
+    ],
+)
+def test_evictions_outlast_restarts_compactions_and_a_deleted_state(evicting, broker, evictor):
+    here, rng = evicting(evictor=evictor), random.Random(5)
+    made = [
+        (0, b"k%d" % rng.randrange(5), b"%d" % rng.randrange(100), max(0, at * 100 - rng.randrange(15_000)))
+        for at in range(1_000)
+    ]
+    for step in range(5):
+        here.feed(made[step * 200 : (step + 1) * 200])
+        driver = here.run()
+        if step in (1, 3):
+            driver.compact()
+        if step in (2, 3):
+            shutil.rmtree(here.application.state)
+    one_by_one = Driver(operator_for(here.application.operators[here.name]))
+    expected = [emission for _, key, value, at in made for emission in one_by_one.pipe(key, value, at)]
+    assert len(expected) > 300
+    assert results(broker, here.output) == [
+        (each.key.decode(), each.window_start, each.window_end, json.loads(each.value), each.cause) for each in expected
+    ]
+
+
+def test_windows_show_their_last_result_and_the_elements_that_are_left(evicting, tmp_path, capsys):
+    """[0, 10) ends with 1, 2 and 3, and keeps 2 and 3; [10, 20) has 4 and no result yet"""
+    here = evicting(window={"tumbling": "10s", "grace": "1h"}, evictor={"count": 2, "when": "after"})
+    here.feed([(0, b"a", b"%d" % at, at * 1_000) for at in (1, 2, 3)] + [(0, b"a", b"4", 14_000)])
+    here.run()
+    register_views(here.spark, here.application)
+    shown = here.spark.sql("SELECT unix_millis(window_start), value, final FROM updates_windows ORDER BY 1").collect()
+    assert [tuple(row) for row in shown] == [(0, '{"count":3,"collect":[1,2,3]}', False), (10_000, None, False)]
+    shown = here.spark.sql(
+        "SELECT key, unix_millis(window_start), CAST(value AS STRING), unix_millis(event_time), offset "
+        "FROM updates_elements ORDER BY offset"
+    ).collect()
+    assert [tuple(row) for row in shown] == [
+        ("a", 0, "2", 2_000, 1),
+        ("a", 0, "3", 3_000, 2),
+        ("a", 10_000, "4", 14_000, 3),
+    ]
+    assert [(window.start, window.value) for window in CommittedWindows(here.log).fetch(b"a")] == [
+        (0, b'{"count":3,"collect":[1,2,3]}'),
+        (10_000, None),
+    ]
+    file = tmp_path / "app.yaml"
+    file.write_text(json.dumps(here.raw))
+    main(["windows", str(file), "updates", "--json"], standalone_mode=False)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["value"] and line["value"]["count"] for line in lines] == [3, None]
+
+
+def test_a_function_s_wrong_answer_stops_the_operator_and_names_the_function(evicting):
+    here = evicting(emit="updates", evictor={"function": f"{FUNCTIONS}:length_apart"})
+    here.feed([(0, b"a", b"1", 1_000)])
+    with pytest.raises(Exception, match=f"{FUNCTIONS}:length_apart"):
+        here.run()
