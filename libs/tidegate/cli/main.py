@@ -27,6 +27,7 @@ COMMANDS = {
     "skip": ("tidegate.cli.skip", "Accept the loss of records that were deleted unread."),
     "db": ("tidegate.cli.db", "Look after the control database."),
     "kafka": ("tidegate.cli.kafka", "Start and stop the embedded Kafka broker."),
+    "doctor": ("tidegate.cli.doctor", "Find what is wrong around an application, with the remedy."),
     "topics": ("tidegate.cli.topics", "Create and look at topics."),
     "produce": ("tidegate.cli.produce", "Write JSON lines to a topic."),
     "consume": ("tidegate.cli.consume", "Read a topic as JSON lines."),

@@ -124,6 +124,11 @@ class OperatorLog:
         """How much the log holds at the handle's version."""
         return Tally(files=len(self._snapshot.files), state_rows=self._snapshot.state_rows)
 
+    @property
+    def entries_since_checkpoint(self) -> int:
+        """How many entries a reader of the handle's version replays."""
+        return self.version - self._snapshot.checkpoint
+
     def newest(self) -> BatchMeta | None:
         """The metadata of the newest batch at the handle's version; None before the first claim."""
         if self._newest is None:

@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidegate.state.decisions import Entry
-from tidegate.state.log_entries import STAGING, checkpoint_path, read_entry, version_at, written_ms
+from tidegate.state.log_entries import (
+    STAGING,
+    checkpoint_path,
+    oldest_version,
+    read_entry,
+    version_at,
+    written_ms,
+)
 from tidegate.state.operator_log import OperatorLog
 from tidegate.state.snapshot import load
 
@@ -30,6 +37,13 @@ _NAME = re.compile(r"(\d+)-([0-9a-zA-Z]+)-\d+\.parquet")
 
 _Tell = Callable[[Entry], int | None]
 """What is asked of an entry; None for entries of others."""
+
+
+class Orphans(NamedTuple):
+    """Data files that a sweep would take, and their bytes."""
+
+    files: int
+    bytes: int
 
 
 class _Candidate(NamedTuple):
@@ -49,17 +63,47 @@ def sweep(log: OperatorLog, *, oldest: int, clock_ms: int) -> int:
         return 0
     draw = random.Random(newest.batch)
     first = _first_readable(log, oldest)
-    aged = max(first, version_at(log.path, oldest, log.version, clock_ms - MIN_AGE_MS))
-    candidates = _candidates(log, draw.choice(folders), _told(log, aged, _batch))
-    old = [
-        candidate
-        for candidate in draw.sample(candidates, min(len(candidates), MAX_FILES))
-        if written_ms(log.path / candidate.path) <= clock_ms - MIN_AGE_MS
-    ]
-    orphans = _unnamed(log, first, old)
-    for path in (*(log.path / orphan.path for orphan in orphans), *(log.path / STAGING).glob("*")):
+    candidates = _candidates(log, draw.choice(folders), _aged(log, oldest, first, clock_ms))
+    drawn = draw.sample(candidates, min(len(candidates), MAX_FILES))
+    found = _unnamed(log, first, _old(log, drawn, clock_ms))
+    for path in (*(log.path / orphan.path for orphan in found), *(log.path / STAGING).glob("*")):
         path.unlink(missing_ok=True)
-    return len(orphans)
+    return len(found)
+
+
+def orphans(log: OperatorLog, *, clock_ms: int) -> Orphans:
+    """What sweeps would take from all folders; nothing is changed, and a driver may run meanwhile."""
+    if log.newest() is None:
+        return Orphans(0, 0)
+    oldest = oldest_version(log.path, log.version)
+    first = _first_readable(log, oldest)
+    aged = _aged(log, oldest, first, clock_ms)
+    folders = sorted(log.path.glob("kind=*/partition=*"))
+    candidates = [candidate for folder in folders for candidate in _candidates(log, folder, aged)]
+    found = _unnamed(log, first, _old(log, candidates, clock_ms))
+    return Orphans(len(found), sum(_size(log.path / orphan.path) for orphan in found))
+
+
+def _aged(log: OperatorLog, oldest: int, first: int, clock_ms: int) -> int:
+    """The newest batch whose files may be old enough."""
+    return _told(log, max(first, version_at(log.path, oldest, log.version, clock_ms - MIN_AGE_MS)), _batch)
+
+
+def _old(log: OperatorLog, candidates: Sequence[_Candidate], clock_ms: int) -> list[_Candidate]:
+    """Those that have been there long enough, and still are."""
+    ages = ((candidate, _written_ms(log.path / candidate.path)) for candidate in candidates)
+    return [candidate for candidate, written in ages if written is not None and written <= clock_ms - MIN_AGE_MS]
+
+
+def _written_ms(path: Path) -> int | None:
+    try:
+        return written_ms(path)
+    except FileNotFoundError:
+        return None
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _candidates(log: OperatorLog, folder: Path, newest_batch: int) -> list[_Candidate]:

@@ -1,0 +1,112 @@
+"""The drivers that the control database knows. May import: contracts, control, runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from tidegate.contracts.errors import TidegateError
+from tidegate.control import revisions
+from tidegate.control.address import Address
+from tidegate.control.database import Database
+from tidegate.control.instances import beats
+from tidegate.runtime.doctor.findings import Finding, Findings, of_error, roughly
+from tidegate.runtime.recording import HEARTBEAT_S
+
+STALE_AFTER_MS = int(6 * HEARTBEAT_S * 1_000)
+"""A driver that has shown no sign of life for so long is not there any more."""
+
+_DRIVING = ("starting", "running", "waiting")
+
+
+class Instance(NamedTuple):
+    """A driver in a process, as it last told of itself."""
+
+    operator: str
+    host: str
+    pid: int
+    state: str
+    heartbeat_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Control:
+    """The control database: its revision and the one that is needed, and the drivers of the file's operators, the
+    newest sign of life first. `wrong`: why it cannot be asked."""
+
+    shown: str
+    now_ms: int
+    revision: str | None = None
+    needed: str = ""
+    instances: Sequence[Instance] = ()
+    wrong: TidegateError | None = None
+
+
+def look(address: Address, application: str, now_ms: int) -> Control | None:
+    """The control database of the application; None: a file that no service has made yet."""
+    if address.kind == "sqlite" and not address.file.exists():
+        return None
+    database = Database(address)
+    try:
+        revision, needed = revisions.current(database), revisions.newest()
+        found = _instances(database, application) if revision == needed else []
+    except TidegateError as error:
+        return Control(shown=address.shown, now_ms=now_ms, wrong=error)
+    return Control(shown=address.shown, now_ms=now_ms, revision=revision, needed=needed, instances=found)
+
+
+def _instances(database: Database, application: str) -> list[Instance]:
+    with database.begin() as connection:
+        rows: Sequence[Any] = beats(connection, application)
+    return [Instance(row.operator, row.host, row.pid, row.state, row.heartbeat_ms) for row in rows]
+
+
+def database_answers(control: Control) -> Findings:
+    """The database can be asked."""
+    if control.wrong is not None:
+        yield of_error("control", control.wrong)
+
+
+def database_has_its_revision(control: Control) -> Findings:
+    """Its tables are those of this program."""
+    if control.wrong is None and control.revision not in (None, control.needed):
+        shown = f"{control.revision}, not {control.needed}, in {control.shown}"
+        problem = "the control database has another revision than this program"
+        yield Finding(about="control", problem=problem, value=shown, remedy="tidegate db upgrade FILE")
+
+
+def drivers_live(control: Control) -> Findings:
+    """The newest driver of each operator that has not ended shows that it lives."""
+    by_operator = groupby(sorted(control.instances, key=lambda each: each.operator), key=lambda each: each.operator)
+    for operator, told in by_operator:
+        newest = max(told, key=lambda each: each.heartbeat_ms)
+        silent_ms = control.now_ms - newest.heartbeat_ms
+        if newest.state in _DRIVING and silent_ms > STALE_AFTER_MS:
+            shown = f"process {newest.pid} on {newest.host}, {newest.state}, silent for {roughly(silent_ms)}"
+            remedy = f"look whether process {newest.pid} lives on {newest.host}; if not, start the service again"
+            yield Finding(about=operator, problem="a driver shows no sign of life", value=shown, remedy=remedy)
+
+
+def drivers_are_alone(control: Control) -> Findings:
+    """No two drivers of an operator live at once: each would fence the other."""
+    living = [
+        each
+        for each in control.instances
+        if each.state in _DRIVING and control.now_ms - each.heartbeat_ms <= STALE_AFTER_MS
+    ]
+    for operator in sorted({each.operator for each in living}):
+        places = [f"process {each.pid} on {each.host}" for each in living if each.operator == operator]
+        if len(places) > 1:
+            remedy = "stop all but one: they fence each other, and the older one ends"
+            problem = "several drivers of one operator live"
+            yield Finding(about=operator, problem=problem, value=", ".join(places), remedy=remedy)
+
+
+CHECKS: Sequence[Callable[[Control], Findings]] = (
+    database_answers,
+    database_has_its_revision,
+    drivers_live,
+    drivers_are_alone,
+)

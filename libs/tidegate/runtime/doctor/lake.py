@@ -1,0 +1,196 @@
+"""The lake and its operator logs: there, writable, growing, orphaned. May import: contracts, state, runtime."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegate.contracts.errors import TidegateError
+from tidegate.contracts.naming import log_path
+from tidegate.contracts.schema import BatchMeta, log_schema
+from tidegate.operators.registry import operator_for
+from tidegate.runtime import clock
+from tidegate.runtime.application import Application
+from tidegate.runtime.doctor.findings import Finding, Findings, of_error, roughly
+from tidegate.runtime.history import has_version
+from tidegate.state import disk
+from tidegate.state.decisions import MAX_BATCHES
+from tidegate.state.operator_log import CHECKPOINT_EVERY, CHECKPOINT_FILES_PER_ENTRY, OperatorLog, Tally
+from tidegate.state.orphans import Orphans, orphans
+
+SMALLEST_FREE = 0.05
+"""Of a disk; and this many bytes where that is less."""
+SMALLEST_FREE_BYTES = 2**30
+GROWN = 4
+"""So many times as long as usual without a checkpoint or a compaction is too long."""
+CLOCK_AHEAD_MS = 60_000
+"""How far the newest commit may lie in the future, for clocks that differ a little."""
+
+NO_FILES, NO_ORPHANS = Tally(files=0, state_rows=0), Orphans(files=0, bytes=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Disk:
+    """A folder of the application (`role`: lake, state), and the bytes of its disk. Where it is not `there`, the folder
+    is looked at in which it would be made."""
+
+    role: str
+    path: Path
+    there: bool
+    writable: bool
+    free: int
+    total: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Log:
+    """An operator's log. `wrong`: why it cannot be read. `entries`: since its newest checkpoint."""
+
+    name: str
+    path: Path
+    writable: bool = True
+    wrong: TidegateError | None = None
+    newest: BatchMeta | None = None
+    tally: Tally = NO_FILES
+    entries: int = 0
+    orphans: Orphans = NO_ORPHANS
+    now_ms: int = 0
+
+    def finding(self, problem: str, value: object, remedy: str) -> Finding:
+        """Something that is wrong with this log."""
+        return Finding(about=self.name, problem=problem, value=str(value), remedy=remedy)
+
+
+def look_at_disks(application: Application) -> list[Disk]:
+    """The disks of lake and local state."""
+    return [_disk("lake", application.lake), _disk("state", application.state)]
+
+
+def _disk(role: str, path: Path) -> Disk:
+    there = next(folder for folder in (path, *path.resolve().parents) if folder.exists())
+    usage = shutil.disk_usage(there)
+    return Disk(
+        role=role,
+        path=path,
+        there=there == path,
+        writable=os.access(there, os.W_OK | os.X_OK),
+        free=usage.free,
+        total=usage.total,
+    )
+
+
+def look_at_logs(application: Application) -> dict[str, Log]:
+    """The logs of the operators that have one."""
+    found = {name: _log(application, name) for name in application.operators}
+    return {name: log for name, log in found.items() if log is not None}
+
+
+def _log(application: Application, name: str) -> Log | None:
+    path, now_ms = log_path(application.lake, name), clock.now_ms()
+    try:
+        with disk.disk_errors(path):
+            if not has_version(path, None):
+                return None
+            schema = log_schema(operator_for(application.operators[name]).columns)
+            log = OperatorLog.open(path, name, schema, create=False)
+            return Log(
+                name=name,
+                path=path,
+                writable=_writable(path),
+                newest=log.newest(),
+                tally=log.tally,
+                entries=log.entries_since_checkpoint,
+                orphans=orphans(log, clock_ms=now_ms),
+                now_ms=now_ms,
+            )
+    except TidegateError as error:
+        return Log(name=name, path=path, wrong=error)
+
+
+def _writable(log: Path) -> bool:
+    folders = (log, log / "_delta_log", *log.glob("kind=*/partition=*"))
+    return all(os.access(folder, os.W_OK | os.X_OK) for folder in folders)
+
+
+def disk_can_be_written(disk: Disk) -> Findings:
+    """This user may write there."""
+    if not disk.writable:
+        remedy = f"give the service's user (id {os.getuid()}) the folder: chown -R {os.getuid()} {disk.path}"
+        problem = f"the folder of the {disk.role} cannot be written"
+        yield Finding(about=disk.role, problem=problem, value=str(disk.path), remedy=remedy)
+
+
+def disk_has_room(disk: Disk) -> Findings:
+    """There is room for the next batches, and for the compaction that would free some."""
+    if disk.free < min(SMALLEST_FREE * disk.total, SMALLEST_FREE_BYTES):
+        value = f"{disk.free / 2**20:,.0f} MiB of {disk.total / 2**20:,.0f} MiB free at {disk.path}"
+        remedy = "free space there, move it to a larger disk, or shorten keep_output and rewind_window"
+        yield Finding(
+            about=disk.role, problem=f"the disk of the {disk.role} is nearly full", value=value, remedy=remedy
+        )
+
+
+def lake_is_there(disk: Disk, has_run: bool) -> Findings:
+    """The lake is mounted, where operators have worked before; a new application's is made at the first start."""
+    if disk.role == "lake" and not disk.there and has_run:
+        remedy = "mount it, or mend `lake` in the file"
+        yield Finding(about="lake", problem="the lake is not there", value=str(disk.path), remedy=remedy)
+
+
+def log_is_sound(log: Log) -> Findings:
+    """The log can be opened: it is whole, of this format and operator, and nobody else has changed it."""
+    if log.wrong is not None:
+        yield of_error(log.name, log.wrong)
+
+
+def log_can_be_written(log: Log) -> Findings:
+    """This user may commit."""
+    if not log.writable:
+        remedy = f"give the service's user (id {os.getuid()}) the folder: chown -R {os.getuid()} {log.path}"
+        yield log.finding("the operator log cannot be written", log.path, remedy)
+
+
+def log_has_checkpoints(log: Log) -> Findings:
+    """Readers of the log replay few entries."""
+    usual = CHECKPOINT_EVERY + log.tally.files // CHECKPOINT_FILES_PER_ENTRY
+    if log.entries > GROWN * usual:
+        remedy = "run the operator: it writes a checkpoint with its next commit; see that it may write to _delta_log"
+        yield log.finding("the log has had no checkpoint for long", f"{log.entries:,} entries", remedy)
+
+
+def log_is_compacted(log: Log) -> Findings:
+    """The log does not grow without an end."""
+    if log.newest is not None and (batches := log.newest.batch - log.newest.compacted) > GROWN * MAX_BATCHES:
+        shown = f"{batches:,} batches, {log.tally.files:,} files"
+        remedy = f"tidegate compact FILE --operator {log.name}; the service's lines say why it does not do it by itself"
+        yield log.finding("the log has not been compacted for long", shown, remedy)
+
+
+def files_have_commits(log: Log) -> Findings:
+    """Data files that no commit names are swept away in time."""
+    if log.orphans.files:
+        shown = f"{log.orphans.files:,} files, {log.orphans.bytes / 2**20:,.1f} MiB"
+        remedy = f"tidegate compact FILE --operator {log.name}: each compaction sweeps one folder"
+        yield log.finding("files of attempts that failed long ago are still there", shown, remedy)
+
+
+def clock_has_not_gone_back(log: Log) -> Findings:
+    """The newest commit does not lie in the future."""
+    if log.newest is not None and log.newest.clock > log.now_ms + CLOCK_AHEAD_MS:
+        ahead = roughly(log.newest.clock - log.now_ms)
+        remedy = "mend this machine's clock (NTP): idle advances and max_ahead go by it"
+        yield log.finding("the newest commit lies in the future of this machine's clock", ahead, remedy)
+
+
+DISK_CHECKS: Sequence[Callable[[Disk], Findings]] = (disk_can_be_written, disk_has_room)
+CHECKS: Sequence[Callable[[Log], Findings]] = (
+    log_is_sound,
+    log_can_be_written,
+    log_has_checkpoints,
+    log_is_compacted,
+    files_have_commits,
+    clock_has_not_gone_back,
+)

@@ -1,0 +1,128 @@
+"""This machine: Python, packages, Java, jars, files that may be open. May import: contracts, runtime."""
+
+from __future__ import annotations
+
+import re
+import resource
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+
+from tidegate.contracts.errors import TidegateError, UserError
+from tidegate.runtime.doctor.findings import Finding, Findings, of_error
+from tidegate.runtime.home import home
+from tidegate.runtime.jars import missing
+from tidegate.runtime.java import java_command
+
+OLDEST_PYTHON = (3, 11)
+FEWEST_OPEN_FILES = 1_024
+"""A worker keeps local states mapped, and Kafka connections and Parquet files open beside them."""
+
+_EXACT = re.compile(r"([\w.-]+)==([\w.]+)$")
+_SETUP = "run `make setup`, or install requirements.lock"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """`needed` and `installed`: package to version, those that must be of one version; None: not there."""
+
+    python: tuple[int, int]
+    needed: Mapping[str, str]
+    installed: Mapping[str, str | None]
+    java: TidegateError | None
+    jars_missing: Sequence[str]
+    open_files: int
+
+
+def look() -> Machine:
+    """This machine as it is."""
+    needed = exact_versions()
+    return Machine(
+        python=sys.version_info[:2],
+        needed=needed,
+        installed={name: _installed(name) for name in needed},
+        java=_java_error(),
+        jars_missing=missing(home() / "jars"),
+        open_files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+    )
+
+
+def exact_versions() -> dict[str, str]:
+    """The packages of which Tidegate needs one version; none where it is not installed as a package."""
+    try:
+        required = metadata.requires("tidegate") or []
+    except metadata.PackageNotFoundError:
+        return {}
+    needed = [line for line in required if "extra ==" not in line]
+    return {name: version for line in needed for name, version in _EXACT.findall(line.strip())}
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _java_error() -> UserError | None:
+    try:
+        java_command()
+    except UserError as error:
+        return error
+    return None
+
+
+def python_is_new_enough(machine: Machine) -> Findings:
+    """Python is one that Tidegate runs on."""
+    if machine.python < OLDEST_PYTHON:
+        found, oldest = (".".join(map(str, version)) for version in (machine.python, OLDEST_PYTHON))
+        remedy = (
+            f"install Python {oldest} or later and set everything up again with it: PYTHON=python{oldest} make setup"
+        )
+        yield Finding(about="machine", problem="Python is too old", value=found, remedy=remedy)
+
+
+def java_is_new_enough(machine: Machine) -> Findings:
+    """There is a Java that Spark and Kafka run on."""
+    if machine.java is not None:
+        yield of_error("machine", machine.java)
+
+
+def packages_are_those_that_were_tested(machine: Machine) -> Findings:
+    """Packages of which only one version is known to work are of that version."""
+    for package, version in machine.needed.items():
+        found = machine.installed.get(package)
+        if found != version:
+            problem = f"package {package} has another version than Tidegate was made for"
+            value = f"{found or 'not installed'}, needed: {version}"
+            yield Finding(about="machine", problem=problem, value=value, remedy=_SETUP)
+
+
+def jars_are_complete(machine: Machine) -> Findings:
+    """The jars of Spark and of the broker are those of the list."""
+    if machine.jars_missing:
+        value = f"{len(machine.jars_missing)} missing, among them {machine.jars_missing[0]}"
+        yield Finding(
+            about="machine", problem="the jars are not those of the list", value=value, remedy="run `make setup`"
+        )
+
+
+def enough_files_may_be_open(machine: Machine) -> Findings:
+    """The limit of open files is not a trap for many partitions."""
+    if machine.open_files < FEWEST_OPEN_FILES:
+        yield Finding(
+            about="machine",
+            problem="few files may be open at once",
+            value=str(machine.open_files),
+            remedy=f"allow the service {FEWEST_OPEN_FILES} at the least: ulimit -n, or LimitNOFILE of systemd",
+        )
+
+
+CHECKS = (
+    python_is_new_enough,
+    java_is_new_enough,
+    packages_are_those_that_were_tested,
+    jars_are_complete,
+    enough_files_may_be_open,
+)

@@ -1,0 +1,146 @@
+"""Local states on this machine: owned, undamaged, on a disk of this machine, and none left over.
+
+May import: contracts, state, runtime.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import get_args
+
+from tidegate.runtime.application import Application
+from tidegate.runtime.condition import Condition, ConditionFile, Incident
+from tidegate.runtime.doctor.findings import Finding, Findings
+from tidegate.runtime.requests import Requests
+from tidegate.state.header import HeaderFile
+
+NETWORK_FILE_SYSTEMS = ("nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "glusterfs", "ceph", "lustre")
+_MOUNTS = Path("/proc/mounts")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalStates:
+    """An operator's local states here. `foreign`: files of other users; `unreadable`: states whose header is damaged;
+    `former`: folders of tables that the operator no longer has. `driven`: a driver runs here; `told`: by the last one.
+    """
+
+    name: str
+    path: Path
+    file_system: str = ""
+    foreign: Sequence[Path] = ()
+    unreadable: Sequence[Path] = ()
+    former: Sequence[Path] = ()
+    driven: bool = False
+    told: Condition | None = None
+
+    def finding(self, problem: str, value: object, remedy: str) -> Finding:
+        """Something that is wrong with these states."""
+        return Finding(about=self.name, problem=problem, value=str(value), remedy=remedy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mounts:
+    """File systems by where they are mounted."""
+
+    kinds: Mapping[Path, str] = field(default_factory=dict)
+
+    def of(self, path: Path) -> str:
+        """The kind of file system that the path is on."""
+        above = [folder for folder in (path, *path.parents) if folder in self.kinds]
+        return self.kinds[above[0]] if above else ""
+
+
+def mounts() -> Mounts:
+    """Those of this machine."""
+    rows = (line.split() for line in _MOUNTS.read_text().splitlines())
+    return Mounts(kinds={Path(row[1]): row[2] for row in rows})
+
+
+def look(application: Application, table_ids: Mapping[str, str]) -> list[LocalStates]:
+    """The local states of each operator; `table_ids`: the tables of their logs, where they are known."""
+    folder, mounted = application.state.resolve() / application.application, mounts()
+    return [_states(folder / name, name, table_ids.get(name), mounted) for name in application.operators]
+
+
+def _states(path: Path, name: str, table_id: str | None, mounted: Mounts) -> LocalStates:
+    headers = [header for header in path.glob("*/*/header") if os.access(header, os.R_OK)]
+    tables = {header.parent.parent for header in headers}
+    return LocalStates(
+        name=name,
+        path=path,
+        file_system=mounted.of(path),
+        foreign=[file for file in path.glob("**/*") if _is_foreign(file)],
+        unreadable=[header.parent for header in headers if HeaderFile(header).read() is None],
+        former=sorted(table for table in tables if table_id is not None and table.name != table_id),
+        driven=_driven(path),
+        told=ConditionFile(path).read(),
+    )
+
+
+def _is_foreign(file: Path) -> bool:
+    try:
+        return file.lstat().st_uid != os.getuid()
+    except FileNotFoundError:  # a driver runs
+        return False
+
+
+def _driven(path: Path) -> bool:
+    try:
+        return Requests(path).driven()
+    except PermissionError:  # a finding of its own
+        return False
+
+
+def states_are_owned(states: LocalStates) -> Findings:
+    """All of it belongs to this user."""
+    if states.foreign:
+        shown = f"{len(states.foreign)} files, among them {states.foreign[0]}"
+        remedy = f"run as the user that owns them, or chown -R {os.getuid()} {states.path}"
+        yield states.finding("local state belongs to another user", shown, remedy)
+
+
+def states_are_whole(states: LocalStates) -> Findings:
+    """Each state says which commit it equals."""
+    for state in states.unreadable:
+        remedy = f"none is needed: it is rebuilt from the log at the next start; rm -r {state} does no harm"
+        yield states.finding("a local state is damaged: its header cannot be read", state, remedy)
+
+
+def states_are_on_a_local_disk(states: LocalStates) -> Findings:
+    """Locks and mapped files work there."""
+    if states.file_system in NETWORK_FILE_SYSTEMS:
+        remedy = "let `state` in the file name a folder on a disk of the machine itself"
+        problem = "local state lies on a network file system, where locks and mapped files do not hold"
+        yield states.finding(problem, f"{states.file_system}: {states.path}", remedy)
+
+
+def states_are_of_the_log(states: LocalStates) -> Findings:
+    """Nothing takes room that no log needs any more."""
+    for table in states.former:
+        remedy = f"nothing reads it: rm -r {table}"
+        yield states.finding("local state of a former log is left over", table, remedy)
+
+
+def driver_has_not_failed(states: LocalStates) -> Findings:
+    """The last driver here did not end by itself."""
+    told = states.told
+    if told is None or states.driven:
+        return
+    if told.state in get_args(Incident):
+        remedy = "mend what it says, then start the service again; tidegate status explains"
+        yield states.finding(f"the last driver on this machine has ended: {told.state}", told.why, remedy)
+    elif told.state != "drained":
+        remedy = "start the service again: it goes on where the log ends; dmesg tells if memory ran out"
+        yield states.finding("the last driver on this machine was killed", f"while {told.state}", remedy)
+
+
+CHECKS: Sequence[Callable[[LocalStates], Findings]] = (
+    states_are_owned,
+    states_are_whole,
+    states_are_on_a_local_disk,
+    states_are_of_the_log,
+    driver_has_not_failed,
+)

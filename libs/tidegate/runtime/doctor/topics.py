@@ -1,0 +1,206 @@
+"""The broker, and the topics that operators read and write. May import: contracts, operators' registry, runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.errors import TidegateError
+from tidegate.contracts.schema import BatchMeta
+from tidegate.runtime import opening
+from tidegate.runtime.doctor.findings import Finding, Findings, of_error, roughly
+from tidegate.runtime.kafka.inspection import Cluster, Inspected, inspect
+from tidegate.runtime.outlets import configured
+
+SHORTEST_RETENTION_MS = 24 * 3_600_000
+"""Records that the broker keeps for less may be gone before somebody has mended a service."""
+
+LONGEST_TRANSACTION_MS = 180_000
+"""The timeout of an operator's transactions, which the broker has to allow."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Between:
+    """An operator between its topics. `newest`: its newest commit, None before the first. `now_ms`: the wall clock."""
+
+    name: str
+    config: OperatorConfig
+    topics: Mapping[str, Inspected]
+    newest: BatchMeta | None
+    now_ms: int
+
+    @property
+    def input(self) -> Inspected | None:
+        """The input, if it is there."""
+        return self.topics.get(self.config.input)
+
+    @property
+    def outlets(self) -> list[Inspected]:
+        """The topics that it writes, those that are there."""
+        return [self.topics[name] for name in configured(self.config).topics if name in self.topics]
+
+    def finding(self, problem: str, value: object, remedy: str) -> Finding:
+        """Something that is wrong for this operator."""
+        return Finding(about=self.name, problem=problem, value=str(value), remedy=remedy)
+
+
+def look(options: Mapping[str, str], operators: Mapping[str, OperatorConfig]) -> Cluster | TidegateError:
+    """The cluster with the topics of the operators, or why it cannot be seen."""
+    names = {name for config in operators.values() for name in (config.input, *configured(config).topics)}
+    try:
+        return inspect(options, sorted(names))
+    except TidegateError as error:
+        return error
+
+
+def broker_allows_the_transactions(cluster: Cluster) -> Findings:
+    """The broker takes transactions as long as an operator's may be."""
+    longest = int(cluster.settings.get("transaction.max.timeout.ms", LONGEST_TRANSACTION_MS))
+    if longest < LONGEST_TRANSACTION_MS:
+        yield Finding(
+            about="kafka",
+            problem="the broker does not allow transactions as long as an operator's may be",
+            value=f"transaction.max.timeout.ms={longest}",
+            remedy=f"set transaction.max.timeout.ms of the brokers to {LONGEST_TRANSACTION_MS} at the least",
+        )
+
+
+def topics_exist(between: Between) -> Findings:
+    """Every topic is there."""
+    config = between.config
+    for name in (config.input, *configured(config).topics):
+        if name not in between.topics:
+            partitions = f" --partitions {between.input.partitions}" if between.input else ""
+            yield between.finding("a topic does not exist", name, f"tidegate topics create {name}{partitions}")
+
+
+def topics_are_those_of_the_log(between: Between) -> Findings:
+    """The topics are the very ones of the newest commit, with partitions that match."""
+    seen = [topic for topic in (between.input, *between.outlets) if topic is not None]
+    if len(seen) < 1 + len(configured(between.config).topics):
+        return
+    now = opening.Topics(
+        ids={topic.name: topic.id for topic in seen}, partitions={topic.name: topic.partitions for topic in seen}
+    )
+    before = between.newest or opening.first_meta(between.name, "", 0, between.config.input, {})
+    try:
+        opening.check_topics(before, between.config, now)
+    except TidegateError as error:
+        yield of_error(between.name, error)
+
+
+def nothing_was_deleted_unread(between: Between) -> Findings:
+    """Every record that is still to be read is there."""
+    if between.newest is None or between.input is None:
+        return
+    try:
+        opening.check_nothing_lost(between.newest, between.config, between.input.starts)
+    except TidegateError as error:
+        yield of_error(between.name, error)
+
+
+def input_keeps_records_long_enough(between: Between) -> Findings:
+    """The broker does not delete records of the input before they can be read."""
+    retention = _retention_ms(between.input)
+    if between.input is None or retention is None:
+        return
+    keep = f"retention.ms=-1 for topic {between.input.name}, or more than the service may ever stand still"
+    if retention < SHORTEST_RETENTION_MS:
+        shown = f"retention.ms={retention} ({roughly(retention)})"
+        yield between.finding("the input deletes records soon after they came", shown, keep)
+    oldest = _oldest_stream_time(between.newest)
+    if oldest is not None and oldest < between.now_ms - retention:
+        behind = roughly(between.now_ms - oldest)
+        problem = "the input's event times are older than its retention: the broker deletes by them, read or not"
+        yield between.finding(problem, f"stream time {behind} ago, retention.ms={retention}", keep)
+
+
+def _retention_ms(topic: Inspected | None) -> int | None:
+    """What deletes old records of the topic; None: nothing does."""
+    if topic is None or "delete" not in topic.settings.get("cleanup.policy", "delete"):
+        return None
+    retention = int(topic.settings.get("retention.ms", -1))
+    return None if retention < 0 else retention
+
+
+def _oldest_stream_time(newest: BatchMeta | None) -> int | None:
+    known = [] if newest is None else [time for time in newest.stream_time.values() if time >= 0]
+    return min(known, default=None)
+
+
+def input_keeps_every_record(between: Between) -> Findings:
+    """The broker does not drop all but the newest record of a key, unless only that one matters."""
+    topic = between.input
+    if topic is None or "compact" not in topic.settings.get("cleanup.policy", ""):
+        return
+    table = between.config.as_table()
+    if table is None or table.history_retention is not None:
+        remedy = f"cleanup.policy=delete for topic {topic.name}"
+        problem = "the input is compacted: records of a key are dropped before they are read"
+        yield between.finding(problem, f"cleanup.policy={topic.settings['cleanup.policy']}", remedy)
+
+
+def input_has_event_times(between: Between) -> Findings:
+    """Where the record's timestamp is the event time, the broker leaves it as it was produced."""
+    topic = between.input
+    if topic is None or between.config.timestamp is not None:
+        return
+    if (told := topic.settings.get("message.timestamp.type")) == "LogAppendTime":
+        remedy = (
+            f"message.timestamp.type=CreateTime for topic {topic.name}, "
+            "or name the field with the event time: timestamp: {field: ...}"
+        )
+        problem = "the broker replaces the input's event times by the time of arrival"
+        yield between.finding(problem, f"message.timestamp.type={told}", remedy)
+
+
+def outlets_take_records_as_large(between: Between) -> Findings:
+    """What fits into the input fits into the topics that are written."""
+    largest = _largest_bytes(between.input)
+    for outlet in between.outlets:
+        if (takes := _largest_bytes(outlet)) < largest:
+            shown = f"max.message.bytes={takes}, the input's is {largest}"
+            problem = f"topic {outlet.name} takes smaller records than the input"
+            yield between.finding(
+                problem, shown, f"max.message.bytes={largest} for topic {outlet.name}, and more for a join"
+            )
+
+
+def _largest_bytes(topic: Inspected | None) -> int:
+    return 0 if topic is None else int(topic.settings.get("max.message.bytes", 0))
+
+
+def outlets_keep_old_event_times(between: Between) -> Findings:
+    """What is written is not deleted at once for the age of its event times."""
+    oldest = _oldest_stream_time(between.newest)
+    for outlet in between.outlets:
+        retention = _retention_ms(outlet)
+        if oldest is not None and retention is not None and oldest < between.now_ms - retention:
+            problem = f"topic {outlet.name} deletes what is written, for the age of its event times"
+            shown = f"stream time {roughly(between.now_ms - oldest)} ago, retention.ms={retention}"
+            yield between.finding(problem, shown, f"retention.ms=-1 for topic {outlet.name}")
+
+
+def table_has_as_many_partitions(between: Between, of_table: Inspected | None) -> Findings:
+    """An operator and the table that it reads have the same number of partitions: records meet by partition."""
+    if between.input is not None and of_table is not None and between.input.partitions != of_table.partitions:
+        shown = f"{between.input.name}: {between.input.partitions}, {of_table.name}: {of_table.partitions}"
+        yield between.finding(
+            "the operator and its table have different numbers of partitions",
+            shown,
+            "records meet by partition: give both topics the same number, and the operator a new name if it had a log",
+        )
+
+
+CLUSTER_CHECKS: Sequence[Callable[[Cluster], Findings]] = (broker_allows_the_transactions,)
+CHECKS: Sequence[Callable[[Between], Findings]] = (
+    topics_exist,
+    topics_are_those_of_the_log,
+    nothing_was_deleted_unread,
+    input_keeps_records_long_enough,
+    input_keeps_every_record,
+    input_has_event_times,
+    outlets_take_records_as_large,
+    outlets_keep_old_event_times,
+)

@@ -1,0 +1,75 @@
+"""Topics with all of their settings, and those of the brokers, as they hold now. May import: kafka, contracts, runtime.
+
+`topics` shows what differs from the broker's defaults; here every setting has the value that is in force.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka.admin import ConfigResource, ConfigResourceType
+
+from tidegate.runtime.kafka import offsets
+from tidegate.runtime.kafka.client import NoSuchTopic, client
+from tidegate.runtime.kafka.topics import admin_client
+
+PROBE_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspected:
+    """A topic: its id, the number of its partitions, where each begins, and its settings."""
+
+    name: str
+    id: str
+    partitions: int
+    starts: Mapping[int, int] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """The topics that there are, by name, and the settings of a broker."""
+
+    topics: Mapping[str, Inspected]
+    settings: Mapping[str, str]
+
+
+def inspect(options: Mapping[str, str], names: Sequence[str]) -> Cluster:
+    """The cluster, with those of the topics that exist. Unavailable if no broker answers, UserError if none lets in."""
+    kafka = client(options)
+    kafka.probe(PROBE_TIMEOUT_S)
+    found = {}
+    for name in names:
+        try:
+            found[name] = kafka.topic(name)
+        except NoSuchTopic:
+            continue
+    broker, settings = _settings(options, sorted(found))
+    topics = {
+        name: Inspected(
+            name=name,
+            id=topic.id,
+            partitions=len(topic.leaders),
+            starts=offsets.earliest(kafka, name),
+            settings=settings.get(name, {}),
+        )
+        for name, topic in found.items()
+    }
+    return Cluster(topics=topics, settings=broker)
+
+
+def _settings(options: Mapping[str, str], names: Sequence[str]) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+    """Of one broker, and of each topic."""
+    with admin_client(options, "the cluster's settings") as admin:
+        broker = str(admin.describe_cluster()["brokers"][0]["broker_id"])
+        wanted = [ConfigResource(ConfigResourceType.BROKER, broker)]
+        wanted += [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
+        found = admin.describe_configs(wanted, config_filter="all")
+    return _values(found["broker"][broker]), {name: _values(told) for name, told in found.get("topic", {}).items()}
+
+
+def _values(told: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    return {name: str(said["value"]) for name, said in told.items()}

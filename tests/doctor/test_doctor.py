@@ -1,0 +1,100 @@
+"""`tidegate doctor` as a person runs it, against a broker that is away and against a real one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from tests.telemetry.conftest import CANARY, RAW
+from tidegate.cli.main import main
+from tidegate.runtime.kafka.broker import Broker, free_ports
+from tidegate.runtime.kafka.inspection import inspect
+from tidegate.runtime.kafka.topics import create_topic
+
+
+def written(folder: Path, **more: Any) -> Path:
+    """A configuration file."""
+    file = folder / "shop.yaml"
+    file.write_text(yaml.safe_dump(RAW | {"control": None} | more))
+    return file
+
+
+def doctor(file: Path, *options: str) -> Result:
+    return CliRunner().invoke(main, ["doctor", str(file), *options], catch_exceptions=False)
+
+
+def findings(file: Path) -> list[dict[str, str]]:
+    """What the command finds wrong with anything but the machine that the test runs on."""
+    told: dict[str, Any] = json.loads(doctor(file, "--json").stdout)
+    return [finding for finding in told["findings"] if finding["about"] not in ("machine", "lake", "state")]
+
+
+@pytest.mark.fast
+def test_a_broker_that_is_away_is_a_finding_and_no_failure(tmp_path: Path) -> None:
+    [port] = free_ports(1)
+    file = written(tmp_path, kafka={"bootstrap.servers": f"127.0.0.1:{port}"})
+    ran = doctor(file)
+    assert ran.exit_code == 1
+    assert f"kafka: no Kafka broker answers at 127.0.0.1:{port}\n" in ran.stdout
+    assert "  remedy: start it (`tidegate kafka start`)" in ran.stdout
+    assert "looking at the broker and its topics" in ran.stderr
+
+
+@pytest.mark.fast
+def test_a_wrong_file_is_wrong_use_and_no_finding(tmp_path: Path) -> None:
+    assert doctor(written(tmp_path, lake=None)).exit_code == 2
+    assert doctor(tmp_path / "none.yaml").exit_code == 2
+
+
+@pytest.mark.fast
+def test_no_secret_of_the_file_is_told(tmp_path: Path) -> None:
+    file = written(tmp_path, control=RAW["control"])
+    for options in ((), ("--json",)):
+        told = doctor(file, *options)
+        assert told.exit_code == 1
+        assert "control" in told.output, "the database does not answer, and that is told"
+        assert CANARY not in told.output
+
+
+@pytest.mark.broker
+def test_a_sound_application_is_healthy(broker: Broker, topic: Any, tmp_path: Path) -> None:
+    operator = {"kind": "suppression", "input": topic(2), "output": topic(2), "until": {"time_limit": "1h"}}
+    file = written(tmp_path, kafka={"bootstrap.servers": broker.bootstrap}, operators={"updates": operator})
+    assert findings(file) == []
+
+
+@pytest.mark.broker
+def test_faults_of_real_topics_are_each_found_with_the_remedy(broker: Broker, topic: Any, tmp_path: Path) -> None:
+    """The input is compacted, short-lived and dated by arrival; the first output is narrow, the second is not there."""
+    wrong = {"cleanup_policy": "compact,delete", "retention_ms": "60000", "message_timestamp_type": "LogAppendTime"}
+    source, narrow = topic(4, **wrong), topic(2, max_message_bytes="1000")
+    operator = {"kind": "suppression", "input": source, "until": {"time_limit": "1h"}}
+    operators = {"a": operator | {"output": narrow}, "b": operator | {"output": "not-there"}}
+    file = written(tmp_path, kafka={"bootstrap.servers": broker.bootstrap}, operators=operators)
+    remedies = {(finding["about"], finding["remedy"]) for finding in findings(file)}
+    of_input = {
+        f"retention.ms=-1 for topic {source}, or more than the service may ever stand still",
+        f"cleanup.policy=delete for topic {source}",
+        f"message.timestamp.type=CreateTime for topic {source}, "
+        "or name the field with the event time: timestamp: {field: ...}",
+    }
+    of_output = {f"give {narrow} at least 4 partitions"}
+    of_output |= {f"max.message.bytes=1048588 for topic {narrow}, and more for a join"}
+    missing = {"tidegate topics create not-there --partitions 4"}
+    assert remedies == {("a", each) for each in of_input | of_output} | {("b", each) for each in of_input | missing}
+
+
+@pytest.mark.broker
+def test_settings_are_those_in_force_a_broker_s_defaults_among_them(broker: Broker) -> None:
+    options = {"bootstrap.servers": broker.bootstrap}
+    create_topic(options, "doctor-settings", 1)
+    seen = inspect(options, ["doctor-settings", "not-there"])
+    assert seen.settings["transaction.max.timeout.ms"] == "900000"
+    assert seen.topics.keys() == {"doctor-settings"}
+    assert seen.topics["doctor-settings"].settings["retention.ms"] == "-1"
+    assert seen.topics["doctor-settings"].starts == {0: 0}

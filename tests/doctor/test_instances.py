@@ -1,0 +1,106 @@
+"""What the doctor finds in the control database, planted in a real one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from tidegate.control import instances as written
+from tidegate.control import ledger, revisions
+from tidegate.control.address import Address
+from tidegate.control.database import Database
+from tidegate.control.instances import Beat
+from tidegate.control.ledger import OperatorKey
+from tidegate.runtime.doctor import instances
+from tidegate.runtime.doctor.instances import CHECKS, STALE_AFTER_MS
+
+pytestmark = pytest.mark.fast
+
+NOW_MS = 10_000_000
+CANARY = "s3cr3t-canary"
+
+
+class World:
+    """A control database, and what the doctor finds in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.address = Address(f"sqlite:///{folder}/control.db")
+        self.database = Database(self.address)
+        revisions.prepare(self.database)
+
+    def beat(self, instance: str, *, state: str = "running", age_ms: int = 0, operator: str = "updates") -> None:
+        key, then = OperatorKey("shop", operator), NOW_MS - age_ms
+        told = Beat(
+            instance=instance, host="node1", pid=7, epoch=1, state=state, started_ms=then - 1, heartbeat_ms=then
+        )
+        with self.database.begin() as connection:
+            ledger.enter(connection, key, lake="lake", kind="suppression")
+            written.beat(connection, key, told)
+
+    def found(self) -> list[tuple[str, str, str, str]]:
+        seen = instances.look(self.address, "shop", NOW_MS)
+        assert seen is not None
+        return [(each.about, each.problem, each.value, each.remedy) for check in CHECKS for each in check(seen)]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_drivers_that_live_or_have_ended_are_no_finding(world: World) -> None:
+    assert world.found() == []
+    world.beat("a", age_ms=STALE_AFTER_MS)
+    world.beat("b", state="drained", age_ms=10 * STALE_AFTER_MS)
+    world.beat("c", state="fenced", age_ms=10 * STALE_AFTER_MS)
+    assert world.found() == []
+
+
+def test_a_driver_without_a_sign_of_life_is_told_with_where_to_look(world: World) -> None:
+    world.beat("a", age_ms=120_000)
+    [(about, problem, value, remedy)] = world.found()
+    assert (about, problem) == ("updates", "a driver shows no sign of life")
+    assert value == "process 7 on node1, running, silent for 2m"
+    assert "start the service again" in remedy
+
+
+def test_an_old_driver_s_silence_is_none_when_a_newer_one_lives(world: World) -> None:
+    world.beat("killed", age_ms=120_000)
+    world.beat("its successor")
+    assert world.found() == []
+
+
+def test_two_living_drivers_of_one_operator_are_told(world: World) -> None:
+    world.beat("a")
+    world.beat("b", age_ms=1_000)
+    world.beat("c", operator="weather")
+    [(about, problem, value, remedy)] = world.found()
+    assert (about, problem) == ("updates", "several drivers of one operator live")
+    assert value == "process 7 on node1, process 7 on node1"
+    assert "fence each other" in remedy
+
+
+def test_tables_of_another_release_are_told_with_the_command(world: World) -> None:
+    with world.database.begin() as connection:
+        connection.execute(text(f"UPDATE {revisions.VERSIONS} SET version_num = 'older'"))
+    [(about, problem, value, remedy)] = world.found()
+    assert about == "control" and "another revision" in problem
+    assert value.startswith("older, not ")
+    assert remedy == "tidegate db upgrade FILE"
+
+
+def test_a_database_that_does_not_answer_is_told_without_its_password() -> None:
+    address = Address(f"postgresql+psycopg://tidegate:{CANARY}@127.0.0.1:1/control")
+    seen = instances.look(address, "shop", NOW_MS)
+    assert seen is not None
+    [finding] = [each for check in CHECKS for each in check(seen)]
+    assert "the control database failed" in finding.problem
+    assert "reached" in finding.remedy
+    assert CANARY not in repr(seen) + repr(finding)
+
+
+def test_a_file_that_no_service_has_made_yet_is_no_finding(tmp_path: Path) -> None:
+    assert instances.look(Address(f"sqlite:///{tmp_path}/none.db"), "shop", NOW_MS) is None
+    assert not (tmp_path / "none.db").exists()
