@@ -13,11 +13,14 @@ from tidegate.runtime.requests import Request, Requests
 DRIVER_TIMEOUT_S = 300.0
 
 
-def carry_out(request: Request, application: Application, name: str) -> str:
-    """The operator's driver has done it, or this process as its driver; gives who it was."""
+def carry_out(request: Request, application: Application, name: str, content: str = "") -> str:
+    """The operator's driver has done it, or this process as its driver; gives who it was.
+
+    `content`: what the running driver is told with it.
+    """
     requests = Requests(application.state / application.application / name)
     if requests.driven():
-        requests.ask(request, DRIVER_TIMEOUT_S)
+        requests.ask(request, DRIVER_TIMEOUT_S, content)
         return "the running driver"
     click.echo("starting Spark: no driver runs here", err=True)
     from tidegate.runtime.driver import OperatorDriver, Wiring
@@ -27,7 +30,7 @@ def carry_out(request: Request, application: Application, name: str) -> str:
     try:
         driver = OperatorDriver(Wiring(spark=spark, application=application, name=name))
         driver.start()
-        {"compact": driver.compact, "flush": driver.flush}[request]()
+        {"apply": driver.apply, "compact": driver.compact, "flush": driver.flush}[request]()
     finally:
         spark.stop()
     return "this command"

@@ -7,9 +7,18 @@ type lives in its folder; `read` gathers all problems at once, each with the val
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from tidegate.contracts.errors import ConfigurationError, Problem
 from tidegate.contracts.event_time import parse_duration_ms, parse_size_bytes
@@ -38,6 +47,7 @@ def _size(value: object) -> object:
 Duration = Annotated[
     int,
     BeforeValidator(_duration, json_schema_input_type=str | int),
+    PlainSerializer(lambda ms: f"{ms}ms", return_type=str, when_used="json"),
     Field(ge=0, description="Milliseconds; written 30s, 5m, PT5M."),
 ]
 Keep = Annotated[int | Literal["forever"], BeforeValidator(_keep, json_schema_input_type=str | int)]
@@ -67,6 +77,9 @@ class TimestampField(Config):
 class OperatorRules(Config):
     """What decides an operator's results, wherever its records come from."""
 
+    live: ClassVar[frozenset[str]] = frozenset()
+    """The kind's own options that may change while it holds something, unless `cannot_follow` says why not."""
+
     kind: str
     """Kind of operator."""
     timestamp: TimestampField | None = None
@@ -79,6 +92,10 @@ class OperatorRules(Config):
     """Records with a timestamp further than this ahead of the batch's clock are rejected; default: none is."""
     rewind_window: Duration = 7 * 86_400_000
     """How far back the log can be read as of an earlier version."""
+
+    def cannot_follow(self, before: OperatorRules) -> dict[str, str]:
+        """Per live option why what is held under `before`, which is of the same kind, cannot go on under this."""
+        return {}
 
 
 class TableFacts(NamedTuple):

@@ -77,7 +77,7 @@ class BatchMeta:
     epoch: int
     batch: int
     attempt: str
-    action: str  # claim, batch, idle, flush, compaction, skip
+    action: str  # claim, apply, batch, idle, flush, compaction, skip
     clock: int
     config: str
     query_id: str | None = None  # where a streaming DataFrame is the input: of the Spark query
@@ -102,6 +102,8 @@ class BatchMeta:
     dead_letters_from: int = 0  # the batch in which it was configured
     skipped: dict[int, tuple[int, int]] = field(default_factory=dict)  # offsets [from, to) that were lost unread
     recovered: dict[int, str] = field(default_factory=dict)  # how local states came back, other than by going on
+    settings: dict[str, Any] = field(default_factory=dict)  # the configuration, as it would be written
+    applied: str = ""  # the configuration (its hash) that what is held has met
 
     def to_json(self) -> str:
         """One line of JSON; inverse of `from_json`."""

@@ -264,6 +264,16 @@ def _put(raw: dict[str, Any], path: list[str], value: object) -> None:
     raw[name] = value
 
 
+def settings_of(config: OperatorRules) -> dict[str, Any]:
+    """The configuration as it would be written, without what is left at its default; `config_of` reads it."""
+    return {"kind": config.kind} | config.model_dump(mode="json", exclude_defaults=True)
+
+
+def config_of(settings: Mapping[str, Any]) -> OperatorConfig:
+    """The configuration that `settings_of` wrote. Raises ConfigurationError for one of another release."""
+    return read(config_type(settings["kind"]), settings)
+
+
 def config_hash(config: OperatorRules) -> str:
     """A short hash of everything that decides an operator's output."""
     text = json.dumps(config.model_dump(mode="json"), sort_keys=True)

@@ -18,7 +18,7 @@ from tidegate.runtime.outlets import Outlets
 from tidegate.state.data_files import DataFile
 from tidegate.state.decisions import Wanted
 
-Action = Literal["batch", "idle", "flush"]
+Action = Literal["batch", "idle", "flush", "apply"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,9 @@ class TablePlan:
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionPlan:
-    """What one partition has to do: read offsets [start, end), or advance its stream time, or flush."""
+    """What one partition has to do: read offsets [start, end), or advance its stream time, or flush, or let go what a
+    new configuration no longer holds.
+    """
 
     partition: int
     action: Action

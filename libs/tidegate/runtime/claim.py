@@ -15,7 +15,8 @@ from tidegate.contracts.naming import log_path
 from tidegate.contracts.schema import BatchMeta, log_schema
 from tidegate.operators.registry import operator_for
 from tidegate.runtime import clock, opening, outlets
-from tidegate.runtime.application import Application, config_hash
+from tidegate.runtime.application import Application, config_hash, settings_of
+from tidegate.runtime.changes import check_changes
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.ledger import after_claim
@@ -50,6 +51,10 @@ class Claimant:
         self._log: OperatorLog
         self._newest: BatchMeta
 
+    def reconfigure(self, application: Application) -> None:
+        """The next claim is made under that configuration."""
+        self._application, self._config = application, application.operators[self._name]
+
     def claim(self) -> Claimed:
         """The operator is claimed, older drivers are fenced, everything committed is published.
 
@@ -66,6 +71,7 @@ class Claimant:
         self._newest = before
         opening.check_topics(before, self._config, topics)
         opening.check_nothing_lost(before, self._config, starts)
+        check_changes(before, self._config)
         self._settle_former_outlets()
         wanted = outlets.configured(self._config)
         self._commit_claim(topics.ids, wanted)
@@ -92,7 +98,12 @@ class Claimant:
     def _commit_claim(self, topics: dict[str, str], outlets_now: Outlets) -> None:
         former = outlets.claimed(self._newest, self._config.input)
         claim = after_claim(
-            self._newest, attempt=uuid4().hex, clock=clock.now_ms(), config=config_hash(self._config), topics=topics
+            self._newest,
+            attempt=uuid4().hex,
+            clock=clock.now_ms(),
+            config=config_hash(self._config),
+            topics=topics,
+            settings=settings_of(self._config),
         )
         claim = replace(claim, dead_letters=outlets_now.dead_letters)
         if outlets_now.output not in (None, former.output):

@@ -7,6 +7,7 @@ in `state.decisions`, `runtime.planning` and `runtime.ledger`; what is left here
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -23,6 +24,7 @@ from tidegate.contracts.errors import (
     OffsetsGone,
     StartOver,
     Superseded,
+    UserError,
 )
 from tidegate.contracts.kill_points import reach
 from tidegate.contracts.naming import group_id
@@ -30,8 +32,9 @@ from tidegate.contracts.schema import BatchMeta
 from tidegate.operators.registry import operator_for
 from tidegate.runtime import clock, history, opening, outlets, pace
 from tidegate.runtime.answers import results_of
-from tidegate.runtime.application import Application
+from tidegate.runtime.application import Application, config_of
 from tidegate.runtime.batch import KafkaAttempt, PartitionPlan, PartitionResult
+from tidegate.runtime.changes import check_changes
 from tidegate.runtime.claim import Claimant
 from tidegate.runtime.compacting import Compacting
 from tidegate.runtime.condition import ConditionFile
@@ -41,7 +44,7 @@ from tidegate.runtime.kafka.transactions import Producer
 from tidegate.runtime.ledger import after_batch
 from tidegate.runtime.persistence import Persistence
 from tidegate.runtime.pins import pinned_table
-from tidegate.runtime.planning import plan_flush, plan_held, plan_idle, plan_records
+from tidegate.runtime.planning import plan_apply, plan_flush, plan_held, plan_idle, plan_records
 from tidegate.runtime.publication import Publication
 from tidegate.runtime.recording import Recorder
 from tidegate.runtime.requests import Requests
@@ -82,24 +85,15 @@ class OperatorDriver:
     """One operator of an application, in this process."""
 
     def __init__(self, wiring: Wiring) -> None:
-        self._application, self.name, self._listener = wiring.application, wiring.name, wiring.listener
-        self._config = self._application.operators[self.name]
-        self._operator = operator_for(self._config)
+        self.name, self._listener = wiring.name, wiring.listener
         self._jobs = Jobs(wiring.spark)
-        keep = self._application.keep_output
-        self._compacting = Compacting(
-            jobs=self._jobs,
-            slot=self._operator.slot,
-            keep_output_ms=None if keep == "forever" else keep,
-            rewind_window_ms=self._config.rewind_window,
-        )
+        self._configure(wiring.application)
         self._state = self._application.state / self._application.application
         self.requests = Requests(self._state / self.name)
         self._claimant = Claimant(self._application, self.name, self._kafka, deadline_s=ATTEMPT_DEADLINE_S)
         self._condition = ConditionFile(self._state / self.name)
         self._persistence = Persistence(self.name, self._condition)
         self._recorder = Recorder(self._application, self.name, self._condition)
-        self._table = pinned_table(self._application, self.name)
         self._log: OperatorLog
         self._publication: Publication | None = None
         self._lineage: dict[int, list[history.Commit]] = {}
@@ -125,6 +119,18 @@ class OperatorDriver:
             return seen
         tally = self._log.tally
         return replace(seen, newest=newest, ends=self._ends, files=tally.files, state_rows=tally.state_rows)
+
+    def _configure(self, application: Application) -> None:
+        """The configuration is that one from the next claim on."""
+        self._application, self._config = application, application.operators[self.name]
+        keep = application.keep_output
+        self._compacting = Compacting(
+            jobs=self._jobs,
+            slot=operator_for(self._config).slot,
+            keep_output_ms=None if keep == "forever" else keep,
+            rewind_window_ms=self._config.rewind_window,
+        )
+        self._table = pinned_table(application, self.name)
 
     # ---- start
 
@@ -208,6 +214,25 @@ class OperatorDriver:
         if plans:
             self.batch(plans)
 
+    def apply(self) -> None:
+        """What is held has met the configuration that was claimed with."""
+        if plans := plan_apply(self.newest, self._config.input, self._producers(), self._lineage):
+            self.batch(plans)
+
+    def reconfigure(self) -> None:
+        """The next round claims under the configuration that was asked for; nothing, if that is none to go on under."""
+        try:
+            config = config_of(json.loads(self.requests.content("apply")))
+            check_changes(self.newest, config)
+        except (UserError, ValueError) as error:
+            lines.warning("%s: the configuration stays as it is: %s", self.name, error)
+            return
+        self._compacting.drop()
+        operators = {**self._application.operators, self.name: config}
+        self._configure(self._application.model_copy(update={"operators": operators}))
+        self._claimant.reconfigure(self._application)
+        self._owned = False
+
     def compact(self) -> None:
         """Each partition's state is a snapshot, small files are merged; nothing that follows is changed by it."""
         self._compacted(self._settled_by_claim(lambda: self._compacting.at_once(*self._to_compact())))
@@ -234,6 +259,8 @@ class OperatorDriver:
         topic, idle_after = self._config.input, self._config.idle_after
         ends = self._ends = offsets.stable(self._kafka(), topic)
         self._check_topics()
+        if first := plan_apply(self.newest, topic, self._producers(), self._lineage):
+            return first
         plans = plan_records(self.newest, topic, ends, self._producers(), self._lineage)
         plans += self._plans_of_waiting({plan.partition for plan in plans})
         if idle_after is None:
@@ -408,7 +435,7 @@ class OperatorDriver:
 
     def _answer_requests(self) -> None:
         for request in self.requests.pending():
-            {"compact": self.compact, "flush": self.flush}[request]()
+            {"apply": self.reconfigure, "compact": self.compact, "flush": self.flush}[request]()
             self.requests.done(request)
 
     def _compact_beside(self) -> None:

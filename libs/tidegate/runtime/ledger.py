@@ -7,21 +7,34 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 from tidegate.contracts.errors import StateError
 from tidegate.contracts.schema import BatchMeta, Counts
 from tidegate.runtime.batch import PartitionResult
 from tidegate.state.decisions import Way
 
-_ACTIONS = ("idle", "flush", "batch")
+_ACTIONS = ("apply", "idle", "flush", "batch")
 """A batch in which some partitions read and others only go on in time is called by the first of both."""
 _ADDED = ("records_in", "applied", "superseded", "late", "rejected", "emitted")
 
-NO_INPUTS: Mapping[str, int] = MappingProxyType({})
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-def after_claim(newest: BatchMeta, *, attempt: str, clock: int, config: str, topics: Mapping[str, str]) -> BatchMeta:
-    """The metadata of a claim: epoch + 1, a batch of its own, everything else as it was."""
+def after_claim(
+    newest: BatchMeta,
+    *,
+    attempt: str,
+    clock: int,
+    config: str,
+    topics: Mapping[str, str],
+    settings: Mapping[str, Any] = NOTHING,
+) -> BatchMeta:
+    """The metadata of a claim: epoch + 1, a batch of its own, everything else as it was.
+
+    `settings`: of the configuration, which what is held has yet to meet when there is another one than before.
+    """
+    met = newest.applied or newest.config
     return replace(
         newest,
         epoch=newest.epoch + 1,
@@ -30,6 +43,8 @@ def after_claim(newest: BatchMeta, *, attempt: str, clock: int, config: str, top
         action="claim",
         clock=clock,
         config=config,
+        settings=dict(settings) or newest.settings,
+        applied=met if any(counts.held for counts in newest.totals.values()) else config,
         topics=dict(topics),
         counts={},
         measures={},
@@ -53,7 +68,7 @@ def after_batch(
     batch: int,
     attempt: str,
     clock: int,
-    inputs: Mapping[str, int] = NO_INPUTS,
+    inputs: Mapping[str, int] = NOTHING,
 ) -> BatchMeta:
     """The metadata of a batch: maps complete for all partitions, moved on for those that took part.
 
@@ -62,11 +77,13 @@ def after_batch(
     """
     for result in results:
         _check_balance(result)
+    action = max((r.action for r in results), key=_ACTIONS.index, default="batch")
     return replace(
         newest,
         batch=batch,
         attempt=attempt,
-        action=max((r.action for r in results), key=_ACTIONS.index, default="batch"),
+        action=action,
+        applied=newest.config if action == "apply" else newest.applied,
         clock=clock,
         offsets={
             **newest.offsets,

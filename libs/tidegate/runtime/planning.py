@@ -88,6 +88,16 @@ def plan_flush(
     return [replace(plan, action="flush") for plan in plans]
 
 
+def plan_apply(
+    newest: BatchMeta, topic: str, producers: Mapping[int, Producer], lineage: Lineage
+) -> list[PartitionPlan]:
+    """A plan for each partition that holds something which has yet to meet the configuration."""
+    if newest.applied == newest.config:
+        return []
+    plans = plan_held(newest, topic, producers, lineage, newest.totals)
+    return [replace(plan, action="apply") for plan in plans]
+
+
 def spread(plans: Sequence[PartitionPlan], tasks: int) -> list[list[PartitionPlan]]:
     """The plans in at most `tasks` groups of about equal numbers of records; none empty."""
     groups: list[list[PartitionPlan]] = [[] for _ in range(min(tasks, len(plans)))]

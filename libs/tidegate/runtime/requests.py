@@ -1,7 +1,7 @@
 """How a command asks the running driver of an operator to do something. May import: the standard library, contracts.
 
-A request is an empty file in the operator's state folder; the driver removes it when it is done. A lock file tells
-whether a driver runs on this machine.
+A request is a file in the operator's state folder, with what is asked for where that needs telling; the driver removes
+it when it is done. A lock file tells whether a driver runs on this machine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Literal, TextIO, get_args
 
 from tidegate.contracts.errors import EngineError
 
-Request = Literal["compact", "flush"]
+Request = Literal["apply", "compact", "flush"]
 
 
 class Requests:
@@ -31,15 +31,24 @@ class Requests:
         """The requests that wait, in alphabetical order."""
         return [request for request in get_args(Request) if (self._folder / request).exists()]
 
+    def content(self, request: Request) -> str:
+        """What was said with the request."""
+        return (self._folder / request).read_text()
+
     def done(self, request: Request) -> None:
         """The request no longer waits."""
         (self._folder / request).unlink(missing_ok=True)
 
-    def ask(self, request: Request, timeout_s: float) -> None:
-        """The running driver has done it. Raises EngineError when it has not within the time."""
+    def ask(self, request: Request, timeout_s: float, content: str = "") -> None:
+        """The running driver has done it; `content`: what is said with the request.
+
+        Raises EngineError when it has not within the time.
+        """
         path = self._folder / request
         self._folder.mkdir(parents=True, exist_ok=True)
-        path.touch()
+        written = path.with_suffix(".new")
+        written.write_text(content)
+        written.replace(path)
         deadline = time.monotonic() + timeout_s
         try:
             while path.exists():

@@ -1,6 +1,6 @@
 """What the laws run: histories of one partition, and what came of them. May import: contracts, kernels, registry.
 
-A history is a list of records, advances of stream time, flushes and tables to read. `Partition` plays it on a real
+A history is a list of records, advances of stream time, flushes, tables to read and changes of the configuration. `Partition` plays it on a real
 operator and notes everything that can be seen from outside in a `Trace`; a reference notes the same, so traces are
 compared whole.
 """
@@ -44,8 +44,14 @@ class Table(NamedTuple):
         return state
 
 
-Event = Row | Advance | Flush | Table
-Step = list[Row] | Advance | Flush | Table
+class Change(NamedTuple):
+    """The configuration is that one from here on; what it no longer holds has left."""
+
+    config: OperatorRules
+
+
+Event = Row | Advance | Flush | Table | Change
+Step = list[Row] | Advance | Flush | Table | Change
 
 
 @dataclass
@@ -115,6 +121,10 @@ class Partition:
             result = self.state.flush()
         elif isinstance(step, Table):
             self.read_table(step.state(self.clock_ms))
+            result = self.state.step(Records.from_rows([]), self.clock_ms)
+        elif isinstance(step, Change):
+            self.operator = operator_for(step.config)
+            self.reopen(self.storage)
             result = self.state.step(Records.from_rows([]), self.clock_ms)
         else:
             result = self.state.step(Records.from_rows(step), self.clock_ms)

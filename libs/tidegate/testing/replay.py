@@ -13,13 +13,13 @@ from typing import cast
 
 import pyarrow as pa
 
-from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.operator import OperatorState, StepResult, TableReader
 from tidegate.contracts.schema import BatchMeta
 from tidegate.kernels.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.application import Application
+from tidegate.runtime.forecast import table_state
 from tidegate.runtime.history import metas, touched
 from tidegate.runtime.kafka.client import client
 from tidegate.runtime.kafka.fetch import fetch
@@ -69,7 +69,7 @@ class Replay:
     def _replayed(self, before: BatchMeta, meta: BatchMeta, partition: int) -> Replayed:
         state = self._state(partition)
         for table, version in meta.inputs.items():
-            cast(TableReader, state).read_table(self._table(table, version, partition))
+            cast(TableReader, state).read_table(table_state(self.application, table, version, partition))
         results = list(self._results(state, before, meta, partition))
         return Replayed(
             batch=meta.batch,
@@ -87,16 +87,6 @@ class Replay:
             operator = operator_for(self.application.operators[self.name])
             self._states[partition] = operator.open(MemoryStorage(operator.layout))
         return self._states[partition]
-
-    def _table(self, name: str, version: int, partition: int) -> OperatorState:
-        """The table's partition as of that version of its log."""
-        operator = operator_for(self.application.operators[name])
-        log = OperatorLog.at(log_path(self.application.lake, name), version)
-        newest = log.newest()
-        assert newest is not None, f"{name} has no batch at version {version}"
-        state = operator.open(MemoryStorage(operator.layout))
-        state.restore(log.read("state", partition), newest.stream_time.get(partition, NO_STREAM_TIME))
-        return state
 
     def _results(
         self, state: OperatorState, before: BatchMeta, meta: BatchMeta, partition: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -12,6 +12,8 @@ from tidegate.contracts.event_time import format_duration_ms
 
 class StreamTableJoinRules(OperatorRules):
     """Joins each record of a stream with the version of a table that was valid when the record happened."""
+
+    live: ClassVar[frozenset[str]] = frozenset({"join", "grace", "wait_for_table", "joiner"})
 
     kind: Literal["stream_table_join"] = "stream_table_join"
     """Kind of operator."""

@@ -40,6 +40,7 @@ class Reference:
     emissions: list[tuple[Row, Row | None, str]] = field(default_factory=list)
     rejected: list[tuple[Row, str]] = field(default_factory=list)
     applied: int = 0
+    stopped_at: None = None
 
     def process(self, row: Row, clock_ms: int) -> None:
         """The record has had its effect, unless it was refused."""
@@ -59,6 +60,10 @@ class Reference:
                 self.release(clock_ms)
             else:
                 self._join(row)
+
+    def settle(self, clock_ms: int) -> None:
+        """What the configuration, which is a new one, no longer holds has left."""
+        self.release(clock_ms)
 
     def advance(self, stream_time: int) -> None:
         """Stream time is at least that."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
@@ -41,6 +41,8 @@ Buffer: TypeAlias = Annotated[EagerBuffer | StrictBuffer | None, BeforeValidator
 
 class SuppressionRules(OperatorRules):
     """Holds the newest record of each key back until a time limit, or until a bound of the buffer lets it go."""
+
+    live: ClassVar[frozenset[str]] = frozenset({"until", "buffer", "grace", "timer", "bytes_of", "max_lateness"})
 
     kind: Literal["suppression"] = "suppression"
     """Kind of operator."""
@@ -97,6 +99,15 @@ class SuppressionRules(OperatorRules):
         if max_lateness is not None and info.data.get("until") == "window_close":
             raise ValueError("a window's grace says what is late; remove max_lateness")
         return max_lateness
+
+    def cannot_follow(self, before: OperatorRules) -> dict[str, str]:
+        """Windows' keys and plain ones do not mix, and a window whose result has left is not remembered."""
+        assert isinstance(before, SuppressionRules)
+        if (self.until == "window_close") != (before.until == "window_close"):
+            return {"until": "windows' keys and plain ones are not held together"}
+        if (self.grace or 0) > (before.grace or 0):
+            return {"grace": "windows whose results have left are not remembered, and would give a second one"}
+        return {}
 
 
 class SuppressionConfig(SuppressionRules, OperatorConfig):

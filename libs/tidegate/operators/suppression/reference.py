@@ -49,6 +49,10 @@ class Reference:
         else:
             self._accept(row)
 
+    def settle(self, clock_ms: int) -> None:
+        """What the configuration, which is a new one, no longer holds has left."""
+        self._evict("window_close" if self.windowed else "time")
+
     def advance(self, stream_time: int) -> None:
         """Stream time is at least that."""
         self.stream_time = max(self.stream_time, stream_time)

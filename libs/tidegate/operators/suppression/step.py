@@ -95,6 +95,8 @@ def absorb(
     `newest`: the largest timestamp that is taken.
     """
     tally = outcome.tally
+    cause = wide(WINDOW_CLOSE if rules.windowed else TIME)
+    evict(state, due_until(rules.time_limit, tally[STREAM_TIME]), cause, rules, outcome)  # under new rules alone
     for row in range(tally[NEXT_ROW], len(batch.offset)):
         tally[NEXT_ROW] = row
         timestamp = batch.timestamp[row]
@@ -114,7 +116,7 @@ def absorb(
         tally[STREAM_TIME] = stream_time
         refusals.observe_lateness(outcome.refused, stream_time - timestamp)
         _insert_or_update(state, batch, row, slot, fingerprint, places[row], rules, outcome)
-        evict(state, due, wide(WINDOW_CLOSE if rules.windowed else TIME), rules, outcome)
+        evict(state, due, cause, rules, outcome)
         _observe_size(tally, state.time)
     tally[NEXT_ROW] = len(batch.offset)
     return DONE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -11,6 +11,8 @@ from tidegate.contracts.config import Duration, OperatorConfig, OperatorRules, T
 
 class TableHistoryRules(OperatorRules):
     """Keeps every version of every key of a table for a retention, or the latest values alone."""
+
+    live: ClassVar[frozenset[str]] = frozenset({"history_retention"})
 
     kind: Literal["table_history"] = "table_history"
     """Kind of operator."""

@@ -23,6 +23,7 @@ class Reference:
     rejected: list[tuple[Row, str]] = field(default_factory=list)
     applied: int = 0
     superseded: int = 0
+    stopped_at: None = None
 
     def process(self, row: Row, clock_ms: int) -> None:
         """The record has had its effect, unless it was refused."""
@@ -33,10 +34,17 @@ class Reference:
         else:
             self._accept(row)
 
+    def settle(self, clock_ms: int) -> None:
+        """What the configuration, which is a new one, no longer keeps is gone."""
+        self._expire()
+
     def advance(self, stream_time: int) -> None:
         """Stream time is at least that."""
         self.stream_time = max(self.stream_time, stream_time)
         self._expire()
+
+    def flush(self) -> None:
+        """Nothing is held back."""
 
     def get(self, key: bytes, as_of: int | None = None) -> Row | None:
         """The version that was valid then, the newest without a time; None: there was none, or a tombstone."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
@@ -227,6 +227,8 @@ Evictor: TypeAlias = Annotated[
 class WindowRules(OperatorRules):
     """Aggregates the records of each key in windows of event time."""
 
+    live: ClassVar[frozenset[str]] = frozenset({"window", "retention", "buffer"})
+
     kind: Literal["windowed_aggregation"] = "windowed_aggregation"
     """Kind of operator."""
     window: Window
@@ -295,6 +297,20 @@ class WindowRules(OperatorRules):
     def keeps_elements(self) -> bool:
         """True when windows hold their elements, not their aggregates alone."""
         return self.evictor is not None or self.every is not None or self.aggregate.needs_elements
+
+
+    def cannot_follow(self, before: OperatorRules) -> dict[str, str]:
+        """A session's bound may change, and a window's grace: up to what closed windows are still remembered for."""
+        assert isinstance(before, WindowRules)
+        may_change = {"grace", "max_length"}
+        if self.window.model_dump(exclude=may_change) != before.window.model_dump(exclude=may_change):
+            return {"window": "the windows that are held are others"}
+        if isinstance(self.window, Unlimited) or isinstance(before.window, Unlimited):
+            return {}
+        remembered = least_retention(before.window) if before.retention is None else before.retention
+        if self.window.grace > before.window.grace and least_retention(self.window) > remembered:
+            return {"window": "windows that have closed are forgotten before this grace is over, and would open again"}
+        return {}
 
 
 def least_retention(window: Tumbling | Hopping | Session | Unlimited) -> int:

@@ -31,13 +31,13 @@ class Window:
 
 @dataclass
 class Reference:
-    """One partition. `emissions` are (window then, cause), `late` (row, T), `rejected` (row, reason)."""
+    """One partition. `emissions` are (window then, cause), `late` (row, lateness, bound), `rejected` (row, reason)."""
 
     config: WindowRules
     stream_time: int = -1
     windows: list[Window] = field(default_factory=list)
     emissions: list[tuple[Window, str]] = field(default_factory=list)
-    late: list[tuple[Row, int]] = field(default_factory=list)
+    late: list[tuple[Row, int, int]] = field(default_factory=list)
     rejected: list[tuple[Row, str]] = field(default_factory=list)
     applied: int = 0
     stopped_at: int | None = None
@@ -57,7 +57,7 @@ class Reference:
         bounds = self.config.buffer
         if not joined:
             (self.windows, self.emissions), self.stream_time = before
-            self.late.append((row, self.stream_time))
+            self.late.append((row, self.stream_time - row.timestamp, self.bound(self.stream_time)))
         elif self._too_long(joined[0]) or (
             bounds and bounds.when_full == "shut_down" and self._full(bounds.max_keys, bounds.max_bytes)
         ):
@@ -65,6 +65,10 @@ class Reference:
             self.stopped_at = row.offset
         else:
             self.applied += 1
+
+    def settle(self, clock_ms: int) -> None:
+        """What the configuration, which is a new one, no longer holds has left."""
+        self._pass_time("on_time", "window_close")
 
     def advance(self, stream_time: int) -> None:
         """Stream time is at least that."""

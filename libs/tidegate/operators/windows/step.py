@@ -117,6 +117,8 @@ def absorb(
     `undecodable`: a code per row, 0 where nothing is missing. `newest`: the largest timestamp that is taken.
     """
     tally = outcome.tally
+    if tally[NEXT_START] == ANEW:  # something is due before a record only under new rules
+        pass_time(state, wide(ON_TIME), wide(WINDOW_CLOSE), rules, plan, outcome)
     for row in range(tally[NEXT_ROW], len(batch.offset)):
         tally[NEXT_ROW] = row
         timestamp = batch.timestamp[row]

@@ -23,7 +23,7 @@ from tidegate.contracts.schema import BatchMeta, log_schema
 from tidegate.operators.registry import operator_for
 from tidegate.runtime import clock, history
 from tidegate.runtime.answers import results_of
-from tidegate.runtime.application import config_hash
+from tidegate.runtime.application import config_hash, settings_of
 from tidegate.runtime.batch import Attempt, PartitionFailure, PartitionResult
 from tidegate.runtime.compacting import Compacting, due
 from tidegate.runtime.ledger import after_batch, after_claim
@@ -68,7 +68,12 @@ class StreamDriver:
         check_same_input(before, config.partitions)
         check_same_query(before, query_id(config.checkpoint), config.checkpoint)
         claim = after_claim(
-            before, attempt=uuid4().hex, clock=clock.now_ms(), config=config_hash(config.rules), topics={}
+            before,
+            attempt=uuid4().hex,
+            clock=clock.now_ms(),
+            config=config_hash(config.rules),
+            topics={},
+            settings=settings_of(config.rules),
         )
         self._log.commit(claim, [])
         self.newest, self._lineage = claim, history.lineage(self._log, claim)

@@ -1,0 +1,84 @@
+"""`tidegate apply`: operators that run go on under a changed file. May import: click, services, runtime."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import click
+
+from tidegate.cli.asking import DRIVER_TIMEOUT_S, carry_out
+from tidegate.cli.plan import REFUSED, outlooks_of, show_outlooks
+from tidegate.cli.shared import json_option, wants_json
+from tidegate.contracts.errors import EngineError
+from tidegate.contracts.naming import log_path
+from tidegate.contracts.schema import BatchMeta
+from tidegate.runtime import history
+from tidegate.runtime.application import Application, config_hash, load, settings_of
+from tidegate.state.operator_log import OperatorLog
+
+POLL_S = 0.1
+
+
+@click.command("apply")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--operator", help="This operator alone.")
+@json_option
+def command(file: Path, operator: str | None) -> None:
+    """Make the operators of FILE go on under what it says now, between two batches; see `plan` for what that does.
+
+    A running driver is asked to; without one this command does it. If one of the changes is refused, none is made.
+
+    Example: tidegate apply flights.yaml
+    """
+    outlooks = outlooks_of(file, operator)
+    if any(found.status == "refused" for found in outlooks):
+        show_outlooks(outlooks)
+        raise click.exceptions.Exit(REFUSED)
+    application = load(file)
+    for found in outlooks:
+        if found.status == "live":
+            _show(found.name, *_apply(application, found.name))
+        elif not wants_json():
+            click.echo(f"{found.name}: nothing to apply ({found.status})")
+
+
+def _apply(application: Application, name: str) -> tuple[str, BatchMeta | None]:
+    """Who did it, and the batch in which what is held met the configuration; None if nothing was held."""
+    config = application.operators[name]
+    before = _log(application, name).newest()
+    done_by = carry_out("apply", application, name, json.dumps(settings_of(config)))
+    log = _until_applied(application, name)
+    metas = history.metas(log, -1 if before is None else before.batch)
+    return done_by, next((meta for meta in metas if meta.action == "apply"), None)
+
+
+def _until_applied(application: Application, name: str) -> OperatorLog:
+    """The log, once it says that the configuration is in force."""
+    wanted, deadline = config_hash(application.operators[name]), time.monotonic() + DRIVER_TIMEOUT_S
+    while True:
+        log = _log(application, name)
+        newest = log.newest()
+        if newest is not None and newest.config == newest.applied == wanted:
+            return log
+        if time.monotonic() > deadline:
+            raise EngineError(
+                f"{name} does not run under the new configuration yet",
+                value=f"after {DRIVER_TIMEOUT_S:.0f} s",
+                remedy="see `tidegate status` and the log of the service",
+            )
+        time.sleep(POLL_S)
+
+
+def _log(application: Application, name: str) -> OperatorLog:
+    return OperatorLog.at(log_path(application.lake, name), None)
+
+
+def _show(name: str, done_by: str, applied: BatchMeta | None) -> None:
+    released = 0 if applied is None else sum(counts.emitted for counts in applied.counts.values())
+    held = 0 if applied is None else sum(counts.held for counts in applied.totals.values())
+    told = {"operator": name, "applied_by": done_by, "released": released, "held_then": held}
+    click.echo(
+        json.dumps(told) if wants_json() else f"{name}: applied by {done_by}; {released:,} released, {held:,} held"
+    )

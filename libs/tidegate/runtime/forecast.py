@@ -1,0 +1,116 @@
+"""What a configuration would make of what an operator holds: its own step says it, on a copy of the committed state.
+
+May import: contracts, operators' registry, state, runtime. Nothing is written; a state is read from the log into
+memory, one partition at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import cast
+
+from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.event_time import NO_STREAM_TIME
+from tidegate.contracts.naming import log_path
+from tidegate.contracts.operator import OperatorState, TableReader
+from tidegate.contracts.records import Records
+from tidegate.contracts.schema import BatchMeta
+from tidegate.kernels.storage import MemoryStorage
+from tidegate.operators.registry import operator_for
+from tidegate.runtime import clock
+from tidegate.runtime.application import Application, config_hash
+from tidegate.runtime.changes import Change, changes_since
+from tidegate.state.operator_log import OperatorLog
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What is held now, what of it would leave with a result, what a table would forget, and what is held then."""
+
+    held: int = 0
+    released: int = 0
+    lost: int = 0
+    held_then: int = 0
+
+    def __add__(self, other: Forecast) -> Forecast:
+        """Of two partitions."""
+        return Forecast(**{name: number + getattr(other, name) for name, number in asdict(self).items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outlook:
+    """One operator: `new`, `same`, `live`, `refused`, or `unknown` where its log does not tell its configuration."""
+
+    name: str
+    status: str
+    changes: tuple[Change, ...] = ()
+    forecast: Forecast = Forecast()
+    warnings: tuple[str, ...] = ()
+
+
+def outlook(application: Application, name: str) -> Outlook:
+    """What the file would make of the operator as it stands in the log."""
+    log = OperatorLog.at(log_path(application.lake, name), None) if _has_log(application, name) else None
+    newest = None if log is None else log.newest()
+    config = application.operators[name]
+    if log is None or newest is None:
+        return Outlook(name=name, status="new", warnings=_warnings(config))
+    if newest.config == config_hash(config):
+        return Outlook(name=name, status="same")
+    if not newest.settings:
+        return Outlook(name=name, status="unknown", warnings=_warnings(config))
+    found = tuple(changes_since(newest, config))
+    if any(change.refused for change in found):
+        return Outlook(name=name, status="refused", changes=found)
+    return Outlook(
+        name=name,
+        status="live",
+        changes=found,
+        forecast=sum(_partitions(application, log, newest, config), Forecast()),
+        warnings=_warnings(config),
+    )
+
+
+def _has_log(application: Application, name: str) -> bool:
+    return (log_path(application.lake, name) / "_delta_log").is_dir()
+
+
+def _warnings(config: OperatorConfig) -> tuple[str, ...]:
+    if getattr(config, "timer", None) == "last_update":
+        return ("timer: last_update may hold a key for ever, if it is updated more often than the limit",)
+    return ()
+
+
+def _partitions(
+    application: Application, log: OperatorLog, newest: BatchMeta, config: OperatorConfig
+) -> Iterator[Forecast]:
+    for partition, counts in sorted(newest.totals.items()):
+        if counts.held:
+            state = committed_state(log, newest, partition, config)
+            for table, version in newest.inputs.items():
+                cast(TableReader, state).read_table(table_state(application, table, version, partition))
+            step = state.step(Records.from_rows([]), clock.now_ms())
+            gone = counts.held - step.counts.held
+            yield Forecast(
+                held=counts.held,
+                released=step.emissions.num_rows,
+                lost=gone if config.as_table() is not None else 0,
+                held_then=step.counts.held,
+            )
+
+
+def table_state(application: Application, name: str, version: int, partition: int) -> OperatorState:
+    """The table's partition as of that version of its log."""
+    log = OperatorLog.at(log_path(application.lake, name), version)
+    newest = log.newest()
+    assert newest is not None, f"{name} has no batch at version {version}"
+    return committed_state(log, newest, partition, application.operators[name])
+
+
+def committed_state(log: OperatorLog, newest: BatchMeta, partition: int, config: OperatorConfig) -> OperatorState:
+    """The partition's state as it is committed, under that configuration."""
+    operator = operator_for(config)
+    state = operator.open(MemoryStorage(operator.layout))
+    state.restore(log.read("state", partition), newest.stream_time.get(partition, NO_STREAM_TIME))
+    return state
