@@ -19,7 +19,7 @@ def upgrade() -> None:
     """All tables are there."""
     _table("applications", ["application"], [_text("application"), _text("lake")])
     _table("operators", OPERATOR, [*map(_text, OPERATOR), _text("kind")], of="applications", by=["application"])
-    since = [_long("since_batch"), _text("config"), _long("clock_ms")]
+    since = [_long("since_batch"), _text("config"), _json("settings"), _long("clock_ms")]
     _table("configurations", [*OPERATOR, "since_batch"], [*map(_text, OPERATOR), *since], of="operators", by=OPERATOR)
     _batches()
     _of_batches()
@@ -44,7 +44,7 @@ def _batches() -> None:
 
 
 def _of_batches() -> None:
-    compacted = [_long("batch"), _long("clock_ms"), sa.Column("snapshot", sa.JSON(), nullable=False)]
+    compacted = [_long("batch"), _long("clock_ms"), _json("snapshot")]
     _table("compactions", BATCH, [*map(_text, OPERATOR), *compacted], of="batches", by=BATCH, ondelete="CASCADE")
     recovered = [*map(_text, OPERATOR), _long("batch"), _integer("partition"), _long("clock_ms"), _text("reason")]
     _table("recoveries", [*BATCH, "partition"], recovered, of="batches", by=BATCH, ondelete="CASCADE")
@@ -75,6 +75,10 @@ def _text(name: str) -> sa.Column[str]:
 
 def _long(name: str) -> sa.Column[int]:
     return sa.Column(name, sa.BigInteger(), nullable=False)
+
+
+def _json(name: str) -> sa.Column[Any]:
+    return sa.Column(name, sa.JSON(), nullable=False)
 
 
 def _integer(name: str) -> sa.Column[int]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
-from sqlalchemy import text
+from sqlalchemy import select, text
 
 from tests.control.contents import batches, batches_of_log, from_the_logs, rows
 from tests.runtime.miniature import NAME, application
@@ -20,6 +20,7 @@ from tidegate.control import ledger, revisions
 from tidegate.control.address import Address
 from tidegate.control.database import Database
 from tidegate.control.ledger import OperatorKey
+from tidegate.control.models import Configuration
 from tidegate.operators.registry import operator_for
 from tidegate.runtime import backfill
 from tidegate.runtime.application import Application
@@ -64,20 +65,22 @@ def world(address: Address, tmp_path: Path) -> World:
     """A log of three batches, of two configurations; a compaction and a recovery are among them."""
     made = World(address, tmp_path)
     counts = {0: Counts(records_in=3, applied=1, late=2, held=1), 1: Counts(records_in=2, applied=2, emitted=5, held=2)}
-    made.commit(action="claim", config="first")
+    made.commit(action="claim", config="first", settings={"kind": "suppression"})
     made.commit(config="first", counts=counts, totals=counts, recovered={1: "rebuild: damaged"})
     made.commit(action="compaction", config="first", totals=counts, snapshot={0: 1, 1: 1})
-    made.commit(action="claim", config="second", totals=counts, epoch=2)
+    made.commit(action="claim", config="second", totals=counts, epoch=2, settings={"kind": "windows"})
     return made
 
 
 def test_the_tables_say_what_the_log_says(world: World) -> None:
     world.catch_up()
     assert batches(world.database, NAME) == batches_of_log(world.log.path)
-    assert [(row["since_batch"], row["config"]) for row in rows(world.database, "configurations")] == [
-        (0, "first"),
-        (3, "second"),
-    ]
+    with world.database.begin() as connection:
+        found = select(Configuration.since_batch, Configuration.config, Configuration.settings)
+        assert list(map(tuple, connection.execute(found.order_by(Configuration.since_batch)))) == [
+            (0, "first", {"kind": "suppression"}),
+            (3, "second", {"kind": "windows"}),
+        ]
     [compaction], [recovery] = rows(world.database, "compactions"), rows(world.database, "recoveries")
     assert compaction["batch"] == 2
     assert {(name, recovery[name]) for name in ("batch", "partition", "reason")} == {

@@ -114,7 +114,8 @@ def _changes(config: str | None, metas: Iterable[BatchMeta]) -> Iterable[dict[st
     for meta in metas:
         if meta.config != config:
             config = meta.config
-            yield {"since_batch": meta.batch, "config": config, "clock_ms": meta.clock}
+            settings = {"config": config, "settings": meta.settings}
+            yield {"since_batch": meta.batch, "clock_ms": meta.clock, **settings}
 
 
 def _batch(meta: BatchMeta) -> dict[str, Any]:

@@ -6,7 +6,7 @@ are milliseconds of the wall clock. Keys are names, so that a person can ask wit
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from sqlalchemy import JSON, BigInteger, ForeignKey, ForeignKeyConstraint, Index, MetaData
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -57,7 +57,7 @@ class Operator(Base):
 
 
 class Configuration(Base):
-    """A configuration, by its hash, that an operator ran with from a batch on."""
+    """A configuration that an operator ran with from a batch on: its hash, and what the log says of its settings."""
 
     __tablename__ = "configurations"
     __table_args__ = (_of_operator(),)
@@ -66,6 +66,7 @@ class Configuration(Base):
     operator: Mapped[Key]
     since_batch: Mapped[LongKey]
     config: Mapped[str]
+    settings: Mapped[dict[str, Any]] = mapped_column(JSON)
     clock_ms: Mapped[Long]
 
 
