@@ -48,13 +48,13 @@ Duration = Annotated[
     int,
     BeforeValidator(_duration, json_schema_input_type=str | int),
     PlainSerializer(lambda ms: f"{ms}ms", return_type=str, when_used="json"),
-    Field(ge=0, description="Milliseconds; written 30s, 5m, PT5M."),
+    Field(ge=0, examples=["30s", "5m", "PT5M"]),
 ]
 Keep = Annotated[int | Literal["forever"], BeforeValidator(_keep, json_schema_input_type=str | int)]
 Size = Annotated[
     int,
     BeforeValidator(_size, json_schema_input_type=str | int),
-    Field(ge=0, description="Bytes; written as a number or 64MiB."),
+    Field(ge=0, examples=[65_536, "64MiB"]),
 ]
 Format = Literal["bytes", "string", "json"]
 
