@@ -221,7 +221,7 @@ def test_a_record_that_the_topic_does_not_take_is_refused_before_anything_is_sen
 ) -> None:
     name, producer = topic(max_message_bytes="1000"), start()
     limit = kafka.max_message_bytes(name)
-    with pytest.raises(OutputTooLarge, match="emission 1"):
+    with pytest.raises(OutputTooLarge, match="record 1"):
         emit(kafka, producer, name, [row(b"small"), row(b"x" * 1000)], max_batch_bytes=limit)
     assert latest(kafka, name) == {0: 0}
     opened = emit(kafka, producer, name, [row(b"x" * 780)], max_batch_bytes=limit)

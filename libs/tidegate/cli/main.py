@@ -26,6 +26,7 @@ COMMANDS = {
     "apply": ("tidegate.cli.apply", "Make running operators go on under a changed file."),
     "compact": ("tidegate.cli.compact", "Write snapshots of the state and merge small files."),
     "flush": ("tidegate.cli.flush", "Emit everything that an operator holds, now."),
+    "redrive": ("tidegate.cli.redrive", "Send late and rejected records back."),
     "skip": ("tidegate.cli.skip", "Accept the loss of records that were deleted unread."),
     "doctor": ("tidegate.cli.doctor", "Find what is wrong around an application, with the remedy."),
     "db": ("tidegate.cli.db", "Look after the control database."),

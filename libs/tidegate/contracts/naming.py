@@ -36,6 +36,16 @@ def transactional_id(application: str, operator: str, partition: int) -> str:
     return f"{application}-{operator}-{partition}"
 
 
+def redrive_group_id(application: str, operator: str) -> str:
+    """The consumer group that carries the marks of records that were sent back."""
+    return f"{group_id(application, operator)}-redrive"
+
+
+def redrive_transactional_id(application: str, operator: str, partition: int) -> str:
+    """The transactional id with which a partition's records are sent back."""
+    return f"{redrive_group_id(application, operator)}-{partition}"
+
+
 def app_transaction_id(operator: str) -> str:
     """The Delta application transaction whose version is the operator's newest batch."""
     return f"tidegate/{operator}"

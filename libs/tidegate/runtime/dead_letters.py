@@ -34,10 +34,10 @@ def written_timestamps(rejected: pa.Table, *, times_in_values: bool) -> pa.Chunk
     Where event times are fields of the values, the log does not have those of Kafka, and the field may be what was
     rejected: a time of nonsense that no topic would take.
     """
-    timestamps = rejected["timestamp"]
+    timestamps, none = rejected["timestamp"], pa.scalar(NO_TIMESTAMP, pa.int64())
     if times_in_values:
-        return pa.chunked_array([pa.repeat(pa.scalar(NO_TIMESTAMP, pa.int64()), len(timestamps))])
-    return pc.max_element_wise(timestamps, pa.scalar(NO_TIMESTAMP, pa.int64()))
+        return pa.chunked_array([pa.repeat(none, len(timestamps))])
+    return pc.max_element_wise(timestamps, none)
 
 
 def _letters(rows: pa.Table, kind: str, timestamps: pa.ChunkedArray) -> pa.Table:

@@ -23,12 +23,30 @@ def register_log(spark: Any, name: str, path: Path, version: int | None) -> None
 
 
 def register_outputs(spark: Any, name: str, config: OperatorRules) -> list[str]:
-    """The views `<name>_emissions`, `<name>_late` and `<name>_rejected` stand over `<name>_log`; gives their names."""
+    """The views over `<name>_log` that all operators have: `<name>_emissions`, `<name>_late`, `<name>_rejected` and
+    `<name>_refused_counts`; gives their names.
+
+    Of a refused record, `topic` and `offset` say where it was read, `event_time` its time, `bound` (ms) and
+    `bound_time` the time that it missed, `lateness` (ms) how much less than stream time it had.
+    """
+    times = f"{as_time('timestamp')} AS event_time, {as_time('bound')} AS bound_time"
     return [
         register_emissions(spark, name, config),
-        _register(spark, f"{name}_late", name, config, "late", "topic, lateness, bound"),
-        _register(spark, f"{name}_rejected", name, config, "rejected", "topic, bound"),
+        _register(spark, f"{name}_late", name, config, "late", f"topic, lateness, bound, {times}"),
+        _register(spark, f"{name}_rejected", name, config, "rejected", f"topic, bound, {times}"),
+        _register_counts(spark, name),
     ]
+
+
+def _register_counts(spark: Any, name: str) -> str:
+    """The view `<name>_refused_counts` shows how many records the log has that were refused, by kind and cause."""
+    times = ", ".join(f"{as_time(f'{end}(timestamp)')} AS {end}_event_time" for end in ("min", "max"))
+    return create_view(
+        spark,
+        f"{name}_refused_counts",
+        f"""SELECT kind, cause, count(*) AS records, {times}, max(lateness) AS max_lateness
+            FROM {name}_log WHERE kind IN ('late', 'rejected') GROUP BY kind, cause""",
+    )
 
 
 def register_emissions(spark: Any, name: str, config: OperatorRules, *more: str) -> str:
@@ -43,8 +61,11 @@ def shown_columns(config: OperatorRules) -> tuple[str, str]:
 
 
 def as_time(milliseconds: str) -> str:
-    """The SQL expression of the time that a column says in ms; what lies after Spark's last time is shown as that."""
-    return f"timestamp_millis(if({milliseconds} > {_LAST_MS}, {_LAST_MS}, {milliseconds}))"
+    """The SQL expression of the time that a column says in ms; what Spark has no time for is shown as its first or last
+    one.
+    """
+    bounded = f"if({milliseconds} < -{_LAST_MS}, -{_LAST_MS}, {milliseconds})"
+    return f"timestamp_millis(if({milliseconds} > {_LAST_MS}, {_LAST_MS}, {bounded}))"
 
 
 def create_view(spark: Any, view: str, query: str) -> str:

@@ -1,0 +1,234 @@
+"""Sending refused records back: which ones, once, and what is known of a redrive that was cut short."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.runtime.miniature import NAME, application
+from tests.runtime.scripted_kafka import ScriptedKafka
+from tidegate.contracts.errors import EngineError, UserError
+from tidegate.contracts.records import Row
+from tidegate.contracts.schema import log_schema
+from tidegate.kernels.record_batch import decode, decode_headers, encode_headers
+from tidegate.operators.registry import operator_for
+from tidegate.runtime import redriving
+from tidegate.runtime.ledger import after_claim
+from tidegate.runtime.opening import first_meta
+from tidegate.runtime.redriven import Redriven, format_mark, really_sent
+from tidegate.runtime.redriving import Choice, Redriving, by_reason, chosen, places_of, with_origin, without
+from tidegate.state.data_files import write_rows
+from tidegate.state.operator_log import OperatorLog
+
+pytestmark = pytest.mark.fast
+
+CAUSES = ["null key", "too far ahead", "older than max_lateness"]
+PLACES = st.frozensets(st.tuples(st.integers(0, 3), st.integers(0, 9)))
+RECORDS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "kind": st.sampled_from(["late", "rejected"]),
+            "partition": st.integers(0, 3),
+            "offset": st.integers(0, 9),
+            "key": st.none() | st.sampled_from([b"a", b"b"]),
+            "timestamp": st.none() | st.integers(-5, 20),
+            "cause": st.sampled_from(CAUSES),
+        }
+    ),
+    max_size=20,
+)
+SCHEMA = pa.schema(
+    {
+        "kind": pa.string(),
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+        "key": pa.binary(),
+        "timestamp": pa.int64(),
+        "cause": pa.string(),
+    }
+)
+
+
+# --- which ones
+
+
+@given(
+    RECORDS,
+    st.lists(st.sampled_from(CAUSES), max_size=2),
+    st.none() | st.integers(-5, 20),
+    st.none() | st.integers(-5, 20),
+    st.none() | st.sampled_from([b"a", b"c"]),
+)
+def test_the_records_chosen_are_those_of_every_condition(
+    records: list[dict[str, Any]], causes: list[str], since: int | None, until: int | None, key: bytes | None
+) -> None:
+    def meant(record: dict[str, Any]) -> bool:
+        timestamp = record["timestamp"]
+        return (
+            (not causes or record["cause"] in causes)
+            and (since is None or (timestamp is not None and timestamp >= since))
+            and (until is None or (timestamp is not None and timestamp < until))
+            and key in (None, record["key"])
+        )
+
+    choice = Choice(causes=tuple(causes), since=since, until=until, key=key)
+    found = chosen(pa.Table.from_pylist(records, SCHEMA), choice)
+    assert found.to_pylist() == [record for record in records if meant(record)]
+
+
+@given(RECORDS, PLACES)
+def test_records_of_before_are_counted_and_left_out(
+    records: list[dict[str, Any]], before: frozenset[tuple[int, int]]
+) -> None:
+    rows = pa.Table.from_pylist(records, SCHEMA)
+    left, reasons = without(rows, before), by_reason(rows, before)
+    assert [place for place in places_of(rows) if place not in before] == places_of(left)
+    assert sum(reason.records for reason in reasons) == len(records)
+    assert sum(reason.records - reason.before for reason in reasons) == left.num_rows
+    assert {(reason.kind, reason.cause) for reason in reasons} == {(one["kind"], one["cause"]) for one in records}
+
+
+def test_the_origin_comes_behind_the_record_s_own_headers() -> None:
+    own = [(b"trace", b"1"), (b"tidegate-redriven", b"op/0/1")]
+    for block, before in ((encode_headers(own), own), (None, []), (b"", [])):
+        assert decode_headers(with_origin(block, "op", (3, 77))) == [*before, (b"tidegate-redriven", b"op/3/77")]
+
+
+# --- what is known of earlier runs
+
+
+def test_a_run_is_known_from_its_beginning_and_numbers_go_on(tmp_path: Path) -> None:
+    runs = Redriven(tmp_path)
+    with runs.locked():
+        first = runs.begin([(0, 4), (1, 7)])
+        assert runs.pending() == [first]
+        runs.finish(first, first.places)
+        second = runs.begin([(1, 9)])
+        runs.finish(second, frozenset())
+        third = runs.begin([(2, 5)])
+    assert (first.number, second.number, third.number) == (1, 2, 3)
+    assert (runs.pending(), runs.places()) == ([third], {(0, 4), (1, 7), (2, 5)})
+
+
+def test_nobody_else_sends_meanwhile(tmp_path: Path) -> None:
+    with Redriven(tmp_path).locked(), pytest.raises(UserError, match="another redrive"), Redriven(tmp_path).locked():
+        pass
+
+
+@given(PLACES, st.dictionaries(st.integers(0, 3), st.sampled_from([format_mark("t", 3), format_mark("t", 2), "x"])))
+def test_of_a_run_that_was_cut_short_the_partitions_with_its_mark_were_sent(
+    places: frozenset[tuple[int, int]], marks: dict[int, str]
+) -> None:
+    run = redriving.Run(3, places)
+    assert really_sent(run, "t", marks) == {place for place in places if marks.get(place[0]) == format_mark("t", 3)}
+    assert really_sent(run, "another", marks) == frozenset()
+
+
+# --- sending
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> ScriptedKafka:
+    scripted = ScriptedKafka()
+    monkeypatch.setattr(redriving, "client", lambda _options: scripted)
+    return scripted
+
+
+@pytest.fixture
+def sender(kafka: ScriptedKafka, tmp_path: Path) -> Redriving:
+    """Of an operator that has refused two records in partition 0 (one late, one rejected) and one in partition 1."""
+    given = application(tmp_path)
+    config = given.operators[NAME]
+    log = OperatorLog.open(tmp_path / "lake" / NAME, NAME, log_schema(operator_for(config).columns), create=True)
+    begun = first_meta(NAME, log.table_id, 0, "in", {0: 0, 1: 0})
+    meta = after_claim(begun, attempt="a", clock=0, config="", topics={})
+    files = [
+        _written(log, "late", 0, [(b"late", 5, 8)]),
+        _written(log, "rejected", 0, [(b"rejected", -7, 3)]),
+        _written(log, "late", 1, [(b"other", 6, 4)]),
+    ]
+    log.commit(meta, files)
+    return Redriving(given, NAME, lambda _partition, _sent: None)
+
+
+def _written(log: OperatorLog, kind: str, partition: int, records: list[tuple[bytes, int, int]]) -> Any:
+    values, timestamps, offsets = zip(*records, strict=True)
+    rows = pa.table(
+        {
+            "key": pa.array([b"k"] * len(records), pa.binary()),
+            "value": pa.array(values, pa.binary()),
+            "headers": pa.array([encode_headers([(b"own", b"1")])] * len(records), pa.binary()),
+            "timestamp": pa.array(timestamps, pa.int64()),
+            "offset": pa.array(offsets, pa.int64()),
+            "cause": pa.array([CAUSES[0]] * len(records), pa.string()),
+        }
+    )
+    return write_rows(log.path, kind, partition, rows, batch=0, topic="in", attempt="a")
+
+
+def redrive(sender: Redriving, *, again: bool = False, **choice: Any) -> int:
+    """How many were sent."""
+    with sender.plan(Choice(**choice), to=None, again=again) as planned:
+        if planned.rows.num_rows:
+            sender.send(planned)
+        return planned.rows.num_rows
+
+
+def sent(kafka: ScriptedKafka) -> list[Row]:
+    data = [bytes(request.topic_data[0].partition_data[0].records) for request in kafka.named("Produce")]
+    return [row for batch in data for row in decode(batch, 0, 2**62, []).records.rows()]
+
+
+def test_a_partition_s_records_go_in_one_transaction_by_offset(kafka: ScriptedKafka, sender: Redriving) -> None:
+    assert redrive(sender, partition=0) == 2
+    assert kafka.names == ["InitProducerId", "Produce", "TxnOffsetCommit", "EndTxn"]
+    found = sent(kafka)
+    assert [(row.key, row.value, row.timestamp) for row in found] == [(b"k", b"rejected", -1), (b"k", b"late", 5)]
+    assert [decode_headers(row.headers) for row in found] == [
+        [(b"own", b"1"), (b"tidegate-redriven", b"op/0/3")],
+        [(b"own", b"1"), (b"tidegate-redriven", b"op/0/8")],
+    ]
+
+
+def test_the_same_records_are_sent_once_unless_it_is_said(kafka: ScriptedKafka, sender: Redriving) -> None:
+    assert redrive(sender, kind="late") == 2
+    assert redrive(sender) == 1
+    assert redrive(sender) == 0
+    assert redrive(sender, again=True) == 3
+    assert len(sent(kafka)) == 6
+
+
+def test_after_an_error_nothing_is_left_open(kafka: ScriptedKafka, sender: Redriving) -> None:
+    kafka.codes["TxnOffsetCommit"] = [49]
+    with pytest.raises(EngineError):
+        redrive(sender, partition=0)
+    assert kafka.names[-1] == "InitProducerId"
+
+
+def test_what_a_redrive_that_was_cut_short_has_not_sent_is_sent_by_the_next(
+    kafka: ScriptedKafka, sender: Redriving
+) -> None:
+    """partition 0: committed, its answer lost --- partition 1: never begun"""
+    kafka.silent.add("EndTxn")
+    with pytest.raises(EngineError):
+        redrive(sender)
+    [place] = [request.topics[0].partitions[0] for request in kafka.named("TxnOffsetCommit")]
+    kafka.marks[place.partition_index] = (place.committed_offset, place.committed_metadata)
+    kafka.silent.clear()
+    kafka.asked.clear()
+    assert redrive(sender) == 1
+    assert [row.value for row in sent(kafka)] == [b"other"]
+    assert kafka.names[:3] == ["InitProducerId", "InitProducerId", "OffsetFetch"]
+
+
+def test_the_topic_needs_the_partitions_of_the_records(kafka: ScriptedKafka, sender: Redriving) -> None:
+    kafka.topics["in"] = ("id", 1)
+    with pytest.raises(UserError, match="too few partitions"):
+        redrive(sender)
+    assert kafka.names == []
+    assert redrive(sender, partition=0) == 2
