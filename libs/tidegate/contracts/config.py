@@ -50,7 +50,11 @@ Duration = Annotated[
     PlainSerializer(lambda ms: f"{ms}ms", return_type=str, when_used="json"),
     Field(ge=0, examples=["30s", "5m", "PT5M"]),
 ]
-Keep = Annotated[int | Literal["forever"], BeforeValidator(_keep, json_schema_input_type=str | int)]
+Keep = Annotated[
+    int | Literal["forever"],
+    BeforeValidator(_keep, json_schema_input_type=str | int),
+    Field(examples=["30d", "forever"]),
+]
 Size = Annotated[
     int,
     BeforeValidator(_size, json_schema_input_type=str | int),
@@ -159,7 +163,10 @@ def read(model: type[Model], raw: Mapping[str, Any], where: str = "") -> Model:
 
 
 def _secrets(model: type[BaseModel]) -> list[str]:
-    return [name for name, field in model.model_fields.items() if "SecretStr" in str(field.annotation)]
+    """What is not to be shown: of a secret type, or kept out of `repr` for the secrets among it."""
+    return [
+        name for name, field in model.model_fields.items() if "SecretStr" in str(field.annotation) or not field.repr
+    ]
 
 
 def _problem(found: Any, where: str, secrets: list[str]) -> Problem:
