@@ -179,10 +179,9 @@ def absorb(state: State, rows: Rows, rules: Rules, trigger: Trigger, outcome: Ou
             if lacking != DONE:
                 return lacking
             tally[NEXT_START] = TIME_PASSES
-        if _is_due(state, tally[STREAM_TIME]):
-            lacking = pass_time(state, wide(ON_TIME), wide(WINDOW_CLOSE), rules, trigger, outcome)
-            if lacking != DONE:
-                return lacking
+        lacking = pass_time(state, wide(ON_TIME), wide(WINDOW_CLOSE), rules, trigger, outcome)
+        if lacking != DONE:
+            return lacking
         _count(state, rows.values.timestamp[row], outcome)
         tally[NEXT_START] = ANEW
     tally[NEXT_ROW] = len(rows.moves)
@@ -359,7 +358,7 @@ def _lacks_firing(state: State, slot: int, more: int, outcome: Outcome) -> Any:
     return NEEDS_ROUND if too_many or (tally[LISTED] > 0 and tally[LISTED_BYTES] + size > ROUND_BYTES) else DONE
 
 
-@compiled_in_place
+@inlined
 def _open(state: State, keys: Batch, row: int, key: int, start: int, end: int, outcome: Outcome) -> Any:
     """The slot of a new window without an element."""
     slot = kernel.open_window(state.windows, keys, row, key, _entry_for(state, key, start), start)
@@ -426,7 +425,7 @@ def _list_element(outcome: Outcome, element: int) -> None:
     outcome.tally[ELEMENTS_TOUCHED] += 1
 
 
-@compiled_in_place
+@inlined
 def _fire(state: State, slot: int, cause: int, trigger: Trigger, outcome: Outcome) -> None:
     """The window's elements are noted, and those that its evictor names are removed."""
     tally, stored = outcome.tally, state.windows.versions.payloads
@@ -502,18 +501,11 @@ def _reschedule(state: State, slot: int, rules: Rules) -> None:
 
 
 @inlined
-def _is_due(state: State, stream_time: int) -> bool:
-    """True when something happens to a window by then."""
-    order = state.windows.order
-    return bool(order.numbers[HELD] > 0 and order.place[0] <= stream_time and order.place[0] != MAX)
-
-
-@compiled_in_place
 def pass_time(state: State, on_time: int, on_close: int, rules: Rules, trigger: Trigger, outcome: Outcome) -> Any:
     """Everything that is due at tally[STREAM_TIME] has happened: windows fire for those causes, close and expire; or
     why that is not so yet."""
     order, stream_time = state.windows.order, outcome.tally[STREAM_TIME]
-    while _is_due(state, stream_time):
+    while order.numbers[HELD] > 0 and order.place[0] <= stream_time and order.place[0] != MAX:
         slot = wide(order.heap[0])
         phase = state.windows.phase[slot]
         if phase == CLOSED:
