@@ -13,7 +13,7 @@ help: ## list the targets
 setup: ## fetch and install everything into .venv and .tidegate; nothing is done twice
 	@infra/setup.sh
 
-demo: setup ## suppression, a versioned table and a join on real flights and weather of 2013, checked by other code
+demo: setup ## suppression, a versioned table, a join and windows on real flights and weather of 2013, checked by other code
 	@$(BIN)/python -m services.demo
 
 test: lint ## every check and every test, the fast ones first

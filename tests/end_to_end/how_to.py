@@ -1,0 +1,68 @@
+"""The blocks of a how-to, run as a reader would: in order, in one folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tidegate.runtime.home import jars
+from tidegate.runtime.kafka.broker import Broker
+
+PAGES = Path(__file__).resolve().parents[2] / "docs" / "how-to"
+BROKER = "127.0.0.1:9092"
+
+CALL = """
+from click.testing import CliRunner
+from tidegate.cli.main import main
+
+def call(arguments, text):
+    result = CliRunner().invoke(main, arguments, input=text, catch_exceptions=False)
+    print(result.stdout)
+    assert result.exit_code == 0, (arguments, result.output)
+"""
+"""Commands are called in one process, which starts Java once."""
+
+COMMAND = re.compile(r"^tidegate ((?:[^\"<\n]|\"[^\"]*\")*)(?:<<'END'\n(.*?)^END$)?", re.DOTALL | re.MULTILINE)
+
+
+def run_page(page: str, folder: Path) -> str:
+    """What the blocks of the page print, run in the folder with a broker of their own; each of them has succeeded."""
+    text = (PAGES / page).read_text()
+    with Broker.start(folder / "kafka", jars("broker")) as broker:
+        program = [CALL, *_steps(text, broker.bootstrap)]
+        return _run("\n".join(program).replace(BROKER, broker.bootstrap), folder)
+
+
+def _run(text: str, folder: Path) -> str:
+    program = folder / "how_to.py"
+    program.write_text(text)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "COLUMNS": "200"}
+    ran = subprocess.run(
+        [sys.executable, str(program)], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+def _steps(text: str, bootstrap: str) -> Iterator[str]:
+    """The program's parts: YAML is the configuration, each command of a shell block is a call; Python is as it is."""
+    for language, block in re.findall(r"```(\w+)\n(.*?)```", text, re.DOTALL):
+        if language == "yaml":
+            yield f"open('flights.yaml', 'w').write({block!r})"
+        elif language == "python":
+            yield block
+        else:
+            yield from _calls(block, bootstrap)
+
+
+def _calls(block: str, bootstrap: str) -> Iterator[str]:
+    for line, text in COMMAND.findall(block):
+        arguments = shlex.split(line)
+        if arguments[0] in ("topics", "produce", "consume"):
+            arguments += ["--bootstrap", bootstrap]
+        yield f"call({arguments!r}, {text!r})"
