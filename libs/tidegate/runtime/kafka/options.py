@@ -53,8 +53,9 @@ class _Reader:
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
         self.problems: list[Problem] = []
-        for name in sorted(set(given) - set(KNOWN)):
-            self._refuse(name, "not an option that Tidegate knows", f"remove it; known are: {', '.join(KNOWN)}")
+        for name in sorted(set(given) - set(KNOWN)):  # what it holds may be a secret under a misspelt name
+            remedy = f"remove it; known are: {', '.join(KNOWN)}"
+            self._refuse(name, "not an option that Tidegate knows", remedy, secret=True)
 
     def general(self) -> dict[str, Any]:
         """Servers, protocol, client id and timeout."""
