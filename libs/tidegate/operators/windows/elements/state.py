@@ -189,7 +189,7 @@ class ElementsState:
         read = numbers.read_numbers(records, self._fields)
         codes = np.where(undecodable > 0, undecodable, _coded(read.code))
         codes = np.where(codes > 0, codes, _coded(self._missing_parts(records, batch)))
-        moves = batch.timestamp if moves is None else moves
+        moves = batch.timestamp if moves is None else _frozen(moves)
         whole = Numbers(read.whole, read.double, read.is_double)
         return Rows(keys_of(batch), _values_of(batch), moves, whole, codes.astype(np.int8), newest)
 
@@ -380,6 +380,13 @@ class _Run:
 _kept = kernel.keep_values
 _TOUCHED = (common.TOUCHED, kernel.ELEMENTS_TOUCHED)
 _ROW = ("key", "value", "headers", "timestamp", "offset")
+
+
+def _frozen(moves: Array) -> Array:
+    """As timestamps are, so that the kernel is compiled once."""
+    view = moves.view()
+    view.flags.writeable = False
+    return view
 
 
 def _coded(codes: Array) -> Array:
