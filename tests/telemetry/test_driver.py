@@ -1,0 +1,69 @@
+"""How a driver lets itself be seen; Spark and the broker are stand-ins."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.miniature import NAME, Jobs, application, driver_of
+from tests.runtime.scripted_kafka import ScriptedKafka
+from tidegate.runtime import compacting, driver
+from tidegate.runtime.driver import OperatorDriver
+from tidegate.runtime.telemetry.telemetry import Telemetry
+
+pytestmark = pytest.mark.fast
+
+
+@pytest.fixture
+def one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> OperatorDriver:
+    """A driver that has not started; five records are committed in each of two partitions."""
+    broker = ScriptedKafka()
+    broker.stable, broker.ends = {0: 5, 1: 5}, {0: 9, 1: 9}
+    monkeypatch.setattr(driver, "client", lambda _options: broker)
+    return driver_of(application(tmp_path), Jobs())
+
+
+def test_a_driver_that_has_not_started_is_seen_too(one: OperatorDriver) -> None:
+    seen = one.observe()
+    assert (seen.operator, seen.newest, seen.idle_s, seen.condition.state) == (NAME, None, None, "drained")
+    telemetry = Telemetry(one._application)
+    telemetry.watch([one])
+    assert telemetry.metrics("").status == 200
+    assert json.loads(telemetry.readyz("").body)["ready"] is False
+
+
+def test_a_round_is_seen_by_its_commit_and_the_ends_that_it_saw(one: OperatorDriver) -> None:
+    one._surely(one.round)
+    seen = one.observe()
+    assert seen.newest is one.newest
+    assert seen.ends == {0: 5, 1: 5}
+    assert seen.files == len(one._log.data_files("meta")) == 2
+    assert seen.idle_s is not None and seen.idle_s < 60
+
+
+def test_a_loop_s_age_grows_until_it_turns(one: OperatorDriver) -> None:
+    one._surely(one.round)
+    time.sleep(0.05)
+    age_s, turned = one.observe().idle_s, one._turned
+    assert age_s is not None and turned is not None and age_s >= 0.05
+    one._surely(one.round)
+    assert one._turned is not None and one._turned >= turned + 0.05
+
+
+def test_compactions_are_counted_at_once_or_beside_the_batches(
+    one: OperatorDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one._surely(one.round)
+    one.compact()
+    assert one.observe().compactions == 1
+    monkeypatch.setattr(compacting, "due", lambda log, newest: one.observe().compactions == 1)
+    monkeypatch.setattr(Jobs, "one_by_one", lambda self, work, items: [work(item) for item in items], raising=False)
+    deadline = time.monotonic() + 30
+    while one.observe().compactions < 2:
+        one._surely(one.round)
+        assert time.monotonic() < deadline
+    assert one.newest.action == "compaction"
+    assert one.observe().compaction_s > 0
