@@ -67,6 +67,15 @@ def test_a_state_between_two_batches_has_no_damage(case: Case, data: st.DataObje
 
 @many
 @given(data=st.data())
+def test_a_state_restored_from_the_log_has_no_damage(case: Case, data: st.DataObject) -> None:
+    partition = held_by(case, data)
+    rows = partition.state.snapshot()
+    partition.rebuild(rows.take(np.array(data.draw(st.permutations(range(rows.num_rows))), np.int64)))
+    assert damage_of(partition) is None
+
+
+@many
+@given(data=st.data())
 def test_a_flipped_byte_is_found_or_changes_nothing(case: Case, data: st.DataObject) -> None:
     partition, more = held_by(case, data), data.draw(case.histories)
     damaged = Partition(partition.operator, CLOCK_MS)

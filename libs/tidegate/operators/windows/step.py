@@ -662,7 +662,8 @@ def _restore(state: State, batch: Batch, row: int, changes: Changes, rules: Rule
         state.numbers[OPEN] -= 1
         state.numbers[OPEN_BYTES] -= state.windows.order.size[slot]
     state.windows.phase[slot] = changes.phase[row]
-    _reschedule(state, slot, rules)
+    place = place_of(state.start[slot], state.end[slot], changes.phase[row], rules)
+    time_buffer.move(state.windows.order, slot, place)  # where the place stays, the arrival is another
     _set_check(state, slot, check_of(state, slot, plan))
     return DONE
 
