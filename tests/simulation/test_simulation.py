@@ -23,6 +23,7 @@ def test_none_lost_none_twice_order_kept_in_a_few_runs() -> None:
     campaign = play_all(FAST_SEEDS, 1)
     _assert_passed(campaign)
     assert campaign.seen["emissions"] > 5 * len(FAST_SEEDS)
+    assert campaign.seen["dead letters"] > len(FAST_SEEDS)
     assert {fault for fault in RATES if not campaign.counts[fault]} == set()
 
 

@@ -86,13 +86,13 @@ def _send(redriving: Redriving, redrive: Redrive) -> None:
     elif redrive.reasons:
         raise UserError(
             "all of these records were sent back before",
-            value=f"{sum(reason.records for reason in redrive.reasons)} records",
+            value=_records(sum(reason.records for reason in redrive.reasons)),
             remedy="choose others, or send them once more with --again",
         )
 
 
 def _progress(partition: int, sent: int) -> None:
-    note(f"partition {partition}: {sent:,} records sent")
+    note(f"partition {partition}: {_records(sent)} sent")
 
 
 def _as_json(operator: str, redrive: Redrive, dry_run: bool) -> dict[str, object]:
@@ -108,7 +108,11 @@ def _as_json(operator: str, redrive: Redrive, dry_run: bool) -> dict[str, object
 
 def _as_text(redrive: Redrive, dry_run: bool) -> str:
     what = "would be sent" if dry_run else "sent"
-    return "\n".join([*_lines(redrive.reasons), f"{redrive.rows.num_rows:,} records {what} to {redrive.to}"])
+    return "\n".join([*_lines(redrive.reasons), f"{_records(redrive.rows.num_rows)} {what} to {redrive.to}"])
+
+
+def _records(number: int) -> str:
+    return f"{number:,} record{'s' * (number != 1)}"
 
 
 def _lines(reasons: Sequence[Reason]) -> list[str]:

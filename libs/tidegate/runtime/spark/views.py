@@ -12,6 +12,8 @@ from tidegate.contracts.config import Format, OperatorRules
 
 _SHOWN_AS: dict[Format, str] = {"bytes": "{0}", "string": "CAST({0} AS STRING)", "json": "CAST({0} AS STRING)"}
 _LAST_MS = 2**63 // 1_000
+_YEAR_2_MS, _YEAR_9999_MS = -62_104_060_800_000, 253_370_764_800_000
+"""Between these Python has a time in every time zone."""
 
 
 def register_log(spark: Any, name: str, path: Path, version: int | None) -> None:
@@ -26,10 +28,11 @@ def register_outputs(spark: Any, name: str, config: OperatorRules) -> list[str]:
     """The views over `<name>_log` that all operators have: `<name>_emissions`, `<name>_late`, `<name>_rejected` and
     `<name>_refused_counts`; gives their names.
 
-    Of a refused record, `topic` and `offset` say where it was read, `event_time` its time, `bound` (ms) and
-    `bound_time` the time that it missed, `lateness` (ms) how much less than stream time it had.
+    Of a refused record, `topic` and `offset` say where it was read, `timestamp` (ms) and `event_time` its time (null
+    if no calendar has it), `bound` (ms) and `bound_time` the time that it missed, `lateness` (ms) by how much stream
+    time was ahead of it.
     """
-    times = f"{as_time('timestamp')} AS event_time, {as_time('bound')} AS bound_time"
+    times = f"{_as_calendar_time('timestamp')} AS event_time, {_as_calendar_time('bound')} AS bound_time"
     return [
         register_emissions(spark, name, config),
         _register(spark, f"{name}_late", name, config, "late", f"topic, lateness, bound, {times}"),
@@ -40,7 +43,7 @@ def register_outputs(spark: Any, name: str, config: OperatorRules) -> list[str]:
 
 def _register_counts(spark: Any, name: str) -> str:
     """The view `<name>_refused_counts` shows how many records the log has that were refused, by kind and cause."""
-    times = ", ".join(f"{as_time(f'{end}(timestamp)')} AS {end}_event_time" for end in ("min", "max"))
+    times = ", ".join(f"{end}({_as_calendar_time('timestamp')}) AS {end}_event_time" for end in ("min", "max"))
     return create_view(
         spark,
         f"{name}_refused_counts",
@@ -61,11 +64,13 @@ def shown_columns(config: OperatorRules) -> tuple[str, str]:
 
 
 def as_time(milliseconds: str) -> str:
-    """The SQL expression of the time that a column says in ms; what Spark has no time for is shown as its first or last
-    one.
-    """
-    bounded = f"if({milliseconds} < -{_LAST_MS}, -{_LAST_MS}, {milliseconds})"
-    return f"timestamp_millis(if({milliseconds} > {_LAST_MS}, {_LAST_MS}, {bounded}))"
+    """The SQL expression of the time that a column says in ms; what lies after Spark's last time is shown as that."""
+    return f"timestamp_millis(if({milliseconds} > {_LAST_MS}, {_LAST_MS}, {milliseconds}))"
+
+
+def _as_calendar_time(milliseconds: str) -> str:
+    """The same of a column that may hold anything: null for what no calendar has."""
+    return f"timestamp_millis(if({milliseconds} BETWEEN {_YEAR_2_MS} AND {_YEAR_9999_MS}, {milliseconds}, null))"
 
 
 def create_view(spark: Any, view: str, query: str) -> str:

@@ -1,4 +1,6 @@
-"""What must be true of a run, whatever went wrong. May import: contracts, kernels' codec, operators' registry, testing.
+"""What must be true of a run, whatever went wrong.
+
+May import: contracts, kernels' codec, operators' registry, runtime.outlets, testing.
 
 The log says what was done in which order: the oracle does the same on an operator of its own, so it knows at once what
 each commit has to emit. Whatever becomes visible in Kafka must be the next of that, byte for byte.
@@ -12,17 +14,26 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from tidegate.contracts.config import OperatorConfig
-from tidegate.contracts.naming import HEADER_BATCH, HEADER_CAUSE, HEADER_SEQ
+from tidegate.contracts.naming import (
+    HEADER_BATCH,
+    HEADER_CAUSE,
+    HEADER_ERROR_MESSAGE,
+    HEADER_ERROR_OFFSET,
+    HEADER_ERROR_PARTITION,
+    HEADER_ERROR_TOPIC,
+    HEADER_SEQ,
+)
 from tidegate.contracts.operator import StepResult
 from tidegate.contracts.records import Row
 from tidegate.contracts.schema import BatchMeta
 from tidegate.kernels.record_batch import decode, decode_headers, encode_headers
 from tidegate.operators.registry import operator_for
+from tidegate.runtime.outlets import configured
 from tidegate.state.decisions import parse_mark
 from tidegate.testing.laws import Advance, Flush, Partition
 from tidegate.testing.simulation.broker import Watchers
 from tidegate.testing.simulation.partition_log import Batch
-from tidegate.testing.simulation.settings import INPUT
+from tidegate.testing.simulation.settings import DEAD_LETTERS, INPUT, OUTPUT
 
 
 class Violation(BaseException):
@@ -30,7 +41,7 @@ class Violation(BaseException):
 
 
 class Emission(NamedTuple):
-    """A record of the output."""
+    """A record that the operator writes: an emission, or a dead letter."""
 
     batch: int
     seq: int
@@ -48,8 +59,9 @@ class Oracle:
         self._config = config
         self._partitions = [self._new_partition() for _ in range(partitions)]
         self.inputs: list[dict[int, Row]] = [{} for _ in range(partitions)]
-        self.expected: list[list[Emission]] = [[] for _ in range(partitions)]
-        self.visible = [0] * partitions
+        outlets = [(topic, p) for topic in configured(config).topics for p in range(partitions)]
+        self.expected: dict[tuple[str, int], list[Emission]] = {outlet: [] for outlet in outlets}
+        self.visible = dict.fromkeys(outlets, 0)
         self.newest: BatchMeta | None = None
         self.flushed = False
         self._marked = [-1] * partitions
@@ -68,8 +80,9 @@ class Oracle:
 
     def everything_is_visible(self) -> bool:
         """True when all output of the log can be read, and its marks say so."""
-        return all(seen == len(due) for seen, due in zip(self.visible, self.expected, strict=True)) and all(
-            not due or mark >= due[-1].batch for mark, due in zip(self._marked, self.expected, strict=True)
+        return all(
+            self.visible[outlet] == len(due) and (not due or self._marked[outlet[1]] >= due[-1].batch)
+            for outlet, due in self.expected.items()
         )
 
     def held(self, partition: int) -> list[dict[str, object]]:
@@ -108,9 +121,15 @@ class Oracle:
             result = self._play(partition, before, meta)
             if (result.counts, result.stream_time) != (counts, meta.stream_time[partition]):
                 raise Violation(f"batch {meta.batch}, partition {partition}: {counts}, must be {result.counts}")
-            self.expected[partition] += _emissions(meta.batch, result)
+            self._expect(OUTPUT, partition, _emissions(meta.batch, result))
+            self._expect(DEAD_LETTERS, partition, _dead_letters(meta.batch, partition, result))
         self.flushed |= meta.action == "flush"
         self.newest = meta
+
+    def _expect(self, topic: str, partition: int, written: list[Emission]) -> None:
+        """It is written, if the operator has the topic."""
+        if (topic, partition) in self.expected:
+            self.expected[topic, partition] += written
 
     def _play(self, partition: int, before: BatchMeta | None, meta: BatchMeta) -> StepResult:
         """What the batch does to the partition."""
@@ -127,17 +146,17 @@ class Oracle:
 
     # ---- the output
 
-    def _published(self, _topic: str, partition: int, batches: Sequence[Batch]) -> None:
+    def _published(self, topic: str, partition: int, batches: Sequence[Batch]) -> None:
         for batch in batches:
             for row in decode(batch.data, batch.base, batch.last + 1, []).records.rows():
-                self._show(partition, _emission(row))
+                self._show((topic, partition), _emission(row))
 
-    def _show(self, partition: int, emission: Emission) -> None:
-        seen, due = self.visible[partition], self.expected[partition]
+    def _show(self, outlet: tuple[str, int], emission: Emission) -> None:
+        seen, due = self.visible[outlet], self.expected[outlet]
         if seen >= len(due) or due[seen] != emission:
             next_one = due[seen] if seen < len(due) else "nothing"
-            raise Violation(f"partition {partition} shows {emission}, due is {next_one}")
-        self.visible[partition] += 1
+            raise Violation(f"partition {outlet[1]} of {outlet[0]} shows {emission}, due is {next_one}")
+        self.visible[outlet] += 1
 
     def _mark(self, partition: int, metadata: str) -> None:
         mark = parse_mark(metadata)
@@ -153,6 +172,23 @@ def _emissions(batch: int, result: StepResult) -> list[Emission]:
         Emission(batch, seq, row["key"], row["value"], row["timestamp"], row["headers"] or b"", row["cause"])
         for seq, row in enumerate(rows)
     ]
+
+
+def _dead_letters(batch: int, partition: int, result: StepResult) -> list[Emission]:
+    refused = [("late", row) for row in result.late.to_pylist()]
+    refused += [("rejected", row) for row in result.rejected.to_pylist()]
+    letters = []
+    for seq, (kind, row) in enumerate(sorted(refused, key=lambda one: int(one[1]["offset"]))):
+        origin = [
+            (HEADER_ERROR_TOPIC, INPUT),
+            (HEADER_ERROR_PARTITION, str(partition)),
+            (HEADER_ERROR_OFFSET, str(row["offset"])),
+            (HEADER_ERROR_MESSAGE, f"{kind}: {row['cause']}"),
+        ]
+        added = [(name.encode(), value.encode()) for name, value in origin]
+        headers = encode_headers([*decode_headers(row["headers"] or b""), *added])
+        letters.append(Emission(batch, seq, row["key"], row["value"], row["timestamp"], headers, row["cause"]))
+    return letters
 
 
 def _emission(row: Row) -> Emission:

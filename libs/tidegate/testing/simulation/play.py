@@ -270,22 +270,24 @@ class Play:
         world, oracle = self._world, self._world.oracle
         log = OperatorLog.at(log_path(self._application.lake, OPERATOR), None)
         by_itself = world.settings.operator not in BY_THE_CLOCK and not oracle.flushed
-        for partition, due in enumerate(oracle.expected):
-            _same(f"records to read in {partition}", self._readable(partition), len(due))
+        for (topic, partition), due in oracle.expected.items():
+            _same(f"records to read in {topic}/{partition}", self._readable(topic, partition), len(due))
+            world.seen["emissions" if topic == OUTPUT else "dead letters"] += len(due)
+        for partition in range(world.settings.partitions):
             rows = live_rows(log.read("state", partition), ("key",))
             _same(f"state in the log of {partition}", sorted_rows(rows), sorted_rows(oracle.held(partition)))
             if by_itself:
+                due = oracle.expected[OUTPUT, partition]
                 _same(f"output of {partition}", [tuple(e[2:]) for e in due], oracle.undisturbed(partition))
-        world.seen["emissions"] += sum(map(len, oracle.expected))
         world.seen["batches"] += log.newest().batch  # type: ignore[union-attr]
         world.seen["transactions timed out"] += world.broker.timed_out
 
-    def _readable(self, partition: int) -> int:
-        """How many committed records a reader finds in the output."""
-        found, position, end = 0, 0, self._world.broker.logs[OUTPUT, partition].stable
+    def _readable(self, topic: str, partition: int) -> int:
+        """How many committed records a reader finds in an outlet."""
+        found, position, end = 0, 0, self._world.broker.logs[topic, partition].stable
         while position < end:
             client = SimulatedClient(self._world)
-            read = fetch(client, OUTPUT, partition, position, end, max_bytes=2**20, deadline_s=60)
+            read = fetch(client, topic, partition, position, end, max_bytes=2**20, deadline_s=60)
             found, position = found + len(read.records), read.next_offset
         return found
 

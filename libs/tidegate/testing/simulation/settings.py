@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from tidegate.testing.simulation.chance import RATES
 
-INPUT, OUTPUT = "records", "suppressed"
+INPUT, OUTPUT, DEAD_LETTERS = "records", "suppressed", "refused"
 APPLICATION, OPERATOR = "simulated", "latest"
 
 OPERATORS: dict[str, dict[str, Any]] = {
@@ -21,12 +21,13 @@ OPERATORS: dict[str, dict[str, Any]] = {
         "buffer": {"max_keys": 4, "max_bytes": 60, "when_full": "emit"},
         "timer": "last_update",
         "bytes_of": "record",
+        "dead_letters": DEAD_LETTERS,
     },
     "nothing held": {"until": {"time_limit": "0ms"}},
-    "bounded lateness": {"until": {"time_limit": "12ms"}, "max_lateness": "8ms"},
+    "bounded lateness": {"until": {"time_limit": "12ms"}, "max_lateness": "4ms", "dead_letters": DEAD_LETTERS},
     "idle": {"until": {"time_limit": "30ms"}, "idle_after": "4s"},
 }
-"""The configurations that are run, without input and output."""
+"""The configurations that are run, without input and output. Some write two topics."""
 BY_THE_CLOCK = frozenset({"idle"})
 """Those whose output depends on when a batch was run."""
 

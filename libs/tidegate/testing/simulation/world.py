@@ -12,7 +12,7 @@ from tidegate.testing.simulation.chance import Chance
 from tidegate.testing.simulation.clock import VirtualClock
 from tidegate.testing.simulation.machine import Machine
 from tidegate.testing.simulation.oracle import Oracle
-from tidegate.testing.simulation.settings import INPUT, OUTPUT, Settings
+from tidegate.testing.simulation.settings import DEAD_LETTERS, INPUT, OUTPUT, Settings
 from tidegate.testing.simulation.stage import Crash, Stage
 
 STEP_S = 0.003
@@ -37,7 +37,7 @@ class World:
         self.chance = Chance(settings.seed, settings.faults, settings.intensity)
         self.clock = VirtualClock()
         self.stage = Stage()
-        topics = {INPUT: settings.partitions, OUTPUT: settings.partitions}
+        topics = dict.fromkeys((INPUT, OUTPUT, DEAD_LETTERS), settings.partitions)
         self.broker = Broker(topics, settings.version, self.clock, self.chance)
         self.machines = [Machine(f"machine-{number}", folder / f"machine-{number}") for number in range(2)]
         self.broker.watchers = oracle.watchers
