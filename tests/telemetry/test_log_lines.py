@@ -61,6 +61,12 @@ def test_a_password_with_quotes_and_backslashes_is_cleaned_as_json_writes_it() -
     assert CANARY not in line
 
 
+def test_a_password_of_the_control_database_is_cleaned_as_json_writes_it_too() -> None:
+    here = application(control=f"postgresql+psycopg://tidegate:{CANARY}%22x@127.0.0.1:1/control")
+    line = Discreet(JsonLines(), here).format(record("%s", f'password {CANARY}"x is wrong'))
+    assert CANARY not in line and json.loads(line)["message"] == "password *** is wrong"
+
+
 def test_a_file_without_secrets_has_none() -> None:
     assert secrets_of(application(kafka={"bootstrap.servers": "b:1"}, control=None)) == []
 

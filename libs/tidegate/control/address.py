@@ -46,7 +46,7 @@ class Address:
 
     def clean(self, text: str) -> str:
         """The text without what is secret in the URL."""
-        for secret in self._secrets():
+        for secret in self.secrets():
             text = text.replace(secret, "***")
         return text
 
@@ -54,7 +54,8 @@ class Address:
         """The address with a SQLite file's relative path taken from the folder."""
         return Address(f"{_SQLITE}{folder / self.file}") if self.kind == "sqlite" else self
 
-    def _secrets(self) -> list[str]:
+    def secrets(self) -> list[str]:
+        """What is secret in the URL, the longest first."""
         parts = urlsplit(self.url)
         values = [value for name, value in parse_qsl(parts.query) if "password" in name]
         found = {each for value in (parts.password, *values) if value for each in (value, unquote(value))}

@@ -9,8 +9,9 @@ from tidegate.runtime.condition import Condition, Incident
 from tidegate.runtime.explanation import Explanation, OperatorFacts, explain_operator
 from tidegate.runtime.telemetry.observation import Observation
 
-STUCK_AFTER_S = 300.0
-"""A loop that has not turned for so long, beside its trigger, hangs: a batch's Kafka work ends within a minute."""
+STUCK_AFTER_S = 900.0
+"""A loop that has not turned for so long, beside its trigger, hangs: a batch's Kafka work ends within a minute, and the
+rebuild of a large state within some, which a restart must not interrupt."""
 
 _DRIVING = ("starting", "running", "waiting")
 

@@ -49,20 +49,20 @@ class Discreet(logging.Formatter):
 
     def __init__(self, inner: logging.Formatter, application: Application) -> None:
         super().__init__()
-        self._inner, self._control = inner, application.control_database
-        self._secrets = secrets_of(application)
+        self._inner, self._secrets = inner, secrets_of(application)
 
     def format(self, record: logging.LogRecord) -> str:
         """What the other one makes of it, cleaned."""
         line = self._inner.format(record)
         for secret in self._secrets:
             line = line.replace(secret, "***")
-        return line if self._control is None else self._control.clean(line)
+        return line
 
 
 def secrets_of(application: Application) -> list[str]:
-    """The passwords in the Kafka settings, the longest first, also as JSON would write them."""
-    found: set[str] = set()
+    """The passwords of broker and control database, the longest first, also as JSON would write them."""
+    control = application.control_database
+    found: set[str] = set() if control is None else set(control.secrets())
     for name, value in application.kafka.items():
         found.update(_PASSWORD_OF_LOGIN.findall(value))
         if "password" in name or "jaas" in name:
