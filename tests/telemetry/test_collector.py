@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.telemetry.conftest import COUNTS, SECONDS, StillDriver, application, busy, condition, meta
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.fast
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "metrics.md"
 
 
-def told(*drivers: StillDriver, **batches: float) -> Telemetry:
+def told(*drivers: StillDriver) -> Telemetry:
     telemetry = Telemetry(application())
     telemetry.watch(drivers)
     return telemetry
@@ -44,6 +45,13 @@ def test_every_metric_has_a_sample_of_a_service_in_which_everything_has_happened
     families = text_string_to_metric_families(telemetry.metrics("").body.decode())
     sampled = {family.name for family in families if family.samples}
     assert sampled == {metric.name.removesuffix("_total") for metric in METRICS}
+
+
+def test_a_strict_reader_of_openmetrics_takes_every_metric(driver: StillDriver) -> None:
+    telemetry = told(driver)
+    telemetry.note(busy(), SECONDS)
+    text = telemetry.metrics("application/openmetrics-text; version=1.0.0").body.decode()
+    assert len(list(openmetrics.text_string_to_metric_families(text))) == len(METRICS)
 
 
 def test_the_reference_has_every_metric_as_it_is_exported() -> None:
