@@ -13,6 +13,7 @@ from tests.hypothesis_profile import many
 from tests.laws.cases import CASES, Case
 from tidegate.contracts.records import Row
 from tidegate.operators.registry import operator_for
+from tidegate.operators.windows.config import Unlimited
 from tidegate.testing import strategies
 from tidegate.testing.laws import Partition, batches
 
@@ -71,6 +72,15 @@ def test_a_state_restored_from_the_log_has_no_damage(case: Case, data: st.DataOb
     partition = held_by(case, data)
     rows = partition.state.snapshot()
     partition.rebuild(rows.take(np.array(data.draw(st.permutations(range(rows.num_rows))), np.int64)))
+    assert damage_of(partition) is None
+
+
+def test_windows_that_never_end_are_in_order_after_a_restore() -> None:
+    """b opened after a, and has not changed since; it is restored first"""
+    unlimited = CASES["windowed_aggregation"].holding.model_copy(update={"window": Unlimited(unlimited=True)})
+    partition = Partition(operator_for(unlimited.model_copy(update={"emit": "updates"})), CLOCK_MS)
+    partition.play([Row(key, b"x", 0, offset) for offset, key in enumerate([b"a", b"b", b"a"])])
+    partition.rebuild(partition.state.snapshot().take([1, 0]))
     assert damage_of(partition) is None
 
 
