@@ -1,4 +1,4 @@
-"""Refused records as they are written to Kafka. Pure. May import: pyarrow, contracts.
+"""Refused records as they are written to Kafka. Pure. May import: pyarrow, operators.event_timestamps.
 
 A dead letter, and a record that is sent back, has key, value and headers of the record that was refused, byte for byte.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from tidegate.operators.event_timestamps import REASONS
 
 NO_TIMESTAMP = -1
 """Kafka's for a record that has none."""
@@ -31,13 +33,15 @@ def as_dead_letters(late: pa.Table, rejected: pa.Table, *, times_in_values: bool
 def written_timestamps(rejected: pa.Table, *, times_in_values: bool) -> pa.ChunkedArray:
     """The timestamps that rejected records are written with: those they had in Kafka, or none.
 
-    Where event times are fields of the values, the log does not have those of Kafka, and the field may be what was
-    rejected: a time of nonsense that no topic would take.
+    Where event times are fields of the values, a row has that of Kafka only if no time could be read. One that was read
+    may be nonsense, which no topic would take.
     """
-    timestamps, none = rejected["timestamp"], pa.scalar(NO_TIMESTAMP, pa.int64())
-    if times_in_values:
-        return pa.chunked_array([pa.repeat(none, len(timestamps))])
-    return pc.max_element_wise(timestamps, none)
+    none = pa.scalar(NO_TIMESTAMP, pa.int64())
+    timestamps = pc.max_element_wise(rejected["timestamp"], none)
+    if not times_in_values:
+        return timestamps
+    own = pc.is_in(rejected["cause"].cast(pa.string()), pa.array(REASONS))
+    return pc.if_else(own, timestamps, none)
 
 
 def _letters(rows: pa.Table, kind: str, timestamps: pa.ChunkedArray) -> pa.Table:
