@@ -212,11 +212,12 @@ def test_another_evictor_goes_on_with_the_elements_that_are_held() -> None:
     assert told(later.pipe("a", "4", 1)) == [[3, 4]]
 
 
-def test_windows_without_elements_are_not_gone_on_with() -> None:
-    tested = driver(aggregate={"count": True}, emit="updates")
-    tested.pipe("a", "1", 1)
-    with pytest.raises(UserError, match="other aggregates"):
-        tested.restarted(driver(emit="updates").operator)
+def test_windows_with_elements_and_without_do_not_become_each_other() -> None:
+    without, keeping = driver(aggregate={"count": True}, emit="updates"), driver(emit="updates")
+    for tested, other in ((without, keeping), (keeping, without)):
+        tested.pipe("a", "1", 1)
+        with pytest.raises(UserError, match="other aggregates"):
+            tested.restarted(other.operator)
 
 
 def test_a_window_shows_its_last_result_and_none_before_that() -> None:

@@ -298,7 +298,6 @@ class WindowRules(OperatorRules):
         """True when windows hold their elements, not their aggregates alone."""
         return self.evictor is not None or self.every is not None or self.aggregate.needs_elements
 
-
     def cannot_follow(self, before: OperatorRules) -> dict[str, str]:
         """A session's bound may change, and a window's grace: up to what closed windows are still remembered for."""
         assert isinstance(before, WindowRules)

@@ -205,6 +205,8 @@ class WindowsState:
         return outcome, signal
 
     def _replay(self, rows: pa.RecordBatch) -> None:
+        if "words" not in rows.schema.names:
+            raise other_aggregates()
         keys = keys_of(batch_of(columns.records_of(rows)))
         deleted = np.asarray(rows.column("op").to_numpy(zero_copy_only=False) == "delete", np.bool_)
         read = kernel.Changes(

@@ -364,7 +364,7 @@ class ElementsState:
         for rows in emissions.select(list(_ROW)).take(last).to_batches():
             whole, kept = batch_of(columns.records_of(rows)), fired[last[: len(rows)]]
             last = last[len(rows) :]
-            while (signal := _kept(self._state, whole, kept, run.outcome)) != windows_kernel.DONE:
+            while (signal := kernel.keep_values(self._state, whole, kept, run.outcome)) != windows_kernel.DONE:
                 self._make_room(signal, int(run.outcome.tally[common.WANTED]))
 
 
@@ -377,7 +377,6 @@ class _Run:
         self.values: list[pa.Array] = []
 
 
-_kept = kernel.keep_values
 _TOUCHED = (common.TOUCHED, kernel.ELEMENTS_TOUCHED)
 _ROW = ("key", "value", "headers", "timestamp", "offset")
 
