@@ -5,7 +5,9 @@ SHELL := /bin/bash
 BIN := .venv/bin
 export PYTHON
 
-.PHONY: help setup demo test test-fast lint laws kill simulate rules bench lock clean
+COMPOSE = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
+
+.PHONY: help setup demo up down stack-demo test-stack test test-fast lint laws kill simulate rules bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,7 +22,7 @@ test: lint ## every check and every test, the fast ones first
 	@infra/postgres.sh
 	@echo "Tests"
 	@HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -m fast -n auto --dist worksteal
-	@$(BIN)/python -m pytest -m 'not fast and not kill'
+	@$(BIN)/python -m pytest -m 'not fast and not kill and not stack'
 
 test-fast: setup ## the tests that need neither Spark nor a broker
 	@$(BIN)/python -m pytest -m fast -n auto --dist worksteal
@@ -46,6 +48,18 @@ rules: setup ## take each rule of the protocol out of the source, one by one, an
 
 bench: setup ## the benchmarks, peers included
 	@$(BIN)/tidegate bench all
+
+up: ## the local stack in containers: Kafka, PostgreSQL, Spark, the services, Prometheus, Grafana (needs a Docker engine)
+	@infra/stack/up.sh $(COMPOSE)
+
+down: ## stop the local stack; its volumes stay (docker-compose down --volumes takes them away)
+	@$(COMPOSE) down
+
+stack-demo: up ## January 2013 through the stack, checked through Spark SQL against other code
+	@$(COMPOSE) run --rm demo
+
+test-stack: setup ## the stack's containers killed one by one, and every panel's query (Docker engine on this machine; as root)
+	@$(BIN)/python -m pytest -m stack -s tests/stack
 
 lock: ## resolve the Python packages again into requirements.lock (needs uv)
 	@command -v uv >/dev/null || { echo "make lock needs uv: pip install uv" >&2; exit 2; }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Everything that the other targets need is there: .venv with the locked packages, and the jars of Spark and the broker.
-# Says nothing when that is so already. Needs Python 3.11 or later with venv, and Java 17 or later.
+# Says nothing when that is so already. Needs Python 3.11 or later with venv, and Java 17 or later. Arguments: the
+# steps to take, if not all.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -92,8 +93,6 @@ kernels() { # compiled and cached by running the operators' scenarios; a cache o
     echo "$sources" >"$VENV/kernels"
 }
 
-check_java
-packages
-project
-"$VENV/bin/python" -m tidegate.runtime.jars
-kernels
+jars() { "$VENV/bin/python" -m tidegate.runtime.jars; }
+
+for step in ${*:-check_java packages project jars kernels}; do "$step"; done

@@ -1,0 +1,1 @@
+"""The demo in small, through the containers of the local stack: `make stack-demo`."""

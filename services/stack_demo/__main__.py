@@ -1,0 +1,142 @@
+"""`make stack-demo`: January 2013 through the services of the stack, checked through Spark SQL against other code.
+
+It runs beside the services: it produces to Kafka, waits for them, and reads what they have written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from services.demo import counting, joining, report
+from services.demo.__main__ import (
+    ADVANCE,
+    ANY_HOURS,
+    GRACE,
+    HOUR,
+    HOURS,
+    JOIN,
+    MAX_KEYS,
+    TIME_LIMIT,
+    TOPICS,
+    UPDATES,
+    WEATHER,
+)
+from services.demo.counts import counted
+from services.demo.departures import PARTITIONS, departures
+from services.demo.expectation import expected
+from services.demo.meetings import readings_to_meet
+from services.stack_demo.arriving import wait_for
+from services.stack_demo.month import (
+    DAYS,
+    Month,
+    by_airport,
+    by_carrier,
+    by_day,
+    holds,
+    month,
+    of_table,
+    produce_missing,
+)
+from tidegate.contracts.errors import TidegateError, UserError
+from tidegate.contracts.event_time import parse_duration_ms
+from tidegate.runtime.application import Application, load
+from tidegate.runtime.kafka.records_io import read_all
+from tidegate.runtime.spark.session import start_session
+from tidegate.spark import register_views
+
+BETWEEN_DAYS_S = 1.0
+"""So that the services see many batches, and not one."""
+
+console = Console(width=120)
+
+
+def main() -> int:
+    """January has gone through the services; 0 if their results are what independent code expects, else 1."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--days", type=int, default=DAYS, help="how many days of January 2013 (default: all)")
+    arguments = parser.parse_args()
+    application, input_ = load(arguments.file), month(arguments.days, departures())
+    _produce(application, input_)
+    console.print("waiting for the services")
+    wait_for(application, application.operators)
+    spark = start_session("stack-demo", "local[1]")
+    try:
+        register_views(spark, application)
+        right = [check(spark, application.kafka, input_) for check in (_check_suppression, _check_join, _check_windows)]
+    finally:
+        spark.stop()
+    console.print(f"Output: {_digest(application.kafka)}")
+    return 0 if all(right) else 1
+
+
+def _produce(application: Application, input_: Month) -> None:
+    """The input is in the topics: first the table, which the join must find complete, then day by day."""
+    options = application.kafka
+    produce_missing(options, "weather", of_table(input_.readings))
+    wait_for(application, [WEATHER])
+    stream, departed = input_.departures, 0
+    for day, left in by_day(stream):
+        departed += len(left)
+        new = produce_missing(options, "departures", by_carrier(stream[:departed]))
+        if new + produce_missing(options, "departures-by-airport", by_airport(stream[:departed])):
+            console.print(f"produced the departures of {day} January: {new:,}")
+            time.sleep(BETWEEN_DAYS_S)
+    if not holds(options, "departures", by_carrier(stream)):
+        remedy = "begin anew: `docker-compose down --volumes`, `make up`"
+        raise UserError("the topic `departures` holds more than these days", value=len(stream), remedy=remedy)
+
+
+def _check_suppression(spark: Any, options: Mapping[str, str], input_: Month) -> bool:
+    report.summary(console, spark, UPDATES, len(input_.departures))
+    wanted = expected(input_.departures, PARTITIONS, parse_duration_ms(TIME_LIMIT), MAX_KEYS)
+    return report.compare(console, read_all(options, "carrier-updates"), set(_held(spark, UPDATES)), wanted)
+
+
+def _check_join(spark: Any, options: Mapping[str, str], input_: Month) -> bool:
+    wanted = readings_to_meet(input_.departures, input_.readings)
+    output, grace_ms = read_all(options, "flights-with-weather"), parse_duration_ms(GRACE)
+    found = joining.compared(output, _held(spark, JOIN), input_.departures, input_.readings, wanted, grace_ms)
+    return joining.show_compared(console, found)
+
+
+def _check_windows(spark: Any, options: Mapping[str, str], input_: Month) -> bool:
+    hour, advance, grace = (parse_duration_ms(duration) for duration in (HOUR, ADVANCE, GRACE))
+    hours = counted(input_.departures, lambda departure: departure.key, hour, hour, grace)
+    any_hours = counted(input_.departures, lambda departure: departure.airport, hour, advance, grace)
+    different = [
+        *counting.differences_of_results(read_all(options, "departures-per-hour"), counting.few(spark), hours),
+        *(f"{what} of {HOURS}" for what in counting.differences(counting.seen(spark, HOURS), hours)),
+        *(f"{what} of {ANY_HOURS}" for what in counting.differences(counting.seen(spark, ANY_HOURS), any_hours)),
+    ]
+    return counting.show_checked(console, different, hours, any_hours)
+
+
+def _held(spark: Any, operator: str) -> Any:
+    rows = spark.sql(f"SELECT key, value, timestamp FROM {operator}_buffer").toArrow().to_pylist()
+    return joining.held_records(rows)
+
+
+def _digest(options: Mapping[str, str]) -> str:
+    """A hash of every record of every topic, in order: the same after every undisturbed run."""
+    digest = sha256()
+    for topic in TOPICS:
+        for number, partition in enumerate(read_all(options, topic)):
+            digest.update(repr((topic, number, partition)).encode())
+    return digest.hexdigest()[:16]
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except TidegateError as error:
+        console.print(f"[red]{error}[/]")
+        sys.exit(1)

@@ -1,0 +1,52 @@
+"""Waiting until services elsewhere have done their work. May import: tidegate.contracts, state, runtime."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from tidegate.contracts.errors import EngineError, TidegateError
+from tidegate.contracts.naming import group_id, log_path
+from tidegate.runtime.application import Application
+from tidegate.runtime.history import has_version
+from tidegate.runtime.kafka.client import client
+from tidegate.runtime.kafka.offsets import latest, marks
+from tidegate.state.operator_log import OperatorLog
+
+WITHIN_S = 600.0
+_EVERY_S = 1.0
+
+
+def wait_for(application: Application, operators: Iterable[str]) -> None:
+    """The input of the operators is in their logs and their output is published. EngineError after ten minutes."""
+    deadline = time.monotonic() + WITHIN_S
+    behind = list(operators)
+    while behind := [name for name in behind if not _has_arrived(application, name)]:
+        if time.monotonic() > deadline:
+            remedy = "see `docker-compose ps` and the logs of their containers"
+            raise EngineError("services have not done their work", value=", ".join(behind), remedy=remedy)
+        time.sleep(_EVERY_S)
+
+
+def _has_arrived(application: Application, name: str) -> bool:
+    """False also while the broker or the log is away."""
+    try:
+        return _is_committed(application, name) and _is_published(application, name)
+    except TidegateError:
+        return False
+
+
+def _is_committed(application: Application, name: str) -> bool:
+    path, topic = log_path(application.lake, name), application.operators[name].input
+    newest = OperatorLog.at(path, None).newest() if has_version(path, None) else None
+    return newest is not None and newest.offsets.get(topic) == latest(client(application.kafka), topic)
+
+
+def _is_published(application: Application, name: str) -> bool:
+    """The mark of each partition is at the end of the input; it goes with the output, in one transaction."""
+    operator = application.operators[name]
+    if operator.output is None:
+        return True
+    ends = latest(client(application.kafka), operator.input)
+    told = marks(client(application.kafka), group_id(application.application, name), operator.input, sorted(ends))
+    return all(mark is not None and mark.offset == ends[partition] for partition, mark in told.items())

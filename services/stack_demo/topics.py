@@ -1,0 +1,31 @@
+"""`python -m services.stack_demo.topics FILE`: every topic of the file exists. May import: tidegate.runtime, the demo.
+
+Services refuse to start without their topics, so the stack makes them first.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from services.demo.departures import PARTITIONS
+from tidegate.runtime.application import Application, load
+from tidegate.runtime.kafka.topics import create_topic, topic_names
+
+
+def named(application: Application) -> list[str]:
+    """The topics that its operators read and write."""
+    operators = application.operators.values()
+    return sorted({topic for operator in operators for topic in (operator.input, operator.output) if topic})
+
+
+def main() -> None:
+    """The topics exist; those that were there stay as they are."""
+    application = load(Path(sys.argv[1]))
+    for topic in sorted({*named(application)} - {*topic_names(application.kafka)}):
+        create_topic(application.kafka, topic, PARTITIONS)
+        print(f"created {topic}, {PARTITIONS} partitions")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""What the stack's demo produces."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.demo.departures import Departure, departures
+from services.stack_demo.month import by_day, month
+
+pytestmark = pytest.mark.fast
+
+
+@pytest.fixture(scope="module")
+def year() -> list[Departure]:
+    """All departures."""
+    return departures()
+
+
+def test_fewer_days_are_the_beginning_of_more(year: list[Departure]) -> None:
+    few, many = month(3, year), month(5, year)
+    assert many.departures[: len(few.departures)] == few.departures
+    assert few.readings == many.readings
+
+
+def test_the_days_together_are_the_month_in_its_order(year: list[Departure]) -> None:
+    january = month(31, year)
+    days = list(by_day(january.departures))
+    assert [day for day, _ in days] == list(range(1, 32))
+    assert [departure for _, left in days for departure in left] == january.departures
+
+
+def test_the_month_is_the_beginning_of_the_year(year: list[Departure]) -> None:
+    january = month(31, year).departures
+    assert 25_000 < len(january) < 28_000
+    assert year[: len(january)] == january
