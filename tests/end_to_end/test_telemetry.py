@@ -75,6 +75,8 @@ def test_a_service_tells_that_it_lives_and_works_and_what_its_batches_say_and_no
         wait_for(lambda: summed(get(port, "/metrics")[1], "tidegate_compaction_seconds_count") == 1, "compacted")
         seen, status = get(port, "/metrics")[1], tidegate("status", file, "--json")
         doctored = tidegate("doctor", file, "--json", expect=1)
+        assert "the control database failed" in doctored
+        assert '"about": "updates"' not in doctored and '"about": "kafka"' not in doctored, doctored
         ready = get(port, "/readyz")[1]
         service.terminate()
         assert service.wait(60) == 0, told.read_text()

@@ -68,9 +68,7 @@ RULES = (
         chapter=Chapter.KAFKA,
         tests=tests("runtime/test_driver", "topic_ids_are_compared_before_and_after_a_batch_is_read"),
         removals=(
-            without(
-                _DRIVER, "        self._check_topics()\n        plans = plan_records", "        plans = plan_records"
-            ),
+            without(_DRIVER, "        self._check_topics()\n        if first :=", "        if first :="),
             without(_DRIVER, "self._check_topics()  # what was read is of these topics"),
         ),
     ),
