@@ -7,7 +7,7 @@ export PYTHON
 
 COMPOSE = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 
-.PHONY: help setup demo up down stack-demo test-stack test test-fast lint laws kill simulate rules bench lock clean
+.PHONY: help setup demo up down stack-demo test-stack test test-fast lint laws kill simulate rules bench docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ stack-demo: up ## January 2013 through the stack, checked through Spark SQL agai
 
 test-stack: setup ## the stack's containers killed one by one, and every panel's query (Docker engine on this machine; as root)
 	@$(BIN)/python -m pytest -m stack -s tests/stack
+
+docs: setup ## the site of the documentation, in build/docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/docs
 
 lock: ## resolve the Python packages again into requirements.lock (needs uv)
 	@command -v uv >/dev/null || { echo "make lock needs uv: pip install uv" >&2; exit 2; }

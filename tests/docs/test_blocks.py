@@ -1,0 +1,75 @@
+"""No block of code in the documentation is only hoped to work: each is run by a test, or checked for what it says."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.docs.checks import CHECKS, python_problem, shell_problem, yaml_problem
+from tests.docs.pages import DOCS, ROOT, Block, blocks, pages
+from tidegate.cli.main import COMMANDS
+
+pytestmark = pytest.mark.fast
+
+BLOCKS = [block for page in pages() for block in blocks(page)]
+
+RUN = {
+    "docs/how-to/control-database.md": ("tests/control/test_how_to.py", {"sh", "sql"}),
+    "docs/how-to/joins.md": ("tests/end_to_end/test_how_to_joins.py", {"yaml", "sh", "python"}),
+    "docs/how-to/migrate-from-foreachbatch.md": ("tests/docs/test_how_tos.py", {"python"}),
+    "docs/how-to/migrate-from-kafka-streams.md": ("tests/docs/test_how_tos.py", {"yaml", "sh"}),
+    "docs/how-to/plan-and-apply.md": ("tests/docs/test_how_tos.py", {"yaml", "sh"}),
+    "docs/how-to/refused-records.md": ("tests/end_to_end/test_how_to_refused_records.py", {"yaml", "sh", "python"}),
+    "docs/how-to/spark-streams.md": ("tests/stream/test_how_to.py", {"python"}),
+    "docs/how-to/windows.md": ("tests/end_to_end/test_how_to_windows.py", {"yaml", "sh", "python"}),
+    "docs/operators/stream_table_join.md": ("tests/docs/test_operator_pages.py", {"yaml", "sh"}),
+    "docs/operators/suppression.md": ("tests/docs/test_operator_pages.py", {"yaml", "sh"}),
+    "docs/operators/table_history.md": ("tests/docs/test_operator_pages.py", {"yaml", "sh"}),
+    "docs/operators/windowed_aggregation.md": ("tests/docs/test_operator_pages.py", {"yaml", "sh"}),
+    "docs/tutorial/index.md": ("tests/docs/test_tutorial.py", {"yaml", "sh"}),
+}
+"""Pages whose blocks of these languages are run, and the tests that do it."""
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: f"{block.page}:{block.line}")
+def test_every_block_is_run_by_a_test_or_says_what_there_is(block: Block) -> None:
+    _, run = RUN.get(block.page, ("", set()))
+    assert block.language in run | set(CHECKS), f"list the test that runs it in {__file__}"
+    if block.language in CHECKS:
+        assert CHECKS[block.language](block.text) is None
+
+
+@pytest.mark.parametrize("page", [page for page in RUN if (ROOT / page).exists()])
+def test_the_test_that_runs_a_page_names_it(page: str) -> None:
+    test = (ROOT / RUN[page][0]).read_text()
+    assert page.rpartition("/")[2] in test or page.rpartition("/")[2].removesuffix(".md") in test
+
+
+def test_every_command_that_a_sentence_names_is_there() -> None:
+    named = {name for page in pages() for name in re.findall(r"`tidegate ([a-z]+)", page.read_text())}
+    assert named <= set(COMMANDS) and len(named) > 8
+
+
+def test_every_picture_that_a_page_shows_is_there() -> None:
+    shown = [
+        (page, name) for page in DOCS.rglob("*.md") for name in re.findall(r"!\[[^]]+\]\(([^)]+)\)", page.read_text())
+    ]
+    assert [f"{page}: {name}" for page, name in shown if not (page.parent / name).is_file()] == []
+    assert {name.rpartition("/")[2] for _, name in shown} == {path.name for path in (DOCS / "pictures").glob("*.svg")}
+
+
+@pytest.mark.parametrize(
+    ("problem", "text", "says"),
+    [
+        (shell_problem, "tidegate validate flights.yaml --loud", "--loud"),
+        (shell_problem, "cd x && tidegate fly", "no command fly"),
+        (shell_problem, "make everything", "no target"),
+        (shell_problem, "rm -rf x", "not known"),
+        (yaml_problem, "updates:\n  kind: suppression\n  inptu: a\n  until: {time_limit: 3s}", "inptu"),
+        (yaml_problem, "trigger: soon", "soon"),
+        (python_problem, "import tidegate\ntidegate.spark.start(df, rules, lake='x', keys='k')", "start"),
+    ],
+)
+def test_a_block_that_says_what_there_is_not_is_found(problem, text: str, says: str) -> None:
+    assert says in problem(text)

@@ -1,0 +1,31 @@
+"""What the how-tos on changing and on migrating say, run block by block."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.end_to_end.how_to import run_page
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker]
+
+
+def test_plan_and_apply_release_what_the_page_says(tmp_path):
+    shown = run_page("plan-and-apply.md", tmp_path)
+    assert "3 held, 2 released, 1 held then" in shown
+    assert "2 released, 1 held" in shown.partition("applied by")[2]
+    assert "carrier_updates: no change" in shown
+    told = [json.loads(line)["key"] for line in shown.splitlines() if line.startswith('{"partition"')]
+    assert told == ["UA", "AA"]
+
+
+def test_the_file_for_leavers_of_kafka_streams_is_valid(tmp_path):
+    assert "valid (3 operators" in run_page("migrate-from-kafka-streams.md", tmp_path)
+
+
+def test_what_foreach_batch_did_is_done_by_operators(tmp_path):
+    shown = run_page("migrate-from-foreachbatch.md", tmp_path)
+    assert "before: [('JFK', '{\"visib\": 2}'), ('LGA', '{\"visib\": 8}')]" in shown
+    assert "at 10:45: [('JFK', '{\"visib\": 4}')]" in shown
+    assert "emitted: [('JFK', '{\"visib\": 2}')" in shown

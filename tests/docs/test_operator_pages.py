@@ -1,0 +1,22 @@
+"""The page of each operator: its worked example runs, and shows what the page says of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.end_to_end.how_to import run_page
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker]
+
+SHOWS = {
+    "suppression": ["valid (1 operators", '"delay_min": 9', "time"],
+    "table_history": ["valid (1 operators", '"visib": 2'],
+    "stream_table_join": ["valid (2 operators", "late", '"flight":"B61"'],
+    "windowed_aggregation": ["valid (1 operators", '{"count":2,"max":9}', "True"],
+}
+
+
+@pytest.mark.parametrize("kind", SHOWS)
+def test_the_worked_example_of_an_operator_is_valid_and_runs(kind, tmp_path):
+    shown = run_page(f"../operators/{kind}.md", tmp_path)
+    assert [word for word in SHOWS[kind] if word not in shown.replace(": ", ":") and word not in shown] == []

@@ -1,0 +1,84 @@
+"""The tutorial's blocks, run by a shell in an empty folder as a reader would, in order."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import DOCS, Block, blocks
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker]
+
+PAGE = DOCS / "tutorial" / "index.md"
+SET_UP = ("make setup\n", "source .venv/bin/activate\n")
+"""What the tests themselves have been set up with."""
+
+BEGINNING = """set -euo pipefail
+trap 'kill $(jobs -p) 2>/dev/null; tidegate kafka stop --data "$OLDPWD/shop/broker" >/dev/null' EXIT
+"""
+
+
+@pytest.mark.timeout(900)
+def test_a_reader_ends_with_a_running_join_of_their_own(tmp_path):
+    ran = run(tmp_path, script())
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    told = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith('{"partition"')]
+    values = [json.loads(each["value"]) for each in told]
+    joined = [(value["stream"]["order"], value["table"]["price"]) for value in values]
+    assert joined == [(1, 3.0), (2, 3.5), (1, 3.0), (2, 3.5), (3, 3.5), (4, 3.5)]
+    assert re.search(r'"order": 1\} +│ 2026-01-01 10:30', ran.stdout), "order 1 is due at 10:30"
+    assert re.search(r'"order": 2\},"table":\{"price": 3.50\}\} +│ matched +│ 2026-01-01 10:00', ran.stdout)
+
+
+def script() -> str:
+    """The page as a program; YAML is what the reader writes to the file."""
+    return "".join(part(block) for block in blocks(PAGE) if block.text not in SET_UP)
+
+
+def part(block: Block) -> str:
+    """The block as a part of the program."""
+    return block.text if block.language == "sh" else f"cat > shop.yaml <<'YAML'\n{block.text}YAML\n"
+
+
+def run(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
+    """What the program says, run up to its first error; its broker is at a port that is free, and ends with it."""
+    port = free_port()
+    environment = {"PATH": f"{command(folder, port)}:{os.environ['PATH']}", "PYTHONPATH": path(), "COLUMNS": "160"}
+    return subprocess.run(
+        ["bash", "-c", BEGINNING + program.replace("9092", str(port))],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def command(folder: Path, port: int) -> Path:
+    """A folder with the `tidegate` command, as an activated environment has it; its usual broker is at that port."""
+    commands = folder / "bin"
+    commands.mkdir()
+    called = f'{sys.executable} -m tidegate.cli.main "$@"'
+    case = f"case $1 in topics|produce|consume) exec {called} --bootstrap 127.0.0.1:{port};; *) exec {called};; esac"
+    (commands / "tidegate").write_text(f"#!/bin/sh\n{case}\n")
+    (commands / "tidegate").chmod(0o755)
+    return commands
+
+
+def path() -> str:
+    """Where Python finds what the tests find."""
+    return os.pathsep.join(path for path in sys.path if path)
+
+
+def free_port() -> int:
+    """A port at which nobody listens."""
+    with socket.socket() as opened:
+        opened.bind(("127.0.0.1", 0))
+        return int(opened.getsockname()[1])
