@@ -25,6 +25,16 @@ def say(capsys):
 @pytest.fixture
 def world(broker, topic, tmp_path, say):
     """Two applications over one topic of a broker that all tests share."""
-    outputs = {name: topic(partitions=PARTITIONS) for name in ("disturbed", "calm")}
-    source = topic(partitions=PARTITIONS)
+    outputs, source = _one_each(topic), topic(partitions=PARTITIONS)
     return World(bootstrap=broker.bootstrap, source=source, outputs=outputs, folder=tmp_path, say=say)
+
+
+@pytest.fixture
+def refusing_world(world, topic):
+    """The same with topics of dead letters."""
+    world.dead_letters = _one_each(topic)
+    return world
+
+
+def _one_each(topic):
+    return {name: topic(partitions=PARTITIONS) for name in ("disturbed", "calm")}

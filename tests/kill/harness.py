@@ -74,6 +74,10 @@ SUPPRESSION = {
     "until": {"time_limit": "5s"},
     "buffer": {"max_keys": 100, "when_full": "emit"},
 }
+LATE = {"max_lateness": "3s"}
+"""What makes a part of the records late."""
+TABLE = {"kind": "table_history", "history_retention": "3s"}
+"""Without emissions, and with late records."""
 WINDOWS = {
     "kind": "windowed_aggregation",
     "window": {"hopping": "4s", "advance": "2s", "grace": "5s"},
@@ -83,7 +87,12 @@ WINDOWS = {
 
 
 def configure(
-    file: Path, bootstrap: str, source: str, output: str, described: dict[str, Any] = SUPPRESSION, **changed: object
+    file: Path,
+    bootstrap: str,
+    source: str,
+    output: str | None,
+    described: dict[str, Any] = SUPPRESSION,
+    **changed: object,
 ) -> Path:
     """The file describes one operator; its name up to a `-` is the application's.
 

@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from tests.kill.harness import PARTITIONS, WINDOWS
+from tests.kill.harness import PARTITIONS, TABLE, WINDOWS
 from tests.kill.turns import World
 from tidegate.runtime import home
 from tidegate.runtime.kafka.broker import Broker
@@ -87,6 +87,22 @@ def test_final_results_of_windows_are_never_repeated_through_every_kill_point_an
         ]
     )
     assert world.compare() > RECORDS / 20
+
+
+def test_dead_letters_of_an_operator_without_output_are_written_once_through_every_kill_point(refusing_world):
+    world, moments = refusing_world, 4
+    world.outputs, world.described = {}, TABLE
+    world.fill(RECORDS, parts=len(KILL_POINTS) + moments)
+    file, calm = world.file("disturbed"), world.file("calm")
+    world.take(
+        [
+            *[world.dies(file, at, stateless=number % 4 == 3) for number, at in enumerate(KILL_POINTS)],
+            *_random_moments(world, file, moments),
+            world.catches_up(file),
+            world.catches_up(calm),
+        ]
+    )
+    assert world.compare_dead_letters() > RECORDS / 20
 
 
 def test_a_driver_that_was_stopped_and_taken_over_changes_nothing_when_it_goes_on(world):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from tests.kill.harness import LATE, SUPPRESSION
+
 
 @pytest.mark.broker
 @pytest.mark.spark
 @pytest.mark.timeout(600)
-def test_none_lost_none_twice_order_kept_through_a_few_kills_and_a_takeover(world):
+def test_none_lost_none_twice_order_kept_through_a_few_kills_and_a_takeover(refusing_world):
+    world = refusing_world
+    world.described = SUPPRESSION | LATE
     world.fill(20_000, parts=4)
     file, calm = world.file("disturbed"), world.file("calm")
     world.take(
@@ -22,3 +26,4 @@ def test_none_lost_none_twice_order_kept_through_a_few_kills_and_a_takeover(worl
         ]
     )
     assert world.compare() > 1_000
+    assert world.compare_dead_letters() > 1_000

@@ -44,13 +44,17 @@ class Turn:
 
 @dataclass(kw_only=True)
 class World:
-    """Two applications over one topic: `disturbed` and `calm`. `described`: their operator."""
+    """Two applications over one topic: `disturbed` and `calm`. `described`: their operator.
+
+    `outputs` and `dead_letters` are the topics that they write, by application; the operator may lack either.
+    """
 
     bootstrap: str
     source: str
     outputs: dict[str, str]
     folder: Path
     say: Callable[[str], None]
+    dead_letters: dict[str, str] = field(default_factory=dict)
     described: dict[str, Any] = field(default_factory=lambda: SUPPRESSION)
     parts: list[Sequence[Record]] = field(default_factory=list)
     fed: int = 0
@@ -66,8 +70,10 @@ class World:
 
     def file(self, name: str, **changed: object) -> Path:
         """A configuration of the application that the name begins with."""
-        output = self.outputs[name.partition("-")[0]]
-        return configure(self.folder / f"{name}.yaml", self.bootstrap, self.source, output, self.described, **changed)
+        application = name.partition("-")[0]
+        output, dead_letters = self.outputs.get(application), self.dead_letters.get(application)
+        described = self.described | ({} if dead_letters is None else {"dead_letters": dead_letters})
+        return configure(self.folder / f"{name}.yaml", self.bootstrap, self.source, output, described, **changed)
 
     def feed_part(self, seconds: float = PART_S) -> None:
         """The next part, if there is one, is coming."""
@@ -92,10 +98,17 @@ class World:
 
     def compare(self) -> int:
         """None lost, none twice, the order of every partition kept, and the epochs in order; gives the emissions."""
-        calm = committed(self.bootstrap, self.outputs["calm"])
-        assert committed(self.bootstrap, self.outputs["disturbed"]) == calm
         epochs = [commit["epoch"] for commit in commits(self._lake("disturbed"))]
         assert epochs == sorted(epochs), "a driver has committed after it was taken over"
+        return self._compare(self.outputs)
+
+    def compare_dead_letters(self) -> int:
+        """The same of dead letters; gives their number."""
+        return self._compare(self.dead_letters)
+
+    def _compare(self, topics: dict[str, str]) -> int:
+        calm = committed(self.bootstrap, topics["calm"])
+        assert committed(self.bootstrap, topics["disturbed"]) == calm
         return sum(map(len, calm))
 
     # ---- turns that end in a kill
