@@ -38,6 +38,8 @@ OTHERS = {
 }
 """Programs and words of the shell, of which nothing is checked."""
 
+OURS = ("tidegate", ".venv/bin/tidegate")
+
 LEAST = {
     "application": "docs",
     "lake": "lake",
@@ -88,7 +90,7 @@ def commands(text: str) -> Iterator[list[str]]:
 
 def _command_problem(words: list[str]) -> str | None:
     name, *arguments = words
-    ours = [at for at, word in enumerate(words) if word.removeprefix(".venv/bin/") == "tidegate"]
+    ours = [at for at, word in enumerate(words) if word in OURS and not "".join(words[:at][-1:]).startswith("-")]
     if ours:
         return _tidegate_problem(words[ours[0] + 1 :])
     if name == "make":
@@ -148,6 +150,15 @@ def _value_of(node: ast.expr, names: dict[str, Any]) -> Any:
     return None
 
 
+def console_problem(text: str) -> str | None:
+    """Commands, or what one of ours says: about what it is, and words that stand in the code."""
+    if shell_problem(text) is None:
+        return None
+    said = text.splitlines()[0].partition(": ")[2]
+    written = any(said in path.read_text() for path in (ROOT / "libs").rglob("*.py"))
+    return None if said and written else f"nothing says {said!r}"
+
+
 def others_yaml_problem(text: str) -> str | None:
     """YAML for another program."""
     return None if isinstance(yaml.safe_load(text), dict) else "not a mapping"
@@ -171,6 +182,7 @@ CHECKS: dict[str, Callable[[str], str | None]] = {
     "yml": others_yaml_problem,
     "sh": shell_problem,
     "": shell_problem,
+    "console": console_problem,
     "python": python_problem,
     "json": json_problem,
 }

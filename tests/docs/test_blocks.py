@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.docs.checks import CHECKS, python_problem, shell_problem, yaml_problem
+from tests.docs.checks import CHECKS, console_problem, python_problem, shell_problem, yaml_problem
 from tests.docs.pages import DOCS, ROOT, Block, blocks, pages
 from tidegate.cli.main import COMMANDS
 
@@ -16,9 +16,11 @@ BLOCKS = [block for page in pages() for block in blocks(page)]
 
 RUN = {
     "docs/how-to/control-database.md": ("tests/control/test_how_to.py", {"sh", "sql"}),
+    "docs/how-to/evictors.md": ("tests/operators/windows/test_how_to_evictors.py", {"yaml", "python"}),
     "docs/how-to/joins.md": ("tests/end_to_end/test_how_to_joins.py", {"yaml", "sh", "python"}),
     "docs/how-to/migrate-from-foreachbatch.md": ("tests/docs/test_how_tos.py", {"python"}),
     "docs/how-to/migrate-from-kafka-streams.md": ("tests/docs/test_how_tos.py", {"yaml", "sh"}),
+    "docs/how-to/monitoring.md": ("tests/end_to_end/test_how_to_monitoring.py", {"yaml", "sh"}),
     "docs/how-to/plan-and-apply.md": ("tests/docs/test_how_tos.py", {"yaml", "sh"}),
     "docs/how-to/refused-records.md": ("tests/end_to_end/test_how_to_refused_records.py", {"yaml", "sh", "python"}),
     "docs/how-to/spark-streams.md": ("tests/stream/test_how_to.py", {"python"}),
@@ -68,6 +70,7 @@ def test_every_picture_that_a_page_shows_is_there() -> None:
         (shell_problem, "rm -rf x", "not known"),
         (yaml_problem, "updates:\n  kind: suppression\n  inptu: a\n  until: {time_limit: 3s}", "inptu"),
         (yaml_problem, "trigger: soon", "soon"),
+        (console_problem, "weather: all is lost", "all is lost"),
         (python_problem, "import tidegate\ntidegate.spark.start(df, rules, lake='x', keys='k')", "start"),
     ],
 )

@@ -25,7 +25,7 @@ trap 'kill $(jobs -p) 2>/dev/null; tidegate kafka stop --data "$OLDPWD/shop/brok
 """
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)  # every command is a process of its own, and some start Spark
 def test_a_reader_ends_with_a_running_join_of_their_own(tmp_path):
     ran = run(tmp_path, script())
     assert ran.returncode == 0, ran.stdout + ran.stderr
