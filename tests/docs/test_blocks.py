@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+import tidegate
 from tests.docs.checks import CHECKS, console_problem, python_problem, shell_problem, yaml_problem
 from tests.docs.pages import DOCS, ROOT, Block, blocks, pages
 from tidegate.cli.main import COMMANDS
@@ -76,3 +77,8 @@ def test_every_picture_that_a_page_shows_is_there() -> None:
 )
 def test_a_block_that_says_what_there_is_not_is_found(problem, text: str, says: str) -> None:
     assert says in problem(text)
+
+
+def test_every_name_of_the_package_is_in_the_reference() -> None:
+    reference = (DOCS / "reference" / "python.md").read_text()
+    assert [name for name in tidegate._NAMES if not re.search(rf"^::: [\w.]+\.{name}$", reference, re.MULTILINE)] == []
