@@ -32,7 +32,7 @@ WINDOWS = {
     "aggregate": {"count": True},
     "emit": "final",
 }
-ELEMENTS = WINDOWS | {"aggregate": {"last": True}, "evictor": {"count": 3}}
+ELEMENTS = WINDOWS | {"evictor": {"count": 3}}
 JOIN = {"kind": "stream_table_join", "table": "facts", "join": "inner", "grace": "0s"}
 
 
