@@ -1,8 +1,8 @@
 """What the laws run: histories of one partition, and what came of them. May import: contracts, kernels, registry.
 
-A history is a list of records, advances of stream time, flushes, tables to read and changes of the configuration. `Partition` plays it on a real
-operator and notes everything that can be seen from outside in a `Trace`; a reference notes the same, so traces are
-compared whole.
+A history is a list of records, advances of stream time, flushes, tables to read and changes of the configuration.
+`Partition` plays it on a real operator and notes everything that can be seen from outside in a `Trace`; a reference
+notes the same, so traces are compared whole.
 """
 
 from __future__ import annotations
