@@ -82,3 +82,9 @@ def test_a_block_that_says_what_there_is_not_is_found(problem, text: str, says: 
 def test_every_name_of_the_package_is_in_the_reference() -> None:
     reference = (DOCS / "reference" / "python.md").read_text()
     assert [name for name in tidegate._NAMES if not re.search(rf"^::: [\w.]+\.{name}$", reference, re.MULTILINE)] == []
+
+
+def test_every_link_of_the_readme_leads_somewhere() -> None:
+    """Those of the site are checked when it is built."""
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", (ROOT / "README.md").read_text())
+    assert [link for link in links if not (ROOT / link).exists()] == []

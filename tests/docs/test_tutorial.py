@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.docs.pages import DOCS, Block, blocks
+from tidegate.runtime.kafka.broker import Broker
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
@@ -20,21 +23,17 @@ PAGE = DOCS / "tutorial" / "index.md"
 SET_UP = ("make setup\n", "source .venv/bin/activate\n")
 """What the tests themselves have been set up with."""
 
-BEGINNING = """set -euo pipefail
-trap 'kill $(jobs -p) 2>/dev/null; tidegate kafka stop --data "$OLDPWD/shop/broker" >/dev/null' EXIT
-"""
-
 
 @pytest.mark.timeout(1800)  # every command is a process of its own, and some start Spark
 def test_a_reader_ends_with_a_running_join_of_their_own(tmp_path):
-    ran = run(tmp_path, script())
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    told = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith('{"partition"')]
+    code, shown, noted = run(tmp_path, script())
+    assert code == 0, shown + noted
+    told = [json.loads(line) for line in shown.splitlines() if line.startswith('{"partition"')]
     values = [json.loads(each["value"]) for each in told]
     joined = [(value["stream"]["order"], value["table"]["price"]) for value in values]
     assert joined == [(1, 3.0), (2, 3.5), (1, 3.0), (2, 3.5), (3, 3.5), (4, 3.5)]
-    assert re.search(r'"order": 1\} +│ 2026-01-01 10:30', ran.stdout), "order 1 is due at 10:30"
-    assert re.search(r'"order": 2\},"table":\{"price": 3.50\}\} +│ matched +│ 2026-01-01 10:00', ran.stdout)
+    assert re.search(r'"order": 1\} +│ 2026-01-01 10:30', shown), "order 1 is due at 10:30"
+    assert re.search(r'"order": 2\},"table":\{"price": 3.50\}\} +│ matched +│ 2026-01-01 10:00', shown)
 
 
 def script() -> str:
@@ -47,18 +46,27 @@ def part(block: Block) -> str:
     return block.text if block.language == "sh" else f"cat > shop.yaml <<'YAML'\n{block.text}YAML\n"
 
 
-def run(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
-    """What the program says, run up to its first error; its broker is at a port that is free, and ends with it."""
+def run(folder: Path, program: str) -> tuple[int, str, str]:
+    """The program's exit code and what it says, run up to its first error; nothing that it has started is left."""
     port = free_port()
     environment = {"PATH": f"{command(folder, port)}:{os.environ['PATH']}", "PYTHONPATH": path(), "COLUMNS": "160"}
-    return subprocess.run(
-        ["bash", "-c", BEGINNING + program.replace("9092", str(port))],
+    ran = subprocess.Popen(
+        ["bash", "-euo", "pipefail", "-c", program.replace("9092", str(port))],
         cwd=folder,
         env={**os.environ, **environment},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
+        start_new_session=True,
     )
+    try:
+        said, noted = ran.communicate()
+        return ran.returncode, said, noted
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(ran.pid, signal.SIGTERM)
+        if (broker := Broker.running(folder / "shop" / "broker")) is not None:
+            broker.stop()
 
 
 def command(folder: Path, port: int) -> Path:
