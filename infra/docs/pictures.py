@@ -86,8 +86,8 @@ def suppression() -> Canvas:
     driven = driver("suppression", until={"time_limit": "30m"})
     arriving = [("A", "1", 600), ("B", "7", 608), ("A", "2", 612), ("A", "3", 624), ("C", "5", 630)]
     arriving += [("B", "8", 634), ("C", "6", 645), ("A", "4", 652), ("C", "9", 656), ("B", "9", 664)]
-    canvas = Canvas("Suppression with until: {time_limit: 30m}: each key waits half an hour for more", 300, 595, 670)
-    lanes = {"A": 90, "B": 150, "C": 210}
+    canvas = Canvas("Suppression with until: {time_limit: 30m}: each key waits half an hour for more", 330, 595, 670)
+    lanes = {"A": 90, "B": 165, "C": 240}
     for key, y in lanes.items():
         canvas.lane(y, f"key {key}")
     opened: dict[str, float] = {}
@@ -105,7 +105,7 @@ def suppression() -> Canvas:
         canvas.dot(canvas.x(minute), lanes[key], value)
     for key, minute in opened.items():
         canvas.bar(canvas.x(minute), WIDTH - RIGHT, lanes[key], color=GREY)
-    canvas.axis(264, 10, "stream time")
+    canvas.axis(294, 10, "stream time")
     return canvas
 
 
@@ -313,9 +313,9 @@ STEPS = [
     ("plan", "offsets"),
     ("step", "state changes"),
     ("files", "Parquet"),
-    ("output", "opens in Kafka"),
+    ("output", "into Kafka"),
     ("commit", "to Delta"),
-    ("publish", "ends in Kafka"),
+    ("publish", "made visible"),
 ]
 
 
