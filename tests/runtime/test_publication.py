@@ -320,6 +320,16 @@ def test_what_was_refused_before_dead_letters_were_configured_is_not_published(
     assert [row.value for row in records_of(kafka, "dead")] == [b"time 5"]
 
 
+def test_a_batch_is_published_again_without_what_was_configured_after_it(
+    kafka: ScriptedKafka, log: OperatorLog
+) -> None:
+    """mark: batch 1 --- 2: an emission and a refused record --- dead letters from 3 on"""
+    kafka.marks[0] = (10, f"tidegate/1 {log.table_id} 1")
+    rows = nothing_but(emissions=emissions("a"), late=refused("time", 4))
+    published(kafka, log, refusing(log, 2, rows, dead_letters_from=3), BOTH)
+    assert topics_of(kafka) == ["out"]
+
+
 def test_an_absent_mark_is_resolved_by_the_headers_of_both_topics(
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
