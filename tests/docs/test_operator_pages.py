@@ -9,7 +9,7 @@ from tests.end_to_end.how_to import run_page
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
 SHOWS = {
-    "suppression": ["valid (1 operators", '"delay_min": 9', "time"],
+    "suppression": ["valid (1 operators", '"delay_min": 0', "time"],
     "table_history": ["valid (1 operators", '"visib": 2'],
     "stream_table_join": ["valid (2 operators", "late", '"flight":"B61"'],
     "windowed_aggregation": ["valid (1 operators", '{"count":2,"max":9}', "True"],
