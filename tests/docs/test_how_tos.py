@@ -24,6 +24,7 @@ def test_the_file_for_leavers_of_kafka_streams_is_valid(tmp_path):
     assert "valid (3 operators" in run_page("migrate-from-kafka-streams.md", tmp_path)
 
 
+@pytest.mark.timeout(1500)  # four streams, and a MERGE
 def test_what_foreach_batch_did_is_done_by_operators(tmp_path):
     shown = run_page("migrate-from-foreachbatch.md", tmp_path)
     assert "before: [('JFK', '{\"visib\": 2}'), ('LGA', '{\"visib\": 8}')]" in shown
