@@ -1,4 +1,4 @@
-"""`tidegate plan`: what a changed file would do to the operators that run. May import: click, rich, services, runtime."""
+"""`tidegate plan`: what a changed file would do to operators that run. May import: click, rich, services, runtime."""
 
 from __future__ import annotations
 

@@ -199,8 +199,8 @@ class Settle(NamedTuple):
 def unpublished(mark: str | None, *, table_id: str, newest_batch: int, outputs: Sequence[int]) -> Settle:
     """What is left to publish, by the mark; RESOLVE where it is absent and there is output: read the output's headers.
 
-    `outputs` are the partition's batches with output to publish (those above the mark suffice), `newest_batch` the log's.
-    StateError, with the way on, for a mark above the log, of another table or in another form.
+    `outputs` are the partition's batches with output to publish (those above the mark suffice), `newest_batch` that of
+    the log. StateError, with the way on, for a mark above the log, of another table or in another form.
     """
     if mark is None:
         return Settle(Settling.RESOLVE) if outputs else Settle(Settling.NOTHING)
