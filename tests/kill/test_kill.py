@@ -42,38 +42,19 @@ pytestmark = [pytest.mark.kill, pytest.mark.timeout(3_600)]
 
 
 def test_none_lost_none_twice_order_kept_through_every_kill_point_and_random_moments(world):
-    world.fill(RECORDS, parts=len(KILL_POINTS) + RANDOM_MOMENTS + 1)
-    file, calm = world.file("disturbed"), world.file("calm")
-    changed, calm_changed = world.file("disturbed-changed", **CHANGED), world.file("calm-changed", **CHANGED)
-    world.take(
-        [
-            *[world.dies(file, at, stateless=number % 4 == 3) for number, at in enumerate(KILL_POINTS)],
-            *_random_moments(world, file),
-            world.catches_up(file),
-            world.catches_up(calm),
-            world.dies(changed, "during_configuration_change"),
-            world.dies(changed, "during_idle_advance"),
-            world.continues(changed, until=", 0 held"),
-            world.continues(calm_changed, until=", 0 held"),
-        ]
-    )
-    assert world.compare() > RECORDS / 20
-
-
-def _random_moments(world, file, moments=RANDOM_MOMENTS):
-    rng = random.Random(11)
-    return [
-        world.dies_after(file, rng.uniform(0.2, 5.0), stateless=number % 4 == 1, compact=number % 5 == 2)
-        for number in range(moments)
-    ]
+    goes_through_every_kill_point(world, RANDOM_MOMENTS, CHANGED)
 
 
 def test_final_results_of_windows_are_never_repeated_through_every_kill_point_and_an_idle_close(world):
-    moments, idle = 6, {"idle_after": "1s"}
     world.described = WINDOWS
+    goes_through_every_kill_point(world, 6, {"idle_after": "1s"})
+
+
+def goes_through_every_kill_point(world, moments, change):
+    """And through so many random moments, a change of the configuration and an idle advance."""
     world.fill(RECORDS, parts=len(KILL_POINTS) + moments + 1)
     file, calm = world.file("disturbed"), world.file("calm")
-    changed, calm_changed = world.file("disturbed-changed", **idle), world.file("calm-changed", **idle)
+    changed, calm_changed = world.file("disturbed-changed", **change), world.file("calm-changed", **change)
     world.take(
         [
             *[world.dies(file, at, stateless=number % 4 == 3) for number, at in enumerate(KILL_POINTS)],
@@ -87,6 +68,14 @@ def test_final_results_of_windows_are_never_repeated_through_every_kill_point_an
         ]
     )
     assert world.compare() > RECORDS / 20
+
+
+def _random_moments(world, file, moments):
+    rng = random.Random(11)
+    return [
+        world.dies_after(file, rng.uniform(0.2, 5.0), stateless=number % 4 == 1, compact=number % 5 == 2)
+        for number in range(moments)
+    ]
 
 
 def test_dead_letters_of_an_operator_without_output_are_written_once_through_every_kill_point(refusing_world):

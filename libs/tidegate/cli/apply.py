@@ -10,7 +10,7 @@ import click
 
 from tidegate.cli.asking import DRIVER_TIMEOUT_S, carry_out
 from tidegate.cli.plan import REFUSED, outlooks_of, show_outlooks
-from tidegate.cli.shared import json_option, wants_json
+from tidegate.cli.shared import json_option, show, wants_json
 from tidegate.contracts.errors import EngineError
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.schema import BatchMeta
@@ -32,11 +32,11 @@ def command(file: Path, operator: str | None) -> None:
 
     Example: tidegate apply flights.yaml
     """
-    outlooks = outlooks_of(file, operator)
+    application = load(file)
+    outlooks = outlooks_of(application, operator)
     if any(found.status == "refused" for found in outlooks):
         show_outlooks(outlooks)
         raise click.exceptions.Exit(REFUSED)
-    application = load(file)
     for found in outlooks:
         if found.status == "live":
             _show(found.name, *_apply(application, found.name))
@@ -79,6 +79,4 @@ def _show(name: str, done_by: str, applied: BatchMeta | None) -> None:
     released = 0 if applied is None else sum(counts.emitted for counts in applied.counts.values())
     held = 0 if applied is None else sum(counts.held for counts in applied.totals.values())
     told = {"operator": name, "applied_by": done_by, "released": released, "held_then": held}
-    click.echo(
-        json.dumps(told) if wants_json() else f"{name}: applied by {done_by}; {released:,} released, {held:,} held"
-    )
+    show(told, f"{name}: applied by {done_by}; {released:,} released, {held:,} held")

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from services.service import chosen
 from tidegate.cli.shared import json_option, note, wants_json
-from tidegate.runtime.application import load
+from tidegate.runtime.application import Application, load
 from tidegate.runtime.changes import REMEDY
 from tidegate.runtime.forecast import Outlook, outlook
 
@@ -40,15 +40,14 @@ def command(file: Path, operator: str | None) -> None:
 
     Example: tidegate plan flights.yaml
     """
-    outlooks = outlooks_of(file, operator)
+    outlooks = outlooks_of(load(file), operator)
     show_outlooks(outlooks)
     if any(found.status == "refused" for found in outlooks):
         raise click.exceptions.Exit(REFUSED)
 
 
-def outlooks_of(file: Path, operator: str | None) -> list[Outlook]:
+def outlooks_of(application: Application, operator: str | None) -> list[Outlook]:
     """For each operator that is meant."""
-    application = load(file)
     found = []
     for name in chosen(application, operator):
         note(f"{name}: reading its log")

@@ -21,6 +21,7 @@ from tidegate.operators.registry import operator_for
 from tidegate.runtime import clock
 from tidegate.runtime.application import Application, config_hash
 from tidegate.runtime.changes import Change, changes_since
+from tidegate.runtime.history import has_version
 from tidegate.state.operator_log import OperatorLog
 
 
@@ -51,9 +52,9 @@ class Outlook:
 
 def outlook(application: Application, name: str) -> Outlook:
     """What the file would make of the operator as it stands in the log."""
-    log = OperatorLog.at(log_path(application.lake, name), None) if _has_log(application, name) else None
+    path, config = log_path(application.lake, name), application.operators[name]
+    log = OperatorLog.at(path, None) if has_version(path, None) else None
     newest = None if log is None else log.newest()
-    config = application.operators[name]
     if log is None or newest is None:
         return Outlook(name=name, status="new", warnings=_warnings(config))
     if newest.config == config_hash(config):
@@ -70,10 +71,6 @@ def outlook(application: Application, name: str) -> Outlook:
         forecast=sum(_partitions(application, log, newest, config), Forecast()),
         warnings=_warnings(config),
     )
-
-
-def _has_log(application: Application, name: str) -> bool:
-    return (log_path(application.lake, name) / "_delta_log").is_dir()
 
 
 def _warnings(config: OperatorConfig) -> tuple[str, ...]:
