@@ -51,6 +51,14 @@ def state_of(pid: int) -> str:
         return "Z"
 
 
+def come_to(pid: int, letter: str) -> None:
+    """Wait until a process is in a state: a signal to a group reaches its members one after the other."""
+    latest = time.monotonic() + 20
+    while state_of(pid) != letter:
+        assert time.monotonic() < latest, f"the process is in {state_of(pid)}, not in {letter}"
+        time.sleep(0.01)
+
+
 def test_nothing_happens_without_an_order():
     process = child("")
     assert said(process) == ["0", "1", "2"]
@@ -62,15 +70,14 @@ def test_the_whole_session_is_killed_at_the_second_time():
     beside = int(process.stdout.readline())
     assert process.stdout.read().split() == ["0"]
     assert process.wait(20) == -signal.SIGKILL
-    assert state_of(beside) == "Z"
+    come_to(beside, "Z")
 
 
 def test_a_stopped_session_goes_on_from_the_place():
     process = child("stop:before_commit")
     beside = int(process.stdout.readline())
     os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
-    while state_of(beside) != "T":
-        time.sleep(0.01)
+    come_to(beside, "T")
     os.killpg(process.pid, signal.SIGCONT)
     assert process.stdout.read().split() == ["0", "1", "2"]
     assert process.wait(20) == 0
