@@ -91,8 +91,9 @@ def test_records_lost_by_retention_stop_the_operator_until_a_person_accepts_the_
     assert "partition 0: records lost: offsets 2 to 4 were deleted unread" in table
     too_much = CliRunner().invoke(main, ["skip", str(file), here.name, "0:2-6"])
     assert too_much.exit_code == 2
-    accepted = CliRunner().invoke(main, ["skip", str(file), here.name, "0:2-5", "1:1-2"])
+    accepted = CliRunner().invoke(main, ["skip", str(file), here.name, "0:2-5", "1:1-2", "--json"])
     assert accepted.exit_code == 0, accepted.output
+    assert json.loads(accepted.stdout)["skipped"] == {"0": [2, 5], "1": [1, 2]}
     here.run()
     wait_for(lambda: published(broker.bootstrap, here.output) == [0, 1, 4, 9, 20], "it goes on behind the gaps")
     told = CliRunner().invoke(main, ["status", str(file), "--json"])

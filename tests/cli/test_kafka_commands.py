@@ -41,7 +41,7 @@ def test_produced_lines_are_consumed_and_can_be_produced_again(broker: Broker, t
     consumed = _run(broker, ["consume", first])
     assert consumed.stdout.splitlines() == lines
     assert _run(broker, ["produce", second, "--json"], consumed.stdout).stdout == '{"sent": 2, "refused": []}\n'
-    assert _run(broker, ["consume", second, "--max", "1"]).stdout.splitlines() == lines[:1]
+    assert _run(broker, ["consume", second, "--max", "1", "--json"]).stdout.splitlines() == lines[:1]
 
 
 def test_a_file_is_produced_and_its_bad_lines_end_with_1(broker: Broker, topic: NewTopic, tmp_path: Path) -> None:

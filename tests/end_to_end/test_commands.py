@@ -56,9 +56,11 @@ def test_run_status_compact_sql_and_a_drain_by_sigterm(broker, topic, tmp_path):
         assert now["metrics"]["records_in"] == 3_000
         assert now["metrics"]["lateness_max"] > 0
 
-        assert "the running driver" in tidegate("compact", file)
+        asked = json.loads(tidegate("compact", file, "--json"))
+        assert asked == {"operator": "updates", "compacted_by": "the running driver"}
         assert status()["action"] == "compaction"
-        assert "the running driver" in tidegate("flush", file, "updates")
+        asked = json.loads(tidegate("flush", file, "updates", "--json"))
+        assert asked == {"operator": "updates", "flushed_by": "the running driver"}
         service.send_signal(signal.SIGTERM)
         assert service.wait(30) == 0, (tmp_path / "run.log").read_text()
     finally:
