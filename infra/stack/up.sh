@@ -16,6 +16,7 @@ unready() { # services that have a health check and are not healthy yet, or that
 [ -e .env ] || { cp .env.example .env && echo "Made .env from .env.example: it has the sample's passwords"; }
 "$@" build
 "$@" up -d
+SECONDS=0
 until [ -z "$(unready "$@")" ]; do
     if [ "$SECONDS" -gt "$WITHIN_S" ]; then
         printf 'not healthy after %s s: %s\n  remedy: %s logs SERVICE\n' "$WITHIN_S" "$(unready "$@" | xargs)" "$*" >&2

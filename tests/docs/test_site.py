@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from html import unescape
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     command = re.search(r"^docs:.*\n\t@(.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert command is not None
-    program = command[1].replace("$(BIN)/", "").replace("build/docs", str(folder))
+    program = command[1].replace("$(BIN)", str(Path(sys.executable).parent)).replace("build/docs", str(folder))
     built = subprocess.run(["bash", "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     assert "WARNING" not in built.stderr

@@ -6,32 +6,45 @@ Everything is in one partition. What left is compared with the operator's refere
 from __future__ import annotations
 
 import json
+import time
 from contextlib import contextmanager
 from threading import Event, Thread
 
+import numpy as np
+import pyarrow as pa
 import pytest
 import yaml
 from click.testing import CliRunner
 from deltalake import DeltaTable
 
+from tests.bad_days.conftest import wait_for
 from tests.laws.cases import (
+    elements_reference,
     stream_table_join_reference,
     suppression_reference,
     table_history_reference,
     windows_reference,
 )
 from tidegate.cli.main import main
+from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.contracts.records import Row
+from tidegate.kernels.record_batch import OutgoingColumns
+from tidegate.kernels.record_headers import encode_headers
 from tidegate.operators.table_history import TableHistoryConfig
 from tidegate.runtime.application import load
 from tidegate.runtime.driver import OperatorDriver, Wiring
-from tidegate.runtime.kafka.records_io import write_all
+from tidegate.runtime.kafka.bulk import write_columns
+from tidegate.runtime.kafka.client import client
+from tidegate.runtime.kafka.records_io import consume, write_all
 from tidegate.testing.laws import Change, Table
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
+JOINERS = "tidegate.testing.joiners"
 NAME, TABLE, VERSIONS = "changing", "facts", [(b"k0", b'"A"', 0), (b"k1", b'"B"', 3_000)]
+GRACE = {"table": TABLE, "join": "left", "grace": "1m"}
 COUNT = {"window": {"tumbling": "2s", "grace": "1h"}, "aggregate": {"count": True}, "emit": "final"}
+LAST_TWO = {"aggregate": {"collect": True}, "evictor": {"count": 2}, "emit": "final"}
 CASES = {
     "time limit": ("suppression", {"until": {"time_limit": "1h"}}, {"until": {"time_limit": "2s"}}),
     "a bound": (
@@ -49,12 +62,19 @@ CASES = {
         {"until": {"time_limit": "5s"}},
         {"until": {"time_limit": "4s"}, "timer": "last_update"},
     ),
+    "the grace of final results": (
+        "suppression",
+        {"until": "window_close", "grace": "1h"},
+        {"until": "window_close", "grace": "1s"},
+    ),
     "lateness": ("suppression", {"until": {"time_limit": "1h"}}, {"until": {"time_limit": "1h"}, "max_lateness": "1s"}),
     "retention": ("table_history", {"history_retention": "1h"}, {"history_retention": "1s"}),
-    "a join's grace": (
+    "a join's grace": ("stream_table_join", GRACE, GRACE | {"grace": "2s"}),
+    "the kind of join": ("stream_table_join", GRACE | {"grace": "2s"}, GRACE | {"join": "inner", "grace": "2s"}),
+    "waiting for the table": (
         "stream_table_join",
-        {"table": TABLE, "join": "left", "grace": "1m"},
-        {"table": TABLE, "join": "left", "grace": "2s"},
+        GRACE | {"grace": "2s"},
+        GRACE | {"grace": "1s", "wait_for_table": "1h"},
     ),
     "a window's grace": (
         "windowed_aggregation",
@@ -66,6 +86,11 @@ CASES = {
         COUNT | {"window": {"tumbling": "2s", "grace": "1s"}, "retention": "2h"},
         COUNT | {"window": {"tumbling": "2s", "grace": "1h"}, "retention": "2h"},
     ),
+    "the grace of windows with their elements": (
+        "windowed_aggregation",
+        LAST_TWO | {"window": {"tumbling": "2s", "grace": "1h"}},
+        LAST_TWO | {"window": {"tumbling": "2s", "grace": "1s"}},
+    ),
     "retention of windows": ("windowed_aggregation", COUNT | {"retention": "3h"}, COUNT | {"retention": "2h"}),
     "a window's bound": (
         "windowed_aggregation",
@@ -76,10 +101,20 @@ CASES = {
 REFERENCES = {
     "suppression": suppression_reference,
     "table_history": table_history_reference,
-    "windowed_aggregation": windows_reference,
+    "windowed_aggregation": lambda config, *told: (elements_reference if config.keeps_elements else windows_reference)(
+        config, *told
+    ),
 }
 BEFORE = [(b"k%d" % (n % 5), b'"%d"' % n, n * 700 - 900 * (n % 3 == 2)) for n in range(12)]
 AFTER = [(b"k%d" % (n % 7), b'"%d"' % n, 8_000 + n * 900 - 2_500 * (n % 4 == 3)) for n in range(14)]
+
+
+def window_of(timestamp):
+    """The headers of a result whose window of 2 s has the timestamp in it."""
+    start = timestamp // 2_000 * 2_000
+    return encode_headers(
+        [(HEADER_WINDOW_START.encode(), b"%d" % start), (HEADER_WINDOW_END.encode(), b"%d" % (start + 2_000))]
+    )
 
 
 class Changing:
@@ -99,7 +134,14 @@ class Changing:
         if self.kind == "stream_table_join":
             operators[TABLE] = {"kind": "table_history", "input": self.topics["facts"], "history_retention": "1h"}
         raw = {"application": "changing", "lake": str(self.folder / "lake"), "state": str(self.folder / "state")}
-        raw |= {"keep_output": "forever", "kafka": self.kafka, "trigger": "0", "control": None, "operators": operators}
+        raw |= {
+            "keep_output": "forever",
+            "kafka": self.kafka,
+            "trigger": "0",
+            "control": None,
+            "allow": [JOINERS],
+            "operators": operators,
+        }
         self.file.write_text(yaml.safe_dump(raw))
         return load(self.file).operators[NAME]
 
@@ -110,9 +152,14 @@ class Changing:
 
     def feed(self, records):
         """They stand in the input; given as the operator will see them."""
-        write_all(self.kafka, self.topics["input"], [(0, *record) for record in records])
-        rows = [Row(*record, self._sent + at) for at, record in enumerate(records)]
-        self._sent += len(rows)
+        rows = [Row(*record, self._sent + at, window_of(record[2])) for at, record in enumerate(records)]
+        columns = OutgoingColumns(
+            key=pa.array([row.key for row in rows], pa.binary()),
+            value=pa.array([row.value for row in rows], pa.binary()),
+            headers=pa.array([row.headers for row in rows], pa.binary()),
+            timestamp=np.array([row.timestamp for row in rows], np.int64),
+        )
+        self._sent += write_columns(client(self.kafka), self.topics["input"], 0, columns, 30)
         return rows
 
     def driver(self, name=NAME):
@@ -142,11 +189,29 @@ class Changing:
         assert ran.exit_code == code, ran.output
         return json.loads(ran.stdout)
 
+    def apply(self):
+        """What `tidegate apply` does where no driver runs: the action, and how many records it released."""
+        driver = self.driver()
+        driver.start()
+        driver.apply()
+        return driver.newest.action, sum(counts.emitted for counts in driver.newest.counts.values())
+
+    def rows(self, kind, *columns):
+        """Those columns of the log's rows of a kind, in order."""
+        rows = DeltaTable(str(self.folder / "lake" / NAME)).to_pyarrow_table(filters=[("kind", "=", kind)])
+        rows = rows.sort_by([("batch", "ascending"), ("seq", "ascending")]).to_pylist()
+        return [tuple(row[column] for column in columns) for row in rows]
+
     def emitted(self):
         """(key, value, timestamp, cause) of what left, in order."""
-        rows = DeltaTable(str(self.folder / "lake" / NAME)).to_pyarrow_table(filters=[("kind", "=", "emission")])
-        rows = rows.sort_by([("batch", "ascending"), ("seq", "ascending")]).to_pylist()
-        return [(row["key"], row["value"], row["timestamp"], row["cause"]) for row in rows]
+        return self.rows("emission", "key", "value", "timestamp", "cause")
+
+    def published(self, name):
+        """The same of what stands in one of the topics."""
+        records = consume(self.kafka, self.topics[name])
+        return [
+            (each.key, each.value, each.timestamp, dict(each.headers)["tidegate-cause"].decode()) for each in records
+        ]
 
 
 @pytest.fixture
@@ -164,31 +229,50 @@ def foretold(here, config, history):
     return stream_table_join_reference(config, [table, *history], 10**15)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_running_operator_goes_on_under_a_change_as_the_reference_does_and_as_the_plan_said(changing, name):
-    kind, before, after = CASES[name]
-    here = changing(kind)
+def visible(trace):
+    """(key, value, timestamp, cause) of what left, in order."""
+    return [(row["key"], row["value"], row["timestamp"], row["cause"]) for row in trace.emissions]
+
+
+def changed_in_flight(here, before, after):
+    """Records come, what is held goes on under a change, more come: both configurations, both inputs and the plan."""
     config = here.configure(before)
-    if kind == "stream_table_join":
+    if here.kind == "stream_table_join":
         here.fill_table()
     rows = here.feed(BEFORE)
     here.catch_up()
     with here.running():
         changed = here.configure(after)
-        planned = here.call("plan")
-        applied = here.call("apply")
+        planned, applied = here.call("plan"), here.call("apply")
     more = here.feed(AFTER)
     here.catch_up()
     assert planned["status"] == "live"
     assert applied["applied_by"] == "the running driver"
     numbers = planned["numbers"]
     assert (applied["released"], applied["held_then"]) == (numbers["released"], numbers["held_then"])
-    trace = foretold(here, config, [*rows, Change(changed), *more])
-    assert here.emitted() == [(row["key"], row["value"], row["timestamp"], row["cause"]) for row in trace.emissions]
+    return config, changed, rows, more, numbers
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_running_operator_goes_on_under_a_change_as_the_reference_does_and_as_the_plan_said(changing, name):
+    kind, before, after = CASES[name]
+    here = changing(kind)
+    config, changed, rows, more, numbers = changed_in_flight(here, before, after)
+    assert here.emitted() == visible(foretold(here, config, [*rows, Change(changed), *more]))
     held_at_once = foretold(here, config, [*rows, Change(changed)])
     assert numbers["released"] == len(held_at_once.emissions) - len(foretold(here, config, rows).emissions)
     if kind != "windowed_aggregation":  # whose closed windows are kept, but not held back
         assert numbers["held_then"] == len(held_at_once.held)
+
+
+def test_another_joiner_makes_the_values_of_all_that_leaves_from_then_on(changing):
+    here = changing("stream_table_join")
+    before = GRACE | {"grace": "2s"}
+    config, changed, rows, more, numbers = changed_in_flight(here, before, before | {"joiner": f"{JOINERS}:dashed"})
+    left = len(foretold(here, config, rows).emissions)
+    with_either = [visible(foretold(here, each, [*rows, *more])) for each in (config, changed)]
+    assert here.emitted() == with_either[0][:left] + with_either[1][left:]
+    assert numbers["held_then"] == len(foretold(here, config, rows).held) > 0 == numbers["released"]
 
 
 def test_what_the_state_cannot_go_on_under_is_refused_by_plan_apply_and_run(changing):
@@ -217,17 +301,50 @@ def test_a_longer_grace_than_closed_windows_are_remembered_for_is_refused(changi
 
 def test_without_a_driver_apply_does_it_itself_and_another_output_topic_gets_what_follows(changing):
     here = changing("suppression")
-    here.configure({"until": {"time_limit": "1h"}})
+    before = {"until": {"time_limit": "5s"}}
+    here.configure(before)
     here.feed(BEFORE)
     here.catch_up()
-    here.configure({"until": {"time_limit": "1s"}, "output": here.topics["other"], "idle_after": "1h"})
-    planned = here.call("plan")
-    driver = here.driver()
-    driver.start()
-    driver.apply()
-    assert sum(counts.emitted for counts in driver.newest.counts.values()) == planned["numbers"]["released"] > 0
-    assert driver.newest.action == "apply"
+    after = {"until": {"time_limit": "1s"}, "output": here.topics["other"], "idle_after": "1h"}
+    here.configure(after)
+    planned, left = here.call("plan"), here.emitted()
+    assert here.apply() == ("apply", planned["numbers"]["released"])
     assert here.call("plan")["status"] == "same"
+    here.feed(AFTER)
+    here.catch_up()
+    assert here.published("output") == left != []
+    assert here.published("other") == here.emitted()[len(left) :]
+    assert len(here.emitted()) > len(left) + planned["numbers"]["released"] > len(left)
+
+
+def test_what_is_too_far_ahead_is_what_the_changed_file_says(changing):
+    here, ahead = changing("suppression"), int(time.time() * 1_000) + 1_800_000
+    updates = {"until": {"time_limit": "1ms"}}
+    here.configure(updates | {"max_ahead": "2h"})
+    here.feed([(b"k", b"1", ahead)])
+    here.catch_up()
+    here.configure(updates | {"max_ahead": "1m"})
+    planned = here.call("plan")
+    assert (planned["status"], planned["numbers"]["held_then"]) == ("live", 1)
+    assert here.apply() == ("apply", 0)
+    here.feed([(b"k", b"2", ahead + 1_000), (b"k", b"3", ahead + 2_000)])
+    here.catch_up()
+    assert here.rows("rejected", "value", "cause") == [(b"2", "too far ahead"), (b"3", "too far ahead")]
+    assert here.emitted() == []
+
+
+def test_an_idle_policy_applied_while_it_runs_releases_what_no_record_would(changing):
+    here = changing("suppression")
+    updates = {"until": {"time_limit": "1s"}}
+    here.configure(updates)
+    here.feed([(b"k", b"1", 5_000)])
+    here.catch_up()
+    with here.running():
+        here.configure(updates | {"idle_after": "1s"})
+        planned, applied = here.call("plan"), here.call("apply")
+        assert planned["numbers"]["released"] == applied["released"] == 0
+        wait_for(here.emitted, "the idle stream's time goes on")
+    assert here.emitted() == [(b"k", b"1", 5_000, "idle")]
 
 
 def test_a_new_operator_is_said_to_be_new(changing):

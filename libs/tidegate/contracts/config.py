@@ -91,7 +91,7 @@ class OperatorRules(Config):
     key_format: Format = "bytes"
     """How views show keys."""
     value_format: Format = "bytes"
-    """How views show values and aggregates read them."""
+    """How views show values."""
     max_ahead: Duration | None = None
     """Records with a timestamp further than this ahead of the batch's clock are rejected; default: none is."""
     rewind_window: Duration = 7 * 86_400_000
