@@ -20,8 +20,9 @@ def test_plan_and_apply_release_what_the_page_says(tmp_path):
     assert told == ["UA", "AA"]
 
 
-def test_the_file_for_leavers_of_kafka_streams_is_valid(tmp_path):
-    assert "valid (3 operators" in run_page("migrate-from-kafka-streams.md", tmp_path)
+@pytest.mark.parametrize("page", ["migrate-from-kafka-streams.md", "migrate-from-flink.md"])
+def test_the_file_for_leavers_of_another_system_is_valid(tmp_path, page):
+    assert "valid (3 operators" in run_page(page, tmp_path)
 
 
 @pytest.mark.timeout(1500)  # four streams, and a MERGE
