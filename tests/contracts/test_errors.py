@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from tidegate.contracts.errors import ConfigurationError, Fenced, Problem, UserError
+from tidegate.contracts.errors import BufferFull, ConfigurationError, Fenced, Problem, UserError
 
 pytestmark = pytest.mark.fast
 
@@ -24,3 +24,19 @@ def test_a_configuration_error_lists_every_problem():
     error = pickle.loads(pickle.dumps(ConfigurationError(problems)))
     assert error.problems == tuple(problems)
     assert all(f"operators.{i}" in str(error) for i in range(3))
+
+
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [
+        ("buffer.max_keys is reached", "raise buffer.max_keys, or take another buffer.when_full; it goes on there"),
+        ("window.max_length is reached", "raise window.max_length; it goes on there"),
+    ],
+)
+def test_what_stopped_at_a_bound_names_the_bound_to_raise(reason, remedy):
+    full = pickle.loads(pickle.dumps(BufferFull.before("offset 7 of partition 2", "sessions", reason)))
+    assert (full.problem, full.value, full.remedy) == (
+        "sessions stopped before offset 7 of partition 2",
+        reason,
+        remedy,
+    )

@@ -79,7 +79,18 @@ class ConfigurationError(UserError):
 
 
 class BufferFull(TidegateError):
-    """A bound of `when_full: shut_down` would be passed; everything before the offset is committed."""
+    """A bound would be passed, so that the operator stops; everything before the offset is committed."""
+
+    @classmethod
+    def before(cls, place: str, operator: str, reason: str) -> BufferFull:
+        """`operator` stopped at a place of its input; `reason` begins with the bound: `buffer.max_keys is reached`."""
+        bound = reason.partition(" ")[0]
+        way_out = ", or take another buffer.when_full" if bound.startswith("buffer.") else ""
+        return cls(
+            f"{operator} stopped before {place}",
+            value=reason,
+            remedy=f"raise {bound}{way_out}; it goes on there",
+        )
 
 
 class StateError(TidegateError):

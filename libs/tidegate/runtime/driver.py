@@ -202,11 +202,8 @@ class OperatorDriver:
             self._listener(self.newest, self._seconds)
         for result in results:
             if result.stopped_at is not None:
-                raise BufferFull(
-                    f"{self.name} stopped before offset {result.stopped_at} of partition {result.partition}",
-                    value=result.stop_reason,
-                    remedy="raise the bound, or take when_full: emit or spill; it goes on at that offset",
-                )
+                place = f"offset {result.stopped_at} of partition {result.partition}"
+                raise BufferFull.before(place, self.name, result.stop_reason)
 
     def flush(self) -> None:
         """Nothing is held any more; all of it is committed and published with cause `flush`."""

@@ -140,11 +140,8 @@ class StreamDriver:
     def _stop_if_full(self, results: Sequence[PartitionResult]) -> None:
         for result in results:
             if result.stopped_at is not None:
-                raise BufferFull(
-                    f"{self._config.name} stopped before record {result.stopped_at} of partition {result.partition}",
-                    value=result.stop_reason,
-                    remedy="raise the bound, or take when_full: emit or spill, and start again: it goes on there",
-                )
+                place = f"record {result.stopped_at} of partition {result.partition}"
+                raise BufferFull.before(place, self._config.name, result.stop_reason)
 
     def _compact(self) -> None:
         """Each partition's state is a snapshot, small files are merged; nothing that follows is changed by it."""
