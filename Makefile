@@ -22,7 +22,7 @@ test: lint ## every check and every test, the fast ones first
 	@infra/postgres.sh
 	@echo "Tests"
 	@HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -m fast -n auto --dist worksteal
-	@$(BIN)/python -m pytest -m 'not fast and not kill and not stack'
+	@$(BIN)/python -m pytest -m 'not fast and not kill and not stack' -n 2 --dist loadfile
 
 test-fast: setup ## the tests that need neither Spark nor a broker
 	@$(BIN)/python -m pytest -m fast -n auto --dist worksteal

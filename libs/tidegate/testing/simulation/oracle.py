@@ -22,6 +22,8 @@ from tidegate.contracts.naming import (
     HEADER_ERROR_PARTITION,
     HEADER_ERROR_TOPIC,
     HEADER_SEQ,
+    HEADER_WINDOW_END,
+    HEADER_WINDOW_START,
 )
 from tidegate.contracts.operator import StepResult
 from tidegate.contracts.records import Row
@@ -50,6 +52,7 @@ class Emission(NamedTuple):
     timestamp: int
     headers: bytes
     cause: str
+    window: tuple[int, int] | None = None
 
 
 class Oracle:
@@ -57,6 +60,7 @@ class Oracle:
 
     def __init__(self, config: OperatorConfig, partitions: int) -> None:
         self._config = config
+        self.slot = operator_for(config).slot
         self._partitions = [self._new_partition() for _ in range(partitions)]
         self.inputs: list[dict[int, Row]] = [{} for _ in range(partitions)]
         outlets = [(topic, p) for topic in configured(config).topics for p in range(partitions)]
@@ -85,10 +89,9 @@ class Oracle:
             for outlet, due in self.expected.items()
         )
 
-    def held(self, partition: int) -> list[dict[str, object]]:
+    def held(self, partition: int) -> pa.Table:
         """What the partition holds, as rows of the changelog."""
-        rows: list[dict[str, object]] = self._partitions[partition].state.snapshot().to_pylist()
-        return rows
+        return self._partitions[partition].state.snapshot()
 
     def undisturbed(self, partition: int) -> list[tuple[object, ...]]:
         """What one batch over the whole input emits."""
@@ -167,11 +170,12 @@ class Oracle:
 
 
 def _emissions(batch: int, result: StepResult) -> list[Emission]:
-    rows = result.emissions.select(["key", "value", "timestamp", "headers", "cause"]).to_pylist()
-    return [
-        Emission(batch, seq, row["key"], row["value"], row["timestamp"], row["headers"] or b"", row["cause"])
-        for seq, row in enumerate(rows)
-    ]
+    emissions = []
+    for seq, row in enumerate(result.emissions.to_pylist()):
+        window = (row["window_start"], row["window_end"]) if "window_start" in row else None
+        record = row["key"], row["value"], row["timestamp"], row.get("headers") or b"", row["cause"]
+        emissions.append(Emission(batch, seq, *record, window))
+    return emissions
 
 
 def _dead_letters(batch: int, partition: int, result: StepResult) -> list[Emission]:
@@ -196,10 +200,14 @@ def _emission(row: Row) -> Emission:
     own = {name.decode(): (value or b"").decode() for name, value in headers if name.startswith(b"tidegate-")}
     others = encode_headers([header for header in headers if not header[0].startswith(b"tidegate-")])
     stamp = int(own[HEADER_BATCH]), int(own[HEADER_SEQ])
-    return Emission(*stamp, row.key, row.value, row.timestamp, others, own[HEADER_CAUSE])
+    bounds = (int(own[HEADER_WINDOW_START]), int(own[HEADER_WINDOW_END])) if HEADER_WINDOW_START in own else None
+    return Emission(*stamp, row.key, row.value, row.timestamp, others, own[HEADER_CAUSE], bounds)
 
 
-def sorted_rows(rows: pa.Table | list[dict[str, object]]) -> list[tuple[object, ...]]:
-    """The slots of a changelog, by key."""
-    listed = rows.to_pylist() if isinstance(rows, pa.Table) else rows
-    return sorted((r["key"], r["value"], r["timestamp"], r["offset"], r["headers"] or b"") for r in listed)
+def sorted_rows(rows: pa.Table, columns: Sequence[str]) -> list[tuple[object, ...]]:
+    """Those columns of a changelog's slots, in an order that says nothing of theirs."""
+    listed = [
+        tuple(row[column] or b"" if column == "headers" else row[column] for column in columns)
+        for row in rows.to_pylist()
+    ]
+    return sorted(listed, key=repr)

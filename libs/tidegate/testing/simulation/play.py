@@ -274,8 +274,9 @@ class Play:
             _same(f"records to read in {topic}/{partition}", self._readable(topic, partition), len(due))
             world.seen["emissions" if topic == OUTPUT else "dead letters"] += len(due)
         for partition in range(world.settings.partitions):
-            rows = live_rows(log.read("state", partition), ("key",))
-            _same(f"state in the log of {partition}", sorted_rows(rows), sorted_rows(oracle.held(partition)))
+            rows, held = live_rows(log.read("state", partition), oracle.slot), oracle.held(partition)
+            told = [sorted_rows(each, held.column_names) for each in (rows, held)]
+            _same(f"state in the log of {partition}", *told)
             if by_itself:
                 due = oracle.expected[OUTPUT, partition]
                 _same(f"output of {partition}", [tuple(e[2:]) for e in due], oracle.undisturbed(partition))

@@ -13,6 +13,7 @@ from tidegate.testing.simulation.chance import RATES
 INPUT, OUTPUT, DEAD_LETTERS = "records", "suppressed", "refused"
 APPLICATION, OPERATOR = "simulated", "latest"
 
+_COUNT = {"kind": "windowed_aggregation", "aggregate": {"count": True}, "emit": "final"}
 OPERATORS: dict[str, dict[str, Any]] = {
     "time limit": {"until": {"time_limit": "20ms"}},
     "three keys": {"buffer": {"max_keys": 3, "when_full": "emit"}},
@@ -26,8 +27,12 @@ OPERATORS: dict[str, dict[str, Any]] = {
     "nothing held": {"until": {"time_limit": "0ms"}},
     "bounded lateness": {"until": {"time_limit": "12ms"}, "max_lateness": "4ms", "dead_letters": DEAD_LETTERS},
     "idle": {"until": {"time_limit": "30ms"}, "idle_after": "4s"},
+    "final counts": _COUNT | {"window": {"tumbling": "8ms", "grace": "5ms"}, "dead_letters": DEAD_LETTERS},
+    "sessions": _COUNT | {"window": {"session": "4ms", "grace": "5ms"}},
+    "evicted elements": _COUNT
+    | {"window": {"hopping": "8ms", "advance": "4ms", "grace": "5ms"}, "evictor": {"count": 2}},
 }
-"""The configurations that are run, without input and output. Some write two topics."""
+"""The configurations that are run, of suppression unless told, without input and output. Some write two topics."""
 BY_THE_CLOCK = frozenset({"idle"})
 """Those whose output depends on when a batch was run."""
 
