@@ -75,7 +75,7 @@ def show_outlooks(outlooks: Sequence[Outlook]) -> None:
 def numbers(found: Outlook) -> str:
     """What becomes of what is held, in words."""
     told = found.forecast
-    lost = f", {told.lost:,} forgotten" if told.lost else ""
+    lost = f", {told.lost:,} gone without a result" if told.lost else ""
     return f"{told.held:,} held, {told.released:,} released{lost}, {told.held_then:,} held then"
 
 

@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from tidegate.contracts.errors import ConfigurationError, Problem
-from tidegate.contracts.event_time import parse_duration_ms, parse_size_bytes
+from tidegate.contracts.event_time import MAX_TIMESTAMP, parse_duration_ms, parse_size_bytes
 
 
 def _duration(value: object) -> object:
@@ -97,8 +97,15 @@ class OperatorRules(Config):
     rewind_window: Duration = 7 * 86_400_000
     """How far back the log can be read as of an earlier version."""
 
-    def cannot_follow(self, before: OperatorRules) -> dict[str, str]:
-        """Per live option why what is held under `before`, which is of the same kind, cannot go on under this."""
+    def remembers(self) -> int | None:
+        """How far behind stream time what has closed is still known, in ms; None: nothing depends on that."""
+        return None
+
+    def cannot_follow(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
+        """Per live option why what is held under `before`, which is of the same kind, cannot go on under this.
+
+        `known`: as `before.remembers`, where a still earlier configuration remembered less.
+        """
         return {}
 
 

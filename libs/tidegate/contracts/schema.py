@@ -104,6 +104,7 @@ class BatchMeta:
     recovered: dict[int, str] = field(default_factory=dict)  # how local states came back, other than by going on
     settings: dict[str, Any] = field(default_factory=dict)  # the configuration, as it would be written
     applied: str = ""  # the configuration (its hash) that what is held has met
+    remembered: dict[int, int] = field(default_factory=dict)  # event time before which a shorter memory has forgotten
 
     def to_json(self) -> str:
         """One line of JSON; inverse of `from_json`."""
@@ -123,6 +124,7 @@ class BatchMeta:
             "advanced",
             "query_offsets",
             "recovered",
+            "remembered",
         ):
             raw[name] = {int(partition): value for partition, value in raw.get(name, {}).items()}
         for name in ("counts", "totals"):

@@ -5,11 +5,12 @@ May import: contracts, runtime.application.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.errors import UserError
+from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.application import config_hash, config_of, settings_of
 
@@ -30,12 +31,12 @@ class Change:
     refused: str | None = None
 
 
-def changes(before: OperatorConfig, after: OperatorConfig) -> list[Change]:
-    """The options that differ."""
+def changes(before: OperatorConfig, after: OperatorConfig, known: int = MAX_TIMESTAMP) -> list[Change]:
+    """The options that differ. `known`: how far behind stream time what has closed is known, in ms."""
     was, now = settings_of(before), settings_of(after)
     if before.kind != after.kind:
         return [Change(option="kind", before=before.kind, after=after.kind, refused="it is another operator")]
-    reasons, live = after.cannot_follow(before), LIVE | after.live
+    reasons, live = after.cannot_follow(before, known), LIVE | after.live
     return [
         Change(
             option=option,
@@ -49,16 +50,37 @@ def changes(before: OperatorConfig, after: OperatorConfig) -> list[Change]:
 
 
 def changes_since(newest: BatchMeta, config: OperatorConfig) -> list[Change]:
-    """What differs from the configuration under which the log was written last; nothing where it has no such."""
+    """What differs from the configuration under which the log was written last; nothing where it has no such.
+
+    While no record was read, nothing is refused.
+    """
     if not newest.settings or newest.config == config_hash(config):
         return []
-    return changes(config_of(newest.settings), config)
+    found = changes(config_of(newest.settings), config, _known(newest))
+    if any(counts.records_in for counts in newest.totals.values()):
+        return found
+    return [replace(change, refused=None) for change in found]
+
+
+def remembered(newest: BatchMeta, config: OperatorConfig) -> dict[int, int]:
+    """Per partition the event time before which a shorter memory has forgotten, once the configuration is claimed."""
+    before = config_of(newest.settings).remembers() if newest.settings else None
+    if before is None or (config.remembers() or 0) <= before:
+        return dict(newest.remembered)
+    forgotten = {partition: time - before for partition, time in newest.stream_time.items()}
+    return {partition: max(time, newest.remembered.get(partition, time)) for partition, time in forgotten.items()}
+
+
+def _known(newest: BatchMeta) -> int:
+    """How far behind its stream time each partition knows what has closed, whatever its configuration says."""
+    known = [newest.stream_time[partition] - since for partition, since in newest.remembered.items()]
+    return min(known, default=MAX_TIMESTAMP)
 
 
 def check_changes(newest: BatchMeta, config: OperatorConfig) -> None:
     """Nothing, if what is held can go on under the configuration; UserError with every reason why not."""
     refused = [change for change in changes_since(newest, config) if change.refused]
-    if refused and any(counts.records_in for counts in newest.totals.values()):
+    if refused:
         raise UserError(
             f"{newest.operator} cannot go on under this configuration",
             value="; ".join(f"{change.option}: {change.refused}" for change in refused),

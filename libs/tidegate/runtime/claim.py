@@ -16,7 +16,7 @@ from tidegate.contracts.schema import BatchMeta, log_schema
 from tidegate.operators.registry import operator_for
 from tidegate.runtime import clock, opening, outlets
 from tidegate.runtime.application import Application, config_hash, settings_of
-from tidegate.runtime.changes import check_changes
+from tidegate.runtime.changes import check_changes, remembered
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.ledger import after_claim
@@ -105,7 +105,8 @@ class Claimant:
             topics=topics,
             settings=settings_of(self._config),
         )
-        claim = replace(claim, dead_letters=outlets_now.dead_letters)
+        known = remembered(self._newest, self._config)
+        claim = replace(claim, dead_letters=outlets_now.dead_letters, remembered=known)
         if outlets_now.output not in (None, former.output):
             claim = replace(claim, published_from=claim.batch)
         if outlets_now.dead_letters not in (None, former.dead_letters):

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import cast
 
 from tidegate.contracts.config import OperatorConfig
-from tidegate.contracts.event_time import NO_STREAM_TIME
+from tidegate.contracts.event_time import NO_STREAM_TIME, format_duration_ms
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.operator import OperatorState, TableReader
 from tidegate.contracts.records import Records
@@ -19,7 +19,7 @@ from tidegate.contracts.schema import BatchMeta
 from tidegate.kernels.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 from tidegate.runtime import clock
-from tidegate.runtime.application import Application, config_hash
+from tidegate.runtime.application import Application, config_hash, config_of
 from tidegate.runtime.changes import Change, changes_since
 from tidegate.runtime.history import has_version
 from tidegate.state.operator_log import OperatorLog
@@ -27,7 +27,7 @@ from tidegate.state.operator_log import OperatorLog
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """What is held now, what of it would leave with a result, what a table would forget, and what is held then."""
+    """What is held now, what of it would leave with a result and what without one, and what is held then."""
 
     held: int = 0
     released: int = 0
@@ -56,11 +56,11 @@ def outlook(application: Application, name: str) -> Outlook:
     log = OperatorLog.at(path, None) if has_version(path, None) else None
     newest = None if log is None else log.newest()
     if log is None or newest is None:
-        return Outlook(name=name, status="new", warnings=_warnings(config))
+        return Outlook(name=name, status="new", warnings=_warnings(config, None))
     if newest.config == config_hash(config):
         return Outlook(name=name, status="same")
     if not newest.settings:
-        return Outlook(name=name, status="unknown", warnings=_warnings(config))
+        return Outlook(name=name, status="unknown", warnings=_warnings(config, None))
     found = tuple(changes_since(newest, config))
     if any(change.refused for change in found):
         return Outlook(name=name, status="refused", changes=found)
@@ -69,14 +69,27 @@ def outlook(application: Application, name: str) -> Outlook:
         status="live",
         changes=found,
         forecast=sum(_partitions(application, log, newest, config), Forecast()),
-        warnings=_warnings(config),
+        warnings=_warnings(config, config_of(newest.settings)),
     )
 
 
-def _warnings(config: OperatorConfig) -> tuple[str, ...]:
+def _warnings(config: OperatorConfig, before: OperatorConfig | None) -> tuple[str, ...]:
+    told = []
     if getattr(config, "timer", None) == "last_update":
-        return ("timer: last_update may hold a key for ever, if it is updated more often than the limit",)
-    return ()
+        told.append("timer: last_update may hold a key for ever, if it is updated more often than the limit")
+    kept = 0 if before is None else _kept(before)
+    if 0 < kept < _kept(config):
+        told.append(
+            f"history_retention: versions older than {format_duration_ms(kept)} are forgotten already; reads and late "
+            "writes behind them find a history with gaps, until stream time has gone on by as much as is kept now"
+        )
+    return tuple(told)
+
+
+def _kept(config: OperatorConfig) -> int:
+    """How long a table keeps versions, in ms; 0 for what keeps none."""
+    table = config.as_table()
+    return 0 if table is None else table.history_retention or 0
 
 
 def _partitions(
@@ -88,11 +101,11 @@ def _partitions(
             for table, version in newest.inputs.items():
                 cast(TableReader, state).read_table(table_state(application, table, version, partition))
             step = state.step(Records.from_rows([]), clock.now_ms())
-            gone = counts.held - step.counts.held
+            released = step.emissions.num_rows
             yield Forecast(
                 held=counts.held,
-                released=step.emissions.num_rows,
-                lost=gone if config.as_table() is not None else 0,
+                released=released,
+                lost=max(0, counts.held - step.counts.held - released),
                 held_then=step.counts.held,
             )
 

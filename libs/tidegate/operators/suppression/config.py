@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from tidegate.contracts.config import Config, Duration, OperatorConfig, OperatorRules
+from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.operators.bounds import Bounds, EagerBuffer, StrictBuffer
 
 
@@ -100,7 +101,7 @@ class SuppressionRules(OperatorRules):
             raise ValueError("a window's grace says what is late; remove max_lateness")
         return max_lateness
 
-    def cannot_follow(self, before: OperatorRules) -> dict[str, str]:
+    def cannot_follow(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
         """Windows' keys and plain ones do not mix, and a window whose result has left is not remembered."""
         assert isinstance(before, SuppressionRules)
         if (self.until == "window_close") != (before.until == "window_close"):

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from tidegate.contracts.config import Config, Duration, OperatorConfig, OperatorRules
+from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.operators.bounds import StrictBuffer
 
 Length = Annotated[Duration, Field(gt=0)]
@@ -298,7 +299,13 @@ class WindowRules(OperatorRules):
         """True when windows hold their elements, not their aggregates alone."""
         return self.evictor is not None or self.every is not None or self.aggregate.needs_elements
 
-    def cannot_follow(self, before: OperatorRules) -> dict[str, str]:
+    def remembers(self) -> int | None:
+        """A window that has closed is kept until it expires, so that no late record opens it again."""
+        if isinstance(self.window, Unlimited):
+            return None
+        return least_retention(self.window) if self.retention is None else self.retention
+
+    def cannot_follow(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
         """A session's bound may change, and a window's grace: up to what closed windows are still remembered for."""
         assert isinstance(before, WindowRules)
         may_change = {"grace", "max_length"}
@@ -306,7 +313,7 @@ class WindowRules(OperatorRules):
             return {"window": "the windows that are held are others"}
         if isinstance(self.window, Unlimited) or isinstance(before.window, Unlimited):
             return {}
-        remembered = least_retention(before.window) if before.retention is None else before.retention
+        remembered = min(known, before.remembers() or 0)
         if self.window.grace > before.window.grace and least_retention(self.window) > remembered:
             return {"window": "windows that have closed are forgotten before this grace is over, and would open again"}
         return {}

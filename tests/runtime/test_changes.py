@@ -1,0 +1,87 @@
+"""Which changes of a configuration the state that is held can go on under."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.errors import UserError
+from tidegate.contracts.schema import BatchMeta, Counts
+from tidegate.operators.windows.config import WindowConfig
+from tidegate.runtime.application import config_hash, settings_of
+from tidegate.runtime.changes import changes_since, check_changes, remembered
+
+pytestmark = pytest.mark.fast
+
+HOUR = 3_600_000
+
+
+def windows(grace: str, **more: Any) -> WindowConfig:
+    """Final counts of an hour."""
+    window = {"tumbling": "1h", "grace": grace}
+    aggregate = {"aggregate": {"count": True}, "emit": "final"}
+    return WindowConfig.model_validate({"input": "in", "output": "out", "window": window, **aggregate, **more})
+
+
+def log_under(config: OperatorConfig, hours: int, records: int = 9) -> BatchMeta:
+    """What the log says of an operator whose only partition is at that stream time."""
+    empty = BatchMeta(
+        format=1, operator="counts", table_id="t", epoch=1, batch=3, attempt="a", action="batch", clock=0, config=""
+    )
+    totals = {0: Counts(records_in=records, applied=records, held=records)}
+    return claimed(replace(empty, stream_time={0: hours * HOUR}, totals=totals), config)
+
+
+def claimed(newest: BatchMeta, config: OperatorConfig) -> BatchMeta:
+    """The log once the configuration is claimed."""
+    known = remembered(newest, config)
+    return replace(newest, config=config_hash(config), settings=settings_of(config), remembered=known)
+
+
+def later(newest: BatchMeta, hours: int) -> BatchMeta:
+    """The log at another stream time."""
+    return replace(newest, stream_time={0: hours * HOUR})
+
+
+def test_a_longer_grace_needs_a_memory_as_long_as_it_not_a_promise_of_one() -> None:
+    """
+    hours  0 ......... 9 10 ............ 15 16
+    known              |<- retention 1h        from 9 on nothing is forgotten any more
+    grace 5h needs                 6h ->|      16 - 6 = 10: known; 14 - 6 = 8: not
+    """
+    log = claimed(log_under(windows("0ms"), 10), windows("0ms", retention="100h"))
+    longer = windows("5h", retention="100h")
+    for hours in (10, 14):
+        with pytest.raises(UserError, match="cannot go on"):
+            check_changes(later(log, hours), longer)
+    check_changes(later(log, 15), longer)
+    assert [change.option for change in changes_since(later(log, 15), longer)] == ["window"]
+
+
+def test_a_memory_that_was_shorter_in_between_counts() -> None:
+    log = log_under(windows("0ms", retention="100h"), 200)
+    log = claimed(claimed(log, windows("0ms", retention="2h")), windows("0ms", retention="100h"))
+    assert log.remembered == {0: 198 * HOUR}
+    with pytest.raises(UserError, match="would open again"):
+        check_changes(log, windows("5h", retention="100h"))
+    check_changes(log, windows("1h", retention="100h"))
+
+
+def test_a_shorter_memory_after_a_longer_one_changes_nothing_that_was_forgotten() -> None:
+    log = claimed(log_under(windows("0ms"), 10), windows("0ms", retention="100h"))
+    log = claimed(later(log, 11), windows("0ms", retention="50h"))
+    assert log.remembered == {0: 9 * HOUR}
+    assert BatchMeta.from_json(log.to_json()).remembered == {0: 9 * HOUR}
+
+
+def test_nothing_is_refused_while_no_record_was_read() -> None:
+    log = log_under(windows("0ms"), 0, records=0)
+    other = windows("0ms").model_copy(update={"emit": "updates"})
+    [change] = changes_since(log, other)
+    assert (change.option, change.refused) == ("emit", None)
+    check_changes(log, other)
+    with pytest.raises(UserError):
+        check_changes(log_under(windows("0ms"), 0), other)
