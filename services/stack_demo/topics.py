@@ -11,12 +11,13 @@ from pathlib import Path
 from services.demo.departures import PARTITIONS
 from tidegate.runtime.application import Application, load
 from tidegate.runtime.kafka.topics import create_topic, topic_names
+from tidegate.runtime.outlets import configured
 
 
 def named(application: Application) -> list[str]:
     """The topics that its operators read and write."""
     operators = application.operators.values()
-    return sorted({topic for operator in operators for topic in (operator.input, operator.output) if topic})
+    return sorted({topic for operator in operators for topic in (operator.input, *configured(operator).topics)})
 
 
 def main() -> None:

@@ -147,6 +147,14 @@ def test_the_stack_runs_the_operators_of_the_demo() -> None:
     assert named(application()) == sorted(TOPICS)
 
 
+def test_every_topic_that_an_operator_names_is_made() -> None:
+    ends = {"input": "in", "output": "out", "dead_letters": "refused"}
+    updates = {"kind": "suppression", **ends, "until": {"time_limit": "1h"}}
+    kafka = {"bootstrap.servers": "kafka:9092"}
+    raw = {"application": "a", "lake": "lake", "keep_output": "forever", "kafka": kafka, "operators": {"updates": updates}}
+    assert named(application_of(raw)) == ["in", "out", "refused"]
+
+
 def test_prometheus_watches_every_service() -> None:
     watched = yaml.safe_load((ROOT / "infra/stack/prometheus/prometheus.yml").read_text())["scrape_configs"]
     targets = {target for job in watched for part in job["static_configs"] for target in part["targets"]}
