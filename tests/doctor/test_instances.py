@@ -30,17 +30,25 @@ class World:
         self.database = Database(self.address)
         revisions.prepare(self.database)
 
-    def beat(self, instance: str, *, state: str = "running", age_ms: int = 0, operator: str = "updates") -> None:
+    def beat(
+        self,
+        instance: str,
+        *,
+        state: str = "running",
+        age_ms: int = 0,
+        ran_ms: int = 1,
+        operator: str = "updates",
+    ) -> None:
         key, then = OperatorKey("shop", operator), NOW_MS - age_ms
         told = Beat(
-            instance=instance, host="node1", pid=7, epoch=1, state=state, started_ms=then - 1, heartbeat_ms=then
+            instance=instance, host="node1", pid=7, epoch=1, state=state, started_ms=then - ran_ms, heartbeat_ms=then
         )
         with self.database.begin() as connection:
             ledger.enter(connection, key, lake="lake", kind="suppression")
             written.beat(connection, key, told)
 
     def found(self) -> list[tuple[str, str, str, str]]:
-        seen = instances.look(self.address, "shop", NOW_MS)
+        seen = instances.look(self.address, "shop", ["updates", "weather"], NOW_MS)
         assert seen is not None
         return [(each.about, each.problem, each.value, each.remedy) for check in CHECKS for each in check(seen)]
 
@@ -73,13 +81,24 @@ def test_an_old_driver_s_silence_is_none_when_a_newer_one_lives(world: World) ->
 
 
 def test_two_living_drivers_of_one_operator_are_told(world: World) -> None:
-    world.beat("a")
+    world.beat("a", ran_ms=2_000)
     world.beat("b", age_ms=1_000)
     world.beat("c", operator="weather")
     [(about, problem, value, remedy)] = world.found()
     assert (about, problem) == ("updates", "several drivers of one operator live")
     assert value == "process 7 on node1, process 7 on node1"
     assert "fence each other" in remedy
+
+
+def test_a_driver_that_was_killed_before_another_started_is_no_second_one(world: World) -> None:
+    world.beat("killed", age_ms=3_000, ran_ms=9_000)
+    world.beat("its successor", ran_ms=2_000)
+    assert world.found() == []
+
+
+def test_a_driver_of_an_operator_that_the_file_no_longer_has_is_no_finding(world: World) -> None:
+    world.beat("a", age_ms=120_000, operator="former_updates")
+    assert world.found() == []
 
 
 def test_tables_of_another_release_are_told_with_the_command(world: World) -> None:
@@ -93,7 +112,7 @@ def test_tables_of_another_release_are_told_with_the_command(world: World) -> No
 
 def test_a_database_that_does_not_answer_is_told_without_its_password() -> None:
     address = Address(f"postgresql+psycopg://tidegate:{CANARY}@127.0.0.1:1/control")
-    seen = instances.look(address, "shop", NOW_MS)
+    seen = instances.look(address, "shop", ["updates"], NOW_MS)
     assert seen is not None
     [finding] = [each for check in CHECKS for each in check(seen)]
     assert "the control database failed" in finding.problem
@@ -102,5 +121,5 @@ def test_a_database_that_does_not_answer_is_told_without_its_password() -> None:
 
 
 def test_a_file_that_no_service_has_made_yet_is_no_finding(tmp_path: Path) -> None:
-    assert instances.look(Address(f"sqlite:///{tmp_path}/none.db"), "shop", NOW_MS) is None
+    assert instances.look(Address(f"sqlite:///{tmp_path}/none.db"), "shop", ["updates"], NOW_MS) is None
     assert not (tmp_path / "none.db").exists()

@@ -39,7 +39,7 @@ def _checks(application: Application, tell: Callable[[str], None]) -> Iterator[C
     tables = {name: log.newest.table_id for name, log in logs.items() if log.newest is not None}
     yield from _of(states.CHECKS, states.look(application, tables))
     if (address := application.control_database) is not None:
-        control = instances.look(address, application.application, clock.now_ms())
+        control = instances.look(address, application.application, application.operators, clock.now_ms())
         yield from _of(instances.CHECKS, [] if control is None else [control])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -28,6 +28,7 @@ class Instance(NamedTuple):
     host: str
     pid: int
     state: str
+    started_ms: int
     heartbeat_ms: int
 
 
@@ -44,23 +45,25 @@ class Control:
     wrong: TidegateError | None = None
 
 
-def look(address: Address, application: str, now_ms: int) -> Control | None:
-    """The control database of the application; None: a file that no service has made yet."""
+def look(address: Address, application: str, operators: Collection[str], now_ms: int) -> Control | None:
+    """The control database of the application, and its drivers of these operators; None: a file that no service has
+    made yet."""
     if address.kind == "sqlite" and not address.file.exists():
         return None
     database = Database(address)
     try:
         revision, needed = revisions.current(database), revisions.newest()
-        found = _instances(database, application) if revision == needed else []
+        found = _instances(database, application, operators) if revision == needed else []
     except TidegateError as error:
         return Control(shown=address.shown, now_ms=now_ms, wrong=error)
     return Control(shown=address.shown, now_ms=now_ms, revision=revision, needed=needed, instances=found)
 
 
-def _instances(database: Database, application: str) -> list[Instance]:
+def _instances(database: Database, application: str, operators: Collection[str]) -> list[Instance]:
     with database.begin() as connection:
         rows: Sequence[Any] = beats(connection, application)
-    return [Instance(row.operator, row.host, row.pid, row.state, row.heartbeat_ms) for row in rows]
+    found = (Instance(*(getattr(row, name) for name in Instance._fields)) for row in rows)
+    return [each for each in found if each.operator in operators]
 
 
 def database_answers(control: Control) -> Findings:
@@ -90,14 +93,15 @@ def drivers_live(control: Control) -> Findings:
 
 
 def drivers_are_alone(control: Control) -> Findings:
-    """No two drivers of an operator live at once: each would fence the other."""
-    living = [
-        each
-        for each in control.instances
-        if each.state in _DRIVING and control.now_ms - each.heartbeat_ms <= STALE_AFTER_MS
-    ]
-    for operator in sorted({each.operator for each in living}):
-        places = [f"process {each.pid} on {each.host}" for each in living if each.operator == operator]
+    """No two drivers of an operator live at once: each would fence the other.
+
+    One that was killed a moment ago, and told nothing since its successor started, is no second one.
+    """
+    driving = [each for each in control.instances if each.state in _DRIVING]
+    for operator in sorted({each.operator for each in driving}):
+        told = [each for each in driving if each.operator == operator]
+        since = max(control.now_ms - STALE_AFTER_MS, *(each.started_ms for each in told))
+        places = [f"process {each.pid} on {each.host}" for each in told if each.heartbeat_ms >= since]
         if len(places) > 1:
             remedy = "stop all but one: they fence each other, and the older one ends"
             problem = "several drivers of one operator live"
