@@ -11,9 +11,15 @@ from deltalake import write_deltalake
 
 from tests.state.logs import HOUR_MS, MiniDriver, files, meta, new_log, rows
 from tests.state.tally_operator import Tally, TallyState
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config import OperatorConfig, read
 from tidegate.contracts.errors import StateError, Unavailable, UserError
+from tidegate.contracts.records import Records, Row
 from tidegate.contracts.schema import FORMAT, BatchMeta, Counts
+from tidegate.kernels.storage import MemoryStorage
+from tidegate.operators.registry import operator_for
+from tidegate.operators.table_history import TableHistory, TableHistoryConfig
+from tidegate.operators.table_history.state import TableHistoryState
+from tidegate.runtime.application import config_hash, settings_of
 from tidegate.runtime.batch import PartitionPlan, PartitionResult, TablePlan
 from tidegate.runtime.pins import PinnedTable
 from tidegate.state.compaction import compact
@@ -226,3 +232,84 @@ def test_a_table_begun_anew_under_its_reader_stops_it(table: Table, tmp_path: Pa
     other.log.path.rename(table.log.path)
     with pytest.raises(StateError, match="begun anew"):
         reader.pin()
+
+
+class History:
+    """The service of a table history with one key, whose retention may change while it runs."""
+
+    def __init__(self, root: Path, retention: str) -> None:
+        self.log, self.batch, self.offset = new_log(root / "lake" / "facts"), 0, 0
+        self.last: tuple[int, str] | None = None
+        self.storage = MemoryStorage(TableHistory.layout)
+        self.go_on_under(retention)
+
+    def go_on_under(self, retention: str) -> None:
+        """The service claims with that retention; what it keeps stays."""
+        self.config = read(TableHistoryConfig, {"kind": "table_history", "input": "in", "history_retention": retention})
+        self.state = TableHistory(self.config).open(self.storage)
+        self._commit("claim", None)
+
+    def put(self, *versions: tuple[bytes, int]) -> None:
+        """A batch of (value, valid from)."""
+        listed = [Row(b"k", value, hours * HOUR_MS, self.offset + at) for at, (value, hours) in enumerate(versions)]
+        self.offset += len(listed)
+        self._commit("batch", self.state.step(Records.from_rows(listed), 0).changes)
+
+    def _commit(self, action: str, changes: pa.Table | None) -> None:
+        self.batch, attempt = self.batch + 1, f"a{self.batch + 1}"
+        if changes is not None:
+            self.last = (self.batch, attempt)
+        said = meta(
+            self.log,
+            self.batch,
+            attempt=attempt,
+            action=action,
+            config=config_hash(self.config),
+            settings=settings_of(self.config),
+            offsets={"in": {0: 0}},
+            last={} if self.last is None else {0: self.last},
+            stream_time={0: self.state.stream_time},
+            counts={} if changes is None else {0: Counts()},
+        )
+        self.log.commit(said, [] if changes is None else files(self.log, said, {("state", 0): changes}))
+
+    def read_by(self, reader: PinnedTable, root: Path) -> TableHistoryState:
+        """The replica that a task of the reader makes at the pin."""
+        plan = reader.plan(PLAN)
+        operator = operator_for(plan.config)  # type: ignore[arg-type]
+        with LocalState.lock(
+            root / "replicas", 0, operator=plan.name, table_id=plan.table_id, token=(plan.wanted.epoch, self.batch)
+        ) as local:
+            made = recover(local, operator, plan.log, plan.version, plan.wanted, 0, plan.stream_time, tail=plan.tail)
+            assert isinstance(made.state, TableHistoryState)
+            return made.state
+
+
+def values(state: TableHistoryState, *hours: int) -> list[bytes | None]:
+    """The key's values as of those hours."""
+    found = [state.get(b"k", as_of=at * HOUR_MS) for at in hours]
+    return [None if version is None else version.value for version in found]
+
+
+def test_a_running_reader_looks_up_what_the_table_keeps_since_its_retention_changed(tmp_path: Path) -> None:
+    table = History(tmp_path, "1h")
+    reader = PinnedTable(reader="reader", name="facts", config=table.config, path=table.log.path)
+    reader.open(READER)
+    table.put((b"A", 0), (b"B", 1))
+    reader.pin()
+    assert values(table.read_by(reader, tmp_path), 0, 1) == [b"A", b"B"]
+    table.go_on_under("3h")
+    table.put((b"C", 2), (b"D", 3), (b"E", 4))
+    reader.pin()
+    assert values(table.read_by(reader, tmp_path), 1, 2, 3, 4) == [b"B", b"C", b"D", b"E"]
+    table.go_on_under("1h")
+    reader.pin()
+    assert values(table.read_by(reader, tmp_path), 2, 3, 4) == [None, b"D", b"E"]
+
+
+def test_a_reader_that_starts_takes_what_the_table_runs_with_not_its_own_file(tmp_path: Path) -> None:
+    table = History(tmp_path, "1h")
+    in_file = read(TableHistoryConfig, settings_of(table.config) | {"history_retention": "3h"})
+    reader = PinnedTable(reader="reader", name="facts", config=in_file, path=table.log.path)
+    reader.open(READER)
+    assert reader.plan(PLAN).config == table.config

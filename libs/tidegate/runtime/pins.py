@@ -2,6 +2,8 @@
 
 Another service writes the table's log; it is only read here, entry by entry. A pin is the newest version that there is;
 what the entries added is remembered for a while, so that a replica is caught up from their files, compaction or not.
+The table's configuration is that of the pin too: its service may have gone on under another one than the reader's file
+had, and a version of the log means the same to whoever reads it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from tidegate.contracts.errors import StateError, Unavailable, UserError
 from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.naming import COMMIT_METADATA_KEY, log_path
 from tidegate.contracts.schema import BatchMeta
-from tidegate.runtime.application import Application
+from tidegate.runtime.application import Application, config_of
 from tidegate.runtime.batch import PartitionPlan, PartitionResult, TablePlan
 from tidegate.runtime.history import touched
 from tidegate.state.actions import data_file
@@ -60,6 +62,7 @@ def pinned_table(application: Application, reader: str) -> PinnedTable | None:
 class PinnedTable:
     """The log of a table as its reader knows it. `wait`: how long the reader waits for it at the most, ms.
 
+    `config`: what the table was written under as of the pin; the file's for a log that does not tell it.
     `added`: per partition the newest commits. `met`: per partition what the reader's newest batch met.
     """
 
@@ -95,7 +98,8 @@ class PinnedTable:
                 value=f"version {version}, read: {newest.inputs[self.name]}",
                 remedy="bring the newer log back from a copy, or give the reader another name to begin anew",
             )
-        self.version, self.meta = version, meta
+        self.version = version
+        self._note(meta)
         self._remember_entries_before(version)
 
     def pin(self) -> int:
@@ -184,11 +188,17 @@ class PinnedTable:
                 remedy="give the reader another name to begin anew with it, or bring the former log back",
             )
         if self.meta is None or meta.batch > self.meta.batch:
-            self.meta = meta
+            self._note(meta)
         for partition in touched(meta):
             known = self.added.setdefault(partition, [])
             known.append(Added((meta.batch, meta.attempt), files.get(partition)))
             del known[:-REMEMBERED]
+
+    def _note(self, meta: BatchMeta) -> None:
+        """The table's newest metadata is that, and its readers look versions up as its own service keeps them."""
+        if meta.settings and (self.meta is None or meta.config != self.meta.config):
+            self.config = config_of(meta.settings)
+        self.meta = meta
 
     def _refuse_foreign(self, actions: Sequence[dict[str, Any]]) -> None:
         changes = [action[name] for action in actions for name in ("add", "remove") if name in action]
