@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tidegate.contracts.config import read
 from tidegate.contracts.errors import ConfigurationError, StateError, UserError
+from tidegate.operators.stream_table_join import StreamTableJoinConfig
 from tidegate.operators.suppression import SuppressionConfig
-from tidegate.runtime.opening import check_topics, find_topics, first_meta
+from tidegate.runtime.opening import check_functions, check_topics, find_topics, first_meta
 
 pytestmark = pytest.mark.fast
 
@@ -63,3 +65,20 @@ def test_dead_letters_need_a_topic_of_their_own(topic: str) -> None:
 def test_an_input_with_another_number_of_partitions_stops_the_operator(partitions: int) -> None:
     with pytest.raises(StateError, match="another number of partitions"):
         check(**{"in": ("id of in", partitions)}, out=("id of out", 9))
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [(None, "No module named"), ("", "no attribute"), ("1 / 0", "division by zero"), ("def", "SyntaxError")],
+)
+def test_a_function_that_cannot_be_loaded_is_refused_whatever_its_module_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, why: str
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    module = f"joiners_{why.split()[0].lower()}"
+    if text is not None:
+        (tmp_path / f"{module}.py").write_text(text)
+    raw = {"kind": "stream_table_join", "input": "in", "table": "t", "join": "left"}
+    check_functions(read(StreamTableJoinConfig, raw))
+    with pytest.raises(UserError, match=why):
+        check_functions(read(StreamTableJoinConfig, raw | {"joiner": f"{module}:glued"}))

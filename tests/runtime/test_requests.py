@@ -8,7 +8,7 @@ from threading import Timer
 
 import pytest
 
-from tidegate.contracts.errors import EngineError
+from tidegate.contracts.errors import EngineError, UserError
 from tidegate.runtime.requests import Requests
 
 pytestmark = pytest.mark.fast
@@ -71,3 +71,34 @@ def test_a_driver_that_ends_meanwhile_is_told_and_the_request_is_taken_back(tmp_
     with pytest.raises(EngineError, match="has not done it: compact"):
         command.ask("compact", timeout_s=30)
     assert driver.pending() == []
+
+
+def test_who_asked_for_what_is_refused_is_told_why_once(tmp_path: Path) -> None:
+    driver, command = Requests(tmp_path), Requests(tmp_path)
+
+    def refuse() -> None:
+        driver.refuse("apply", "topic nowhere does not exist")
+        driver.done("apply")
+
+    with driver.driving():
+        timer = Timer(0.2, refuse)
+        timer.start()
+        with pytest.raises(UserError, match="refused it: apply") as refused:
+            command.ask("apply", timeout_s=30)
+        timer.join()
+        assert refused.value.value == "topic nowhere does not exist"
+        timer = Timer(0.2, driver.done, ["apply"])
+        timer.start()
+        command.ask("apply", timeout_s=30)
+        timer.join()
+
+
+def test_a_refusal_that_nobody_waited_for_is_not_the_answer_to_the_next(tmp_path: Path) -> None:
+    driver, command = Requests(tmp_path), Requests(tmp_path)
+    (tmp_path / "requests").mkdir()
+    driver.refuse("apply", "the former one")
+    with driver.driving():
+        timer = Timer(0.2, driver.done, ["apply"])
+        timer.start()
+        command.ask("apply", timeout_s=30)
+        timer.join()

@@ -24,7 +24,8 @@ from tidegate.contracts.errors import (
     OffsetsGone,
     StartOver,
     Superseded,
-    UserError,
+    TidegateError,
+    Unavailable,
 )
 from tidegate.contracts.kill_points import reach
 from tidegate.contracts.naming import group_id
@@ -217,12 +218,19 @@ class OperatorDriver:
             self.batch(plans)
 
     def reconfigure(self) -> None:
-        """The next round claims under the configuration that was asked for; nothing, if that is none to go on under."""
+        """The next round claims under the configuration that was asked for; if it cannot, who asked is told why.
+
+        Unavailable while no broker tells: the request goes on waiting.
+        """
         try:
             config = config_of(json.loads(self.requests.content("apply")))
             check_changes(self.newest, config)
-        except (UserError, ValueError) as error:
+            opening.check_surroundings(self._kafka(), self.newest, config)
+        except Unavailable:
+            raise
+        except (TidegateError, ValueError, OSError) as error:
             lines.warning("%s: the configuration stays as it is: %s", self.name, error)
+            self.requests.refuse("apply", " ".join(str(error).split()))
             return
         self._compacting.drop()
         operators = {**self._application.operators, self.name: config}

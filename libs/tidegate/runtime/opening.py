@@ -1,4 +1,7 @@
-"""What a driver checks before it claims, and with every batch. May import: contracts, runtime."""
+"""What a driver checks before it claims, with every batch, and before it goes on under another configuration.
+
+May import: contracts, kernels, operators' registry, runtime.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidegate.contracts.config import OperatorConfig
-from tidegate.contracts.errors import EngineError, OffsetsGone, StateError, UserError
+from tidegate.contracts.errors import EngineError, OffsetsGone, StateError, TidegateError, UserError
 from tidegate.contracts.schema import FORMAT, BatchMeta
+from tidegate.kernels.storage import MemoryStorage
+from tidegate.operators.registry import operator_for
 from tidegate.runtime.kafka.client import KafkaClient, NoSuchTopic, Topic
 from tidegate.runtime.outlets import configured
 
@@ -82,6 +87,30 @@ def check_topics(before: BatchMeta, config: OperatorConfig, now: Topics) -> None
                 value=f"{topic}: {now.partitions[topic]}, {config.input}: {partitions}",
                 remedy=f"give {topic} at least {partitions} partitions",
             )
+
+
+def check_surroundings(kafka: KafkaClient, before: BatchMeta, config: OperatorConfig) -> None:
+    """Nothing, if an operator with that log can go on under the configuration here: its topics, its functions.
+
+    Unavailable when no broker tells; another error is the reason why it cannot.
+    """
+    check_topics(before, config, find_topics(kafka, config, before.topics))
+    check_functions(config)
+
+
+def check_functions(config: OperatorConfig) -> None:
+    """Nothing, if the operator's functions can be loaded in this process; UserError if not."""
+    operator = operator_for(config)
+    try:
+        operator.open(MemoryStorage(operator.layout))
+    except TidegateError:
+        raise
+    except Exception as error:  # whatever a module of the user's own does when it is imported
+        raise UserError(
+            f"a function of {config.kind} cannot be loaded: {type(error).__name__}: {error}",
+            value=", ".join(config.functions()),
+            remedy="mend its module, so that it can be imported",
+        ) from error
 
 
 def _way_on(topic: str, config: OperatorConfig) -> str:

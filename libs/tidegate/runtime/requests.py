@@ -1,7 +1,7 @@
 """How a command asks the running driver of an operator to do something. May import: the standard library, contracts.
 
 A request is a file in the operator's state folder, with what is asked for where that needs telling; the driver removes
-it when it is done. A lock file tells whether a driver runs on this machine.
+it when it is done, or has left beside it why it will not be. A lock file tells whether a driver runs on this machine.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal, TextIO, get_args
 
-from tidegate.contracts.errors import EngineError
+from tidegate.contracts.errors import EngineError, UserError
 
 Request = Literal["apply", "compact", "flush"]
 
@@ -39,16 +39,20 @@ class Requests:
         """The request no longer waits."""
         (self._folder / request).unlink(missing_ok=True)
 
+    def refuse(self, request: Request, why: str) -> None:
+        """The request will not be done: who asked is told why, as soon as it no longer waits."""
+        with suppress(OSError):  # a full disk must not stop a driver
+            _put(self._refusal(request), why)
+
     def ask(self, request: Request, timeout_s: float, content: str = "") -> None:
         """The running driver has done it; `content`: what is said with the request.
 
-        Raises EngineError when it has not within the time.
+        Raises UserError with the driver's reason when it has refused, EngineError when it has not within the time.
         """
         path = self._folder / request
         self._folder.mkdir(parents=True, exist_ok=True)
-        written = path.with_suffix(".new")
-        written.write_text(content)
-        written.replace(path)
+        self._refusal(request).unlink(missing_ok=True)  # of somebody who did not wait for it
+        _put(path, content)
         deadline = time.monotonic() + timeout_s
         try:
             while path.exists():
@@ -61,6 +65,19 @@ class Requests:
                 time.sleep(0.05)
         finally:
             path.unlink(missing_ok=True)  # nobody waits for it any more
+        self._raise_refusal(request)
+
+    def _refusal(self, request: Request) -> Path:
+        return self._folder / f"{request}.refused"
+
+    def _raise_refusal(self, request: Request) -> None:
+        """UserError, if the request was refused."""
+        path = self._refusal(request)
+        if path.exists():
+            why = path.read_text()
+            path.unlink()
+            remedy = "mend that and ask again; the driver goes on as before"
+            raise UserError(f"the driver has refused it: {request}", value=why, remedy=remedy)
 
     @contextmanager
     def driving(self) -> Iterator[None]:
@@ -95,6 +112,13 @@ class Requests:
         if self._held is not None:
             self._held.close()
             self._held = None
+
+
+def _put(path: Path, content: str) -> None:
+    """The file is there, all of it at once."""
+    written = path.with_name(f"{path.name}.new")
+    written.write_text(content)
+    written.replace(path)
 
 
 def _locked(path: Path) -> TextIO | None:
