@@ -25,17 +25,20 @@ from tests.laws.cases import (
     table_history_reference,
     windows_reference,
 )
+from tidegate.cli import apply as apply_command
 from tidegate.cli.main import main
+from tidegate.contracts.errors import EngineError, UserError
 from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.contracts.records import Row
 from tidegate.kernels.record_batch import OutgoingColumns
 from tidegate.kernels.record_headers import encode_headers
 from tidegate.operators.table_history import TableHistoryConfig
-from tidegate.runtime.application import load
+from tidegate.runtime.application import load, settings_of
 from tidegate.runtime.driver import OperatorDriver, Wiring
 from tidegate.runtime.kafka.bulk import write_columns
 from tidegate.runtime.kafka.client import client
 from tidegate.runtime.kafka.records_io import consume, write_all
+from tidegate.runtime.requests import Requests
 from tidegate.testing.laws import Change, Table
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -139,7 +142,7 @@ class Changing:
             "kafka": self.kafka,
             "trigger": "0",
             "control": None,
-            "allow": [JOINERS],
+            "allow": [JOINERS, "nowhere"],
             "operators": operators,
         }
         self.file.write_text(yaml.safe_dump(raw))
@@ -188,6 +191,11 @@ class Changing:
         ran = CliRunner().invoke(main, [command, str(self.file), "--operator", NAME, "--json"], catch_exceptions=False)
         assert ran.exit_code == code, ran.output
         return json.loads(ran.stdout)
+
+    def ask(self, config):
+        """The running driver has been asked to go on under that, whatever the command thinks of it."""
+        requests = Requests(self.folder / "state" / "changing" / NAME)
+        requests.ask("apply", 60, json.dumps(settings_of(config)))
 
     def apply(self):
         """What `tidegate apply` does where no driver runs: the action, and how many records it released."""
@@ -345,6 +353,60 @@ def test_an_idle_policy_applied_while_it_runs_releases_what_no_record_would(chan
         assert planned["numbers"]["released"] == applied["released"] == 0
         wait_for(here.emitted, "the idle stream's time goes on")
     assert here.emitted() == [(b"k", b"1", 5_000, "idle")]
+
+
+LACKING = {
+    "an output that is not there": ("suppression", {"output": "nowhere"}, "topic nowhere does not exist"),
+    "dead letters that are not there": ("suppression", {"dead_letters": "nowhere"}, "topic nowhere does not exist"),
+    "an output that cannot be": ("suppression", {"output": "no such/name"}, "Kafka refused"),
+    "a joiner that is not there": ("stream_table_join", {"joiner": "nowhere:glued"}, "No module named 'nowhere'"),
+}
+ONE_RECORD = {"suppression": {"until": {"time_limit": "1ms"}}, "stream_table_join": {"table": TABLE, "join": "left"}}
+
+
+@pytest.mark.parametrize("name", LACKING)
+def test_a_change_that_lacks_a_topic_or_a_function_is_refused_and_the_driver_goes_on(changing, name):
+    kind, lacking, why = LACKING[name]
+    here, options = changing(kind), ONE_RECORD[kind]
+    here.configure(options)
+    if kind == "stream_table_join":
+        here.fill_table()
+    here.catch_up()
+    with here.running():
+        changed = here.configure(options | lacking)
+        planned, refused = here.call("plan", code=1), here.call("apply", code=1)
+        assert planned == refused
+        assert (planned["status"], len(planned["warnings"])) == ("refused", 1)
+        assert why in planned["warnings"][0]
+        with pytest.raises(UserError, match="refused it: apply") as told:
+            here.ask(changed)
+        assert why in told.value.value
+        here.feed([(b"k0", b"1", 1_000), (b"k0", b"2", 2_000)])
+        wait_for(here.emitted, "the driver processes what comes then")
+        assert here.call("plan", code=1)["status"] == "refused"
+    here.configure(options)
+    assert here.call("plan")["status"] == "same"
+
+
+def test_without_a_driver_a_change_that_lacks_a_topic_is_refused_before_anything_is_claimed(changing):
+    here = changing("suppression")
+    here.configure(ONE_RECORD["suppression"])
+    here.feed(BEFORE)
+    here.catch_up()
+    before = here.rows("meta", "batch")
+    here.configure(ONE_RECORD["suppression"] | {"output": "nowhere"})
+    assert "does not exist" in here.call("apply", code=1)["warnings"][0]
+    assert here.rows("meta", "batch") == before
+
+
+def test_nobody_waits_for_a_driver_that_has_ended(changing):
+    here = changing("suppression")
+    here.configure(ONE_RECORD["suppression"])
+    here.catch_up()
+    here.configure({"until": {"time_limit": "1h"}})
+    with pytest.raises(EngineError, match="does not run under the new configuration") as told:
+        apply_command._until_applied(load(here.file), NAME)
+    assert told.value.value == "its driver has ended"
 
 
 def test_a_new_operator_is_said_to_be_new(changing):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from tidegate.cli.asking import DRIVER_TIMEOUT_S, carry_out
+from tidegate.cli.asking import DRIVER_TIMEOUT_S, carry_out, requests_of
 from tidegate.cli.plan import REFUSED, outlooks_of, show_outlooks
 from tidegate.cli.shared import json_option, show, wants_json
 from tidegate.contracts.errors import EngineError
@@ -16,6 +16,7 @@ from tidegate.contracts.naming import log_path
 from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime import history
 from tidegate.runtime.application import Application, config_hash, load, settings_of
+from tidegate.runtime.condition import ConditionFile
 from tidegate.state.operator_log import OperatorLog
 
 POLL_S = 0.1
@@ -55,20 +56,27 @@ def _apply(application: Application, name: str) -> tuple[str, BatchMeta | None]:
 
 
 def _until_applied(application: Application, name: str) -> OperatorLog:
-    """The log, once it says that the configuration is in force."""
+    """The log, once it says that the configuration is in force; EngineError when the driver ends before."""
     wanted, deadline = config_hash(application.operators[name]), time.monotonic() + DRIVER_TIMEOUT_S
+    requests = requests_of(application, name)
     while True:
+        driven = requests.driven()  # before the log is read: an applied change is seen, though the driver has ended
         log = _log(application, name)
         newest = log.newest()
         if newest is not None and newest.config == newest.applied == wanted:
             return log
-        if time.monotonic() > deadline:
+        if not driven or time.monotonic() > deadline:
             raise EngineError(
                 f"{name} does not run under the new configuration yet",
-                value=f"after {DRIVER_TIMEOUT_S:.0f} s",
+                value=f"after {DRIVER_TIMEOUT_S:.0f} s" if driven else _end_of_driver(application, name),
                 remedy="see `tidegate status` and the log of the service",
             )
         time.sleep(POLL_S)
+
+
+def _end_of_driver(application: Application, name: str) -> str:
+    told = ConditionFile(application.state / application.application / name).read()
+    return "its driver has ended" + (f": {told.why}" if told is not None and told.why else "")
 
 
 def _log(application: Application, name: str) -> OperatorLog:

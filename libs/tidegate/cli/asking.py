@@ -13,12 +13,17 @@ from tidegate.runtime.requests import Request, Requests
 DRIVER_TIMEOUT_S = 300.0
 
 
+def requests_of(application: Application, name: str) -> Requests:
+    """What the operator's driver on this machine is asked by."""
+    return Requests(application.state / application.application / name)
+
+
 def carry_out(request: Request, application: Application, name: str, content: str = "") -> str:
     """The operator's driver has done it, or this process as its driver; gives who it was.
 
-    `content`: what the running driver is told with it.
+    `content`: what the running driver is told with it. UserError when it refuses.
     """
-    requests = Requests(application.state / application.application / name)
+    requests = requests_of(application, name)
     if requests.driven():
         requests.ask(request, DRIVER_TIMEOUT_S, content)
         return "the running driver"

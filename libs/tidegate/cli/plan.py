@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,18 @@ from rich.table import Table
 
 from services.service import chosen
 from tidegate.cli.shared import json_option, note, wants_json
+from tidegate.contracts.errors import TidegateError, Unavailable
+from tidegate.contracts.naming import log_path
 from tidegate.runtime.application import Application, load
 from tidegate.runtime.changes import REMEDY
+from tidegate.runtime.condition import one_line
 from tidegate.runtime.forecast import Outlook, outlook
+from tidegate.runtime.kafka.client import client
+from tidegate.runtime.opening import check_surroundings
+from tidegate.state.operator_log import OperatorLog
 
 REFUSED = 1
+PROBE_TIMEOUT_S = 5.0
 
 _SAYS = {
     "new": "new: it begins when it is run",
@@ -51,7 +58,24 @@ def outlooks_of(application: Application, operator: str | None) -> list[Outlook]
     found = []
     for name in chosen(application, operator):
         note(f"{name}: reading its log")
-        found.append(outlook(application, name))
+        found.append(_here(application, outlook(application, name)))
+    return found
+
+
+def _here(application: Application, found: Outlook) -> Outlook:
+    """A change that the state can go on under is refused where the topics or functions for it are not there."""
+    if found.status != "live":
+        return found
+    newest = OperatorLog.at(log_path(application.lake, found.name), None).newest()
+    assert newest is not None, "it has changed since a batch of its log"
+    kafka = client(application.kafka)
+    try:
+        kafka.probe(PROBE_TIMEOUT_S)
+        check_surroundings(kafka, newest, application.operators[found.name])
+    except Unavailable as error:
+        return replace(found, warnings=(*found.warnings, f"its topics could not be looked at: {one_line(error)}"))
+    except TidegateError as error:
+        return replace(found, status="refused", warnings=(one_line(error),))
     return found
 
 
@@ -66,10 +90,10 @@ def show_outlooks(outlooks: Sequence[Outlook]) -> None:
             Console().print(_table(found))
         if found.status == "live":
             click.echo("  " + numbers(found))
-        if found.status == "refused":
+        if any(change.refused for change in found.changes):
             click.echo(f"  {REMEDY}")
         for warning in found.warnings:
-            click.echo(f"  warning: {warning}")
+            click.echo(f"  {'reason' if found.status == 'refused' else 'warning'}: {warning}")
 
 
 def numbers(found: Outlook) -> str:
