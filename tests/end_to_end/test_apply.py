@@ -17,7 +17,7 @@ import yaml
 from click.testing import CliRunner
 from deltalake import DeltaTable
 
-from tests.bad_days.conftest import wait_for
+from tests.bad_days.conftest import PATIENCE_S, wait_for
 from tests.laws.cases import (
     elements_reference,
     stream_table_join_reference,
@@ -180,11 +180,11 @@ class Changing:
         thread = Thread(target=driver.run, args=(stop,), kwargs={"ready": ready.set})
         thread.start()
         try:
-            assert ready.wait(60)
+            assert ready.wait(PATIENCE_S)
             yield driver
         finally:
             stop.set()
-            thread.join(60)
+            thread.join(PATIENCE_S)
 
     def call(self, command, code=0):
         """What the command says of the operator."""
