@@ -151,7 +151,13 @@ def test_every_topic_that_an_operator_names_is_made() -> None:
     ends = {"input": "in", "output": "out", "dead_letters": "refused"}
     updates = {"kind": "suppression", **ends, "until": {"time_limit": "1h"}}
     kafka = {"bootstrap.servers": "kafka:9092"}
-    raw = {"application": "a", "lake": "lake", "keep_output": "forever", "kafka": kafka, "operators": {"updates": updates}}
+    raw = {
+        "application": "a",
+        "lake": "lake",
+        "keep_output": "forever",
+        "kafka": kafka,
+        "operators": {"updates": updates},
+    }
     assert named(application_of(raw)) == ["in", "out", "refused"]
 
 
