@@ -12,11 +12,13 @@ from tidegate.cli.asking import DRIVER_TIMEOUT_S, carry_out, requests_of
 from tidegate.cli.plan import REFUSED, outlooks_of, show_outlooks
 from tidegate.cli.shared import json_option, show, wants_json
 from tidegate.contracts.errors import EngineError
+from tidegate.contracts.event_time import parse_duration_ms
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime import history
 from tidegate.runtime.application import Application, config_hash, load, settings_of
 from tidegate.runtime.condition import ConditionFile
+from tidegate.runtime.forecast import Outlook
 from tidegate.state.operator_log import OperatorLog
 
 POLL_S = 0.1
@@ -38,11 +40,19 @@ def command(file: Path, operator: str | None) -> None:
     if any(found.status == "refused" for found in outlooks):
         show_outlooks(outlooks)
         raise click.exceptions.Exit(REFUSED)
-    for found in outlooks:
+    for found in sorted(outlooks, key=turn):
         if found.status == "live":
             _show(found.name, *_apply(application, found.name))
         elif not wants_json():
             click.echo(f"{found.name}: nothing to apply ({found.status})")
+
+
+def turn(found: Outlook) -> int:
+    """Its place among the others: a table that will keep more comes before its readers, one that keeps less after."""
+    for change in found.changes:
+        if change.option == "history_retention" and change.before and change.after:
+            return 1 if parse_duration_ms(change.after) < parse_duration_ms(change.before) else -1
+    return 0
 
 
 def _apply(application: Application, name: str) -> tuple[str, BatchMeta | None]:

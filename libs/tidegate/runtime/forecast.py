@@ -99,7 +99,7 @@ def _partitions(
         if counts.held:
             state = committed_state(log, newest, partition, config)
             for table, version in newest.inputs.items():
-                cast(TableReader, state).read_table(table_state(application, table, version, partition))
+                cast(TableReader, state).read_table(table_state(application, table, version, partition, to_be=True))
             step = state.step(Records.from_rows([]), clock.now_ms())
             released = step.emissions.num_rows
             yield Forecast(
@@ -110,12 +110,19 @@ def _partitions(
             )
 
 
-def table_state(application: Application, name: str, version: int, partition: int) -> OperatorState:
-    """The table's partition as of that version of its log."""
-    log = OperatorLog.at(log_path(application.lake, name), version)
+def table_state(
+    application: Application, name: str, version: int, partition: int, *, to_be: bool = False
+) -> OperatorState:
+    """The table's partition as of that version of its log, under the configuration of then.
+
+    `to_be`: under the file's, if that keeps versions for longer, for then it is in force before its readers change.
+    """
+    log, config = OperatorLog.at(log_path(application.lake, name), version), application.operators[name]
     newest = log.newest()
     assert newest is not None, f"{name} has no batch at version {version}"
-    return committed_state(log, newest, partition, application.operators[name])
+    if newest.settings and not (to_be and _kept(config) > _kept(config_of(newest.settings))):
+        config = config_of(newest.settings)
+    return committed_state(log, newest, partition, config)
 
 
 def committed_state(log: OperatorLog, newest: BatchMeta, partition: int, config: OperatorConfig) -> OperatorState:

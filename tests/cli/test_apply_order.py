@@ -1,0 +1,30 @@
+"""`tidegate apply` on a file in which a table and its readers change together."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidegate.cli.apply import turn
+from tidegate.runtime.changes import Change
+from tidegate.runtime.forecast import Outlook
+
+pytestmark = pytest.mark.fast
+
+
+def changed(name: str, option: str, before: str, after: str) -> Outlook:
+    """An operator with one change."""
+    return Outlook(name=name, status="live", changes=(Change(option=option, before=before, after=after),))
+
+
+JOIN = changed("join", "grace", "1h", "2h")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "order"),
+    [("1h", "90m", ["weather", "join"]), ("2d", "30h", ["join", "weather"])],
+    ids=["it keeps more", "it keeps less"],
+)
+def test_a_table_keeps_at_any_moment_what_its_readers_may_ask_for(before: str, after: str, order: list[str]) -> None:
+    table = changed("weather", "history_retention", before, after)
+    for told in ([JOIN, table], [table, JOIN]):
+        assert [found.name for found in sorted(told, key=turn)] == order
