@@ -1,4 +1,4 @@
-"""librdkafka on the other side, for tests: writes and reads with confluent-kafka."""
+"""Other clients on the other side, for tests: confluent-kafka writes and reads, kafka-python looks at groups."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import os
 from collections.abc import Callable, Sequence
 
 import confluent_kafka
+import kafka
 import numpy as np
 import pyarrow as pa
 from confluent_kafka import Consumer, Message, TopicPartition
+from kafka import KafkaConsumer
 
 from tidegate.contracts.records import Row
 from tidegate.kernels.record_batch import OutgoingColumns, Stamp, decode_headers, encode_headers
@@ -70,9 +72,9 @@ def read(bootstrap: str, topic: str, *, partition: int = 0, isolation: str = "re
 
 
 def committed(bootstrap: str, group: str, topic: str, partition: int = 0) -> tuple[int, str | None]:
-    """Offset and metadata of a group, as librdkafka sees them."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    [found] = consumer.committed([TopicPartition(topic, partition)], timeout=30)
+    """Offset and metadata of a group, as kafka-python sees them; librdkafka's metadata may end in other memory."""
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False)
+    found = consumer.committed(kafka.TopicPartition(topic, partition), metadata=True)
     consumer.close()
     return found.offset, found.metadata
 
