@@ -10,6 +10,7 @@ import pytest
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.schema import BatchMeta, Counts
+from tidegate.operators.suppression import SuppressionConfig
 from tidegate.operators.windows.config import WindowConfig
 from tidegate.runtime.application import config_hash, settings_of
 from tidegate.runtime.changes import changes_since, check_changes, remembered
@@ -75,6 +76,12 @@ def test_a_shorter_memory_after_a_longer_one_changes_nothing_that_was_forgotten(
     log = claimed(later(log, 11), windows("0ms", retention="50h"))
     assert log.remembered == {0: 9 * HOUR}
     assert BatchMeta.from_json(log.to_json()).remembered == {0: 9 * HOUR}
+
+
+def test_another_kind_is_refused_from_the_first_claim_on() -> None:
+    updates = {"input": "in", "output": "out", "until": {"time_limit": "1h"}}
+    with pytest.raises(UserError, match="another operator"):
+        check_changes(log_under(windows("0ms"), 0, records=0), SuppressionConfig.model_validate(updates))
 
 
 def test_nothing_is_refused_while_no_record_was_read() -> None:

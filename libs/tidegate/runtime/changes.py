@@ -52,14 +52,14 @@ def changes(before: OperatorConfig, after: OperatorConfig, known: int = MAX_TIME
 def changes_since(newest: BatchMeta, config: OperatorConfig) -> list[Change]:
     """What differs from the configuration under which the log was written last; nothing where it has no such.
 
-    While no record was read, nothing is refused.
+    While no record was read, nothing is refused but another kind, which has another log.
     """
     if not newest.settings or newest.config == config_hash(config):
         return []
     found = changes(config_of(newest.settings), config, _known(newest))
     if any(counts.records_in for counts in newest.totals.values()):
         return found
-    return [replace(change, refused=None) for change in found]
+    return [change if change.option == "kind" else replace(change, refused=None) for change in found]
 
 
 def remembered(newest: BatchMeta, config: OperatorConfig) -> dict[int, int]:
