@@ -15,14 +15,12 @@ from rich.table import Table
 from services.service import chosen
 from tidegate.cli.shared import json_option, note, wants_json
 from tidegate.contracts.errors import TidegateError, Unavailable
-from tidegate.contracts.naming import log_path
 from tidegate.runtime.application import Application, load
 from tidegate.runtime.changes import REMEDY
 from tidegate.runtime.condition import one_line
 from tidegate.runtime.forecast import Outlook, outlook
 from tidegate.runtime.kafka.client import client
 from tidegate.runtime.opening import check_surroundings
-from tidegate.state.operator_log import OperatorLog
 
 REFUSED = 1
 PROBE_TIMEOUT_S = 5.0
@@ -64,14 +62,12 @@ def outlooks_of(application: Application, operator: str | None) -> list[Outlook]
 
 def _here(application: Application, found: Outlook) -> Outlook:
     """A change that the state can go on under is refused where the topics or functions for it are not there."""
-    if found.status != "live":
+    if found.newest is None:
         return found
-    newest = OperatorLog.at(log_path(application.lake, found.name), None).newest()
-    assert newest is not None, "it has changed since a batch of its log"
     kafka = client(application.kafka)
     try:
         kafka.probe(PROBE_TIMEOUT_S)
-        check_surroundings(kafka, newest, application.operators[found.name])
+        check_surroundings(kafka, found.newest, application.operators[found.name])
     except Unavailable as error:
         return replace(found, warnings=(*found.warnings, f"its topics could not be looked at: {one_line(error)}"))
     except TidegateError as error:

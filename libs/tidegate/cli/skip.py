@@ -12,9 +12,9 @@ from pathlib import Path
 import click
 
 from services.service import chosen
+from tidegate.cli.asking import requests_of
 from tidegate.contracts.errors import UserError
 from tidegate.runtime.application import load
-from tidegate.runtime.requests import Requests
 from tidegate.runtime.skipping import shown, skip
 
 _RANGE = re.compile(r"(\d+):(\d+)-(\d+)")
@@ -35,7 +35,7 @@ def command(file: Path, operator: str, ranges: tuple[str, ...], as_json: bool) -
     """
     application = load(file)
     [name] = chosen(application, operator)
-    if Requests(application.state / application.application / name).driven():
+    if requests_of(application, name).driven():
         raise UserError("a driver of the operator is running", value=name, remedy="stop it first")
     named = dict(_range(text) for text in ranges)
     batch = skip(application, name, named)

@@ -41,13 +41,17 @@ class Forecast:
 
 @dataclass(frozen=True, kw_only=True)
 class Outlook:
-    """One operator: `new`, `same`, `live`, `refused`, or `unknown` where its log does not tell its configuration."""
+    """One operator: `new`, `same`, `live`, `refused`, or `unknown` where its log does not tell its configuration.
+
+    `newest`: the log's newest batch, of an operator that is `live`.
+    """
 
     name: str
     status: str
     changes: tuple[Change, ...] = ()
     forecast: Forecast = Forecast()
     warnings: tuple[str, ...] = ()
+    newest: BatchMeta | None = None
 
 
 def outlook(application: Application, name: str) -> Outlook:
@@ -70,6 +74,7 @@ def outlook(application: Application, name: str) -> Outlook:
         changes=found,
         forecast=sum(_partitions(application, log, newest, config), Forecast()),
         warnings=_warnings(config, config_of(newest.settings)),
+        newest=newest,
     )
 
 
