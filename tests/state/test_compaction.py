@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from uuid import uuid4
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from tests.state.logs import HOUR_MS, OPERATOR, commit_rows, meta, new_log, reopened, rows
 from tidegate.contracts.errors import EngineError, Fenced, StateError, Unavailable
@@ -500,3 +503,83 @@ def test_a_state_of_which_half_is_dead_becomes_a_snapshot(log: OperatorLog, monk
         commit_rows(log, batch, {("state", 0): changes("a=1", "b=2")})
     parts = compaction.plan(log, meta(log, 5), slot=("key",), keep_output_ms=None, published=None, held={0: 2})
     assert [part.snapshot for part in parts if part.kind == "state"] == [True]
+
+
+# --- maintenance by others beside a compaction
+
+
+class Compactor:
+    """A driver that plans a compaction, runs batches meanwhile and commits it later; it starts over when it must."""
+
+    def __init__(self, log: OperatorLog) -> None:
+        self.log, self.batches = log, 0
+        self.planned: tuple[BatchMeta, list[Rewritten]] | None = None
+
+    def next_meta(self, action: str) -> BatchMeta:
+        newest = self.log.newest()
+        return meta(self.log, 1 if newest is None else newest.batch + 1, action=action)
+
+    def batch(self) -> None:
+        self.batches += 1
+        number = self.next_meta("batch").batch
+        commit_rows(self.log, number, {("state", 0): changes(f"k{self.batches}=1"), ("emission", 0): rows("e")})
+
+    def plan(self) -> None:
+        made = self.next_meta("compaction")
+        parts = compaction.plan(self.log, made, slot=("key",), keep_output_ms=None, published=None)
+        self.planned = made, [compaction.rewrite(part) for part in parts]
+
+    def commit(self) -> None:
+        if self.planned is None:
+            return
+        made, done = self.planned
+        self.planned = None
+        try:
+            compaction.commit(self.log, replace(made, batch=self.next_meta("compaction").batch), done)
+        except EngineError:
+            self.start_over()
+
+    def start_over(self) -> None:
+        self.log, self.planned = reopened(self.log), None
+
+
+IN_EVERY_ORDER = sorted(
+    {
+        "".join(order)
+        for steps in ("bopcs", "bopoc")
+        for order in permutations(steps)
+        if "c" in order[order.index("p") :]
+    }
+)
+"""b: a batch; o: somebody's OPTIMIZE; p: a compaction is planned and rewritten; c: it is committed; s: a new start."""
+
+
+@pytest.mark.parametrize("order", IN_EVERY_ORDER)
+def test_an_optimize_by_others_at_any_moment_of_a_compaction_doubles_and_loses_no_row(
+    tmp_path: Path, order: str
+) -> None:
+    driver = Compactor(new_log(tmp_path / OPERATOR))
+    for _ in range(2):
+        driver.batch()
+    does = {"b": driver.batch, "p": driver.plan, "c": driver.commit, "s": driver.start_over}
+    does["o"] = lambda: DeltaTable(str(driver.log.path)).optimize.compact()
+    for step in order:
+        does[step]()
+    assert_every_row_once(driver)
+    driver.start_over()
+    driver.plan()
+    driver.commit()
+    assert_every_row_once(driver)
+    assert len(driver.log.data_files("state")) == 1, "a compaction that is planned anew is committed"
+
+
+def assert_every_row_once(driver: Compactor) -> None:
+    """As the driver's handle has the log, as a new one has it, and as another Delta reader has it."""
+    batches = list(range(1, 1 + driver.batches))
+    for log in (driver.log, reopened(driver.log)):
+        assert [row[3] for row in state(log)] == [b"k%d" % batch for batch in batches]
+        assert len(log.read("emission")) == len(batches)
+        numbers = log.read("meta", columns=["batch"]).column("batch").to_pylist()
+        assert numbers == list(range(1, 1 + len(numbers)))
+    table = DeltaTable(str(driver.log.path)).to_pyarrow_table(filters=[("kind", "=", "emission")])
+    assert table.num_rows == len(batches)
