@@ -573,6 +573,20 @@ def test_an_optimize_by_others_at_any_moment_of_a_compaction_doubles_and_loses_n
     assert len(driver.log.data_files("state")) == 1, "a compaction that is planned anew is committed"
 
 
+def test_a_compaction_whose_files_are_gone_leaves_no_file(log: OperatorLog) -> None:
+    driver = Compactor(log)
+    driver.batch()
+    driver.batch()
+    driver.plan()
+    DeltaTable(str(log.path)).optimize.compact()
+    driver.batch()
+    there = set(log.path.glob("kind=*/partition=*/*"))
+    assert driver.planned is not None
+    rewritten = {log.path / file.path for part in driver.planned[1] for file in part.files}
+    driver.commit()
+    assert set(log.path.glob("kind=*/partition=*/*")) == there - rewritten
+
+
 def assert_every_row_once(driver: Compactor) -> None:
     """As the driver's handle has the log, as a new one has it, and as another Delta reader has it."""
     batches = list(range(1, 1 + driver.batches))

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.state.logs import OPERATOR, SCHEMA, commit_rows, files, meta, new_log, reopened, rows
-from tidegate.contracts.errors import EngineError, Fenced, StateError, Unavailable
+from tidegate.contracts.errors import EngineError, Fenced, Outdated, StateError, Unavailable
 from tidegate.contracts.schema import log_schema
 from tidegate.state import disk, operator_log
 from tidegate.state.data_files import delete_attempt, write_file, write_rows
@@ -485,7 +485,7 @@ def test_a_foreign_optimize_under_a_compaction_makes_it_start_over(log: Operator
     replaced = log.data_files("state")
     DeltaTable(str(log.path)).optimize.compact()
     replacing = meta(log, 3)
-    with pytest.raises(EngineError, match="won the race"):
+    with pytest.raises(Outdated, match="no longer in the log"):
         log.commit(replacing, files(log, replacing, {("state", 0): rows("k1", "k2")}), replaced)
     assert keys(reopened(log).read("state")) == [b"k1", b"k2"]
 

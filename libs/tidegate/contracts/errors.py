@@ -10,6 +10,8 @@
     |  `- OffsetsGone       the input lost records before they were read: stop, until the loss is accepted
     `- EngineError          Spark, Delta, Kafka or the disk failed; wraps its cause; the driver tries again a few times
        |- Unavailable       a broker or a disk is away or full: the driver waits for it, however long it takes
+       |- StartOver         what a driver did is unclear: a new claim settles it
+       |- Outdated          what a commit was to replace is no longer in the log: nothing was committed
        `- OutputTooLarge    a record that the output topic does not take
 
 Bad *data* is never an exception: it becomes a row of kind `rejected` or `late` (see `contracts.schema`).
@@ -119,6 +121,10 @@ class Unavailable(EngineError):
 
 class StartOver(EngineError):
     """What a driver did is unclear, or somebody else has committed: a new claim settles what has become of it."""
+
+
+class Outdated(EngineError):
+    """What a commit was to replace is no longer in the log: it was not committed, and never will be."""
 
 
 class OutputTooLarge(EngineError):

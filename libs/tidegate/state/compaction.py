@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.contracts.errors import Outdated
 from tidegate.contracts.schema import META_PARTITION, PARTITION_COLUMNS, BatchMeta
 from tidegate.state.cleanup import clean_up
 from tidegate.state.data_files import DataFile, delete_attempt, read_files, write_file
@@ -104,9 +105,15 @@ def compact(
 
 
 def commit(log: OperatorLog, meta: BatchMeta, done: Sequence[Rewritten]) -> None:
-    """What was rewritten stands in the place of what it replaces."""
+    """What was rewritten stands in the place of what it replaces. Outdated if that is gone; no file is left then."""
     files = [file for part in done for file in part.files]
-    log.commit(meta, files, [file for part in done for file in part.replaces])
+    try:
+        log.commit(meta, files, [file for part in done for file in part.replaces])
+    except Outdated:
+        delete_attempt(log.path, meta.batch, meta.attempt)
+        for file in files:
+            (log.path / file.path).unlink(missing_ok=True)
+        raise
 
 
 def plan(

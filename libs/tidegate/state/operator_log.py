@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 
-from tidegate.contracts.errors import EngineError, Fenced, StateError, Unavailable
+from tidegate.contracts.errors import EngineError, Fenced, Outdated, StateError, Unavailable
 from tidegate.contracts.naming import app_transaction_id
 from tidegate.contracts.schema import FORMAT, META_PARTITION, PARTITION_COLUMNS, BatchMeta
 from tidegate.state import disk
@@ -164,9 +164,10 @@ class OperatorLog:
         """The batch is committed, durable, and the handle stands at it.
 
         `replaces`: the files whose rows `files` hold again; such a commit changes no data for readers of the log.
-        Fenced: a newer driver owns the operator. StateError: somebody else changed the log. EngineError: a rival won a
-        race, or the outcome is unclear; the driver starts over with a claim, which settles either. After any of them
-        the handle is not to be used, and the attempt's files are not to be deleted: they may be committed.
+        Fenced: a newer driver owns the operator. StateError: somebody else changed the log. Outdated: a file of
+        `replaces` is gone, as after a foreign `OPTIMIZE`; nothing is committed. EngineError: a rival won a race, or the
+        outcome is unclear; the driver starts over with a claim, which settles either. After any of them the handle is
+        not to be used, and but for Outdated the attempt's files are not to be deleted: they may be committed.
         """
         require_there(self.path)
         self._refuse_reuse(meta)
@@ -212,6 +213,7 @@ class OperatorLog:
         ) from unclear
 
     def _try_commit(self, actions: Sequence[Action], meta: BatchMeta, replaces: Sequence[DataFile]) -> int:
+        self._refuse_outdated(meta, replaces)
         while not put(self.path, self.version + 1, actions):
             above = entries_above(self.path, self.version)
             verdict = judge_winners(above, meta.attempt, meta.epoch)
@@ -220,9 +222,22 @@ class OperatorLog:
             if verdict is not Verdict.TRY_ABOVE:
                 raise _error(verdict, self.path, meta, above)
             self._snapshot.catch_up(self.path, above[-1].version)
-            if not all(self.has_file(file.path) for file in replaces):
-                raise _error(Verdict.ENGINE_ERROR, self.path, meta, above)
+            self._refuse_outdated(meta, replaces)
         return self.version + 1
+
+    def _refuse_outdated(self, meta: BatchMeta, replaces: Sequence[DataFile]) -> None:
+        """Raise Outdated unless the table still has each file that the commit replaces; before every put.
+
+        The entry is put right above the handle's version, so nothing can come in between. Earlier tries of the commit
+        cannot land any more: every version up to the handle's is taken, by entries that are not this attempt's.
+        """
+        gone = [file.path for file in replaces if not self.has_file(file.path)]
+        if gone:
+            raise Outdated(
+                "files that a compaction was to replace are no longer in the log (a foreign OPTIMIZE?)",
+                value=f"batch {meta.batch} in {self.path}: {len(gone)} files, such as {gone[0]}",
+                remedy="none is needed: nothing was committed, and the compaction is planned again",
+            )
 
     def _stand_at(self, version: int, actions: Sequence[Action]) -> None:
         with disk.disk_errors(self.path):

@@ -23,6 +23,25 @@ RULES = (
         ),
     ),
     Rule(
+        name="a compaction is committed while the table has all files that it replaces, else not at all",
+        chapter=Chapter.UPKEEP,
+        tests=tests(
+            "state/test_compaction",
+            "an_optimize_by_others_at_any_moment_of_a_compaction_doubles_and_loses_no_row",
+            "a_compaction_whose_files_are_gone_leaves_no_file",
+        ),
+        removals=(
+            without("state/operator_log", "self._refuse_outdated(meta, replaces)\n        while", "while"),
+            without(
+                "state/operator_log",
+                "self._refuse_outdated(meta, replaces)\n        return self.version + 1",
+                "return self.version + 1",
+            ),
+            without(_COMPACTION, "delete_attempt(log.path, meta.batch, meta.attempt)\n        for", "for"),
+            without(_COMPACTION, "(log.path / file.path).unlink(missing_ok=True)"),
+        ),
+    ),
+    Rule(
         name="a compaction says that it changes no data",
         chapter=Chapter.UPKEEP,
         tests=tests("state/test_compaction", "a_compaction_is_one_commit_with_a_batch_of_its_own_that_changes_no_data"),
