@@ -27,6 +27,7 @@ from tidegate.state.recovery import Recovered, recover
 OPERATOR = "tally"
 SCHEMA = log_schema()
 HOUR_MS = 3_600_000
+START_MS = 1_700_000_000_000
 
 
 def new_log(path: Path) -> OperatorLog:
@@ -37,6 +38,11 @@ def new_log(path: Path) -> OperatorLog:
 def reopened(log: OperatorLog) -> OperatorLog:
     """Another driver's handle on the same log."""
     return OperatorLog.open(log.path, OPERATOR, SCHEMA, create=False)
+
+
+def clock_of(batch: float) -> int:
+    """When the batch was run, unless told otherwise: one a second."""
+    return START_MS + int(batch * 1_000)
 
 
 def meta(log: OperatorLog, batch: int, *, epoch: int = 1, attempt: str = "", **more: object) -> BatchMeta:
@@ -50,7 +56,7 @@ def meta(log: OperatorLog, batch: int, *, epoch: int = 1, attempt: str = "", **m
         batch=batch,
         attempt=attempt or uuid4().hex,
         action="batch",
-        clock=batch * 1_000,
+        clock=clock_of(batch),
         config="",
         compacted=batch if more.get("action") == "compaction" else newest.compacted if newest else 0,
     )
@@ -92,7 +98,7 @@ def aged_log(folder: Path, monkeypatch: pytest.MonkeyPatch) -> OperatorLog:
             commit_rows(log, batch, {("state", 0): rows("a"), ("emission", 1): rows(f"e{batch}")})
         else:
             compact_as(log, batch)
-    clean_up(log, clock_ms=written_ms(entry_path(log.path, 12)) + HOUR_MS, rewind_window_ms=0)
+    clean_up(log, clock_ms=written_ms(entry_path(log.path, 12)) + HOUR_MS + 1, rewind_window_ms=0)
     assert oldest_version(log.path, log.version) == 10
     return log
 

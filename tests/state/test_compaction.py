@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from tests.state.logs import HOUR_MS, OPERATOR, commit_rows, meta, new_log, reopened, rows
+from tests.state.logs import HOUR_MS, OPERATOR, clock_of, commit_rows, meta, new_log, reopened, rows
 from tidegate.contracts.errors import EngineError, Fenced, StateError, Unavailable
 from tidegate.contracts.schema import BatchMeta
 from tidegate.state import cleanup, compaction, operator_log, orphans
@@ -157,7 +157,7 @@ def test_large_files_of_output_are_left_alone(log: OperatorLog, monkeypatch: pyt
 def test_output_older_than_keep_output_goes_by_the_clock_of_its_batch(log: OperatorLog) -> None:
     for batch in (1, 2, 3):
         commit_rows(log, batch, {(kind, 0): rows("x") for kind in ("emission", "late", "rejected")})
-    run(log, 4, keep=1_500, clock=4_000)  # the clock of batch b is b seconds
+    run(log, 4, keep=1_500, clock=clock_of(4))
     for kind in ("emission", "late", "rejected"):
         assert log.batches(kind, 0) == [3]
     assert log.batches("meta", -1) == [3, 4]
@@ -166,16 +166,35 @@ def test_output_older_than_keep_output_goes_by_the_clock_of_its_batch(log: Opera
 def test_old_rows_go_from_a_file_that_has_younger_ones_too(log: OperatorLog) -> None:
     for batch in (1, 2, 3):
         commit_rows(log, batch, {("emission", 0): rows("x")})
-    run(log, 4, clock=4_000)
+    run(log, 4, clock=clock_of(4))
     commit_rows(log, 5, {("emission", 0): rows("y")})
-    run(log, 6, keep=3_500, clock=6_000)
+    run(log, 6, keep=3_500, clock=clock_of(6))
     assert log.batches("emission", 0) == [3, 5]
+
+
+@pytest.mark.parametrize("wrong", [5_000, -HOUR_MS, clock_of(-HOUR_MS), clock_of(0), clock_of(HOUR_MS)])
+@pytest.mark.parametrize("batch", [1, 2, 4, 5])
+def test_a_clock_that_jumps_drops_nothing_that_is_not_old(log: OperatorLog, batch: int, wrong: int) -> None:
+    """Batches 1 to 5 are a few seconds old, but one says otherwise: it was run while the clock was wrong."""
+    for each in range(1, 6):
+        commit_rows(log, each, {("late", 0): rows("x")}, **({"clock": wrong} if each == batch else {}))
+    run(log, 6, keep=60_000, clock=clock_of(6))
+    first_of_the_log = wrong == clock_of(-HOUR_MS) and batch == 1  # nothing tells that it was not run then
+    assert log.batches("late", 0) == list(range(2 if first_of_the_log else 1, 6))
+
+
+def test_what_is_old_goes_although_a_clock_was_wrong_in_between(log: OperatorLog) -> None:
+    """1 and 2 old --- 3 says 1970 --- 4 says in a hundred years --- 5 old --- 6 young"""
+    for batch, clock in enumerate([clock_of(1), clock_of(2), 5_000, clock_of(3e9), clock_of(5), clock_of(1_000)], 1):
+        commit_rows(log, batch, {("late", 0): rows("x")}, clock=clock)
+    run(log, 7, keep=60_000, clock=clock_of(1_001))
+    assert log.batches("late", 0) == [6]
 
 
 def test_output_above_the_mark_stays_however_old_it_is(log: OperatorLog) -> None:
     for batch in (1, 2):
         commit_rows(log, batch, {("emission", 0): rows("x"), ("emission", 1): rows("x"), ("late", 0): rows("x")})
-    run(log, 3, keep=0, clock=HOUR_MS, published={0: 1})
+    run(log, 3, keep=0, clock=clock_of(4), published={0: 1})
     assert log.batches("emission", 0) == log.batches("late", 0) == [2]
     assert log.batches("emission", 1) == [1, 2]
 
@@ -369,6 +388,16 @@ def backdate(log: OperatorLog, found: Iterable[int], *, days: int) -> None:
 def aged(path: Path, days: float) -> None:
     written = path.stat().st_mtime - days * 86_400
     os.utime(path, (written, written))
+
+
+@pytest.mark.parametrize("wrong", [0, 5])
+def test_an_entry_from_a_time_of_a_wrong_clock_is_no_reason_for_a_clean_up(log: OperatorLog, wrong: int) -> None:
+    long_log(log)
+    for version in range(wrong, log.version + 1, 4):
+        os.utime(entry_path(log.path, version), (5, 5))
+    before = versions(log.path), data_files(log)
+    clean_up(log, clock_ms=now_ms(log), rewind_window_ms=0)
+    assert (versions(log.path), data_files(log)) == before
 
 
 def test_the_version_of_a_time_is_found_by_the_entries_times(log: OperatorLog) -> None:
