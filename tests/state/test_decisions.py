@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tidegate.contracts.errors import StateError, Superseded
 from tidegate.state.decisions import (
+    FIRST_CLOCK_MS,
     Entry,
     Header,
     Settling,
@@ -22,6 +23,7 @@ from tidegate.state.decisions import (
     idle_advance,
     judge_winners,
     may_take,
+    newest_old,
     parse_mark,
     unpublished,
     unpublished_above,
@@ -267,3 +269,33 @@ def test_a_compaction_is_due_by_batches_files_or_dead_rows_and_not_before() -> N
 
 def test_many_files_right_after_a_compaction_do_not_make_the_next_one_due() -> None:
     assert compaction_due(batches=1, state_rows=0, held=0, files=100_000) is None
+
+
+# --- what is old
+
+
+NOW, AGE = FIRST_CLOCK_MS + 10**9, 10**6
+TIMES = st.lists(st.integers(FIRST_CLOCK_MS, NOW), max_size=30).map(sorted)
+
+
+@given(TIMES)
+def test_by_a_clock_that_is_right_exactly_the_old_is_old(times: list[int]) -> None:
+    assert newest_old(times, NOW, AGE) == sum(time < NOW - AGE for time in times) - 1
+
+
+@given(TIMES, st.data())
+def test_while_a_clock_was_not_set_or_ahead_nothing_young_becomes_old(times: list[int], data: st.DataObject) -> None:
+    begin, end = sorted(data.draw(st.tuples(*[st.integers(0, len(times))] * 2)))
+    wrong = st.one_of(st.integers(0, FIRST_CLOCK_MS - 1), st.integers(NOW + 1, 2**62))
+    clocks = [*times[:begin], *data.draw(st.lists(wrong, min_size=end - begin, max_size=end - begin)), *times[end:]]
+    right = [place for place, time in enumerate(times) if time < NOW - AGE and not begin <= place < end]
+    assert newest_old(clocks, NOW, AGE) == max(right, default=-1)
+
+
+@given(TIMES, st.data())
+def test_where_a_clock_jumps_back_nothing_becomes_old_that_follows_something_young(
+    times: list[int], data: st.DataObject
+) -> None:
+    clocks = [time - data.draw(st.sampled_from([0, 0, 0, 1, AGE, 100 * AGE])) for time in times]
+    place = newest_old(clocks, NOW, AGE)
+    assert all(clock < NOW - AGE for clock in clocks[: place + 1])

@@ -10,13 +10,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from tidegate.state import disk
+from tidegate.state.decisions import newest_old
 from tidegate.state.log_entries import (
     DELTA_LOG,
     checkpoint_path,
     entry_path,
     oldest_version,
     read_actions,
-    version_at,
+    written_ms,
 )
 from tidegate.state.operator_log import OperatorLog
 from tidegate.state.orphans import sweep
@@ -36,11 +37,21 @@ def clean_up(log: OperatorLog, *, clock_ms: int, rewind_window_ms: int, pinned: 
     """
     with disk.disk_errors(log.path):
         oldest = oldest_version(log.path, log.version)
-        behind = version_at(log.path, oldest, log.version, clock_ms - max(rewind_window_ms, MIN_WINDOW_MS))
+        behind = _newest_behind(log, oldest, clock_ms, max(rewind_window_ms, MIN_WINDOW_MS))
         first = _checkpoint_before(log.path, oldest, behind if pinned is None else min(behind, pinned))
         ended = range(oldest, min(first, oldest + MAX_ENTRIES))
         deleted = sum(_delete_version(log, version) for version in ended)
         return deleted + sweep(log, oldest=ended.stop, clock_ms=clock_ms)
+
+
+def _newest_behind(log: OperatorLog, oldest: int, clock_ms: int, window_ms: int) -> int:
+    """Return the newest version that was written before the window, by the entries' file times; `oldest` - 1: none.
+
+    Looks no further than what a clean-up can take, and at every entry there: a file time can be wrong, as a clock can.
+    """
+    looked_at = range(oldest, min(oldest + 2 * MAX_ENTRIES, log.version + 1))
+    times = (written_ms(entry_path(log.path, version)) for version in looked_at)
+    return oldest + newest_old(times, clock_ms, window_ms)
 
 
 def _checkpoint_before(log: Path, oldest: int, version: int) -> int:

@@ -13,12 +13,12 @@ from itertools import groupby
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidegate.contracts.errors import Outdated
 from tidegate.contracts.schema import META_PARTITION, PARTITION_COLUMNS, BatchMeta
 from tidegate.state.cleanup import clean_up
 from tidegate.state.data_files import DataFile, delete_attempt, read_files, write_file
+from tidegate.state.decisions import newest_old
 from tidegate.state.operator_log import OperatorLog
 from tidegate.state.slots import last_rows, live_rows
 
@@ -153,12 +153,12 @@ def plan(
 
 
 def _newest_expired(log: OperatorLog, clock: int, keep_output_ms: int | None) -> int:
-    """The newest batch whose clock is more than `keep_output_ms` back; -1: none."""
+    """Return the newest batch that is more than `keep_output_ms` old by the clocks of the batches; -1: none."""
     if keep_output_ms is None:
         return -1
-    clocks = log.read("meta", META_PARTITION, columns=["batch", "timestamp"])
-    old = clocks.filter(pc.field("timestamp") < clock - keep_output_ms)
-    return max(old.column("batch").to_pylist(), default=-1)
+    rows = log.read("meta", META_PARTITION, columns=["batch", "timestamp"])
+    place = newest_old(rows.column("timestamp").to_pylist(), clock, keep_output_ms)
+    return -1 if place < 0 else int(rows.column("batch")[place].as_py())
 
 
 def _drop_through(kind: str, partition: int, expired: int, published: Mapping[int, int] | None) -> int:

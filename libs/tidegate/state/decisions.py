@@ -6,7 +6,7 @@ Nothing here reads a file, a clock or a broker. Each rule has a test that bears 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -255,6 +255,25 @@ def idle_advance(active_clock: int, advanced_clock: int, now: int, idle_after: i
     """
     growth = now - max(active_clock + idle_after, advanced_clock)
     return growth if growth > 0 else None
+
+
+FIRST_CLOCK_MS = 1_577_836_800_000
+"""2020-01-01. No batch was run before that: a clock that says so had not been set."""
+
+
+def newest_old(clocks: Iterable[int], now: int, age_ms: int) -> int:
+    """Return the place of the newest clock that is more than `age_ms` back, -1 if none is; `clocks` in order of events.
+
+    All before that place is old too, whatever its own clock said. A clock can jump, so it proves nothing if it was not
+    set, if it is ahead of `now`, or if an earlier event is younger by its own clock: then this one has jumped back.
+    """
+    newest = -1
+    for place, clock in enumerate(clocks):
+        if FIRST_CLOCK_MS <= clock <= now:
+            if clock >= now - age_ms:
+                break
+            newest = place
+    return newest
 
 
 MAX_BATCHES = 512

@@ -67,6 +67,31 @@ RULES = (
         removals=(without(_CLEANUP, "max(rewind_window_ms, MIN_WINDOW_MS)", "rewind_window_ms"),),
     ),
     Rule(
+        name="a clock that jumps makes nothing old that is not",
+        chapter=Chapter.UPKEEP,
+        tests=(
+            *tests(
+                "state/test_decisions",
+                "while_a_clock_was_not_set_or_ahead_nothing_young_becomes_old",
+                "where_a_clock_jumps_back_nothing_becomes_old_that_follows_something_young",
+            ),
+            *tests(
+                "state/test_compaction",
+                "a_clock_that_jumps_drops_nothing_that_is_not_old",
+                "an_entry_from_a_time_of_a_wrong_clock_is_no_reason_for_a_clean_up",
+            ),
+        ),
+        removals=(
+            without("state/decisions", "if FIRST_CLOCK_MS <= clock <= now:", "if clock <= now:"),
+            without("state/decisions", "if FIRST_CLOCK_MS <= clock <= now:", "if FIRST_CLOCK_MS <= clock:"),
+            without(
+                "state/decisions",
+                "                break\n            newest = place",
+                "                continue\n            newest = place",
+            ),
+        ),
+    ),
+    Rule(
         name="every version of the rewind window can be read",
         chapter=Chapter.UPKEEP,
         tests=tests(
