@@ -1,0 +1,101 @@
+"""A path in a log entry stays inside the table, or the entry is refused by whoever reads it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.state.logs import HOUR_MS, commit_rows, new_log, reopened, rows
+from tidegate.contracts.errors import StateError
+from tidegate.state.checkpoints import write_checkpoint
+from tidegate.state.cleanup import clean_up
+from tidegate.state.log_entries import entry_path, put
+from tidegate.state.operator_log import OperatorLog
+
+pytestmark = pytest.mark.fast
+
+LEAVES_THE_TABLE = (
+    "../victim.parquet",
+    "kind=state/../../victim.parquet",
+    "kind=state/..",
+    "/victim.parquet",
+    "//host/victim.parquet",
+    "file:///victim.parquet",
+    "s3://bucket/victim.parquet",
+    "%2e%2e/victim.parquet",
+    "..%2Fvictim.parquet",
+    "kind=state\\..\\..\\victim.parquet",
+    "kind=state/./victim.parquet",
+    "kind=state//victim.parquet",
+    "kind=state/partition=0/victim\n.parquet",
+    "",
+    "_delta_log/00000000000000000000.json",
+    "kind=state/.hidden.parquet",
+)
+STAYS = (
+    "kind=state/partition=0/1-a-0.parquet",
+    "kind=meta/partition=-1/part-00000-5e3a2f1c-8d1b-4c6e-9f7a-2b4d6e8f0a1c.c000.zstd.parquet",
+    "aB/part-00001-5e3a2f1c-8d1b-4c6e-9f7a-2b4d6e8f0a1c.c000.snappy.parquet",
+)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> OperatorLog:
+    return new_log(tmp_path / "tally")
+
+
+def removal(path: str) -> dict[str, Any]:
+    return {"remove": {"path": path, "dataChange": False, "deletionTimestamp": 0}}
+
+
+def addition(path: str) -> dict[str, Any]:
+    values = {"kind": "state", "partition": "0"}
+    fields = {"path": path, "partitionValues": values, "size": 1, "modificationTime": 0, "dataChange": False}
+    return {"add": fields}
+
+
+@pytest.mark.parametrize("path", LEAVES_THE_TABLE)
+@pytest.mark.parametrize("action", [removal, addition])
+def test_an_entry_with_a_path_that_leaves_the_table_stops_the_driver_and_every_start(
+    log: OperatorLog, path: str, action: Any
+) -> None:
+    commit_rows(log, 1, {("state", 0): rows("a")})
+    put(log.path, 2, [action(path)])
+    for work in (lambda: commit_rows(log, 2, {}), lambda: reopened(log), lambda: OperatorLog.at(log.path, 2)):
+        with pytest.raises(StateError, match="leaves the table") as refused:
+            work()
+        assert entry_path(log.path, 2).name in str(refused.value)
+        assert refused.value.remedy
+
+
+@pytest.mark.parametrize("path", STAYS)
+def test_paths_of_delta_writers_are_taken(log: OperatorLog, path: str) -> None:
+    commit_rows(log, 1, {})
+    put(log.path, 2, [addition(path)])
+    commit_rows(log, 2, {})
+    assert reopened(log).has_file(path)
+
+
+def test_a_checkpoint_with_a_path_that_leaves_the_table_is_refused(log: OperatorLog) -> None:
+    commit_rows(log, 1, {})
+    write_checkpoint(log.path, 1, [*log._snapshot.actions(), addition("../victim.parquet")])
+    with pytest.raises(StateError, match="leaves the table"):
+        reopened(log)
+
+
+def test_a_clean_up_deletes_nothing_outside_of_the_table(log: OperatorLog) -> None:
+    """put 1 --- remove ../victim --- checkpoint behind the window --- clean-up"""
+    victim = log.path.parent / "victim.parquet"
+    victim.write_text("not ours")
+    commit_rows(log, 1, {})
+    put(log.path, 2, [removal("../victim.parquet")])
+    entry_path(log.path, 3).write_bytes(entry_path(log.path, 1).read_bytes())
+    write_checkpoint(log.path, 3, log._snapshot.actions())
+    for entry in (log.path / "_delta_log").iterdir():
+        os.utime(entry, (0, 0))
+    with pytest.raises(StateError, match="leaves the table"):
+        clean_up(OperatorLog.at(log.path, 3), clock_ms=9 * HOUR_MS, rewind_window_ms=0)
+    assert victim.exists()
