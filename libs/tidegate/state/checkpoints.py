@@ -19,7 +19,7 @@ from tidegate.contracts.errors import StateError
 from tidegate.contracts.schema import PARTITION_COLUMNS
 from tidegate.state import disk
 from tidegate.state.actions import Action
-from tidegate.state.log_entries import DELTA_LOG, STAGING, checkpoint_path
+from tidegate.state.log_entries import DELTA_LOG, STAGING, checkpoint_path, refuse_paths_outside
 
 _TEXTS = pa.map_(pa.string(), pa.string())
 _ACTIONS: dict[str, list[tuple[str, pa.DataType]]] = {
@@ -73,9 +73,9 @@ def read_checkpoint(path: Path) -> list[Action]:
             remedy="move it away and start again: the log's entries say the same, as far as they go back",
         ) from error
     others = [name for name in _ACTIONS if name != "add"]
-    return _adds(_fields(table, "add")) + [
-        {name: _plain(fields)} for name in others for fields in _fields(table, name).to_pylist()
-    ]
+    adds = _adds(_fields(table, "add"))
+    refuse_paths_outside(path, adds)
+    return adds + [{name: _plain(fields)} for name in others for fields in _fields(table, name).to_pylist()]
 
 
 def _fields(table: pa.Table, name: str) -> pa.StructArray:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,9 @@ STAGING = "_tidegate"
 """Folder of files that are not yet what they are to be; Delta ignores it, as all names with an underscore."""
 
 _CHANGES_TABLE = ("metaData", "protocol")
+_NAMES_A_FILE = ("add", "remove")
+_WITHIN_THE_TABLE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_=.-]*(/[a-zA-Z0-9][a-zA-Z0-9_=.-]*)*")
+"""All that this table's paths need, whoever writes them: plain names. So nothing has to be decoded or resolved."""
 
 
 def entry_path(log: Path, version: int) -> Path:
@@ -116,7 +120,24 @@ def read_actions(log: Path, version: int) -> list[dict[str, Any]] | None:
             value=path,
             remedy="if it is the newest entry, move it away and start again: its batch is then done again",
         )
+    refuse_paths_outside(path, actions)
     return actions
+
+
+def refuse_paths_outside(file: Path, actions: Iterable[dict[str, Any]]) -> None:
+    """Raise StateError if the file of the log names a data file outside of the table, or one of the log itself.
+
+    What a log names is read, and deleted by a clean-up; an entry can come from anybody who may write to the lake.
+    """
+    paths = (action[name]["path"] for action in actions for name in _NAMES_A_FILE if name in action)
+    strange = [path for path in paths if not _WITHIN_THE_TABLE.fullmatch(path)]
+    if strange:
+        raise StateError(
+            "a path in the operator log leaves the table",
+            value=f"{strange[0]!r} in {file}",
+            remedy="find out who wrote it; stop the operator, move that entry and all newer ones out of _delta_log, "
+            "and start again",
+        )
 
 
 def read_entry(log: Path, version: int) -> Entry | None:
@@ -128,7 +149,7 @@ def read_entry(log: Path, version: int) -> Entry | None:
 def _entry(version: int, actions: list[dict[str, Any]]) -> Entry:
     said = next((action["commitInfo"].get(COMMIT_METADATA_KEY) for action in actions if "commitInfo" in action), None)
     meta = json.loads(said) if said else {}
-    files = [action[name] for action in actions for name in ("add", "remove") if name in action]
+    files = [action[name] for action in actions for name in _NAMES_A_FILE if name in action]
     return Entry(
         version=version,
         epoch=meta.get("epoch"),

@@ -95,6 +95,20 @@ RULES = (
         ),
     ),
     Rule(
+        name="a path in the log that leaves the table is refused",
+        chapter=Chapter.FENCE,
+        tests=tests(
+            "state/test_log_paths",
+            "an_entry_with_a_path_that_leaves_the_table_stops_the_driver_and_every_start",
+            "a_checkpoint_with_a_path_that_leaves_the_table_is_refused",
+            "a_clean_up_deletes_nothing_outside_of_the_table",
+        ),
+        removals=(
+            without("state/log_entries", "refuse_paths_outside(path, actions)"),
+            without("state/checkpoints", "refuse_paths_outside(path, adds)"),
+        ),
+    ),
+    Rule(
         name="after an unclear error the identical commit is tried again",
         chapter=Chapter.FENCE,
         tests=tests(
