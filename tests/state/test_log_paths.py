@@ -12,7 +12,7 @@ from tests.state.logs import HOUR_MS, commit_rows, new_log, reopened, rows
 from tidegate.contracts.errors import StateError
 from tidegate.state.checkpoints import write_checkpoint
 from tidegate.state.cleanup import clean_up
-from tidegate.state.log_entries import entry_path, put
+from tidegate.state.log_entries import entry_path, put, written_ms
 from tidegate.state.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast
@@ -94,8 +94,10 @@ def test_a_clean_up_deletes_nothing_outside_of_the_table(log: OperatorLog) -> No
     put(log.path, 2, [removal("../victim.parquet")])
     entry_path(log.path, 3).write_bytes(entry_path(log.path, 1).read_bytes())
     write_checkpoint(log.path, 3, log._snapshot.actions())
+    now = written_ms(victim)
+    long_ago = (now - 9 * HOUR_MS) / 1_000
     for entry in (log.path / "_delta_log").iterdir():
-        os.utime(entry, (0, 0))
+        os.utime(entry, (long_ago, long_ago))
     with pytest.raises(StateError, match="leaves the table"):
-        clean_up(OperatorLog.at(log.path, 3), clock_ms=9 * HOUR_MS, rewind_window_ms=0)
+        clean_up(OperatorLog.at(log.path, 3), clock_ms=now, rewind_window_ms=0)
     assert victim.exists()
