@@ -12,7 +12,7 @@ import numpy as np
 
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.contracts.operator import Array
-from tidegate.kernels.compiled import inlined
+from tidegate.kernels.compiled import inlined, wide
 
 EXACT = 4
 """Up to this many ms each lateness has a bin of its own; so many bins has each doubling after it."""
@@ -32,8 +32,11 @@ PREFIX = "lateness_upto_"
 
 @inlined
 def count(bins: Array, lateness: int) -> None:
-    """A record was that late, in ms, >= 0."""
-    bins[bin_of(lateness)] += 1
+    """Count a record that was that late, ms; one that was not late counts as 0.
+
+    Whatever number comes in, the bin is one of BINS: a lateness is a difference of times that records bring along.
+    """
+    bins[bin_of(max(wide(lateness), 0))] += 1
 
 
 @inlined

@@ -33,6 +33,9 @@ NO_WINDOW = NO_NUMBER + len(numbers.REASONS)
 _FIRST_REASONS = ("", "", "null key", "null value", "negative timestamp", "too far ahead")
 _REASONS = pa.array([*_FIRST_REASONS, *event_timestamps.REASONS, *numbers.REASONS, *window_keys.REASONS])
 
+AHEAD = ", though it is ahead of stream time"
+"""Added to the cause of a late record whose timestamp says that it is early: its window is closed all the same."""
+
 COUNT, LATE_COUNT, LATENESS_SUM, LATENESS_MAX = range(4)
 NUMBERS = 4
 
@@ -98,12 +101,16 @@ def refuse(refused: Refused, row: int, code: int, timestamp: int, stream_time: i
     refused.numbers[COUNT] += 1
     if code == LATE:
         refused.numbers[LATE_COUNT] += 1
-        observe_lateness(refused, stream_time - timestamp)
+        observe_lateness(refused, timestamp, stream_time)
 
 
 @inlined
-def observe_lateness(refused: Refused, lateness: int) -> None:
-    """A record that was not rejected was that late."""
+def observe_lateness(refused: Refused, timestamp: int, stream_time: int) -> None:
+    """Count how late a record is that was not rejected: how far behind stream time, 0 if it is ahead.
+
+    A late record can be ahead of stream time: its window was flushed, or its timestamp is not event time.
+    """
+    lateness = max(0, stream_time - timestamp)
     add(refused.numbers, LATENESS_SUM, lateness)
     refused.numbers[LATENESS_MAX] = max(refused.numbers[LATENESS_MAX], lateness)
     lateness_bins.count(refused.bins, lateness)
@@ -122,9 +129,9 @@ def late(payloads: Payloads, batch: Batch, refused: Refused, max_lateness: int, 
     if len(chosen) == 0:
         return REFUSED.empty_table()
     rows, stream_time = refused.row[chosen], refused.stream_time[chosen]
-    lateness, bound = pa.array(stream_time - batch.timestamp[rows]), pa.array(stream_time - max_lateness)
-    causes = words(np.zeros(len(rows), np.int8), pa.array([cause]))
-    return _table(payloads, batch, rows, causes, lateness, bound)
+    behind = stream_time - batch.timestamp[rows]
+    causes = words(behind < 0, pa.array([cause, cause + AHEAD]))
+    return _table(payloads, batch, rows, causes, pa.array(np.maximum(behind, 0)), pa.array(stream_time - max_lateness))
 
 
 def rejected(payloads: Payloads, batch: Batch, refused: Refused, newest: int) -> pa.Table:

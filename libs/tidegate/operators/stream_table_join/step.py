@@ -279,7 +279,7 @@ def _join_at_once(batch: Batch, row: int, rules: Rules, outcome: Outcome) -> Non
     if rules.grace == 0 and has_key:
         _observe_time(outcome, timestamp)
     else:
-        refusals.observe_lateness(outcome.refused, max(0, outcome.tally[STREAM_TIME] - timestamp))
+        refusals.observe_lateness(outcome.refused, timestamp, outcome.tally[STREAM_TIME])
     _emit(outcome, row, rules.grace > 0 and has_key)
 
 
@@ -288,7 +288,7 @@ def _observe_time(outcome: Outcome, timestamp: int) -> None:
     """T is at least the timestamp; the lateness of its record is counted."""
     tally = outcome.tally
     tally[STREAM_TIME] = max(tally[STREAM_TIME], timestamp)
-    refusals.observe_lateness(outcome.refused, tally[STREAM_TIME] - timestamp)
+    refusals.observe_lateness(outcome.refused, timestamp, tally[STREAM_TIME])
 
 
 @inlined

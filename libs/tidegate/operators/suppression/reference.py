@@ -45,7 +45,7 @@ class Reference:
         if reason := self._rejection(row, clock_ms):
             self.rejected.append((row, reason))
         elif (bound := self._bound(row)) is not None:
-            self.late.append((row, self.stream_time - row.timestamp, bound))
+            self.late.append((row, max(0, self.stream_time - row.timestamp), bound))
         else:
             self._accept(row)
 

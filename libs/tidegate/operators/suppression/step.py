@@ -114,7 +114,7 @@ def absorb(
         if slot < 0 and not slots.has_slot(state.pool):
             return NEEDS_SLOT
         tally[STREAM_TIME] = stream_time
-        refusals.observe_lateness(outcome.refused, stream_time - timestamp)
+        refusals.observe_lateness(outcome.refused, timestamp, stream_time)
         _insert_or_update(state, batch, row, slot, fingerprint, places[row], rules, outcome)
         evict(state, due, cause, rules, outcome)
         _observe_size(tally, state.time)

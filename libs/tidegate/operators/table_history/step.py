@@ -90,7 +90,7 @@ def absorb(
         if lacking != DONE:
             return lacking
         tally[STREAM_TIME] = max(tally[STREAM_TIME], timestamp)
-        refusals.observe_lateness(outcome.refused, tally[STREAM_TIME] - timestamp)
+        refusals.observe_lateness(outcome.refused, timestamp, tally[STREAM_TIME])
         tally[SUPERSEDED if there and version_chains.time_at(state.versions, key, at) == timestamp else APPLIED] += 1
         _note_change(state, _write(state, batch, row, key, at, there, trail), there, outcome)
     tally[NEXT_ROW] = len(batch.offset)

@@ -57,7 +57,7 @@ class Reference:
         bounds = self.config.buffer
         if not joined:
             (self.windows, self.emissions), self.stream_time = before
-            self.late.append((row, self.stream_time - row.timestamp, self.bound(self.stream_time)))
+            self.late.append((row, max(0, self.stream_time - row.timestamp), self.bound(self.stream_time)))
         elif self._too_long(joined[0]) or (
             bounds and bounds.when_full == "shut_down" and self._full(bounds.max_keys, bounds.max_bytes)
         ):

@@ -144,7 +144,7 @@ def absorb(
             return lacking
         tally[NEXT_START] = ANEW
         tally[APPLIED] += 1
-        refusals.observe_lateness(outcome.refused, tally[STREAM_TIME] - timestamp)
+        refusals.observe_lateness(outcome.refused, timestamp, tally[STREAM_TIME])
         pass_time(state, wide(ON_TIME), wide(WINDOW_CLOSE), rules, plan, outcome)
         tally[OPEN_MAX] = max(tally[OPEN_MAX], state.numbers[OPEN])
         tally[OPEN_BYTES_MAX] = max(tally[OPEN_BYTES_MAX], state.numbers[OPEN_BYTES])

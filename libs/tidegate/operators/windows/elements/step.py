@@ -192,7 +192,7 @@ def absorb(state: State, rows: Rows, rules: Rules, trigger: Trigger, outcome: Ou
 def _count(state: State, timestamp: int, outcome: Outcome) -> None:
     tally = outcome.tally
     tally[APPLIED] += 1
-    refusals.observe_lateness(outcome.refused, max(0, tally[STREAM_TIME] - timestamp))
+    refusals.observe_lateness(outcome.refused, timestamp, tally[STREAM_TIME])
     tally[OPEN_MAX] = max(tally[OPEN_MAX], state.numbers[OPEN])
     tally[OPEN_BYTES_MAX] = max(tally[OPEN_BYTES_MAX], state.numbers[OPEN_BYTES])
 
