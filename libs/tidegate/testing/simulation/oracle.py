@@ -69,6 +69,7 @@ class Oracle:
         self.newest: BatchMeta | None = None
         self.flushed = False
         self._marked = [-1] * partitions
+        self._ends: dict[int, int] = {}
         self._violation: Violation | None = None
         self.watchers = Watchers(published=self._guarded(self._published), marked=self._guarded(self._mark))
         self.committed = self._guarded(self._committed)
@@ -114,7 +115,8 @@ class Oracle:
 
     # ---- the log
 
-    def _committed(self, meta: BatchMeta) -> None:
+    def _committed(self, meta: BatchMeta, ends: dict[int, int]) -> None:
+        """Check the batch; `ends` are those of the input partitions, open transactions included."""
         before = self.newest
         if before is not None and (meta.batch <= before.batch or meta.epoch < before.epoch):
             raise Violation(f"batch {meta.batch} of epoch {meta.epoch} after {before.batch} of {before.epoch}")
@@ -127,7 +129,7 @@ class Oracle:
             self._expect(OUTPUT, partition, _emissions(meta.batch, result))
             self._expect(DEAD_LETTERS, partition, _dead_letters(meta.batch, partition, result))
         self.flushed |= meta.action == "flush"
-        self.newest = meta
+        self.newest, self._ends = meta, ends
 
     def _expect(self, topic: str, partition: int, written: list[Emission]) -> None:
         """It is written, if the operator has the topic."""
@@ -145,7 +147,10 @@ class Oracle:
             return twin.play([row for offset, row in sorted(self.inputs[partition].items()) if start <= offset < end])
         if meta.action == "flush":
             return twin.play(Flush())
-        return twin.play(Advance(meta.stream_time[partition] - max(0, twin.state.stream_time)))
+        growth = meta.stream_time[partition] - max(0, twin.state.stream_time)
+        if growth > 0 and (unread := self._ends[partition] - end) > 0:  # there before the batch was planned
+            raise Violation(f"an idle advance of partition {partition} at {end}, before {unread} offsets are read")
+        return twin.play(Advance(growth))
 
     # ---- the output
 

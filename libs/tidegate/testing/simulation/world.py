@@ -83,7 +83,8 @@ class World:
     def committed(self, meta: BatchMeta) -> None:
         """The operator's log has the batch."""
         self.say("batch %d of epoch %d is in the log: %s %s", meta.batch, meta.epoch, meta.action, meta.counts)
-        self.oracle.committed(meta)
+        ends = {partition: log.end for (topic, partition), log in self.broker.logs.items() if topic == INPUT}
+        self.oracle.committed(meta, ends)
 
     def say(self, line: str, *facts: object) -> None:
         """The line, with the facts in it, is part of the story of the run, if somebody reads it."""
