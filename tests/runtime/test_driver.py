@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.runtime.miniature import Jobs, application, driver_of
 from tests.runtime.scripted_kafka import PRODUCER_ID, ScriptedKafka
 from tidegate.contracts.errors import EngineError, Fenced, StartOver, StateError, Unavailable
 from tidegate.contracts.kill_points import watched
+from tidegate.contracts.schema import Counts
 from tidegate.runtime import driver as drivers
 from tidegate.runtime.batch import KafkaAttempt
 from tidegate.runtime.driver import OperatorDriver
@@ -94,6 +96,18 @@ def test_a_driver_that_was_fenced_claims_before_it_does_anything_else(driver: Op
 def test_a_batch_is_planned_up_to_the_last_stable_offset(driver: OperatorDriver, jobs: Jobs) -> None:
     driver.round()
     assert [(plan.partition, plan.start, plan.end) for plan in jobs.plans] == [(0, 0, 5), (1, 0, 5)]
+
+
+def test_no_partition_is_idle_while_its_producers_transactions_are_open(
+    kafka: ScriptedKafka, jobs: Jobs, tmp_path: Path
+) -> None:
+    """Both partitions hold something, and are read up to their last stable offsets; in 0 a transaction is open."""
+    driver = driver_of(application(tmp_path, idle_after="1s"), jobs)
+    kafka.stable, kafka.ends = {0: 0, 1: 0}, {0: 50, 1: 0}
+    driver._surely(lambda: None)
+    driver.newest = replace(driver.newest, totals=dict.fromkeys((0, 1), Counts(held=1)), active={0: 0, 1: 0})
+    driver.round()
+    assert [(plan.partition, plan.action) for plan in jobs.plans] == [(1, "idle")]
 
 
 def test_every_try_of_a_batch_has_an_attempt_of_its_own(driver: OperatorDriver, jobs: Jobs) -> None:

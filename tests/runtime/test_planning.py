@@ -13,8 +13,12 @@ from tidegate.runtime.planning import IDLE_STEP_MS, plan_flush, plan_idle, plan_
 pytestmark = pytest.mark.fast
 
 
+READ = {0: 10, 1: 20, 2: 30}
+"""High watermarks where everything is read."""
+
+
 def standing(**changes):
-    return replace(meta(4, 0, {}), offsets={"in": {0: 10, 1: 20, 2: 30}}, stream_time={0: 500}, **changes)
+    return replace(meta(4, 0, {}), offsets={"in": READ}, stream_time={0: 500}, **changes)
 
 
 def test_a_partition_is_planned_from_its_offset_to_the_last_stable_offset():
@@ -38,20 +42,26 @@ def test_a_partition_whose_publication_is_not_settled_is_left_out():
 def test_stream_time_of_an_idle_partition_grows_by_the_wall_time_since_it_became_idle():
     """last record at 0 s, idle after 10 s; at 15 s it has been idle for 5 s"""
     held = standing(active={0: 0}, totals={0: Counts(held=1)})
-    (plan,) = plan_idle(held, "in", 15_000, 10_000, {}, {})
+    (plan,) = plan_idle(held, "in", READ, 15_000, 10_000, {}, {})
     assert (plan.action, plan.start, plan.end, plan.advance_to) == ("idle", 10, 10, 500 + 5_000)
+
+
+def test_a_partition_is_not_idle_while_records_of_open_transactions_wait_behind_its_last_stable_offset():
+    held = standing(active={0: 0}, totals={0: Counts(held=1)})
+    assert plan_idle(held, "in", {**READ, 0: 60}, 15_000, 10_000, {}, {}) == []
+    assert plan_idle(held, "in", {1: 20, 2: 30}, 15_000, 10_000, {}, {}) == []
 
 
 def test_idle_time_is_counted_once():
     held = standing(active={0: 0}, advanced={0: 15_000}, totals={0: Counts(held=1)})
-    (plan,) = plan_idle(held, "in", 17_000, 10_000, {}, {})
+    (plan,) = plan_idle(held, "in", READ, 17_000, 10_000, {}, {})
     assert plan.advance_to == 500 + 2_000
 
 
 def test_an_idle_advance_waits_until_it_is_worth_a_commit_and_for_something_held():
     held = standing(active={0: 0}, totals={0: Counts(held=1)})
-    assert plan_idle(held, "in", 10_000 + IDLE_STEP_MS - 1, 10_000, {}, {}) == []
-    assert plan_idle(replace(held, totals={0: Counts()}), "in", 60_000, 10_000, {}, {}) == []
+    assert plan_idle(held, "in", READ, 10_000 + IDLE_STEP_MS - 1, 10_000, {}, {}) == []
+    assert plan_idle(replace(held, totals={0: Counts()}), "in", READ, 60_000, 10_000, {}, {}) == []
 
 
 def test_a_flush_touches_partitions_that_hold_something():

@@ -271,8 +271,8 @@ class OperatorDriver:
         if idle_after is None:
             return plans
         busy = {plan.partition for plan in plans}
-        now = clock.now_ms()
-        return plans + plan_idle(self.newest, topic, now, idle_after, self._producers(), self._lineage, busy)
+        begun, now = offsets.latest(self._kafka(), topic), clock.now_ms()
+        return plans + plan_idle(self.newest, topic, begun, now, idle_after, self._producers(), self._lineage, busy)
 
     def _plans_of_waiting(self, busy: Collection[int]) -> list[PartitionPlan]:
         """Plans without records, for partitions that hold what may go on: the table has moved, or was waited for."""

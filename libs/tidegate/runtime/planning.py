@@ -49,23 +49,26 @@ def plan_stream(newest: BatchMeta, topic: str, lineage: Lineage) -> dict[int, Pa
 def plan_idle(
     newest: BatchMeta,
     topic: str,
+    high_watermarks: Mapping[int, int],
     now: int,
     idle_after: int,
     producers: Mapping[int, Producer],
     lineage: Lineage,
     left_out: Collection[int] = (),
 ) -> list[PartitionPlan]:
-    """A plan for each partition that holds something and whose stream time goes on without records.
+    """Plan an idle advance for each partition that holds something and whose stream time goes on without records.
 
-    Only called when everything readable has been read.
+    A partition whose high watermark is beyond its offset is not idle: what its producers have begun is still to be
+    read, once their transactions end.
     """
     plans = []
     for partition in sorted(newest.active):
-        if partition in left_out or not newest.totals.get(partition, Counts()).held:
+        offset = newest.offsets[topic][partition]
+        idle = partition not in left_out and high_watermarks.get(partition) == offset
+        if not idle or not newest.totals.get(partition, Counts()).held:
             continue
         growth = idle_advance(newest.active[partition], newest.advanced.get(partition, -1), now, idle_after)
         if growth is not None and growth >= IDLE_STEP_MS:
-            offset = newest.offsets[topic][partition]
             plan = _plan(newest, partition, offset, offset, producers, lineage)
             plans.append(replace(plan, action="idle", advance_to=plan.stream_time + growth))
     return plans

@@ -21,6 +21,21 @@ RULES = (
         ),
     ),
     Rule(
+        name="no partition is idle while its high watermark is beyond what is read",
+        chapter=Chapter.BATCH,
+        tests=(
+            *tests(
+                "runtime/test_planning",
+                "a_partition_is_not_idle_while_records_of_open_transactions_wait_behind_its_last_stable_offset",
+            ),
+            *tests("runtime/test_driver", "no_partition_is_idle_while_its_producers_transactions_are_open"),
+        ),
+        removals=(
+            without("runtime/planning", " and high_watermarks.get(partition) == offset", ""),
+            without(_DRIVER, "begun, now = offsets.latest(self._kafka(), topic), ", "begun, now = ends, "),
+        ),
+    ),
+    Rule(
         name="the clock is read once for a batch",
         chapter=Chapter.BATCH,
         tests=tests("runtime/test_driver", "the_clock_is_read_once_for_a_batch"),
