@@ -7,7 +7,7 @@ export PYTHON
 
 COMPOSE = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 
-.PHONY: help setup demo up down stack-demo test-stack test test-fast lint laws kill simulate rules bench docs lock clean
+.PHONY: help setup demo up down stack-demo test-stack test test-fast lint laws checked kill simulate rules bench docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,11 @@ lint: setup ## style, types and the layer rule
 
 laws: setup ## every operator against the laws, 2,000 examples each
 	@HYPOTHESIS_PROFILE=laws $(BIN)/python -m pytest -m fast -n auto --dist worksteal tests/laws
+
+checked: setup ## the laws, the recorded scenarios and simulated services with every access to an array checked
+	@echo "Checked build"
+	@NUMBA_BOUNDSCHECK=1 HYPOTHESIS_PROFILE=few $(BIN)/python -m pytest -m fast -n 2 --dist loadfile tests/laws tests/operators/test_recorded_scenarios.py tests/kernels
+	@NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tidegate.testing.simulation --seeds 100
 
 kill: setup ## the tests that kill the service at every dangerous point, 200,000 records (about half an hour)
 	@$(BIN)/python -m pytest -m kill -s tests/kill tests/stream

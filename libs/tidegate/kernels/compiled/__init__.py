@@ -1,12 +1,14 @@
 """The one place that decorates with numba. May import: the standard library, numpy, numba.
 
 `TIDEGATE_NUMBA=off` runs the same source as plain Python: for debugging, and for the law that both agree.
+`NUMBA_BOUNDSCHECK=1`, numba's own switch, makes every access outside of an array an IndexError: slower, for tests.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,6 +16,15 @@ import numpy as np
 Kernel = TypeVar("Kernel", bound=Callable[..., object])
 
 NUMBA_ON = os.environ.get("TIDEGATE_NUMBA", "on") != "off"
+
+CHECKED = NUMBA_ON and os.environ.get("NUMBA_BOUNDSCHECK", "0") != "0"
+"""True where kernels look at their arrays' bounds."""
+
+if NUMBA_ON:
+    import numba  # type: ignore[import-untyped, unused-ignore]
+
+    if CHECKED:  # numba's cache does not tell kernels with checks from those without
+        numba.config.CACHE_DIR = str(Path(numba.config.CACHE_DIR or Path(__file__).parent / "__pycache__") / "checked")
 
 
 def compiled(function: Kernel) -> Kernel:
@@ -40,8 +51,6 @@ def inlined(function: Kernel) -> Kernel:
 def _compile(function: Kernel, **options: Any) -> Kernel:
     if not NUMBA_ON:
         return function
-    import numba  # type: ignore[import-untyped, unused-ignore]
-
     return numba.njit(cache=True, nogil=True, **options)(function)  # type: ignore[no-any-return, unused-ignore]
 
 

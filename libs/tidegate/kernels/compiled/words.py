@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tidegate.contracts.operator import Array
-from tidegate.kernels.compiled import NUMBA_ON
+from tidegate.kernels.compiled import CHECKED, NUMBA_ON, inlined
 
 WORD = 8
 
@@ -86,3 +86,19 @@ if NUMBA_ON:
             return context.get_dummy_value()
 
         return types.void(data, types.int64), generate
+
+
+if CHECKED:
+    load_word, copy_block = word_at, copy_bytes
+
+    @inlined
+    def word_at(data: Array, at: int) -> Any:
+        if not 0 <= at <= len(data) - WORD:
+            raise IndexError("a word outside of its array")
+        return load_word(data, at)
+
+    @inlined
+    def copy_bytes(source: Array, start: int, target: Array, at: int, length: int) -> None:
+        if length != 0 and not (0 <= start <= len(source) - length and 0 <= at <= len(target) - length and length > 0):
+            raise IndexError("a block outside of its array")
+        copy_block(source, start, target, at, length)
