@@ -73,7 +73,7 @@ def suppression_reference(config: SuppressionConfig, history: Sequence[Event], c
 def _trace(reference: Reference, clock_ms: int) -> Trace:
     held = sorted(reference.held.values(), key=lambda slot: (slot.place, slot.arrival))
     return Trace(
-        emissions=[_columns(row) | {"cause": cause} for row, cause in reference.emissions],
+        emissions=[_columns(slot.row) | {"cause": cause} | _bounds(slot.window) for slot, cause in reference.emissions],
         late=_late(reference.late, "its window is closed" if reference.windowed else "older than max_lateness"),
         rejected=_rejected(reference.rejected, reference.config, clock_ms),
         applied=reference.applied,
@@ -86,8 +86,11 @@ def _trace(reference: Reference, clock_ms: int) -> Trace:
 
 
 def _slot(slot: Slot) -> dict[str, Any]:
-    bounds = {} if slot.window is None else dict(zip(("window_start", "window_end"), slot.window, strict=True))
-    return {"op": "put"} | _columns(slot.row) | {"place": slot.place, "arrival": slot.arrival} | bounds
+    return {"op": "put"} | _columns(slot.row) | {"place": slot.place, "arrival": slot.arrival} | _bounds(slot.window)
+
+
+def _bounds(window: tuple[int, int] | None) -> dict[str, Any]:
+    return {} if window is None else dict(zip(("window_start", "window_end"), window, strict=True))
 
 
 def table_history_reference(config: TableHistoryConfig, history: Sequence[Event], clock_ms: int) -> Trace:

@@ -87,6 +87,7 @@ def publishing(kafka: ScriptedKafka, log: OperatorLog, deadline_s: float = 5.0, 
         input="in",
         outlets=outlets,
         times_in_values=False,
+        windows=None,
         deadline_s=deadline_s,
     )
 
@@ -112,6 +113,7 @@ def opened_with(
         outlets=outlets,
         limits=started.limits,
         times_in_values=False,
+        windows=None,
         group=started.group,
         table_id=newest.table_id,
         partition=0,

@@ -70,6 +70,7 @@ def attempt(tmp_path: Path) -> KafkaAttempt:
         outlets=Outlets("out", None),
         limits={"out": 2**20},
         times_in_values=False,
+        windows=None,
         kafka={},
         group="group",
         log=log.path,

@@ -61,6 +61,9 @@ Size = Annotated[
     Field(ge=0, examples=[65_536, "64MiB"]),
 ]
 Format = Literal["bytes", "string", "json"]
+AddedWindows = Literal["headers", "time", "session"]
+"""How records that are written are told of their windows: by headers, or by Kafka's bytes of time or session windows
+behind the key."""
 
 
 class Config(BaseModel):
@@ -151,6 +154,10 @@ class OperatorConfig(OperatorRules):
 
     def refuses(self, table: TableFacts) -> str | None:
         """Why it cannot read such a table: "cause; remedy". None: it can."""
+        return None
+
+    def adds_windows(self) -> AddedWindows | None:
+        """Return how windows are added to the records of the output; None: they have none, or say them already."""
         return None
 
     def functions(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.config import AddedWindows, OperatorRules
 from tidegate.contracts.errors import TidegateError
 from tidegate.contracts.schema import Counts
 from tidegate.runtime.kafka.transactions import Producer
@@ -42,7 +42,7 @@ class Attempt:
 class KafkaAttempt(Attempt):
     """An attempt between topics; `limits`: the largest record batch that each outlet takes, in bytes.
 
-    `times_in_values`: event times are not the records' own timestamps.
+    `times_in_values`: event times are not the records' own timestamps. `windows`: how the output is told of windows.
     """
 
     kafka: dict[str, str]
@@ -50,6 +50,7 @@ class KafkaAttempt(Attempt):
     outlets: Outlets
     limits: Mapping[str, int]
     times_in_values: bool
+    windows: AddedWindows | None
     max_batch_bytes: int
     deadline_s: float
 

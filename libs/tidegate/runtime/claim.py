@@ -137,6 +137,7 @@ class Claimant:
             input=self._config.input,
             outlets=wanted,
             times_in_values=self._config.timestamp is not None,
+            windows=self._config.adds_windows(),
             deadline_s=self._deadline_s,
         )
         try:

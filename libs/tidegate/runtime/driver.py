@@ -422,6 +422,7 @@ class OperatorDriver:
             outlets=outlets.configured(self._config),
             limits=self._publication.limits if self._publication else {},
             times_in_values=self._config.timestamp is not None,
+            windows=self._config.adds_windows(),
             kafka=self._application.kafka,
             group=group_id(self._application.application, self.name),
             log=self._log.path,

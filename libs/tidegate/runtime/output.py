@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.contracts.config import AddedWindows
 from tidegate.contracts.errors import OutputTooLarge
 from tidegate.contracts.kill_points import reach
 from tidegate.kernels.record_batch import Origin, OutgoingColumns, Stamp
@@ -42,7 +43,8 @@ class Destination:
     """Where one partition's output of one batch goes, and the mark and the input offset that travel with it.
 
     `limits`: the largest record batch that each topic takes, in bytes. `times_in_values`: event times are fields of
-    the values, so that they are not the timestamps which the records had in Kafka.
+    the values, so that they are not the timestamps which the records had in Kafka. `windows`: how emissions are told of
+    theirs; None: not at all.
     """
 
     operator: str
@@ -50,6 +52,7 @@ class Destination:
     outlets: Outlets
     limits: Mapping[str, int]
     times_in_values: bool
+    windows: AddedWindows | None
     group: str
     table_id: str
     partition: int
@@ -118,7 +121,7 @@ def _send(client: KafkaClient, producer: Producer, to: Destination, parcel: Parc
 def outgoing(to: Destination, emissions: pa.Table) -> tuple[OutgoingColumns, Stamp]:
     """The emissions (columns key, value, headers, timestamp, cause; in seq order from 0) as the codec takes them.
 
-    Where they have windows (columns window_start, window_end), their bounds are headers.
+    Where windows are to be told (columns window_start, window_end), their bounds are headers.
     """
     causes = pc.dictionary_encode(_whole(emissions["cause"].cast(pa.string())))
     stamp = Stamp(
@@ -127,7 +130,7 @@ def outgoing(to: Destination, emissions: pa.Table) -> tuple[OutgoingColumns, Sta
         first_seq=0,
         cause_codes=causes.indices.to_numpy().astype(np.int8),
         causes=causes.dictionary.to_pylist(),
-        windows=_windows(emissions),
+        windows=None if to.windows is None else _windows(emissions),
     )
     return _columns(emissions), stamp
 
@@ -159,9 +162,7 @@ def _columns(rows: pa.Table) -> OutgoingColumns:
     )
 
 
-def _windows(emissions: pa.Table) -> tuple[Any, Any] | None:
-    if "window_start" not in emissions.column_names or emissions["window_start"].null_count:
-        return None
+def _windows(emissions: pa.Table) -> tuple[Any, Any]:
     return _whole(emissions["window_start"]).to_numpy(), _whole(emissions["window_end"]).to_numpy()
 
 

@@ -62,6 +62,7 @@ class KafkaPort:
             outlets=attempt.outlets,
             limits=attempt.limits,
             times_in_values=attempt.times_in_values,
+            windows=attempt.windows,
             group=attempt.group,
             table_id=attempt.table_id,
             partition=plan.partition,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.contracts.config import AddedWindows
 from tidegate.contracts.errors import StartOver, StateError
 from tidegate.contracts.kill_points import armed, reach
 from tidegate.contracts.naming import group_id, transactional_id
@@ -38,11 +39,13 @@ class Publication:
         input: str,
         outlets: Outlets,
         times_in_values: bool,
+        windows: AddedWindows | None,
         deadline_s: float,
     ) -> None:
         self._client, self._log = client, log
         self._application, self._operator = application, operator
-        self._input, self._outlets, self._times_in_values = input, outlets, times_in_values
+        self._input, self._outlets = input, outlets
+        self._times_in_values, self._windows = times_in_values, windows
         self._deadline_s = deadline_s
         self._timeout_ms = max(60_000, int(3 * deadline_s * 1_000))
         self.group = group_id(application, operator)
@@ -204,6 +207,7 @@ class Publication:
             outlets=self._outlets,
             limits=self.limits,
             times_in_values=self._times_in_values,
+            windows=self._windows,
             group=self.group,
             table_id=newest.table_id,
             partition=partition,

@@ -28,12 +28,12 @@ class Slot(NamedTuple):
 
 @dataclass
 class Reference:
-    """One partition. `emissions` are (row, cause), `late` (row, lateness, bound), `rejected` (row, reason)."""
+    """One partition. `emissions` are (slot, cause), `late` (row, lateness, bound), `rejected` (row, reason)."""
 
     config: SuppressionRules
     stream_time: int = -1
     held: dict[tuple[bytes, Window], Slot] = field(default_factory=dict)
-    emissions: list[tuple[Row, str]] = field(default_factory=list)
+    emissions: list[tuple[Slot, str]] = field(default_factory=list)
     late: list[tuple[Row, int, int]] = field(default_factory=list)
     rejected: list[tuple[Row, str]] = field(default_factory=list)
     applied: int = 0
@@ -135,9 +135,9 @@ class Reference:
 
     def _emit_oldest(self, cause: str) -> None:
         key = min(self.held, key=lambda held: self.held[held][:2])
-        row = self.held.pop(key).row
-        if row.value is not None or not self.windowed:
-            self.emissions.append((row, cause))
+        slot = self.held.pop(key)
+        if slot.row.value is not None or not self.windowed:
+            self.emissions.append((slot, cause))
 
 
 def window_of(row: Row) -> tuple[int, int]:

@@ -18,11 +18,11 @@ from tidegate.kernels import arena, columns, growth, slots, time_buffer
 from tidegate.kernels.payloads import Batch, Payloads, batch_of, record_length, repack
 from tidegate.operators import refusals
 from tidegate.operators.bounds import EagerBuffer, StrictBuffer
+from tidegate.operators.keys import Keys, PlainKeys, WindowKeys, other_keys
 from tidegate.operators.suppression import measures, tables
 from tidegate.operators.suppression import step as kernel
 from tidegate.operators.suppression.config import SuppressionRules, TimeLimit
 from tidegate.operators.suppression.damage import damage
-from tidegate.operators.suppression.placing import PlainKeys, WindowKeys, other_keys
 
 STREAM_TIME, OPENED, BYTES_OF, WINDOWED, CHECK = range(kernel.NUMBERS)
 HALF_LINE = 32
@@ -125,7 +125,7 @@ class SuppressionState:
     def __init__(self, config: SuppressionRules, storage: Storage) -> None:
         self._config = config
         self._rules = rules_of(config)
-        self._keys = WindowKeys(self._rules.time_limit) if self._rules.windowed else PlainKeys(self._rules.max_lateness)
+        self._keys: Keys = WindowKeys() if self._rules.windowed else PlainKeys()
         self._storage = storage
         self._map()
         self._begin()
@@ -137,11 +137,12 @@ class SuppressionState:
 
     def step(self, records: Records, clock_ms: int) -> StepResult:
         """Every record up to a stop is counted once; the state equals what the changelog describes."""
-        batch, undecodable, newest = refusals.dated(records, self._config, clock_ms)
-        batch, places, missing = self._keys.placed(batch, undecodable)
+        own, undecodable, newest = refusals.dated(records, self._config, clock_ms)
+        batch, ends, missing = self._keys.keyed(own, undecodable)
+        places = ends if self._rules.windowed else batch.timestamp
         outcome = self._outcome(len(records))
         stopped = self._run(lambda: kernel.absorb(self._state, batch, places, missing, newest, self._rules, outcome))
-        return self._result(batch, outcome, newest, stopped)
+        return self._result(batch, outcome, own, newest, stopped)
 
     def advance(self, stream_time: int) -> StepResult:
         """T is at least `stream_time`; what became due is emitted with cause `idle`."""
@@ -170,7 +171,7 @@ class SuppressionState:
         count = time.numbers[time_buffer.HELD]
         held = time.heap[:count]
         in_order = held[np.lexsort((time.arrival[held], time.place[:count]))]
-        return self._keys.change_rows(tables.changes(self._state, _NO_RECORDS, in_order))
+        return self._keys.shown(tables.changes(self._state, _NO_RECORDS, in_order))
 
     def _map(self) -> None:
         """The kernels see the storage's current arrays."""
@@ -231,18 +232,23 @@ class SuppressionState:
         self._settle(batch, outcome)
 
     def _result(
-        self, batch: Batch, outcome: kernel.Outcome, newest: int = MAX_TIMESTAMP, stopped: int = kernel.DONE
+        self,
+        batch: Batch,
+        outcome: kernel.Outcome,
+        own: Batch = _NO_RECORDS,
+        newest: int = MAX_TIMESTAMP,
+        stopped: int = kernel.DONE,
     ) -> StepResult:
-        """What the outcome says, in tables; then the batch is settled."""
+        """Return what the outcome says, in tables; then settle the batch. `own`: the records under their own keys."""
         changed = np.empty(outcome.tally[kernel.TOUCHED], np.int32)
         changed = changed[: kernel.net_changes(self._state, outcome, changed)]
         if self._rules.windowed:
             kernel.forget_tombstones(self._state, batch, outcome)
         keys, refused, payloads = self._keys, outcome.refused, self._state.payloads
-        emissions = keys.rows(tables.emissions(self._state, batch, outcome))
-        late = keys.rows(refusals.late(payloads, batch, refused, keys.bound, keys.late))
-        rejected = keys.rows(refusals.rejected(payloads, batch, refused, newest))
-        changes = keys.change_rows(tables.changes(self._state, batch, changed))
+        emissions = keys.shown(tables.emissions(self._state, batch, outcome))
+        late = refusals.late(payloads, own, refused, *self._lateness())
+        rejected = refusals.rejected(payloads, own, refused, newest)
+        changes = keys.shown(tables.changes(self._state, batch, changed))
         self._settle(batch, outcome)
         self._numbers[STREAM_TIME] = outcome.tally[kernel.STREAM_TIME]
         held, held_bytes = (int(number) for number in self._state.time.numbers)
@@ -257,6 +263,12 @@ class SuppressionState:
             stop_reason="" if stopped == kernel.DONE else _STOP_REASONS[stopped],
             measures=measures.measures(outcome, self._config, held, held_bytes),
         )
+
+    def _lateness(self) -> tuple[int, str]:
+        """Return how late a record may be, in ms, and what a later one is told."""
+        if self._rules.windowed:
+            return self._rules.time_limit, "its window is closed"
+        return self._rules.max_lateness, "older than max_lateness"
 
     def _settle(self, batch: Batch, outcome: kernel.Outcome) -> None:
         """Stored payloads equal what is held. The tables of the batch must have been made before."""

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from tidegate.contracts.config import Config, Duration, OperatorConfig, OperatorRules
+from tidegate.contracts.config import AddedWindows, Config, Duration, OperatorConfig, OperatorRules
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.operators.bounds import StrictBuffer
 
@@ -333,6 +333,10 @@ def least_retention(window: Tumbling | Hopping | Session | Unlimited) -> int:
 
 class WindowConfig(WindowRules, OperatorConfig):
     """Windowed aggregation between two topics."""
+
+    def adds_windows(self) -> AddedWindows | None:
+        """Return how the results name their windows."""
+        return "headers"
 
     def functions(self) -> tuple[str, ...]:
         """The functions of evictor and aggregate."""
