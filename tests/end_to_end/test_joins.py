@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 
 from tidegate.cli.status import operator_status
 from tidegate.contracts.errors import ConfigurationError, StateError, UserError
+from tidegate.contracts.schema import Pin
 from tidegate.runtime import clock
 from tidegate.runtime.application import application_of
 from tidegate.runtime.driver import OperatorDriver, Wiring
@@ -178,14 +179,18 @@ def test_each_commit_says_which_version_of_the_table_it_has_read(joined):
     here = joined()
     here.put((0, b'"A"', 0))
     first = here.send((0, b"1", 1))
-    assert first.newest.inputs == {TABLE: _version(here)}
+    assert first.newest.inputs == {TABLE: Pin(_version(here), _table_id(here))}
     here.put((0, b'"B"', 5))
     second = here.send((0, b"2", 6))
-    assert second.newest.inputs[TABLE] == _version(here) > first.newest.inputs[TABLE]
+    assert second.newest.inputs[TABLE].version == _version(here) > first.newest.inputs[TABLE].version
 
 
 def _version(here):
     return DeltaTable(str(here.folder / "lake" / TABLE)).version()
+
+
+def _table_id(here):
+    return str(DeltaTable(str(here.folder / "lake" / TABLE)).metadata().id)
 
 
 def test_the_join_goes_on_while_the_table_s_service_is_down_and_status_says_how_far_it_is_behind(joined):

@@ -14,7 +14,7 @@ from tests.state.tally_operator import Tally, TallyState
 from tidegate.contracts.config import OperatorConfig, read
 from tidegate.contracts.errors import StateError, Unavailable, UserError
 from tidegate.contracts.records import Records, Row
-from tidegate.contracts.schema import FORMAT, BatchMeta, Counts
+from tidegate.contracts.schema import FORMAT, BatchMeta, Counts, Pin
 from tidegate.kernels.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 from tidegate.operators.table_history import TableHistory, TableHistoryConfig
@@ -109,7 +109,8 @@ def test_a_pin_is_the_newest_version_and_stands_until_the_next(table: Table) -> 
     reader = pinned(table)
     first = reader.pin()
     table.run([(2, True)])
-    assert (reader.version, reader.inputs) == (first, {"tally": first})
+    assert (reader.version, reader.inputs) == (first, {"tally": Pin(first, table.log.table_id)})
+    assert BatchMeta.from_json(replace(READER, inputs=reader.inputs).to_json()).inputs == reader.inputs
     assert reader.pin() == first + 1 == table.log.version
     assert reader.stream_time(0) == table.stream_time
 
@@ -212,7 +213,7 @@ def test_different_numbers_of_partitions_are_refused(table: Table) -> None:
 def test_a_log_older_than_what_was_read_of_it_stops(table: Table) -> None:
     reader = PinnedTable(reader="r", name="tally", config=pinned(table).config, path=table.log.path)
     with pytest.raises(StateError, match="older than what r has read"):
-        reader.open(replace(READER, inputs={"tally": table.log.version + 1}))
+        reader.open(replace(READER, inputs={"tally": Pin(table.log.version + 1, table.log.table_id)}))
 
 
 def test_a_log_that_somebody_else_changed_stops_its_readers(table: Table) -> None:

@@ -104,16 +104,16 @@ def _table(application: Application, name: str, newest: BatchMeta) -> dict[str, 
     read = application.operators[name].reads()
     if read is None:
         return None
-    path = log_path(application.lake, read.table)
+    path, pin = log_path(application.lake, read.table), newest.inputs.get(read.table)
     log = OperatorLog.at(path, None) if has_version(path, None) else None
     table = None if log is None else log.newest()
     if log is None or table is None:
-        return {"name": read.table, "read": newest.inputs.get(read.table), "version": None}
+        return {"name": read.table, "read": pin and pin.version, "version": None}
     behind = {
         partition: max(0, stream_time - table.stream_time.get(partition, NO_STREAM_TIME))
         for partition, stream_time in newest.stream_time.items()
     }
-    found = {"name": read.table, "read": newest.inputs.get(read.table), "version": log.version}
+    found = {"name": read.table, "read": pin and pin.version, "version": log.version}
     return {**found, "clock": table.clock, "behind_ms": behind}
 
 

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
@@ -61,6 +61,13 @@ class Counts:
         return self.records_in == self.applied + self.superseded + self.late + self.rejected
 
 
+class Pin(NamedTuple):
+    """A version of a table's log, and the log's table id; "" where older metadata did not note it."""
+
+    version: int
+    table_id: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class BatchMeta:
     """Everything that a commit says about its batch; the maps are complete: all partitions, not those touched alone.
@@ -96,7 +103,7 @@ class BatchMeta:
     active: dict[int, int] = field(default_factory=dict)
     advanced: dict[int, int] = field(default_factory=dict)
     compacted: int = 0  # the batch of the newest compaction
-    inputs: dict[str, int] = field(default_factory=dict)
+    inputs: dict[str, Pin] = field(default_factory=dict)  # of each table that was read, what was read
     published_from: int = 0  # the batch in which `output` was configured
     dead_letters: str | None = None  # topic of the refused records
     dead_letters_from: int = 0  # the batch in which it was configured
@@ -135,5 +142,11 @@ class BatchMeta:
         }
         raw["last"] = {int(partition): (batch, attempt) for partition, (batch, attempt) in raw.get("last", {}).items()}
         raw["skipped"] = {int(partition): (start, end) for partition, (start, end) in raw.get("skipped", {}).items()}
+        raw["inputs"] = {table: _pin(read) for table, read in raw.get("inputs", {}).items()}
         raw["opened"] = tuple(raw.get("opened", ()))
         return cls(**raw)
+
+
+def _pin(read: int | Sequence[Any]) -> Pin:
+    """What `inputs` has for a table: older metadata has the version alone."""
+    return Pin(read, "") if isinstance(read, int) else Pin(*read)

@@ -15,7 +15,7 @@ from tidegate.contracts.event_time import NO_STREAM_TIME, format_duration_ms
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.operator import OperatorState, TableReader
 from tidegate.contracts.records import Records
-from tidegate.contracts.schema import BatchMeta
+from tidegate.contracts.schema import BatchMeta, Pin
 from tidegate.kernels.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 from tidegate.runtime import clock
@@ -103,8 +103,8 @@ def _partitions(
     for partition, counts in sorted(newest.totals.items()):
         if counts.held:
             state = committed_state(log, newest, partition, config)
-            for table, version in newest.inputs.items():
-                cast(TableReader, state).read_table(table_state(application, table, version, partition, to_be=True))
+            for table, pin in newest.inputs.items():
+                cast(TableReader, state).read_table(table_state(application, table, pin, partition, to_be=True))
             step = state.step(Records.from_rows([]), clock.now_ms())
             released = step.emissions.num_rows
             yield Forecast(
@@ -115,16 +115,14 @@ def _partitions(
             )
 
 
-def table_state(
-    application: Application, name: str, version: int, partition: int, *, to_be: bool = False
-) -> OperatorState:
-    """The table's partition as of that version of its log, under the configuration of then.
+def table_state(application: Application, name: str, pin: Pin, partition: int, *, to_be: bool = False) -> OperatorState:
+    """The table's partition as of that pin, under the configuration of then.
 
     `to_be`: under the file's, if that keeps versions for longer, for then it is in force before its readers change.
     """
-    log, config = OperatorLog.at(log_path(application.lake, name), version), application.operators[name]
+    log, config = OperatorLog.at(log_path(application.lake, name), pin.version), application.operators[name]
     newest = log.newest()
-    assert newest is not None, f"{name} has no batch at version {version}"
+    assert newest is not None, f"{name} has no batch at version {pin.version}"
     if newest.settings and not (to_be and _kept(config) > _kept(config_of(newest.settings))):
         config = config_of(newest.settings)
     return committed_state(log, newest, partition, config)

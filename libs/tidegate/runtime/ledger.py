@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tidegate.contracts.errors import StateError
-from tidegate.contracts.schema import BatchMeta, Counts
+from tidegate.contracts.schema import BatchMeta, Counts, Pin
 from tidegate.runtime.batch import PartitionResult
 from tidegate.state.decisions import Way
 
@@ -68,11 +68,11 @@ def after_batch(
     batch: int,
     attempt: str,
     clock: int,
-    inputs: Mapping[str, int] = NOTHING,
+    inputs: Mapping[str, Pin] = NOTHING,
 ) -> BatchMeta:
     """The metadata of a batch: maps complete for all partitions, moved on for those that took part.
 
-    `inputs`: the Delta version of each table that was read.
+    `inputs`: of each table that was read its pin.
     Raises StateError when a partition's counts do not balance: nothing may be lost silently.
     """
     for result in results:

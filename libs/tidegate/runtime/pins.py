@@ -17,7 +17,7 @@ from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.errors import StateError, Unavailable, UserError
 from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.naming import COMMIT_METADATA_KEY, log_path
-from tidegate.contracts.schema import BatchMeta
+from tidegate.contracts.schema import BatchMeta, Pin
 from tidegate.runtime.application import Application, config_of
 from tidegate.runtime.batch import PartitionPlan, PartitionResult, TablePlan
 from tidegate.runtime.history import touched
@@ -77,9 +77,9 @@ class PinnedTable:
     meta: BatchMeta | None = None
 
     @property
-    def inputs(self) -> dict[str, int]:
+    def inputs(self) -> dict[str, Pin]:
         """The pin, as a batch's metadata has it."""
-        return {self.name: self.version}
+        return {self.name: Pin(self.version, self._meta().table_id)}
 
     def open(self, newest: BatchMeta) -> None:
         """The pin is the newest version. Unavailable while there is no log, or one that nobody has claimed.
@@ -92,10 +92,11 @@ class PinnedTable:
         if version is None or meta is None:
             raise Unavailable(f"the table {self.name} has no log yet", value=self.path, remedy="start its service")
         self._refuse_other_partitions(meta, newest)
-        if version < newest.inputs.get(self.name, -1):
+        read = newest.inputs.get(self.name)
+        if read is not None and version < read.version:
             raise StateError(
                 f"the log of the table {self.name} is older than what {self.reader} has read of it",
-                value=f"version {version}, read: {newest.inputs[self.name]}",
+                value=f"version {version}, read: {read.version}",
                 remedy="bring the newer log back from a copy, or give the reader another name to begin anew",
             )
         self.version = version

@@ -68,8 +68,8 @@ class Replay:
 
     def _replayed(self, before: BatchMeta, meta: BatchMeta, partition: int) -> Replayed:
         state = self._state(partition)
-        for table, version in meta.inputs.items():
-            cast(TableReader, state).read_table(table_state(self.application, table, version, partition))
+        for table, pin in meta.inputs.items():
+            cast(TableReader, state).read_table(table_state(self.application, table, pin, partition))
         results = list(self._results(state, before, meta, partition))
         return Replayed(
             batch=meta.batch,

@@ -68,7 +68,7 @@ RULES = (
             "a_log_that_somebody_else_changed_stops_its_readers",
         ),
         removals=(
-            without(_PINS, "if version < newest.inputs.get(self.name, -1):", "if False:"),
+            without(_PINS, "if read is not None and version < read.version:", "if False:"),
             without(_PINS, "meta.table_id != self.meta.table_id", "False"),
             without(_PINS, "self._refuse_foreign(actions)"),
         ),
