@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from deltalake import write_deltalake
 from tests.state.logs import HOUR_MS, MiniDriver, files, meta, new_log, rows
 from tests.state.tally_operator import Tally, TallyState
 from tidegate.contracts.config import OperatorConfig, read
-from tidegate.contracts.errors import StateError, Unavailable, UserError
+from tidegate.contracts.errors import EngineError, StateError, Unavailable, UserError
 from tidegate.contracts.records import Records, Row
 from tidegate.contracts.schema import FORMAT, BatchMeta, Counts, Pin
 from tidegate.kernels.storage import MemoryStorage
@@ -216,6 +218,25 @@ def test_a_log_older_than_what_was_read_of_it_stops(table: Table) -> None:
         reader.open(replace(READER, inputs={"tally": Pin(table.log.version + 1, table.log.table_id)}))
 
 
+@pytest.mark.parametrize("batches", [0, 1, 8], ids=["shorter", "as long", "longer"])
+def test_another_log_under_the_table_s_name_is_refused_at_start(table: Table, tmp_path: Path, batches: int) -> None:
+    table.run([(2, True)])
+    pin = Pin(table.log.version, table.log.table_id)
+    replace_by_another(table, tmp_path, batches)
+    reader = PinnedTable(reader="r", name="tally", config=OperatorConfig(kind="tally", input="in"), path=table.log.path)
+    with pytest.raises(StateError, match="another log than r has read") as refused:
+        reader.open(replace(READER, inputs={"tally": pin}))
+    assert pin.table_id in str(refused.value.value)
+    assert "give the reader another name" in refused.value.remedy
+
+
+def test_a_reader_of_a_release_without_table_ids_is_let_in_and_notes_the_id(table: Table) -> None:
+    older = json.loads(READER.to_json()) | {"inputs": {"tally": table.log.version}}
+    reader = PinnedTable(reader="r", name="tally", config=OperatorConfig(kind="tally", input="in"), path=table.log.path)
+    reader.open(BatchMeta.from_json(json.dumps(older)))
+    assert reader.inputs == {"tally": Pin(table.log.version, table.log.table_id)}
+
+
 def test_a_log_that_somebody_else_changed_stops_its_readers(table: Table) -> None:
     reader = pinned(table)
     foreign = rows("x").append_column("kind", pa.array(["state"])).append_column("partition", pa.array([0], pa.int32()))
@@ -224,15 +245,46 @@ def test_a_log_that_somebody_else_changed_stops_its_readers(table: Table) -> Non
         reader.pin()
 
 
-def test_a_table_begun_anew_under_its_reader_stops_it(table: Table, tmp_path: Path) -> None:
-    reader = pinned(table)
+def replace_by_another(table: Table, tmp_path: Path, batches: int) -> None:
+    """The table's service has begun a new log in the place of the old one, and that has so many batches and a claim."""
     other = Table(tmp_path / "other")
-    for key in range(8):
+    other.run([(1, True)])
+    for key in range(batches):
         other.run([(key, True)])
     table.log.path.rename(tmp_path / "former")
     other.log.path.rename(table.log.path)
-    with pytest.raises(StateError, match="begun anew"):
+
+
+@pytest.mark.parametrize("batches", [0, 1, 8], ids=["shorter", "as long", "longer"])
+def test_a_table_begun_anew_under_its_reader_stops_it(table: Table, tmp_path: Path, batches: int) -> None:
+    table.run([(2, True)])
+    reader = pinned(table)
+    read = replace(READER, inputs=reader.inputs)
+    replace_by_another(table, tmp_path, batches)
+    with pytest.raises(StateError, match="another log than reader has read"):
+        try:
+            reader.pin()
+        except EngineError:
+            reader.open(read)
+
+
+def test_a_table_that_was_brought_back_from_a_copy_is_read_on(table: Table, tmp_path: Path) -> None:
+    reader = pinned(table)
+    shutil.copytree(table.log.path, tmp_path / "copy", copy_function=shutil.copyfile)
+    shutil.rmtree(table.log.path)
+    (tmp_path / "copy").rename(table.log.path)
+    with pytest.raises(EngineError, match="no longer the one that was pinned"):
         reader.pin()
+    reader.open(replace(READER, inputs=reader.inputs))
+    assert reader.pin() == table.log.version
+
+
+def test_a_replica_is_never_made_of_another_log(table: Table, tmp_path: Path) -> None:
+    """pin --- the table is begun anew --- a task makes the replica"""
+    plan = pinned(table).plan(PLAN)
+    replace_by_another(table, tmp_path, 8)
+    with pytest.raises(StateError, match="another one than its reader's driver saw"):
+        replica(tmp_path, plan)
 
 
 class History:
