@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tidegate.contracts.config import OperatorConfig
-from tidegate.contracts.errors import StateError, Unavailable, UserError
+from tidegate.contracts.errors import StartOver, StateError, Unavailable, UserError
 from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.naming import COMMIT_METADATA_KEY, log_path
 from tidegate.contracts.schema import BatchMeta, Pin
@@ -24,7 +24,7 @@ from tidegate.runtime.history import touched
 from tidegate.state.actions import data_file
 from tidegate.state.data_files import DataFile
 from tidegate.state.decisions import NO_COMMIT, Commit, Wanted
-from tidegate.state.log_entries import newest_version, read_actions
+from tidegate.state.log_entries import newest_version, print_of, read_actions
 from tidegate.state.operator_log import OperatorLog
 
 REMEMBERED = 256
@@ -75,6 +75,7 @@ class PinnedTable:
     added: dict[int, list[Added]] = field(default_factory=dict)
     met: dict[int, Met] = field(default_factory=dict)
     meta: BatchMeta | None = None
+    _print: tuple[int, int] | None = None
 
     @property
     def inputs(self) -> dict[str, Pin]:
@@ -84,31 +85,47 @@ class PinnedTable:
     def open(self, newest: BatchMeta) -> None:
         """The pin is the newest version. Unavailable while there is no log, or one that nobody has claimed.
 
-        UserError for another number of partitions than the reader's, StateError for a log older than one it has read.
+        UserError for another number of partitions than the reader's, StateError for a log that is another one than it
+        has read, or older.
         """
         self.meta, self.added, self.met = None, {}, {}
         version = newest_version(self.path)
         meta = None if version is None else OperatorLog.at(self.path, version).newest()
         if version is None or meta is None:
             raise Unavailable(f"the table {self.name} has no log yet", value=self.path, remedy="start its service")
-        self._refuse_other_partitions(meta, newest)
         read = newest.inputs.get(self.name)
+        if read is not None and read.table_id:
+            self._refuse_another(meta.table_id, read.table_id)
+        self._refuse_other_partitions(meta, newest)
         if read is not None and version < read.version:
             raise StateError(
                 f"the log of the table {self.name} is older than what {self.reader} has read of it",
                 value=f"version {version}, read: {read.version}",
                 remedy="bring the newer log back from a copy, or give the reader another name to begin anew",
             )
-        self.version = version
+        self._stand_at(version)
         self._note(meta)
         self._remember_entries_before(version)
 
     def pin(self) -> int:
-        """The newest version, whose metadata `meta` has. StateError if somebody else changed the log."""
+        """The newest version, whose metadata `meta` has. StateError if somebody else changed the log.
+
+        StartOver where the entry of the pin is no longer the one that was pinned: what stands there now is looked at as
+        at a start.
+        """
         while (actions := read_actions(self.path, self.version + 1)) is not None:
             self._take(actions)
-            self.version += 1
+            self._stand_at(self.version + 1)
+        if self._print is None or print_of(self.path, self.version) != self._print:
+            raise StartOver(
+                f"the log of the table {self.name} is no longer the one that was pinned",
+                value=f"version {self.version} of {self.path}",
+                remedy="none is needed after its folder was copied or cleaned up behind a reader that stood still",
+            )
         return self.version
+
+    def _stand_at(self, version: int) -> None:
+        self.version, self._print = version, print_of(self.path, version)
 
     def stream_time(self, partition: int) -> int:
         """T of the table's partition at the pin."""
@@ -182,12 +199,8 @@ class PinnedTable:
         if meta is None:
             self._refuse_foreign(actions)
             return
-        if self.meta is not None and meta.table_id != self.meta.table_id:
-            raise StateError(
-                f"the table {self.name} was begun anew while {self.reader} read it",
-                value=f"{meta.table_id}, was {self.meta.table_id}",
-                remedy="give the reader another name to begin anew with it, or bring the former log back",
-            )
+        if self.meta is not None:
+            self._refuse_another(meta.table_id, self.meta.table_id)
         if self.meta is None or meta.batch > self.meta.batch:
             self._note(meta)
         for partition in touched(meta):
@@ -200,6 +213,14 @@ class PinnedTable:
         if meta.settings and (self.meta is None or meta.config != self.meta.config):
             self.config = config_of(meta.settings)
         self.meta = meta
+
+    def _refuse_another(self, found: str, read: str) -> None:
+        if found != read:
+            raise StateError(
+                f"the log of the table {self.name} is another log than {self.reader} has read",
+                value=f"table id {found}, was {read}, in {self.path}",
+                remedy="bring the former log back; or give the reader another name, to begin anew with this one",
+            )
 
     def _refuse_foreign(self, actions: Sequence[dict[str, Any]]) -> None:
         changes = [action[name] for action in actions for name in ("add", "remove") if name in action]

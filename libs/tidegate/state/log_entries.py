@@ -105,6 +105,15 @@ def written_ms(path: Path) -> int:
     return path.stat().st_mtime_ns // 1_000_000
 
 
+def print_of(log: Path, version: int) -> tuple[int, int] | None:
+    """The entry's file time (ns) and size, by which another entry in its place is noticed; None: there is no entry."""
+    try:
+        found = entry_path(log, version).stat()
+    except FileNotFoundError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
 def read_actions(log: Path, version: int) -> list[dict[str, Any]] | None:
     """The entry's actions; None where there is no such entry. StateError that names the file if it is cut short."""
     path = entry_path(log, version)

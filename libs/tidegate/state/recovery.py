@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from tidegate.contracts.errors import StateError
 from tidegate.contracts.operator import Operator, OperatorState
 from tidegate.contracts.schema import log_schema
 from tidegate.state.data_files import DataFile, read_files
@@ -56,7 +57,7 @@ def recover(
         return Recovered(state=operator.open(local.storage(layout)), use=use, rows=0)
     if use.way is Way.CATCH_UP and tail is not None and not all((log / file.path).exists() for file in tail):
         use = StateUse(Way.REBUILD, "files that it would be caught up from were vacuumed")
-    tables = _rows_to_apply(operator, log, version, partition, use, tail)
+    tables = _rows_to_apply(operator, log, version, local.table_id, partition, use, tail)
     local.begin(wanted.epoch, *(wanted.last or NO_COMMIT))
     state = operator.open(local.rebuild(layout) if use.way is Way.REBUILD else local.storage(layout))
     rows = _restore(state, tables, stream_time)
@@ -87,7 +88,13 @@ def _damage(local: LocalState, operator: Operator, wanted: Wanted, stream_time: 
 
 
 def _rows_to_apply(
-    operator: Operator, path: Path, version: int, partition: int, use: StateUse, tail: Sequence[DataFile] | None
+    operator: Operator,
+    path: Path,
+    version: int,
+    table_id: str,
+    partition: int,
+    use: StateUse,
+    tail: Sequence[DataFile] | None,
 ) -> Iterable[pa.Table]:
     """The state rows above the batch that the state has: read at once for a state that is worth something.
 
@@ -97,11 +104,21 @@ def _rows_to_apply(
         files = [file for file in tail if file.max_batch > use.after_batch]
         return [last_rows(read_files(path, files, log_schema(operator.columns)), operator.slot)]
     log = OperatorLog.at(path, version)
+    _refuse_another(log, table_id)
     if use.way is Way.CATCH_UP:
         return [last_rows(log.read("state", partition, use.after_batch), operator.slot)]
     columns = list(dict.fromkeys([*_COLUMNS, *operator.slot, *(column.name for column in operator.columns)]))
     turns = list(_turns(log.data_files("state", partition))) or [[]]
     return (read_files(log.path, files, log.schema, columns) for files in turns)
+
+
+def _refuse_another(log: OperatorLog, table_id: str) -> None:
+    if log.table_id != table_id:
+        raise StateError(
+            "the operator log is another one than its reader's driver saw",
+            value=f"table id {log.table_id}, was {table_id}, in {log.path}",
+            remedy="start the operator again: it says what to do about a log that was begun anew",
+        )
 
 
 def _turns(files: Sequence[DataFile]) -> Iterator[list[DataFile]]:

@@ -9,7 +9,7 @@ RULES = (
         name="a batch is pinned to the newest version of its table",
         chapter=Chapter.TABLES,
         tests=tests("runtime/test_pins", "a_pin_is_the_newest_version_and_stands_until_the_next"),
-        removals=(without(_PINS, "self.version += 1", "pass"),),
+        removals=(without(_PINS, "self._stand_at(self.version + 1)", "break"),),
     ),
     Rule(
         name="a replica that equals a commit of its lineage is caught up from the files that were added after it",
@@ -59,17 +59,32 @@ RULES = (
         removals=(without(_PINS, "self._refuse_other_partitions(meta, newest)"),),
     ),
     Rule(
-        name="a log older than what was read of it, begun anew, or changed by somebody else stops its readers",
+        name="a reader stops when its table's log is another one, by the table id of what was read, while it runs too",
+        chapter=Chapter.TABLES,
+        tests=tests(
+            "runtime/test_pins",
+            "another_log_under_the_table_s_name_is_refused_at_start",
+            "a_table_begun_anew_under_its_reader_stops_it",
+            "a_table_that_was_brought_back_from_a_copy_is_read_on",
+            "a_replica_is_never_made_of_another_log",
+        ),
+        removals=(
+            without(_PINS, "self._refuse_another(meta.table_id, read.table_id)"),
+            without(_PINS, "self._refuse_another(meta.table_id, self.meta.table_id)"),
+            without(_PINS, "if self._print is None or print_of(self.path, self.version) != self._print:", "if False:"),
+            without(_RECOVERY, "_refuse_another(log, table_id)\n    if", "if"),
+        ),
+    ),
+    Rule(
+        name="a log older than what was read of it, or changed by somebody else stops its readers",
         chapter=Chapter.TABLES,
         tests=tests(
             "runtime/test_pins",
             "a_log_older_than_what_was_read_of_it_stops",
-            "a_table_begun_anew_under_its_reader_stops_it",
             "a_log_that_somebody_else_changed_stops_its_readers",
         ),
         removals=(
             without(_PINS, "if read is not None and version < read.version:", "if False:"),
-            without(_PINS, "meta.table_id != self.meta.table_id", "False"),
             without(_PINS, "self._refuse_foreign(actions)"),
         ),
     ),
