@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Timer
+from threading import Event, Thread, Timer
+from time import sleep
 
 import pytest
 
 from tidegate.contracts.errors import EngineError, UserError
-from tidegate.runtime.requests import Requests
+from tidegate.runtime import clock
+from tidegate.runtime.requests import Kind, Request, Requests
 
 pytestmark = pytest.mark.fast
 
@@ -50,20 +55,101 @@ def test_a_deleted_state_folder_does_not_hide_the_driver_for_long(tmp_path: Path
         assert command.driven()
 
 
+@contextmanager
+def answering(driver: Requests, answer: Callable[[Request], None]) -> Iterator[list[str]]:
+    """A driver that answers each request after a moment; gives what was said with each, in order."""
+    stop, said = Event(), list[str]()
+
+    def drive() -> None:
+        with driver.driving():
+            ready.set()
+            while not stop.is_set():
+                for request in driver.pending():
+                    with suppress(FileNotFoundError):
+                        said.append(driver.content(request))
+                        sleep(0.2)
+                        answer(request)
+                sleep(0.01)
+
+    ready = Event()
+    thread = Thread(target=drive)
+    thread.start()
+    ready.wait()
+    try:
+        yield said
+    finally:
+        stop.set()
+        thread.join()
+
+
+def outcome(state: Path, kind: Kind, content: str) -> str:
+    """What one asker is told."""
+    try:
+        Requests(state).ask(kind, 30, content)
+    except UserError as error:
+        return str(error.value)
+    return "done"
+
+
+def left(state: Path) -> list[str]:
+    return [path.name for path in (state / "requests").glob("*")]
+
+
 def test_what_is_asked_waits_until_the_driver_has_done_it(tmp_path: Path) -> None:
-    driver, command = Requests(tmp_path), Requests(tmp_path)
-    seen = []
+    with answering(driver := Requests(tmp_path), driver.done) as said:
+        assert outcome(tmp_path, "flush", "all") == "done"
+    assert (said, left(tmp_path)) == (["all"], [])
 
-    def answer() -> None:
-        seen.extend(driver.pending())
-        driver.done("flush")
 
-    with driver.driving():
-        timer = Timer(0.2, answer)
+def test_two_askers_have_an_answer_each(tmp_path: Path) -> None:
+    """The second asks while the first one's request is being done."""
+    driver = Requests(tmp_path)
+
+    def answer(request: Request) -> None:
+        if driver.content(request) == "first":
+            driver.done(request)
+        else:
+            driver.refuse(request, "not so")
+
+    with answering(driver, answer) as said, ThreadPoolExecutor(2) as askers:
+        first = askers.submit(outcome, tmp_path, "apply", "first")
+        sleep(0.1)
+        second = askers.submit(outcome, tmp_path, "apply", "second")
+        assert (first.result(), second.result()) == ("done", "not so")
+    assert (said, left(tmp_path)) == (["first", "second"], [])
+
+
+def test_requests_are_taken_in_the_order_of_asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = Requests(tmp_path)
+    for now, kind in enumerate(["flush", "apply", "compact", "apply"]):
+        monkeypatch.setattr(clock, "now_ms", lambda now=now: now)
+        requests.put(kind)
+    assert [request.kind for request in requests.pending()] == ["flush", "apply", "compact", "apply"]
+
+
+def test_a_request_whose_asker_was_killed_is_cleared_when_a_driver_starts(tmp_path: Path) -> None:
+    for kind in ("flush", "apply"):
+        Requests(tmp_path).put(kind, "an old configuration")
+    with Requests(tmp_path).driving():
+        assert Requests(tmp_path).pending() == []
+        assert left(tmp_path) == []
+
+
+def test_a_request_that_the_next_driver_has_cleared_was_not_done(tmp_path: Path) -> None:
+    """The driver that was asked has ended; another has started before the asker looked again."""
+    old, asked = Requests(tmp_path), Requests(tmp_path)
+
+    def take_over() -> None:
+        old._let_go()
+        assert new.drive()
+
+    new = Requests(tmp_path)
+    with old.driving(), new.driving():
+        timer = Timer(0.2, take_over)
         timer.start()
-        command.ask("flush", timeout_s=30)
+        with pytest.raises(EngineError, match="has not done it: flush"):
+            asked.ask("flush", 30)
         timer.join()
-    assert seen == ["flush"]
 
 
 def test_a_driver_that_ends_meanwhile_is_told_and_the_request_is_taken_back(tmp_path: Path) -> None:
@@ -74,31 +160,20 @@ def test_a_driver_that_ends_meanwhile_is_told_and_the_request_is_taken_back(tmp_
 
 
 def test_who_asked_for_what_is_refused_is_told_why_once(tmp_path: Path) -> None:
-    driver, command = Requests(tmp_path), Requests(tmp_path)
-
-    def refuse() -> None:
-        driver.refuse("apply", "topic nowhere does not exist")
-        driver.done("apply")
-
-    with driver.driving():
-        timer = Timer(0.2, refuse)
-        timer.start()
+    driver = Requests(tmp_path)
+    with answering(driver, lambda request: driver.refuse(request, "topic nowhere does not exist")):
         with pytest.raises(UserError, match="refused it: apply") as refused:
-            command.ask("apply", timeout_s=30)
-        timer.join()
+            Requests(tmp_path).ask("apply", 30)
         assert refused.value.value == "topic nowhere does not exist"
-        timer = Timer(0.2, driver.done, ["apply"])
-        timer.start()
-        command.ask("apply", timeout_s=30)
-        timer.join()
+        assert left(tmp_path) == []
+    with answering(driver, driver.done):
+        assert outcome(tmp_path, "apply", "") == "done"
 
 
-def test_a_refusal_that_nobody_waited_for_is_not_the_answer_to_the_next(tmp_path: Path) -> None:
-    driver, command = Requests(tmp_path), Requests(tmp_path)
-    (tmp_path / "requests").mkdir()
-    driver.refuse("apply", "the former one")
+def test_an_answer_that_nobody_waits_for_is_no_error(tmp_path: Path) -> None:
+    driver = Requests(tmp_path)
     with driver.driving():
-        timer = Timer(0.2, driver.done, ["apply"])
-        timer.start()
-        command.ask("apply", timeout_s=30)
-        timer.join()
+        request = driver.put("apply")
+        (tmp_path / "requests" / f"{request.id}.apply").unlink()
+        driver.done(request)
+        assert left(tmp_path) == []

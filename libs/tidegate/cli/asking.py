@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 
 from tidegate.runtime.application import Application
-from tidegate.runtime.requests import Request, Requests
+from tidegate.runtime.requests import Kind, Requests
 
 DRIVER_TIMEOUT_S = 300.0
 
@@ -18,7 +18,7 @@ def requests_of(application: Application, name: str) -> Requests:
     return Requests(application.state / application.application / name)
 
 
-def carry_out(request: Request, application: Application, name: str, content: str = "") -> str:
+def carry_out(request: Kind, application: Application, name: str, content: str = "") -> str:
     """The operator's driver has done it, or this process as its driver; gives who it was.
 
     `content`: what the running driver is told with it. UserError when it refuses.

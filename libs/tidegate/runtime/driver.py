@@ -48,7 +48,7 @@ from tidegate.runtime.pins import pinned_table
 from tidegate.runtime.planning import plan_apply, plan_flush, plan_held, plan_idle, plan_records
 from tidegate.runtime.publication import Publication
 from tidegate.runtime.recording import Recorder
-from tidegate.runtime.requests import Requests
+from tidegate.runtime.requests import Request, Requests
 from tidegate.runtime.spark.jobs import Jobs
 from tidegate.runtime.telemetry.log_lines import about
 from tidegate.runtime.telemetry.observation import Observation
@@ -217,20 +217,20 @@ class OperatorDriver:
         if plans := plan_apply(self.newest, self._config.input, self._producers(), self._lineage):
             self.batch(plans)
 
-    def reconfigure(self) -> None:
+    def reconfigure(self, request: Request) -> None:
         """The next round claims under the configuration that was asked for; if it cannot, who asked is told why.
 
         Unavailable while no broker tells: the request goes on waiting.
         """
         try:
-            config = config_of(json.loads(self.requests.content("apply")))
+            config = config_of(json.loads(self.requests.content(request)))
             check_changes(self.newest, config)
             opening.check_surroundings(self._kafka(), self.newest, config)
         except Unavailable:
             raise
         except (TidegateError, ValueError, OSError) as error:
             lines.warning("%s: the configuration stays as it is: %s", self.name, error)
-            self.requests.refuse("apply", " ".join(str(error).split()))
+            self.requests.refuse(request, " ".join(str(error).split()))
             return
         self._compacting.drop()
         operators = {**self._application.operators, self.name: config}
@@ -441,7 +441,12 @@ class OperatorDriver:
 
     def _answer_requests(self) -> None:
         for request in self.requests.pending():
-            {"apply": self.reconfigure, "compact": self.compact, "flush": self.flush}[request]()
+            if not self._owned:  # a changed configuration is claimed before anything else is asked of it
+                return
+            if request.kind == "apply":
+                self.reconfigure(request)
+            else:
+                {"compact": self.compact, "flush": self.flush}[request.kind]()
             self.requests.done(request)
 
     def _compact_beside(self) -> None:

@@ -1,22 +1,32 @@
-"""How a command asks the running driver of an operator to do something. May import: the standard library, contracts.
+"""How a command asks the running driver of an operator to do something.
 
-A request is a file in the operator's state folder, with what is asked for where that needs telling; the driver removes
-it when it is done, or has left beside it why it will not be. A lock file tells whether a driver runs on this machine.
+May import: the standard library, contracts, runtime.clock. A request is a file in the operator's state folder, with a
+name of its own and what is asked for in it. The driver renames it when it is done, or removes it and says why it will
+not be; so every asker has its own answer. A lock file tells whether a driver runs on this machine.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal, TextIO, get_args
+from typing import Literal, NamedTuple, TextIO, get_args
 
 from tidegate.contracts.errors import EngineError, UserError
+from tidegate.runtime import clock
 
-Request = Literal["apply", "compact", "flush"]
+Kind = Literal["apply", "compact", "flush"]
+
+
+class Request(NamedTuple):
+    """One request of one asker. `id` sorts by the time of asking."""
+
+    id: str
+    kind: Kind
 
 
 class Requests:
@@ -27,57 +37,69 @@ class Requests:
         self._lock = state / "driver.lock"
         self._held: TextIO | None = None
 
+    # ---- the driver's side
+
     def pending(self) -> list[Request]:
-        """The requests that wait, in alphabetical order."""
-        return [request for request in get_args(Request) if (self._folder / request).exists()]
+        """Return the requests that wait, in the order in which they were made."""
+        found = [
+            Request(path.stem, kind)
+            for kind in get_args(Kind)
+            for path in self._folder.glob(f"*.{kind}")  # no folder, no match
+        ]
+        return sorted(found)
 
     def content(self, request: Request) -> str:
-        """What was said with the request."""
-        return (self._folder / request).read_text()
+        """Return what was said with the request. OSError if its asker waits no longer."""
+        return self._path(request).read_text()
 
     def done(self, request: Request) -> None:
-        """The request no longer waits."""
-        (self._folder / request).unlink(missing_ok=True)
+        """Tell the asker that it is done."""
+        path = self._path(request)
+        with suppress(FileNotFoundError):  # it was refused, or its asker waits no longer
+            path.replace(path.with_suffix(".done"))
 
     def refuse(self, request: Request, why: str) -> None:
-        """The request will not be done: who asked is told why, as soon as it no longer waits."""
+        """Tell the asker why it will not be done."""
+        path = self._path(request)
         with suppress(OSError):  # a full disk must not stop a driver
-            _put(self._refusal(request), why)
+            _put(path.with_suffix(".refused"), why)
+        path.unlink(missing_ok=True)
 
-    def ask(self, request: Request, timeout_s: float, content: str = "") -> None:
-        """The running driver has done it; `content`: what is said with the request.
+    # ---- the asker's side
 
-        Raises UserError with the driver's reason when it has refused, EngineError when it has not within the time.
-        """
-        path = self._folder / request
+    def put(self, kind: Kind, content: str = "") -> Request:
+        """Leave a request for the driver; `content` says what is asked for."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._refusal(request).unlink(missing_ok=True)  # of somebody who did not wait for it
-        _put(path, content)
+        request = Request(f"{clock.now_ms():013d}-{kind}-{secrets.token_hex(8)}", kind)
+        _put(self._path(request), content)
+        return request
+
+    def ask(self, kind: Kind, timeout_s: float, content: str = "") -> None:
+        """Have the running driver do it, and wait until it is done.
+
+        Raises UserError with the driver's reason when it refuses, EngineError when it does not do it within the time.
+        """
+        path = self._path(self.put(kind, content))
         deadline = time.monotonic() + timeout_s
         try:
-            while path.exists():
-                if time.monotonic() > deadline or not self.driven():
-                    raise EngineError(
-                        f"the driver has not done it: {request}",
-                        value=f"it has ended, or did not come to it within {timeout_s:.0f} s",
-                        remedy="see `tidegate status` and the log of the service, then ask again",
-                    )
+            while path.exists() and self.driven() and time.monotonic() < deadline:
                 time.sleep(0.05)
+            if path.with_suffix(".done").exists():
+                return
+            _raise_refusal(kind, path.with_suffix(".refused"))
+            raise EngineError(
+                f"the driver has not done it: {kind}",
+                value=f"it has ended, or did not come to it within {timeout_s:.0f} s",
+                remedy="see `tidegate status` and the log of the service, then ask again",
+            )
         finally:
-            path.unlink(missing_ok=True)  # nobody waits for it any more
-        self._raise_refusal(request)
+            for suffix in (f".{kind}", ".done", ".refused"):
+                path.with_suffix(suffix).unlink(missing_ok=True)
 
-    def _refusal(self, request: Request) -> Path:
-        return self._folder / f"{request}.refused"
+    def _path(self, request: Request) -> Path:
+        return self._folder / f"{request.id}.{request.kind}"
 
-    def _raise_refusal(self, request: Request) -> None:
-        """UserError, if the request was refused."""
-        path = self._refusal(request)
-        if path.exists():
-            why = path.read_text()
-            path.unlink()
-            remedy = "mend that and ask again; the driver goes on as before"
-            raise UserError(f"the driver has refused it: {request}", value=why, remedy=remedy)
+    # ---- who drives
 
     @contextmanager
     def driving(self) -> Iterator[None]:
@@ -89,12 +111,18 @@ class Requests:
             self._let_go()
 
     def drive(self) -> bool:
-        """True if this driver has the lock. After a takeover the older one may still have it: Delta fences that one."""
+        """Take the lock, if this driver does not have it, and clear what was asked before; False if another has it.
+
+        After a takeover the older driver may still have it: Delta fences that one.
+        """
         with suppress(OSError):  # a full disk must not stop a driver, which does not need the lock for itself
             if self._held is not None and _is_file(self._held, self._lock):
                 return True
             self._let_go()
             self._held = _locked(self._lock)
+            if self._held is not None:  # whoever asks a driver that has ended is told so, if it still waits
+                for path in self._folder.glob("*"):
+                    path.unlink(missing_ok=True)
         return self._held is not None
 
     def driven(self) -> bool:
@@ -112,6 +140,14 @@ class Requests:
         if self._held is not None:
             self._held.close()
             self._held = None
+
+
+def _raise_refusal(kind: Kind, path: Path) -> None:
+    """Raise UserError if the request was refused."""
+    with suppress(FileNotFoundError):
+        why = path.read_text()
+        remedy = "mend that and ask again; the driver goes on as before"
+        raise UserError(f"the driver has refused it: {kind}", value=why, remedy=remedy)
 
 
 def _put(path: Path, content: str) -> None:

@@ -21,6 +21,7 @@ from tidegate.contracts.naming import log_path
 from tidegate.runtime.application import Application, application_of
 from tidegate.runtime.driver import OperatorDriver, Wiring
 from tidegate.runtime.kafka.fetch import fetch
+from tidegate.runtime.requests import Kind, Requests
 from tidegate.state.operator_log import OperatorLog
 from tidegate.state.slots import live_rows
 from tidegate.testing.simulation.client import SimulatedClient
@@ -182,7 +183,7 @@ class Play:
             machine.lose_folder()
         for request in ("compaction", "flush"):
             if chance.happens(request):
-                self._ask(machine, "compact" if request == "compaction" else request)
+                self._ask(machine, "compact" if request == "compaction" else "flush")
 
     def _start(self, machine: Machine) -> None:
         stop, application = Stop(self._world), self._application.model_copy(update={"state": machine.folder})
@@ -195,10 +196,8 @@ class Play:
         self._started += 1
         self._drivers.append(Running(self._world.stage.enter(f"driver {self._started}", machine, drive), stop))
 
-    def _ask(self, machine: Machine, request: str) -> None:
-        folder = machine.folder / APPLICATION / OPERATOR / "requests"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / request).touch()
+    def _ask(self, machine: Machine, kind: Kind) -> None:
+        Requests(machine.folder / APPLICATION / OPERATOR).put(kind)
 
     def _kill(self, actors: list[Actor]) -> None:
         for actor in actors:
