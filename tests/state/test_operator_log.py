@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -226,6 +227,28 @@ def test_files_of_a_failed_attempt_are_deleted_by_name(log: OperatorLog) -> None
     log.commit(good, files(log, good, {("state", 0): rows("a")}))
     assert delete_attempt(log.path, failed.batch, failed.attempt) == 2
     assert keys(log.read("state")) == [b"a"]
+
+
+@pytest.mark.parametrize("failing", ["write_meta", "write_checkpoint"])
+def test_a_batch_that_fails_before_its_entry_is_put_leaves_no_files(
+    log: OperatorLog, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    """The disk is full when the metadata, or the checkpoint that is due, has been written in part."""
+    commit_rows(log, 1, {("state", 0): rows("a")})
+    before = sorted(log.path.glob("kind=*/*/*"))
+    monkeypatch.setattr(operator_log, "CHECKPOINT_EVERY", 1)
+    real = getattr(operator_log, failing)
+
+    def full(*given: object) -> None:
+        real(*given)
+        raise Unavailable("disk full")
+
+    monkeypatch.setattr(operator_log, failing, full)
+    for attempt in (meta(log, 2), meta(log, 3, action="compaction")):
+        worked_out = files(log, replace(attempt, batch=2), {("state", 0): rows("x"), ("late", 1): rows("y")})
+        with pytest.raises(Unavailable):
+            log.commit(attempt, worked_out)
+        assert sorted(log.path.glob("kind=*/*/*")) == before
 
 
 # --- the fence
