@@ -17,7 +17,7 @@ import pyarrow as pa
 from tidegate.contracts.errors import Outdated
 from tidegate.contracts.schema import META_PARTITION, PARTITION_COLUMNS, BatchMeta
 from tidegate.state.cleanup import clean_up
-from tidegate.state.data_files import DataFile, delete_attempt, read_files, write_file
+from tidegate.state.data_files import DataFile, delete_attempt, delete_files, read_files, write_file
 from tidegate.state.decisions import newest_old
 from tidegate.state.operator_log import OperatorLog
 from tidegate.state.slots import last_rows, live_rows
@@ -110,9 +110,7 @@ def commit(log: OperatorLog, meta: BatchMeta, done: Sequence[Rewritten]) -> None
     try:
         log.commit(meta, files, [file for part in done for file in part.replaces])
     except Outdated:
-        delete_attempt(log.path, meta.batch, meta.attempt)
-        for file in files:
-            (log.path / file.path).unlink(missing_ok=True)
+        delete_files(log.path, meta.batch, meta.attempt, files)
         raise
 
 

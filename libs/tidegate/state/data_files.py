@@ -178,6 +178,17 @@ def delete_attempt(log: Path, batch: int, attempt: str) -> int:
     return len(found)
 
 
+def delete_files(log: Path, batch: int, attempt: str, files: Iterable[DataFile]) -> None:
+    """Delete what an attempt has written for a commit that was not made: `files`, and all that is named after it.
+
+    The files of a compaction may be named after an earlier batch than the one that it was to be committed as.
+    """
+    delete_attempt(log, batch, attempt)
+    for file in files:
+        with suppress(OSError):
+            (log / file.path).unlink(missing_ok=True)
+
+
 @contextmanager
 def _damage_named(log: Path) -> Iterator[None]:
     """A file that is missing or damaged inside is a StateError that names it; Unavailable if the lake is away."""

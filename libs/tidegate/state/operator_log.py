@@ -23,7 +23,7 @@ from tidegate.contracts.schema import FORMAT, META_PARTITION, PARTITION_COLUMNS,
 from tidegate.state import disk
 from tidegate.state.actions import Action, add, commit_info, remove, transaction
 from tidegate.state.checkpoints import write_checkpoint
-from tidegate.state.data_files import DataFile, read_files, write_rows
+from tidegate.state.data_files import DataFile, delete_files, read_files, write_rows
 from tidegate.state.decisions import Entry, Verdict, judge_winners
 from tidegate.state.log_entries import (
     DELTA_LOG,
@@ -167,13 +167,18 @@ class OperatorLog:
         Fenced: a newer driver owns the operator. StateError: somebody else changed the log. Outdated: a file of
         `replaces` is gone, as after a foreign `OPTIMIZE`; nothing is committed. EngineError: a rival won a race, or the
         outcome is unclear; the driver starts over with a claim, which settles either. After any of them the handle is
-        not to be used, and but for Outdated the attempt's files are not to be deleted: they may be committed.
+        not to be used. A failure before the entry is put leaves no files; but for that and Outdated the attempt's files
+        are not to be deleted: they may be committed.
         """
         require_there(self.path)
         self._refuse_reuse(meta)
-        self._checkpoint_if_due()
-        added = [add(write_meta(self.path, meta), changes_data=True)]
-        added += [add(file, changes_data=not replaces) for file in files]
+        try:
+            self._checkpoint_if_due()
+            row = write_meta(self.path, meta)
+        except Exception:  # nothing was put, so these are certainly of no commit
+            delete_files(self.path, meta.batch, meta.attempt, files)
+            raise
+        added = [add(row, changes_data=True), *(add(file, changes_data=not replaces) for file in files)]
         removed = [remove(file, meta.clock) for file in replaces]
         actions = [commit_info(meta), transaction(meta), *added, *removed]
         self._stand_at(self._commit_until_clear(actions, meta, replaces), actions)

@@ -128,6 +128,12 @@ RULES = (
         ),
     ),
     Rule(
+        name="a batch that fails before its entry is put leaves no files",
+        chapter=Chapter.UPKEEP,
+        tests=tests("state/test_operator_log", "a_batch_that_fails_before_its_entry_is_put_leaves_no_files"),
+        removals=(without("state/operator_log", "delete_files(self.path, meta.batch, meta.attempt, files)"),),
+    ),
+    Rule(
         name="files of an attempt whose driver is gone are deleted after seven days",
         chapter=Chapter.UPKEEP,
         tests=tests(
