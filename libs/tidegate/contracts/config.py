@@ -137,6 +137,13 @@ class OperatorConfig(OperatorRules):
     idle_after: Duration | None = None
     """Wall time without a record after which stream time goes on by itself; default: never."""
 
+    @field_validator("output")
+    @classmethod
+    def _not_the_input(cls, topic: str | None, info: ValidationInfo) -> str | None:
+        if topic is not None and topic == info.data.get("input"):
+            raise ValueError("the input of the same operator: it would read what it writes; name a topic of its own")
+        return topic
+
     @field_validator("dead_letters")
     @classmethod
     def _topic_of_its_own(cls, topic: str | None, info: ValidationInfo) -> str | None:

@@ -20,6 +20,7 @@ from tidegate.contracts.errors import ConfigurationError, Problem, UserError
 from tidegate.contracts.naming import is_name
 from tidegate.control.address import Address, refusal
 from tidegate.operators.registry import config_type
+from tidegate.runtime.topic_rules import topic_problems
 
 ENVIRONMENT_PREFIX = "TIDEGATE_"
 _OTHER_VARIABLES = {"TIDEGATE_NUMBA", "TIDEGATE_HOME", "TIDEGATE_KILL_AT"}
@@ -105,6 +106,7 @@ class Application(Config):
         for name, config in known.items():
             problems += _problems_among(name, config, known, raw)
             problems += _forbidden_functions(name, config, info.data.get("allow", ()))
+        problems += topic_problems(known)
         if problems:
             raise _Problems(problems)
         return typed
