@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.laws.cases import CASES
 from tests.stream.plain_spark import Frame, PlainColumns, PlainContext, PlainSpark, partition_of
 from tidegate.contracts.config import OperatorRules
-from tidegate.contracts.errors import BufferFull, EngineError, Fenced, StateError
+from tidegate.contracts.errors import BufferFull, EngineError, Fenced, StateError, Unavailable
 from tidegate.contracts.records import Row
 from tidegate.operators.suppression import SuppressionRules
 from tidegate.runtime import history
@@ -209,6 +209,29 @@ def test_a_full_buffer_stops_before_the_record_and_goes_on_there(rows, cuts, bou
         expected = foretold(ample, rows, partition)
         assert stream.seen(partition, expected) == expected
     shutil.rmtree(stream.folder)
+
+
+@pytest.mark.parametrize("left", ["state", "checkpoint"])
+def test_a_stream_that_has_run_before_never_begins_a_new_log_by_itself(tmp_path, left):
+    stream = Stream(HELD, tmp_path).start()
+    stream.batch([Row(b"k", b"v", 1, 0)])
+    shutil.rmtree(tmp_path / {"state": "checkpoint", "checkpoint": "state"}[left])
+    (tmp_path / "lake").rename(tmp_path / "unmounted")
+    (tmp_path / "lake").mkdir()
+    with pytest.raises(Unavailable, match="has run before, but its log is not there") as refused:
+        stream.start()
+    assert str(tmp_path / left) in refused.value.value
+    assert "another name" in refused.value.remedy
+    assert list((tmp_path / "lake").iterdir()) == []
+
+
+def test_a_stream_whose_lake_goes_away_while_it_runs_makes_no_new_log(tmp_path, no_pauses):
+    stream = Stream(HELD, tmp_path).start()
+    stream.batch([Row(b"k", b"v", 1, 0)])
+    (tmp_path / "lake").rename(tmp_path / "unmounted")
+    with pytest.raises(Unavailable, match="the lake is away"):
+        stream.batch([Row(b"k", b"v", 2, 1)])
+    assert not list(tmp_path.glob("lake/updates/_delta_log/*"))
 
 
 @pytest.fixture
