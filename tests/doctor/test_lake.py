@@ -16,7 +16,7 @@ from tidegate.operators.registry import operator_for
 from tidegate.runtime import clock
 from tidegate.runtime.application import Application
 from tidegate.runtime.doctor import lake
-from tidegate.runtime.doctor.lake import CHECKS, DISK_CHECKS, Disk, Log, lake_is_there
+from tidegate.runtime.doctor.lake import CHECKS, DISK_CHECKS, Disk, Log
 from tidegate.state.data_files import write_rows
 from tidegate.state.decisions import MAX_BATCHES
 from tidegate.state.log_entries import entry_path
@@ -25,7 +25,7 @@ from tidegate.state.orphans import MIN_AGE_MS
 
 pytestmark = pytest.mark.fast
 
-ROOM = Disk(role="lake", path=Path("lake"), there=True, writable=True, free=2**40, total=2**41)
+ROOM = Disk(role="lake", path=Path("lake"), writable=True, free=2**40, total=2**41)
 
 
 class World:
@@ -185,10 +185,4 @@ def test_a_folder_that_cannot_be_written_is_told_with_the_command() -> None:
 def test_disks_are_looked_at_where_the_folders_would_be_made(tmp_path: Path) -> None:
     seen = {disk.role: disk for disk in lake.look_at_disks(application(tmp_path / "not" / "yet"))}
     assert seen.keys() == {"lake", "state"}
-    assert not seen["lake"].there and seen["lake"].writable and 0 < seen["lake"].free <= seen["lake"].total
-
-
-def test_a_lake_that_is_away_is_told_where_something_has_run_before() -> None:
-    away = replace(ROOM, there=False)
-    assert [each.remedy for each in lake_is_there(away, True)] == ["mount it, or mend `lake` in the file"]
-    assert list(lake_is_there(away, False)) == []
+    assert seen["lake"].writable and 0 < seen["lake"].free <= seen["lake"].total

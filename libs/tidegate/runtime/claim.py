@@ -5,7 +5,7 @@ May import: contracts, operators' registry, state, runtime.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
@@ -13,16 +13,19 @@ from tidegate.contracts.errors import Fenced, StateError
 from tidegate.contracts.kill_points import reach
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.schema import BatchMeta, log_schema
+from tidegate.control.ledger import OperatorKey
 from tidegate.operators.registry import operator_for
 from tidegate.runtime import clock, opening, outlets
 from tidegate.runtime.application import Application, config_hash, settings_of
+from tidegate.runtime.beginning import refuse_anew, traces_in_database, traces_in_kafka, traces_of_states
 from tidegate.runtime.changes import check_changes, remembered
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.ledger import after_claim
 from tidegate.runtime.outlets import Outlets
 from tidegate.runtime.publication import Publication
-from tidegate.state.log_entries import require_there
+from tidegate.state import disk
+from tidegate.state.log_entries import newest_version, require_there
 from tidegate.state.operator_log import OperatorLog
 
 
@@ -63,6 +66,7 @@ class Claimant:
         known = self._newest.topics if self._attempts else {}
         topics = opening.find_topics(self._kafka(), self._config, known)
         starts = offsets.earliest(self._kafka(), self._config.input)
+        self._refuse_anew(starts)
         self._log = self._open_log()
         before = self._log.newest() or opening.first_meta(
             self._name, self._log.table_id, clock.now_ms(), self._config.input, starts
@@ -85,6 +89,20 @@ class Claimant:
             require_there(path)
         schema = log_schema(operator_for(self._config).columns)
         return OperatorLog.open(path, self._name, schema, create=not self._attempts)
+
+    def _refuse_anew(self, starts: Mapping[int, int]) -> None:
+        path = log_path(self._application.lake, self._name)
+        with disk.disk_errors(path):
+            begins = not self._attempts and newest_version(path) is None
+        if begins:
+            refuse_anew(self._name, path, self._traces(starts))
+
+    def _traces(self, starts: Mapping[int, int]) -> Iterator[str]:
+        """What an earlier run of the operator has left outside of the lake."""
+        application, key = self._application, OperatorKey(self._application.application, self._name)
+        yield from traces_of_states(application.state / application.application, self._name)
+        yield from traces_in_database(application.control_database, key)
+        yield from traces_in_kafka(self._kafka(), key, self._config.input, sorted(starts))
 
     def _refuse_overtaken(self, found: BatchMeta) -> None:
         """A claim of this driver that was in doubt may be the newest: then nobody has overtaken it."""

@@ -42,6 +42,11 @@ def boot_id() -> str:
     return _BOOT_ID.read_text().strip()
 
 
+def tables_here(root: Path, operator: str) -> list[str]:
+    """The table ids of the logs that the operator has had local states of on this machine."""
+    return sorted({header.parent.parent.name for header in (root / operator).glob("*/*/header")})
+
+
 def partitions_here(root: Path, operator: str, table_id: str) -> list[int]:
     """The partitions that have a local state on this machine."""
     folder = root / operator / table_id

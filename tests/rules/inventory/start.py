@@ -3,8 +3,35 @@
 from tests.rules.rule import Chapter, Rule, tests, without
 
 _CLAIM, _PUBLICATION, _DRIVER = "runtime/claim", "runtime/publication", "runtime/driver"
+_STREAM = "runtime/stream/driver"
 
 RULES = (
+    Rule(
+        name="an operator that has run before never begins a new log by itself",
+        chapter=Chapter.START,
+        tests=(
+            *tests(
+                "runtime/test_beginning",
+                "an_operator_with_any_trace_waits_for_its_lake_and_goes_on_when_it_is_back",
+                "a_control_database_that_does_not_answer_is_waited_for_before_a_log_is_begun",
+            ),
+            *tests(
+                "stream/test_driver",
+                "a_stream_that_has_run_before_never_begins_a_new_log_by_itself",
+                "a_stream_whose_lake_goes_away_while_it_runs_makes_no_new_log",
+            ),
+        ),
+        removals=(
+            without(_CLAIM, "self._refuse_anew(starts)"),
+            without(_CLAIM, "yield from traces_of_states(application.state / application.application, self._name)"),
+            without(_CLAIM, "yield from traces_of_states(application.state / application.application, self._name)"),
+            without(_CLAIM, "yield from traces_in_database(application.control_database, key)"),
+            without(_CLAIM, "yield from traces_in_kafka(self._kafka(), key, self._config.input, sorted(starts))"),
+            without(_STREAM, "refuse_anew(config.name, config.log, self._traces())"),
+            without(_STREAM, "yield from traces_of_states(self._config.state, self._config.name)"),
+            without(_STREAM, "self._claimed = True", "self._claimed = False"),
+        ),
+    ),
     Rule(
         name="a claim is committed before any transactional id is initialised",
         chapter=Chapter.START,

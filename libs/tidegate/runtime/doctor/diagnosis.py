@@ -29,9 +29,8 @@ def _checks(application: Application, tell: Callable[[str], None]) -> Iterator[C
     yield from _of(machine.CHECKS, [machine.look()])
     tell("the lake and its logs")
     logs = lake.look_at_logs(application)
-    disks = lake.look_at_disks(application)
-    yield from _of(lake.DISK_CHECKS, disks)
-    yield from (partial(lake.lake_is_there, each, _has_run(application)) for each in disks)
+    yield from _of(lake.DISK_CHECKS, lake.look_at_disks(application))
+    yield from _of([lake.log_is_there], lake.look_for_lost_logs(application))
     yield from _of(lake.CHECKS, logs.values())
     tell("the broker and its topics")
     yield from _kafka_checks(application, logs)
@@ -45,11 +44,6 @@ def _checks(application: Application, tell: Callable[[str], None]) -> Iterator[C
 
 def _of(checks: Sequence[Callable[..., Findings]], seen: Iterable[object]) -> Iterator[Check]:
     return (partial(check, each) for each in seen for check in checks)
-
-
-def _has_run(application: Application) -> bool:
-    """True when an operator of the application has worked on this machine."""
-    return any((application.state / application.application).glob("*/*"))
 
 
 def _kafka_checks(application: Application, logs: Mapping[str, lake.Log]) -> Iterator[Check]:

@@ -1,19 +1,25 @@
-"""The lake and its operator logs: there, writable, growing, orphaned. May import: contracts, state, runtime."""
+"""The lake and its operator logs: there, writable, growing, orphaned.
+
+May import: contracts, control, state, runtime.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate.contracts.errors import TidegateError
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.schema import BatchMeta, log_schema
+from tidegate.control.ledger import OperatorKey
 from tidegate.operators.registry import operator_for
 from tidegate.runtime import clock
 from tidegate.runtime.application import Application
+from tidegate.runtime.beginning import PROBLEM, REMEDY, traces_in_database, traces_of_states
 from tidegate.runtime.doctor.findings import Finding, Findings, of_error, roughly
 from tidegate.runtime.history import has_version
 from tidegate.state import disk
@@ -34,12 +40,11 @@ NO_FILES, NO_ORPHANS = Tally(files=0, state_rows=0), Orphans(files=0, bytes=0)
 
 @dataclass(frozen=True, kw_only=True)
 class Disk:
-    """A folder of the application (`role`: lake, state), and the bytes of its disk. Where it is not `there`, the folder
-    is looked at in which it would be made."""
+    """A folder of the application (`role`: lake, state), and the bytes of its disk; of the folder in which it would be
+    made, where it is not there."""
 
     role: str
     path: Path
-    there: bool
     writable: bool
     free: int
     total: int
@@ -64,6 +69,15 @@ class Log:
         return Finding(about=self.name, problem=problem, value=str(value), remedy=remedy)
 
 
+@dataclass(frozen=True, kw_only=True)
+class LostLog:
+    """An operator without a log, and what an earlier run of it has left outside of the lake."""
+
+    name: str
+    path: Path
+    traces: Sequence[str]
+
+
 def look_at_disks(application: Application) -> list[Disk]:
     """The disks of lake and local state."""
     return [_disk("lake", application.lake), _disk("state", application.state)]
@@ -75,7 +89,6 @@ def _disk(role: str, path: Path) -> Disk:
     return Disk(
         role=role,
         path=path,
-        there=there == path,
         writable=os.access(there, os.W_OK | os.X_OK),
         free=usage.free,
         total=usage.total,
@@ -133,11 +146,24 @@ def disk_has_room(disk: Disk) -> Findings:
         )
 
 
-def lake_is_there(disk: Disk, has_run: bool) -> Findings:
-    """The lake is mounted, where operators have worked before; a new application's is made at the first start."""
-    if disk.role == "lake" and not disk.there and has_run:
-        remedy = "mount it, or mend `lake` in the file"
-        yield Finding(about="lake", problem="the lake is not there", value=str(disk.path), remedy=remedy)
+def look_for_lost_logs(application: Application) -> list[LostLog]:
+    """The operators that have run before and have no log where the lake should be."""
+    found = []
+    for name in application.operators:
+        path, key = log_path(application.lake, name), OperatorKey(application.application, name)
+        traces = [*traces_of_states(application.state / application.application, name)]
+        with suppress(TidegateError):  # a finding about the database itself
+            traces += traces_in_database(application.control_database, key)
+        with suppress(TidegateError), disk.disk_errors(path):  # a finding about the log
+            if traces and not has_version(path, None):
+                found.append(LostLog(name=name, path=path, traces=traces))
+    return found
+
+
+def log_is_there(lost: LostLog) -> Findings:
+    """An operator that has run before has its log: the lake is mounted."""
+    value = f"{lost.path}; {'; '.join(lost.traces)}"
+    yield Finding(about=lost.name, problem=f"{lost.name} {PROBLEM}", value=value, remedy=REMEDY)
 
 
 def log_is_sound(log: Log) -> Findings:

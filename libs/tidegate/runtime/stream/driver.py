@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from tidegate.runtime import clock, history
 from tidegate.runtime.answers import results_of
 from tidegate.runtime.application import config_hash, settings_of
 from tidegate.runtime.batch import Attempt, PartitionFailure, PartitionResult
+from tidegate.runtime.beginning import refuse_anew, traces_of_states
 from tidegate.runtime.compacting import Compacting, due
 from tidegate.runtime.ledger import after_batch, after_claim
 from tidegate.runtime.planning import plan_stream
@@ -35,6 +36,7 @@ from tidegate.runtime.stream.config import StreamConfig
 from tidegate.runtime.stream.decisions import STREAM, Turn, check_same_input, check_same_query, first_meta, turn_of
 from tidegate.runtime.stream.task import ANSWER, unpacked, work_of
 from tidegate.state.data_files import delete_attempt
+from tidegate.state.log_entries import newest_version, require_there
 from tidegate.state.operator_log import OperatorLog
 
 lines = logging.getLogger("tidegate")
@@ -56,6 +58,7 @@ class StreamDriver:
             keep_output_ms=None if config.keep_output == "forever" else config.keep_output,
             rewind_window_ms=config.rules.rewind_window,
         )
+        self._claimed = False
         self._log: OperatorLog
         self._lineage: dict[int, list[history.Commit]]
         self.newest: BatchMeta
@@ -64,6 +67,7 @@ class StreamDriver:
         """The operator is this driver's, older ones are fenced. StateError if log and checkpoint do not fit."""
         config = self._config
         self._log = self._open_log()
+        self._claimed = True
         before = self._log.newest() or first_meta(config.name, self._log.table_id, clock.now_ms(), config.partitions)
         check_same_input(before, config.partitions)
         check_same_query(before, query_id(config.checkpoint), config.checkpoint)
@@ -160,7 +164,19 @@ class StreamDriver:
         self.claim()
 
     def _open_log(self) -> OperatorLog:
-        return OperatorLog.open(self._config.log, self._config.name, log_schema(self._operator.columns), create=True)
+        """The log, at its newest version; it is begun by an operator that has never run."""
+        config, schema = self._config, log_schema(self._operator.columns)
+        if self._claimed:
+            require_there(config.log)
+        elif newest_version(config.log) is None:
+            refuse_anew(config.name, config.log, self._traces())
+        return OperatorLog.open(config.log, config.name, schema, create=not self._claimed)
+
+    def _traces(self) -> Iterator[str]:
+        """What an earlier run of the operator has left outside of its log."""
+        yield from traces_of_states(self._config.state, self._config.name)
+        if (query := query_id(self._config.checkpoint)) is not None:
+            yield f"Spark's checkpoint of query {query} in {self._config.checkpoint}"
 
     def _attempt(self) -> Attempt:
         return Attempt(
