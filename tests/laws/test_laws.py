@@ -7,7 +7,8 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from itertools import takewhile
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from tidegate.contracts.operator import Operator
 from tidegate.contracts.records import Row
 from tidegate.operators.registry import kinds, operator_for
 from tidegate.testing import strategies
-from tidegate.testing.laws import Partition, Trace, batches
+from tidegate.testing.laws import Advance, Change, Flush, Partition, Step, Trace, batches
 from tidegate.testing.memory_log import LogUnderTest, MemoryLog
 
 pytestmark = pytest.mark.fast
@@ -201,6 +202,55 @@ def test_law_8_every_record_has_one_count_and_refused_records_are_rows(case: Cas
         assert result.counts.held == partition.state.snapshot().num_rows
         if result.stopped_at is not None:
             break
+
+
+@many
+@given(data=st.data())
+def test_law_9_a_step_and_its_undo_change_nothing_that_follows(case: Case, data: st.DataObject) -> None:
+    config, history, cuts = example(data, case)
+    steps, partition = batches(history, cuts), Partition(operator_for(config), CLOCK_MS)
+    for number, step in enumerate(steps):
+        if not isinstance(step, Change):
+            for failed in data.draw(attempts(steps[number:])):
+                fail_and_undo(partition, failed, restarts=data.draw(st.booleans()))
+        if partition.play(step).stopped_at is not None:
+            break
+    assert partition.finished() == undisturbed(config, history, cuts)
+
+
+def attempts(steps: list[Step]) -> st.SearchStrategy[list[Step]]:
+    """What may be tried in the place of the first of the steps: it, the records behind it too, an advance, a flush."""
+    step = steps[0]
+    behind = takewhile(lambda later: isinstance(later, list), steps)
+    whole = [row for rows in behind for row in cast(list[Row], rows)]
+    tried: list[Step] = [Advance(1), Advance(15), Flush(), *([step, whole] if isinstance(step, list) else [])]
+    return st.lists(st.sampled_from(tried), max_size=2)
+
+
+def fail_and_undo(partition: Partition, step: Step, *, restarts: bool) -> None:
+    """The step is taken and undone, perhaps by another process: the state is what it was, and sound."""
+    before, stream_time = partition.state.snapshot(), partition.state.stream_time
+    undo = partition.attempt(step).undo
+    if restarts:
+        partition.reopen(partition.storage)
+    partition.state.restore(undo, stream_time)
+    assert partition.state.snapshot() == before
+    assert partition.state.stream_time == stream_time
+    assert partition.operator.damage(partition.storage) is None
+
+
+def test_law_9_to_undo_a_batch_writes_no_more_than_it_received(case: Case) -> None:
+    partition = Partition(operator_for(case.holding), CLOCK_MS, operator_for(case.holding).layout)
+    partition.play([Row(b"key-%07d" % n, b"v" * 61, 20_000 - n, n) for n in range(20_000)])
+    undo = partition.attempt([Row(b"key-%07d" % (n * 1_999), b"w" * 61, 0, 30_000 + n) for n in range(10)]).undo
+    assert 0 < undo.num_rows <= 10 * 2
+    before = partition.storage.copy().arrays()
+    partition.state.restore(undo, partition.trace.stream_time)
+    written = sum(
+        int(np.count_nonzero(array[: len(before[name])] != before[name]))
+        for name, array in partition.storage.arrays().items()
+    )
+    assert written <= 10 * (80 + 100)
 
 
 def restart(partition: Partition, log: LogUnderTest, checkpoints: list[Any], data: st.DataObject) -> None:

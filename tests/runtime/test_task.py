@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
+import pyarrow as pa
 import pytest
 
 from tests.runtime.scripted_kafka import ScriptedKafka
@@ -15,7 +18,7 @@ from tidegate.contracts.config import read
 from tidegate.contracts.errors import EngineError, Superseded
 from tidegate.contracts.operator import StepResult
 from tidegate.contracts.records import Records, Row
-from tidegate.contracts.schema import log_schema
+from tidegate.contracts.schema import Counts, log_schema
 from tidegate.operators.registry import operator_for
 from tidegate.operators.suppression import SuppressionConfig
 from tidegate.runtime import port as ports
@@ -155,16 +158,33 @@ def test_input_that_does_not_come_costs_no_local_state(attempt: KafkaAttempt) ->
 def test_the_header_is_dirty_while_the_state_changes_and_complete_at_the_end(attempt: KafkaAttempt) -> None:
     seen: list[Header | None] = []
     port = StandIn(on_read=lambda: seen.append(header(attempt)), on_open=lambda: seen.append(header(attempt)))
-    ran(attempt, port)
-    at_read, changed, done = (*seen, header(attempt))
+    with in_kernel(lambda: seen.insert(1, header(attempt))):
+        ran(attempt, port)
+    at_read, changed, at_output, done = (*seen, header(attempt))
     assert at_read is not None and (at_read.attempt, at_read.complete) == ("", True)
     assert changed is not None and (changed.epoch, changed.batch, changed.attempt) == (1, 1, "mine")
     assert (changed.complete, changed.boot_id) == (False, local_state.boot_id())
-    assert done == replace(changed, complete=True)
+    assert done == at_output
+    assert done is not None and (done.attempt, done.complete, done.before) == ("mine", True, (-1, ""))
+
+
+def test_a_task_that_fails_in_its_kernel_leaves_a_dirty_header(attempt: KafkaAttempt) -> None:
+    with in_kernel(refuse):
+        failed(attempt, StandIn())
+    left = header(attempt)
+    assert left is not None and (left.attempt, left.complete) == ("mine", False)
+
+
+@contextmanager
+def in_kernel(happens: Callable[[], object]) -> Iterator[None]:
+    """Inside, that happens before every step of an operator."""
+    act = task._act
+    with patch.object(task, "_act", lambda *given: (happens(), act(*given))[1]):
+        yield
 
 
 @pytest.mark.parametrize("step", ["output", "files"])
-def test_a_task_that_fails_on_its_way_leaves_a_dirty_header(
+def test_a_task_that_fails_behind_its_kernel_is_undone_by_the_next_attempt(
     attempt: KafkaAttempt, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     port = StandIn(on_open=refuse) if step == "output" else StandIn()
@@ -172,12 +192,16 @@ def test_a_task_that_fails_on_its_way_leaves_a_dirty_header(
         monkeypatch.setattr(task, "write_rows", lambda *_, **__: refuse())
     failed(attempt, port)
     left = header(attempt)
-    assert left is not None and (left.attempt, left.complete) == ("mine", False)
+    assert left is not None and (left.attempt, left.complete, left.before) == ("mine", True, (-1, ""))
+    monkeypatch.undo()
+    done = ran(replace(attempt, attempt="again"), StandIn())
+    assert (done.recovery, done.counts) == ("undo: the local state is that of a failed attempt", COUNTS)
 
 
-def test_the_lock_is_held_until_the_header_says_complete(
-    attempt: KafkaAttempt, monkeypatch: pytest.MonkeyPatch
-) -> None:
+COUNTS = Counts(records_in=1, applied=1, emitted=1)
+
+
+def test_the_lock_is_held_until_the_output_is_open(attempt: KafkaAttempt, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[str] = []
 
     def try_to_take(when: str) -> None:
@@ -188,14 +212,14 @@ def test_the_lock_is_held_until_the_header_says_complete(
 
     complete = LocalState.complete
 
-    def observed(local: LocalState) -> None:
-        complete(local)
+    def observed(local: LocalState, *undo: pa.Table) -> None:
+        complete(local, *undo)
         try_to_take("complete")
 
     port = StandIn(on_read=lambda: try_to_take("read"), on_open=lambda: try_to_take("open"))
     monkeypatch.setattr(LocalState, "complete", observed)
     ran(attempt, port)
-    assert tried[-3:] == ["read", "open", "complete"]
+    assert tried[-3:] == ["read", "complete", "open"]
 
 
 # --- between the topics

@@ -146,7 +146,7 @@ class MiniDriver:
             recovered = self.recover(local)
             local.begin(self.epoch, self.batch + 1, attempt)
             step = recovered.state.step(Records.from_rows(listed), 0)
-            local.complete()
+            local.complete(step.undo)
         if commits:
             self.commit(step.changes, attempt, step.stream_time)
         return recovered

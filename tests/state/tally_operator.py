@@ -52,11 +52,11 @@ class TallyState:
         return int(self._storage.arrays()["time"][0]) - 1
 
     def step(self, records: Records, clock_ms: int) -> StepResult:
-        touched = {}
+        touched: dict[bytes, int] = {}
         for row in records.rows():
             assert row.key is not None
             count = self._counts(int(row.key))
-            touched.setdefault(row.key, bool(count[int(row.key)]))
+            touched.setdefault(row.key, int(count[int(row.key)]))
             count[int(row.key)] = 0 if row.value is None else count[int(row.key)] + 1
             self._set_time(max(self.stream_time, row.timestamp))
         return StepResult(
@@ -64,6 +64,7 @@ class TallyState:
             late=EMPTY,
             rejected=EMPTY,
             changes=self._changes(touched),
+            undo=_rows([("put" if before else "delete", int(key), before) for key, before in touched.items()]),
             counts=Counts(records_in=len(records), applied=len(records), held=len(self.snapshot())),
             stream_time=self.stream_time,
         )
@@ -89,7 +90,7 @@ class TallyState:
         counts = self._storage.arrays()["counts"]
         return {int(key): int(counts[key]) for key in np.flatnonzero(counts)}
 
-    def _changes(self, touched: Mapping[bytes, bool]) -> pa.Table:
+    def _changes(self, touched: Mapping[bytes, int]) -> pa.Table:
         rows = [("put", key, int(self._counts(int(key))[int(key)])) for key in touched]
         return _rows([("put" if n else "delete", int(k), n) for _, k, n in rows if n or touched[k]])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -68,6 +69,46 @@ def test_a_state_of_the_last_commit_goes_on_even_when_the_log_was_compacted_sinc
 
 def test_a_failed_attempt_of_the_same_batch_is_rebuilt_because_a_number_alone_does_not_do() -> None:
     assert way(replace(HEADER, attempt="failed")) is Way.REBUILD
+
+
+FAILED = replace(HEADER, batch=8, attempt="failed", before=(7, "a7"))
+
+
+def test_a_failed_attempt_is_undone_where_that_leads_back_to_the_last_commit() -> None:
+    assert choose_state(FAILED, WANTED, "boot", LAYOUT) == (
+        Way.UNDO,
+        "the local state is that of a failed attempt",
+        7,
+    )
+    assert way(FAILED, replace(WANTED, snapshot=9)) is Way.UNDO
+
+
+def test_an_attempt_that_was_committed_goes_on_although_it_could_be_undone() -> None:
+    assert way(FAILED, replace(WANTED, last=(8, "failed"))) is Way.GO_ON
+    caught_up = replace(WANTED, last=(9, "a9"), lineage=((8, "failed"), (9, "a9")))
+    assert way(FAILED, caught_up) is Way.CATCH_UP
+
+
+def test_a_failed_attempt_above_an_earlier_commit_is_undone_and_caught_up_from_there() -> None:
+    use = choose_state(replace(FAILED, before=(5, "a5")), WANTED, "boot", LAYOUT)
+    assert (use.way, use.after_batch) == (Way.UNDO, 5)
+
+
+def test_a_failed_attempt_above_a_commit_before_the_newest_snapshot_is_rebuilt() -> None:
+    assert way(replace(FAILED, before=(5, "a5")), replace(WANTED, snapshot=6)) is Way.REBUILD
+
+
+def test_a_failed_attempt_above_no_commit_of_the_partition_is_rebuilt() -> None:
+    assert way(replace(FAILED, before=(7, "failed, too"))) is Way.REBUILD
+
+
+def test_a_failed_first_attempt_is_undone_where_no_commit_has_touched_the_partition() -> None:
+    assert way(replace(FAILED, before=(-1, "")), replace(WANTED, last=None, lineage=())) is Way.UNDO
+
+
+@pytest.mark.parametrize("harm", [{"complete": False}, {"boot_id": "another"}, {"layout": ("tally", 2)}])
+def test_a_failed_attempt_that_cannot_be_trusted_is_not_undone(harm: dict[str, Any]) -> None:
+    assert way(replace(FAILED, **harm)) is Way.REBUILD
 
 
 def test_a_failed_attempt_of_a_later_batch_is_rebuilt() -> None:

@@ -322,15 +322,21 @@ def catches_up(driver: MiniDriver) -> Way:
     return Way.CATCH_UP
 
 
+def undoes(driver: MiniDriver) -> Way:
+    driver.run([(2, True), (40, True)], commits=False)
+    return Way.UNDO
+
+
 def rebuilds(driver: MiniDriver) -> Way:
-    driver.run([(2, True)], commits=False)
+    with driver.lock() as local:
+        local.begin(driver.epoch, driver.batch + 1, "killed in its kernel")
     return Way.REBUILD
 
 
 @pytest.mark.parametrize(
     ("after", "same_process"), [(False, False), (True, False), (True, True)], ids=["before", "after", "survived"]
 )
-@pytest.mark.parametrize("situation", [goes_on, goes_on_from_durable, catches_up, rebuilds])
+@pytest.mark.parametrize("situation", [goes_on, goes_on_from_durable, undoes, catches_up, rebuilds])
 def test_a_crash_at_any_step_of_an_attempt_leaves_what_the_decisions_treat_rightly(
     tmp_path: Path, situation: Callable[[MiniDriver], Way], same_process: bool, after: bool
 ) -> None:

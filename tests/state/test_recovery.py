@@ -99,6 +99,43 @@ def test_an_older_state_is_caught_up_with_the_rows_of_the_commits_between_only(d
     assert driver.state() == {0: 1, 2: 3, 3: 2, 4: 1, 5: 1, 6: 1, 7: 1}
 
 
+def test_after_a_failed_attempt_the_state_goes_back_without_the_log(driver: MiniDriver) -> None:
+    driver.run([(1, True), (2, True), (3, True)])
+    for _ in range(3):
+        recovered = driver.run([(1, True), (2, False), (9, True), (40, True)], commits=False)
+    assert (recovered.use.way, recovered.rows) == (Way.UNDO, 4)
+    assert driver.state() == {1: 1, 2: 1, 3: 1}
+    assert driver.run([(1, True)]).use.way is Way.GO_ON
+
+
+def test_a_state_that_was_undone_is_caught_up_with_what_others_committed_meanwhile(driver: MiniDriver) -> None:
+    driver.run([(1, True), (2, True)])
+    driver.run([(1, True), (5, True)], commits=False)
+    set_aside(driver)
+    driver.run([(1, False), (6, True)])
+    bring_back(driver)
+    recovered = driver.run([(3, True)])
+    assert (recovered.use.way, recovered.rows) == (Way.UNDO, 2 + 2)
+    assert driver.state() == {2: 1, 3: 1, 6: 1}
+
+
+@pytest.mark.parametrize("harm", [lambda path: path.unlink(), lambda path: os.truncate(path, 300)])
+def test_an_attempt_whose_undo_rows_are_damaged_is_rebuilt(driver: MiniDriver, harm: Callable[[Path], None]) -> None:
+    driver.run([(1, True)])
+    driver.run([(1, True), (2, True)], commits=False)
+    harm(next((driver.root / "state").glob("*/*/0/generation-*/undo")))
+    assert driver.run([(1, True)]).use.reason == "the rows that would undo a failed attempt are damaged"
+    assert driver.state() == {1: 2}
+
+
+def test_a_state_that_came_back_otherwise_than_by_a_batch_has_nothing_to_be_undone(driver: MiniDriver) -> None:
+    driver.run([(1, True)])
+    driver.run([(1, True)], commits=False)
+    driver.state()
+    with driver.lock() as local:  # type: ignore[attr-defined]
+        assert local.header is not None and local.header.before is None
+
+
 def test_a_lake_that_fails_costs_no_local_state(driver: MiniDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     driver.run([(1, True)])
     set_aside(driver)
@@ -184,6 +221,7 @@ def test_any_task_rebuilds_a_state_whose_file_is_missing_or_cut_short(
 
 def test_a_partition_without_a_commit_starts_empty_and_its_empty_state_goes_on(driver: MiniDriver) -> None:
     driver.run([(1, True)], commits=False)
+    assert driver.run([(1, True)], commits=False).use.way is Way.UNDO
     assert driver.state() == {}
     assert driver.run([(1, True)], commits=False).use.way is Way.GO_ON
 

@@ -115,21 +115,22 @@ class Partition:
 
     def play(self, step: Step) -> StepResult:
         """The step has had its effect and is in the trace."""
+        result = self.attempt(step)
+        self.trace.note(result)
+        return result
+
+    def attempt(self, step: Step) -> StepResult:
+        """The step has had its effect, of which the trace knows nothing: an attempt of a batch, before its commit."""
         if isinstance(step, Advance):
-            result = self.state.advance(max(0, self.state.stream_time) + step.by_ms)
-        elif isinstance(step, Flush):
-            result = self.state.flush()
-        elif isinstance(step, Table):
+            return self.state.advance(max(0, self.state.stream_time) + step.by_ms)
+        if isinstance(step, Flush):
+            return self.state.flush()
+        if isinstance(step, Table):
             self.read_table(step.state(self.clock_ms))
-            result = self.state.step(Records.from_rows([]), self.clock_ms)
         elif isinstance(step, Change):
             self.operator = operator_for(step.config)
             self.reopen(self.storage)
-            result = self.state.step(Records.from_rows([]), self.clock_ms)
-        else:
-            result = self.state.step(Records.from_rows(step), self.clock_ms)
-        self.trace.note(result)
-        return result
+        return self.state.step(Records.from_rows(step if isinstance(step, list) else []), self.clock_ms)
 
     def read_table(self, table: OperatorState | None) -> None:
         """That is the table which the operator reads from now on, after restarts too; None: it reads none."""

@@ -23,15 +23,67 @@ RULES = (
         removals=(without(_TASK, "local.begin(attempt.epoch, attempt.batch, attempt.attempt)"),),
     ),
     Rule(
-        name="the header is complete last",
+        name="the header is complete after the kernel, and never in it",
         chapter=Chapter.LOCAL_STATE,
-        tests=tests("runtime/test_task", "a_task_that_fails_on_its_way_leaves_a_dirty_header"),
+        tests=tests("runtime/test_task", "a_task_that_fails_in_its_kernel_leaves_a_dirty_header"),
         removals=(
             without(
                 _TASK,
-                "files = _write(attempt, plan, step)",
-                "local.complete()\n        files = _write(attempt, plan, step)",
+                "step = _act(attempt, plan, recovered.state, fetched.records)",
+                "local.complete()\n        step = _act(attempt, plan, recovered.state, fetched.records)",
             ),
+        ),
+    ),
+    Rule(
+        name="what fails behind the kernel is undone by the next attempt",
+        chapter=Chapter.LOCAL_STATE,
+        tests=(
+            *tests("runtime/test_task", "a_task_that_fails_behind_its_kernel_is_undone_by_the_next_attempt"),
+            *tests("state/test_recovery", "after_a_failed_attempt_the_state_goes_back_without_the_log"),
+            *tests("state/test_decisions", "a_failed_attempt_is_undone_where_that_leads_back_to_the_last_commit"),
+        ),
+        removals=(
+            without(_TASK, "local.complete(step.undo)", "local.complete()"),
+            without(_DECISIONS, "if header.before is not None and (", "if False and ("),
+            without("state/recovery", "        tables = (undo, *tables)", "        tables = tables"),
+        ),
+    ),
+    Rule(
+        name="an attempt is undone only towards the partition's last commit, or one that is caught up from",
+        chapter=Chapter.LOCAL_STATE,
+        tests=tests(
+            "state/test_decisions",
+            "a_failed_attempt_above_no_commit_of_the_partition_is_rebuilt",
+            "a_failed_attempt_above_a_commit_before_the_newest_snapshot_is_rebuilt",
+        ),
+        removals=(
+            without(
+                _DECISIONS,
+                "(header.before == (wanted.last or NO_COMMIT) or _leads_on(header.before, wanted))",
+                "True",
+            ),
+            without(_DECISIONS, "return commit in wanted.lineage and commit[0] >= wanted.snapshot", "return True"),
+        ),
+    ),
+    Rule(
+        name="what came back otherwise than by a batch has nothing to be undone",
+        chapter=Chapter.LOCAL_STATE,
+        tests=tests("state/test_recovery", "a_state_that_came_back_otherwise_than_by_a_batch_has_nothing_to_be_undone"),
+        removals=(
+            without(
+                _STATE,
+                "before=None if undo is None else self._begun_from",
+                "before=self._begun_from",
+            ),
+        ),
+    ),
+    Rule(
+        name="undo rows that cannot be read are not relied on",
+        chapter=Chapter.LOCAL_STATE,
+        tests=tests("state/test_recovery", "an_attempt_whose_undo_rows_are_damaged_is_rebuilt"),
+        removals=(
+            without("state/recovery", "if use.way is Way.UNDO and undo is None:", "if False:"),
+            without("state/undo_rows", "except (FileNotFoundError, pa.ArrowInvalid):", "except FileNotFoundError:"),
         ),
     ),
     Rule(
@@ -64,7 +116,7 @@ RULES = (
             "an_earlier_commit_outside_of_the_lineage_is_rebuilt",
             "an_earlier_commit_of_the_lineage_is_caught_up_from_its_batch",
         ),
-        removals=(without(_DECISIONS, "if here not in wanted.lineage:", "if False:"),),
+        removals=(without(_DECISIONS, "return commit in wanted.lineage and commit[0]", "return commit[0]"),),
     ),
     Rule(
         name="a state from before the newest snapshot is rebuilt",
@@ -78,7 +130,7 @@ RULES = (
                 "state/test_recovery", "a_state_from_before_a_compaction_is_rebuilt_so_that_deleted_keys_stay_deleted"
             ),
         ),
-        removals=(without(_DECISIONS, "if header.batch < wanted.snapshot:", "if False:"),),
+        removals=(without(_DECISIONS, " and commit[0] >= wanted.snapshot"),),
     ),
     Rule(
         name="a compaction says that it is the newest snapshot",
