@@ -62,14 +62,16 @@ class StepResult:
     `emissions` has key, value, headers, timestamp, offset, cause (dictionary<int8, string>), window columns where the
     operator has them. `late` and `rejected` have key, value, headers, timestamp, offset, cause, lateness, bound.
     `changes` is the net changelog: op, key, value, headers, timestamp, offset and the operator's own columns; one `put`
-    per slot held and changed, one `delete` per slot that was held before and is gone. `stopped_at` is the offset before
-    which a `shut_down` bound stopped the batch.
+    per slot held and changed, one `delete` per slot that was held before and is gone. `undo` leads back: restored onto
+    the state after the batch, with the T of before, it gives the state of before; it may have columns of its own.
+    `stopped_at` is the offset before which a `shut_down` bound stopped the batch.
     """
 
     emissions: pa.Table
     late: pa.Table
     rejected: pa.Table
     changes: pa.Table
+    undo: pa.Table
     counts: Counts
     stream_time: int
     stopped_at: int | None = None

@@ -29,12 +29,18 @@ def record_columns(
     """
     at = Located(*(np.empty(len(sources), np.int64) for _ in Located._fields))
     locate(payloads, batch, sources, at)
+    return located_columns((batch.data, payloads.arena.data), at, only_key)
+
+
+def located_columns(
+    parts: tuple[Array, Array], at: Located, only_key: Array | None = None
+) -> dict[str, pa.ChunkedArray]:
+    """Copy records that lie in the one part (positions >= 0) or the other (`~position`) into Arrow."""
     value_length = at.value_length
     headers_length = np.where(at.headers_length > 0, at.headers_length, NULL_LENGTH)
     if only_key is not None:
         value_length = np.where(only_key, NULL_LENGTH, value_length)
         headers_length = np.where(only_key, NULL_LENGTH, headers_length)
-    parts = (batch.data, payloads.arena.data)
     return {
         "key": binary_column(*parts, at.key_start, at.key_length),
         "value": binary_column(*parts, at.value_start, value_length),

@@ -2,8 +2,9 @@
 
 May import: contracts, operators' registry, state, runtime.
 
-The order of the steps is that of `docs/protocol.md`: lock, recover, fetch, dirty header, kernel, open transaction,
-files, complete header. Nothing is decided here: the driver's commit decides.
+The order of the steps is that of `docs/protocol.md`: lock, recover, fetch, dirty header, kernel, undo rows, complete
+header, open transaction, files. Nothing is decided here: the driver's commit decides. What fails after the kernel, here
+or elsewhere, is undone by the next attempt.
 """
 
 from __future__ import annotations
@@ -85,14 +86,14 @@ def run_partition(attempt: Attempt, plan: PartitionPlan, port: Port) -> Partitio
         local.begin(attempt.epoch, attempt.batch, attempt.attempt)
         reach("after_dirty_header")
         step = _act(attempt, plan, recovered.state, fetched.records)
+        local.complete(step.undo)
+        reach("after_complete_header")
         watch.lap("kernel")
         next_offset = fetched.next_offset if step.stopped_at is None else step.stopped_at
         producer = port.open(plan, step, next_offset)
         watch.lap("output")
         files = _write(attempt, plan, step)
         watch.lap("files")
-        local.complete()
-        reach("after_complete_header")
     return PartitionResult(
         partition=plan.partition,
         action=plan.action,

@@ -25,7 +25,10 @@ NO_COMMIT: Commit = (-1, "")
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """What a partition's local state says about itself: which commit it equals, where it lives, how it was left."""
+    """What a partition's local state says about itself: which commit it equals, where it lives, how it was left.
+
+    `before`: the commit to which the undo rows beside its arrays lead back; None: there are no such rows.
+    """
 
     table_id: str
     epoch: int
@@ -37,6 +40,7 @@ class Header:
     generation: int
     layout: tuple[str, int]
     capacity: dict[str, int]
+    before: Commit | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,12 +61,13 @@ class Way(Enum):
     """How a task comes to the state that is wanted."""
 
     GO_ON = "go on"
+    UNDO = "undo"
     CATCH_UP = "catch up"
     REBUILD = "rebuild"
 
 
 class StateUse(NamedTuple):
-    """A way, why, and the batch after which the log's state rows are to be applied."""
+    """A way, why, and the batch after which the log's state rows are to be applied; with UNDO, after the undo rows."""
 
     way: Way
     reason: str
@@ -80,7 +85,7 @@ def may_take(header: Header | None, token: tuple[int, int]) -> None:
 
 
 def choose_state(header: Header | None, wanted: Wanted, boot_id: str, layout: tuple[str, int]) -> StateUse:
-    """What the local state is good for. The attempt decides: a failed one has the same batch."""
+    """Decide what the local state is good for. The attempt decides: a failed one has the same batch."""
     if header is None:
         return StateUse(Way.REBUILD, "there is no local state")
     if unfit := _unfit(header, boot_id, layout):
@@ -88,11 +93,18 @@ def choose_state(header: Header | None, wanted: Wanted, boot_id: str, layout: tu
     here = (header.batch, header.attempt)
     if here == (wanted.last or NO_COMMIT):
         return StateUse(Way.GO_ON, "the local state equals the partition's last commit", header.batch)
-    if here not in wanted.lineage:
-        return StateUse(Way.REBUILD, "the local state equals no commit of the partition")
-    if header.batch < wanted.snapshot:
+    if _leads_on(here, wanted):
+        return StateUse(Way.CATCH_UP, "the local state equals an earlier commit", header.batch)
+    if header.before is not None and (header.before == (wanted.last or NO_COMMIT) or _leads_on(header.before, wanted)):
+        return StateUse(Way.UNDO, "the local state is that of a failed attempt", header.before[0])
+    if here in wanted.lineage or header.before in wanted.lineage:
         return StateUse(Way.REBUILD, "a compaction came between: it has dropped deletes that would be missed")
-    return StateUse(Way.CATCH_UP, "the local state equals an earlier commit", header.batch)
+    return StateUse(Way.REBUILD, "the local state equals no commit of the partition")
+
+
+def _leads_on(commit: Commit, wanted: Wanted) -> bool:
+    """True for an earlier commit of the partition from which the log's rows lead on to the wanted one."""
+    return commit in wanted.lineage and commit[0] >= wanted.snapshot
 
 
 def _unfit(header: Header, boot_id: str, layout: tuple[str, int]) -> str | None:

@@ -68,7 +68,8 @@ def _decode(slot: bytes) -> tuple[int, Header] | None:
     if magic != MAGIC or checksum != _checksum(sequence, payload):
         return None
     said = json.loads(payload)
-    return sequence, Header(**said | {"layout": tuple(said["layout"])})
+    before = said.get("before")
+    return sequence, Header(**said | {"layout": tuple(said["layout"]), "before": before and tuple(before)})
 
 
 def _checksum(sequence: int, payload: bytes) -> int:

@@ -1,14 +1,16 @@
-"""A partition's local state in memory-mapped files. May import: the standard library, numpy, contracts, state.
+"""A partition's local state in memory-mapped files. May import: the standard library, numpy, pyarrow, contracts, state.
 
     <root>/<operator>/<table id>/<partition>/
         lock             held (flock) by the task that works on the partition
         header           which commit the state equals, see `state.header`
-        generation-<n>/  a file per array; `.new` until the header names it
+        generation-<n>/  a file per array, and `undo`; `.new` until the header names it
 
 A file grows in place: nothing is copied, and what grew before a crash belongs to a state that is dirty anyway.
 
-A change is framed by `begin` (dirty) and `complete`. A crash between any two steps leaves a header that is dirty, or
-one that names an older commit and its untouched generation: `decisions.choose_state` treats both rightly.
+A change is framed by `begin` (dirty) and `complete`. That of a batch leaves the rows in `undo` that lead back to the
+commit before it: they outlast the process, as the arrays do, and are overwritten by the next batch. A crash between any
+two steps leaves a header that is dirty, or one that names an older commit and its untouched generation:
+`decisions.choose_state` treats both rightly.
 Local Linux file systems only: it needs flock, posix_fallocate and shared mappings.
 """
 
@@ -25,11 +27,12 @@ from pathlib import Path
 from threading import Lock
 
 import numpy as np
+import pyarrow as pa
 
 from tidegate.contracts.errors import EngineError, Superseded
 from tidegate.contracts.operator import Array, Layout
-from tidegate.state import disk
-from tidegate.state.decisions import NO_COMMIT, Header, may_take
+from tidegate.state import disk, undo_rows
+from tidegate.state.decisions import NO_COMMIT, Commit, Header, may_take
 from tidegate.state.header import HeaderFile
 
 LOCK_TIMEOUT_S = 30.0
@@ -62,6 +65,7 @@ class LocalState:
         self.header: Header | None = None
         self._file = HeaderFile(folder / "header")
         self._storage: MappedStorage | None = None
+        self._begun_from: Commit | None = None
         self._held = -1
 
     @classmethod
@@ -138,24 +142,47 @@ class LocalState:
             layout=("", 0),
             capacity={},
         )
+        self._begun_from = (before.batch, before.attempt) if before.complete else None
         self.header = replace(
-            before, epoch=epoch, batch=batch, attempt=attempt, boot_id=boot_id(), complete=False, durable=False
+            before,
+            epoch=epoch,
+            batch=batch,
+            attempt=attempt,
+            boot_id=boot_id(),
+            complete=False,
+            durable=False,
+            before=None,
         )
         self._write(synced=False)
         if was_durable:  # a durable header must not come back from the other slot after a loss of power
             self._write(synced=True)
 
-    def complete(self) -> None:
-        """The header says that the arrays equal the commit that `begin` named; older generations are gone."""
+    def complete(self, undo: pa.Table | None = None) -> None:
+        """Write that the arrays equal the commit that `begin` named; older generations are gone.
+
+        `undo`: the rows that lead back to the commit that the arrays equalled before.
+        """
         self.require_own()
         if self.header is None or self.header.complete:
             raise AssertionError("complete without begin")
         if self._storage is not None:
             self._switch(self._storage)
-        self.header = replace(self.header, complete=True)
+        if undo is not None:
+            with disk.disk_errors(self.folder):
+                undo_rows.write(self._undo_file(self.header), undo)
+        self.header = replace(self.header, complete=True, before=None if undo is None else self._begun_from)
         self._write(synced=False)
         with disk.disk_errors(self.folder):
             self._remove_generations_but(self.header.generation)
+
+    def undo(self) -> pa.Table | None:
+        """Return the rows that lead back to the commit that the header calls `before`; None if they are damaged."""
+        if self.header is None or self.header.before is None:
+            raise AssertionError("the header names no commit to go back to")
+        return undo_rows.read(self._undo_file(self.header))
+
+    def _undo_file(self, header: Header) -> Path:
+        return self._generation(header.generation) / "undo"
 
     @property
     def trusted(self) -> bool:

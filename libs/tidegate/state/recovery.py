@@ -45,7 +45,7 @@ def recover(
     stream_time: int,
     tail: Sequence[DataFile] | None = None,
 ) -> Recovered:
-    """The state equals the partition's `last` commit, and the header says so: as it was, caught up, or rebuilt.
+    """The state equals the partition's `last` commit, and the header says so: as it was, undone, caught up, or rebuilt.
 
     `version` is the log's at that commit or later, `stream_time` the T that the log has for the partition. A
     state that is caught up is not touched before the log has been read: a lake that fails costs no local state.
@@ -57,7 +57,12 @@ def recover(
         return Recovered(state=operator.open(local.storage(layout)), use=use, rows=0)
     if use.way is Way.CATCH_UP and tail is not None and not all((log / file.path).exists() for file in tail):
         use = StateUse(Way.REBUILD, "files that it would be caught up from were vacuumed")
-    tables = _rows_to_apply(operator, log, version, local.table_id, partition, use, tail)
+    undo = local.undo() if use.way is Way.UNDO else None
+    if use.way is Way.UNDO and undo is None:
+        use = StateUse(Way.REBUILD, "the rows that would undo a failed attempt are damaged")
+    tables = _rows_to_apply(operator, log, version, local.table_id, partition, use, wanted, tail)
+    if undo is not None:
+        tables = (undo, *tables)
     local.begin(wanted.epoch, *(wanted.last or NO_COMMIT))
     state = operator.open(local.rebuild(layout) if use.way is Way.REBUILD else local.storage(layout))
     rows = _restore(state, tables, stream_time)
@@ -94,6 +99,7 @@ def _rows_to_apply(
     table_id: str,
     partition: int,
     use: StateUse,
+    wanted: Wanted,
     tail: Sequence[DataFile] | None,
 ) -> Iterable[pa.Table]:
     """The state rows above the batch that the state has: read at once for a state that is worth something.
@@ -103,9 +109,11 @@ def _rows_to_apply(
     if use.way is Way.CATCH_UP and tail is not None:
         files = [file for file in tail if file.max_batch > use.after_batch]
         return [last_rows(read_files(path, files, log_schema(operator.columns)), operator.slot)]
+    if use.way is Way.UNDO and use.after_batch == (wanted.last or NO_COMMIT)[0]:
+        return []
     log = OperatorLog.at(path, version)
     _refuse_another(log, table_id)
-    if use.way is Way.CATCH_UP:
+    if use.way in (Way.UNDO, Way.CATCH_UP):
         return [last_rows(log.read("state", partition, use.after_batch), operator.slot)]
     columns = list(dict.fromkeys([*_COLUMNS, *operator.slot, *(column.name for column in operator.columns)]))
     turns = list(_turns(log.data_files("state", partition))) or [[]]

@@ -182,16 +182,27 @@ class StreamTableJoinState:
         batch = batch_of(columns.records_of(rows))
         deleted = np.asarray(rows.column("op").to_numpy(zero_copy_only=False) == "delete", np.bool_)
         arrived = columns.int_column(rows.column(tables.ARRIVED.name))
-        outcome = self._outcome(len(rows))
-        self._run(lambda: kernel.replay(self._state, self._offsets(), batch, deleted, arrived, outcome))
+        outcome, index = self._outcome(len(rows)), self._offsets
+        if tables.SLOT.name in rows.schema.names:
+            alone, self._by_offset = self._offsets_of(columns.int_column(rows.column(tables.SLOT.name))), None
+            index = lambda: alone  # noqa: E731
+        self._run(lambda: kernel.replay(self._state, index(), batch, deleted, arrived, outcome))
         self._settle(batch, outcome)
+
+    def _offsets_of(self, slots: Array) -> Array:
+        """Return an index of those slots alone: rows that undo a batch name all that they change."""
+        held = slots[self._state.time.position[slots] != time_buffer.NOT_HELD]
+        index = np.zeros(1 << (4 * len(slots)).bit_length(), np.int32)
+        kernel.index_by_offset(self._state, held, index)
+        return index
 
     def _offsets(self) -> Array:
         """The index of the held slots by offset, which replaying keeps up to date; other work knows nothing of it."""
         places = 2 * self._storage.capacity()["slots"]
         if self._by_offset is None or len(self._by_offset) < places:
+            held = self._state.time.heap[: self._state.time.numbers[time_buffer.HELD]]
             self._by_offset = np.zeros(1 << (places - 1).bit_length(), np.int32)
-            kernel.index_by_offset(self._state, self._by_offset)
+            kernel.index_by_offset(self._state, held, self._by_offset)
         return self._by_offset
 
     def _result(self, dated: Dated, outcome: kernel.Outcome) -> StepResult:
@@ -203,6 +214,7 @@ class StreamTableJoinState:
         emissions = self._emissions(batch, outcome)
         rejected = refusals.rejected(self._state.payloads, batch, outcome.refused, dated.newest)
         changes = tables.changes(self._state, batch, changed)
+        undo = tables.undo(self._state, batch, changed)
         self._settle(batch, outcome)
         self._numbers[STREAM_TIME] = outcome.tally[kernel.STREAM_TIME]
         held, held_bytes = (int(number) for number in self._state.time.numbers)
@@ -211,6 +223,7 @@ class StreamTableJoinState:
             late=result_tables.REFUSED.empty_table(),
             rejected=rejected,
             changes=changes,
+            undo=undo,
             counts=measures.counts(outcome, emissions.num_rows, held, held_bytes),
             stream_time=self.stream_time,
             measures=measures.measures(outcome, emissions, held, held_bytes),

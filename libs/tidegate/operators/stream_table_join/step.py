@@ -153,10 +153,10 @@ def _home(index: Array, batch: Batch, row: int) -> Any:
 
 
 @compiled_in_place
-def index_by_offset(state: State, index: Array) -> None:
-    """The index, which was empty, has every held slot."""
-    for node in range(state.time.numbers[HELD]):
-        hash_index.insert(index, state.payloads.offset, wide(state.time.heap[node]))
+def index_by_offset(state: State, slots: Array, index: Array) -> None:
+    """The index, which was empty, has those slots."""
+    for at in range(len(slots)):
+        hash_index.insert(index, state.payloads.offset, wide(slots[at]))
 
 
 @compiled_in_place

@@ -20,9 +20,12 @@ from tidegate.operators.stream_table_join.joiner import Joiner
 from tidegate.operators.stream_table_join.pairs import Strings, paired
 
 ARRIVED, VALID_FROM = pa.field("arrived", pa.int64()), pa.field("valid_from", pa.int64())
+SLOT = pa.field("slot", pa.int64())
+"""Of rows that undo a batch: where the record was or is held, so that nothing else need be looked through for it."""
 
 EMISSIONS = result_tables.EMISSIONS.append(VALID_FROM)
 CHANGES = changes_schema([ARRIVED])
+UNDO = CHANGES.append(SLOT)
 
 Columns = TypeVar("Columns", Located, step.Met, Trail)
 
@@ -88,4 +91,22 @@ def changes(state: step.State, batch: Batch, slots: Array) -> pa.Table:
         | {"timestamp": pa.array(state.payloads.timestamp[slots]), "offset": pa.array(state.payloads.offset[slots])}
         | {"arrived": pa.array(state.arrived[slots], mask=gone)},
         CHANGES,
+    )
+
+
+def undo(state: step.State, batch: Batch, slots: Array) -> pa.Table:
+    """Return the changelog that leads back: `put` of the slots that were stored before the batch, `delete` of others.
+
+    A stored record changes in no other way than by leaving, and is whole until the batch is settled.
+    """
+    if len(slots) == 0:
+        return UNDO.empty_table()
+    slots = slots.astype(np.int64)
+    opened = state.payloads.block[slots] == 0
+    return pa.table(
+        {"op": ops(opened)}
+        | record_columns(state.payloads, batch, np.where(opened, state.row[slots] - 1, ~slots), only_key=opened)
+        | {"timestamp": state.payloads.timestamp[slots], "offset": state.payloads.offset[slots]}
+        | {"arrived": pa.array(state.arrived[slots], mask=opened), "slot": slots},
+        UNDO,
     )

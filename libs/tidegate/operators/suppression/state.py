@@ -203,6 +203,8 @@ class SuppressionState:
             emitted=np.empty(held + records, np.int64),
             cause=np.empty(held + records, np.int8),
             touched=np.empty(held + records, np.int32),
+            place_before=np.empty(held + records, np.int64),
+            arrival_before=np.empty(held + records, np.int64),
             refused=refusals.no_refusals(records),
             tally=tally,
         )
@@ -248,7 +250,8 @@ class SuppressionState:
         emissions = keys.shown(tables.emissions(self._state, batch, outcome))
         late = refusals.late(payloads, own, refused, *self._lateness())
         rejected = refusals.rejected(payloads, own, refused, newest)
-        changes = keys.shown(tables.changes(self._state, batch, changed))
+        changes = keys.shown(tables.changes(self._state, batch, outcome.touched[changed]))
+        undo = keys.shown(tables.undo(self._state, batch, outcome, changed))
         self._settle(batch, outcome)
         self._numbers[STREAM_TIME] = outcome.tally[kernel.STREAM_TIME]
         held, held_bytes = (int(number) for number in self._state.time.numbers)
@@ -257,6 +260,7 @@ class SuppressionState:
             late=late,
             rejected=rejected,
             changes=changes,
+            undo=undo,
             counts=measures.counts(outcome, held, held_bytes),
             stream_time=self.stream_time,
             stopped_at=None if stopped == kernel.DONE else int(batch.offset[outcome.tally[kernel.NEXT_ROW]]),

@@ -76,11 +76,14 @@ class State(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What has happened: emissions (source, cause), touched slots, refused rows, and the tallies."""
+    """What has happened: emissions (source, cause), touched slots and where each stood before, refused rows, and the
+    tallies."""
 
     emitted: Array
     cause: Array
     touched: Array
+    place_before: Array
+    arrival_before: Array
     refused: Refused
     tally: Array
 
@@ -183,12 +186,13 @@ def forget_tombstones(state: State, batch: Batch, outcome: Outcome) -> None:
 
 @compiled_in_place
 def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
-    """`changed` lists the touched slots that the changelog tells of; returned: how many. Held: put; not: delete."""
+    """Fill `changed` with the places, among the touched slots, of those that the changelog tells of; return their
+    number. Held: put; not: delete."""
     count = 0
     for at in range(outcome.tally[TOUCHED]):
         slot = wide(outcome.touched[at])
         if time_buffer.is_held(state.time, slot) or state.payloads.block[slot] != 0:
-            changed[count] = slot
+            changed[count] = at
             count += 1
     return count
 
@@ -360,13 +364,18 @@ def _new_slot(state: State) -> Any:
 def _touch(state: State, slot: int, row: int, outcome: Outcome) -> None:
     """The slot's newest record is that row, and the slot is listed once."""
     if state.row[slot] == 0:
-        _list(outcome, slot)
+        _list(state.time, slot, outcome)
     state.row[slot] = row + 1
 
 
 @inlined
-def _list(outcome: Outcome, slot: int) -> None:
-    outcome.touched[outcome.tally[TOUCHED]] = slot
+def _list(time: TimeBuffer, slot: int, outcome: Outcome) -> None:
+    """The slot is touched; where it stood is noted, because the order forgets it."""
+    at = outcome.tally[TOUCHED]
+    outcome.touched[at] = slot
+    if time_buffer.is_held(time, slot):
+        outcome.place_before[at] = time_buffer.place_of(time, slot)
+        outcome.arrival_before[at] = time.arrival[slot]
     outcome.tally[TOUCHED] += 1
 
 
@@ -382,10 +391,10 @@ def _emit(state: State, slot: int, cause: int, outcome: Outcome) -> None:
 @inlined
 def _leave(state: State, slot: int, outcome: Outcome) -> None:
     """The slot is not held: a ghost if it was stored before the batch, free if it was opened in it."""
-    time_buffer.remove(state.time, slot)
     if state.row[slot] == 0:
-        _list(outcome, slot)
+        _list(state.time, slot, outcome)
         state.row[slot] = LISTED
+    time_buffer.remove(state.time, slot)
     if state.payloads.block[slot] == 0:
         _free(state, slot)
 

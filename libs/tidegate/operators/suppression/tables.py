@@ -42,3 +42,22 @@ def changes(state: step.State, batch: Batch, slots: Array) -> pa.Table:
         | {"arrival": pa.array(state.time.arrival[slots], mask=gone)},
         CHANGES,
     )
+
+
+def undo(state: step.State, batch: Batch, outcome: step.Outcome, changed: Array) -> pa.Table:
+    """Return the changelog that leads back: `put` of the slots that were stored before the batch, `delete` of others.
+
+    Their records are whole until the batch is settled. `changed`: places among the touched slots.
+    """
+    if len(changed) == 0:
+        return CHANGES.empty_table()
+    slots = outcome.touched[changed].astype(np.int64)
+    opened = state.payloads.block[slots] == 0
+    sources = np.where(opened, state.row[slots] - 1, ~slots)
+    return pa.table(
+        {"op": ops(opened)}
+        | record_columns(state.payloads, batch, sources, only_key=opened)
+        | {"place": pa.array(outcome.place_before[changed], mask=opened)}
+        | {"arrival": pa.array(outcome.arrival_before[changed], mask=opened)},
+        CHANGES,
+    )

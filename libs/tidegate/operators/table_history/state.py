@@ -64,6 +64,9 @@ LAYOUT = Layout(
 MAX_VERSIONS = growth.MAX_SLOTS
 """Of one key."""
 
+KEPT_BYTES = 4096
+"""Room for the records that a batch replaces, to begin with."""
+
 _NO_RECORDS = batch_of(Records.from_rows([]))
 
 
@@ -135,16 +138,15 @@ class TableHistoryState:
 
     def put(self, row: Row) -> bool:
         """The record has had its effect, of which no changelog tells; False: it is too late. Its key is not null."""
-        batch, outcome = batch_of(Records.from_rows([row])), self._outcome(1)
-        self._absorb(batch, np.zeros(1, np.int8), MAX_TIMESTAMP, outcome)
+        batch = batch_of(Records.from_rows([row]))
+        outcome = self._absorb(batch, np.zeros(1, np.int8), MAX_TIMESTAMP, self._outcome(1))
         self._settle(outcome)
         return bool(outcome.refused.numbers[refusals.COUNT] == 0)
 
     def step(self, records: Records, clock_ms: int) -> StepResult:
         """Every record is counted once; the state equals what the changelog describes."""
         batch, undecodable, newest = refusals.dated(records, self._config, clock_ms)
-        outcome = self._outcome(len(records))
-        self._absorb(batch, undecodable, newest, outcome)
+        outcome = self._absorb(batch, undecodable, newest, self._outcome(len(records)))
         return self._result(batch, outcome, newest)
 
     def advance(self, stream_time: int) -> StepResult:
@@ -188,13 +190,19 @@ class TableHistoryState:
         """Room for everything that so many records can do; memory that is not written to is not taken."""
         tally = np.zeros(kernel.TALLIES, np.int64)
         tally[kernel.STREAM_TIME] = self.stream_time
-        touched = np.empty(int(self._state.pool.numbers[slots.USED]) + records, np.int32)
-        return kernel.Outcome(touched, refusals.no_refusals(records), tally)
+        room = int(self._state.pool.numbers[slots.USED]) + records
+        lengths_and_times = (np.empty(records, np.int64) for _ in kernel.Kept._fields[1:])
+        kept = kernel.Kept(np.empty(KEPT_BYTES, np.uint8), *lengths_and_times)
+        return kernel.Outcome(np.empty(room, np.int32), kept, refusals.no_refusals(records), tally)
 
-    def _absorb(self, batch: Batch, undecodable: Array, newest: int, outcome: kernel.Outcome) -> None:
+    def _absorb(self, batch: Batch, undecodable: Array, newest: int, outcome: kernel.Outcome) -> kernel.Outcome:
+        """What the records did; in the outcome that is given back there is room for all that they replaced."""
         retention, trail = self._retention, self._trail(len(undecodable))
-        self._run(lambda: kernel.absorb(self._state, batch, undecodable, newest, retention, trail, outcome), outcome)
+        outcome = self._run(
+            lambda outcome: kernel.absorb(self._state, batch, undecodable, newest, retention, trail, outcome), outcome
+        )
         self._expire(outcome)
+        return outcome
 
     def _expire(self, outcome: kernel.Outcome) -> None:
         """What has expired at the outcome's T is gone, and listed in the order in which it came."""
@@ -214,15 +222,18 @@ class TableHistoryState:
         kernel.settle(self._state, outcome)
         self._set_stream_time(int(outcome.tally[kernel.STREAM_TIME]))
 
-    def _run(self, work: Callable[[], int], outcome: kernel.Outcome) -> None:
-        """The kernel has read all rows, with all the room that it wanted."""
-        while (signal := work()) != kernel.DONE:
-            if signal == kernel.NEEDS_SLOT:
+    def _run(self, work: Callable[[kernel.Outcome], int], outcome: kernel.Outcome) -> kernel.Outcome:
+        """What the kernel noted when it had read all rows, with all the room that it wanted."""
+        while (signal := work(outcome)) != kernel.DONE:
+            if signal == kernel.NEEDS_KEPT:
+                outcome = outcome._replace(kept=_larger(outcome))
+            elif signal == kernel.NEEDS_SLOT:
                 self._grow(growth.more_slots(self._storage.capacity(), "versions"))
             elif signal == kernel.NEEDS_KEY:
                 self._add_keys()
             else:
                 self._make_room(signal, int(outcome.tally[kernel.WANTED]))
+        return outcome
 
     def _grow(self, capacity: Mapping[str, int]) -> None:
         self._storage.grow(capacity)
@@ -255,14 +266,15 @@ class TableHistoryState:
         batch = batch_of(columns.records_of(rows))
         deleted = np.asarray(rows.column("op").to_numpy(zero_copy_only=False) == "delete", np.bool_)
         outcome, trail = self._outcome(0), self._trail(len(deleted))
-        self._run(lambda: kernel.replay(self._state, batch, deleted, self._retention, trail, outcome), outcome)
+        self._run(lambda outcome: kernel.replay(self._state, batch, deleted, self._retention, trail, outcome), outcome)
 
     def _result(self, batch: Batch, outcome: kernel.Outcome, newest: int = MAX_TIMESTAMP) -> StepResult:
         """What the outcome says, in tables; then the batch is settled."""
         changed = np.empty(outcome.tally[kernel.TOUCHED], np.int32)
         changed = changed[: kernel.net_changes(self._state, outcome, changed)]
         stored, refused = self.versions.payloads, outcome.refused
-        changes = tables.changes(self._state, batch, changed)
+        changes = tables.changes(self._state, batch, outcome.touched[changed])
+        undo = tables.undo(self._state, outcome, changed)
         late = refusals.late(stored, batch, refused, self._retention, "older than history_retention")
         rejected = refusals.rejected(stored, batch, refused, newest)
         self._settle(outcome)
@@ -271,7 +283,16 @@ class TableHistoryState:
             late=late,
             rejected=rejected,
             changes=changes,
+            undo=undo,
             counts=measures.counts(self._state, outcome),
             stream_time=self.stream_time,
             measures=measures.measures(self._state, outcome),
         )
+
+
+def _larger(outcome: kernel.Outcome) -> kernel.Kept:
+    """Return what is kept, with more room for the bytes."""
+    kept, used, wanted = outcome.kept, *(int(outcome.tally[name]) for name in (kernel.KEPT_BYTES, kernel.WANTED))
+    data = np.empty(2 * (len(kept.data) + wanted), np.uint8)
+    data[:used] = kept.data[:used]
+    return kept._replace(data=data)

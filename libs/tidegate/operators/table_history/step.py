@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from tidegate.contracts.operator import Array
 from tidegate.kernels import arena, payloads, slots, time_buffer, version_chains
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
-from tidegate.kernels.compiled.words import prefetch
+from tidegate.kernels.compiled.words import copy_bytes, prefetch
 from tidegate.kernels.payloads import Batch
 from tidegate.kernels.slots import SlotPool
 from tidegate.kernels.time_buffer import HELD, TimeBuffer
@@ -30,12 +30,12 @@ FREE, STORED, OPENED, CHANGED, GONE, PASSED = range(6)
 """Where a version stands: its slot is free, or it is there since before the batch, opened in it, replaced in it, gone
 since; or opened and gone within the batch."""
 
-DONE, NEEDS_SLOT, NEEDS_KEY, NEEDS_ARENA, NEEDS_CHAINS = range(5)
+DONE, NEEDS_SLOT, NEEDS_KEY, NEEDS_ARENA, NEEDS_CHAINS, NEEDS_KEPT = range(6)
 """Why a kernel returned: all rows are read, or it wants more room."""
 
-NEXT_ROW, STREAM_TIME, TOUCHED, APPLIED, SUPERSEDED, EXPIRED, WANTED = range(7)
-TALLIES = 7
-"""WANTED: the bytes for which there was no room."""
+NEXT_ROW, STREAM_TIME, TOUCHED, APPLIED, SUPERSEDED, EXPIRED, WANTED, KEPT_BYTES = range(8)
+TALLIES = 8
+"""WANTED: the bytes for which there was no room. KEPT_BYTES: those of the records that were replaced."""
 
 LATEST = -1
 """In place of a retention: a table of latest values."""
@@ -55,10 +55,30 @@ class State(NamedTuple):
     numbers: Array
 
 
+class Kept(NamedTuple):
+    """The records that stood before the batch in versions that it replaced: a version has no room for both.
+
+    Per touched version where its record is in `data` (NOT_KEPT: it was not replaced), its lengths, and its times. No
+    more are replaced than there are records, and those are touched first: behind them there is nothing to be kept.
+    """
+
+    data: Array
+    start: Array
+    key_length: Array
+    value_length: Array
+    headers_length: Array
+    timestamp: Array
+    offset: Array
+
+
+NOT_KEPT = -1
+
+
 class Outcome(NamedTuple):
-    """What has happened: touched versions, refused rows, and the tallies."""
+    """What has happened: touched versions, what those held that were replaced, refused rows, and the tallies."""
 
     touched: Array
+    kept: Kept
     refused: Refused
     tally: Array
 
@@ -92,7 +112,12 @@ def absorb(
         tally[STREAM_TIME] = max(tally[STREAM_TIME], timestamp)
         refusals.observe_lateness(outcome.refused, timestamp, tally[STREAM_TIME])
         tally[SUPERSEDED if there and version_chains.time_at(state.versions, key, at) == timestamp else APPLIED] += 1
-        _note_change(state, _write(state, batch, row, key, at, there, trail), there, outcome)
+        if there:
+            _keep(state, version_chains.version_at(state.versions, key, at), outcome)
+        version = _write(state, batch, row, key, at, there, trail)
+        if not there:
+            _list(outcome, version)
+            state.standing[version] = OPENED
     tally[NEXT_ROW] = len(batch.offset)
     return DONE
 
@@ -174,12 +199,13 @@ def _expire_key(state: State, key: int, until: int, outcome: Outcome) -> None:
 
 @compiled_in_place
 def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
-    """`changed` lists the touched versions that the changelog tells of; returned: how many. Gone: delete; else: put."""
+    """Fill `changed` with the places, among the touched versions, of those that the changelog tells of; return their
+    number. Gone: delete; else: put."""
     count = 0
     for at in range(outcome.tally[TOUCHED]):
         version = wide(outcome.touched[at])
         if state.standing[version] != PASSED:
-            changed[count] = version
+            changed[count] = at
             count += 1
     return count
 
@@ -242,6 +268,10 @@ def _lacks(state: State, batch: Batch, row: int, key: int, at: int, there: bool,
         outcome.tally[WANTED] = length
         return NEEDS_ARENA
     if there:
+        kept = payloads.payload_length(state.versions.payloads, version_chains.version_at(state.versions, key, at))
+        if outcome.tally[KEPT_BYTES] + kept > len(outcome.kept.data):
+            outcome.tally[WANTED] = kept
+            return NEEDS_KEPT
         return DONE
     if not slots.has_slot(state.pool):
         return NEEDS_SLOT
@@ -306,19 +336,30 @@ def _store(state: State, version: int, batch: Batch, row: int) -> None:
 
 
 @inlined
-def _note_change(state: State, version: int, there: bool, outcome: Outcome) -> None:
-    """The version was opened in the batch, or replaced in it, and is listed."""
-    if not there:
-        _list(outcome, version)
-        state.standing[version] = OPENED
-    elif state.standing[version] == STORED:
-        _list(outcome, version)
-        state.standing[version] = CHANGED
+def _keep(state: State, version: int, outcome: Outcome) -> None:
+    """The version is about to be replaced; if it is there since before the batch, its record is kept."""
+    if state.standing[version] != STORED:
+        return
+    stored, kept, at, start = state.versions.payloads, outcome.kept, outcome.tally[TOUCHED], outcome.tally[KEPT_BYTES]
+    _list(outcome, version)
+    state.standing[version] = CHANGED
+    length = payloads.payload_length(stored, version)
+    kept.start[at] = start
+    kept.key_length[at] = stored.key_length[version]
+    kept.value_length[at] = stored.value_length[version]
+    kept.headers_length[at] = stored.headers_length[version]
+    kept.timestamp[at] = stored.timestamp[version]
+    kept.offset[at] = stored.offset[version]
+    copy_bytes(stored.arena.data, payloads.start_of(stored, version), kept.data, start, length)
+    outcome.tally[KEPT_BYTES] += length
 
 
 @inlined
 def _list(outcome: Outcome, version: int) -> None:
-    outcome.touched[outcome.tally[TOUCHED]] = version
+    at = outcome.tally[TOUCHED]
+    outcome.touched[at] = version
+    if at < len(outcome.kept.start):
+        outcome.kept.start[at] = NOT_KEPT
     outcome.tally[TOUCHED] += 1
 
 

@@ -6,12 +6,14 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.contracts.operator import Array
-from tidegate.kernels.columns import record_columns
-from tidegate.kernels.payloads import Batch
+from tidegate.contracts.records import Records
+from tidegate.kernels.columns import located_columns, record_columns
+from tidegate.kernels.payloads import Batch, Located, batch_of, locate
 from tidegate.operators.result_tables import changes_schema, ops
 from tidegate.operators.table_history import step
 
 CHANGES = changes_schema()
+NO_BATCH = batch_of(Records.from_rows([]))
 
 
 def changes(state: step.State, batch: Batch, versions: Array) -> pa.Table:
@@ -22,3 +24,27 @@ def changes(state: step.State, batch: Batch, versions: Array) -> pa.Table:
     gone = state.standing[versions] == step.GONE
     columns = record_columns(stored, batch, ~versions.astype(np.int64), only_key=gone)
     return pa.table({"op": ops(gone)} | columns | {"timestamp": pa.array(stored.timestamp[versions])}, CHANGES)
+
+
+def undo(state: step.State, outcome: step.Outcome, changed: Array) -> pa.Table:
+    """Return the changelog that leads back: `put` of what was stored before the batch, `delete` of what it opened.
+
+    A record that was replaced was kept; one that has expired is whole until the batch is settled. `changed`: places
+    among the touched versions.
+    """
+    if len(changed) == 0:
+        return CHANGES.empty_table()
+    stored, kept, versions = state.versions.payloads, outcome.kept, outcome.touched[changed].astype(np.int64)
+    located = Located(*(np.empty(len(changed), np.int64) for _ in Located._fields))
+    locate(stored, NO_BATCH, ~versions, located)
+    replaced = np.flatnonzero(changed < len(kept.start))
+    replaced = replaced[kept.start[changed[replaced]] != step.NOT_KEPT]
+    at = changed[replaced]
+    located.key_start[replaced] = kept.start[at]
+    located.value_start[replaced] = kept.start[at] + kept.key_length[at]
+    located.headers_start[replaced] = located.value_start[replaced] + np.maximum(kept.value_length[at], 0)
+    for name in ("key_length", "value_length", "headers_length", "timestamp", "offset"):
+        getattr(located, name)[replaced] = getattr(kept, name)[at]
+    opened = state.standing[versions] == step.OPENED
+    columns = located_columns((kept.data, stored.arena.data), located, only_key=opened)
+    return pa.table({"op": ops(opened)} | columns | {"timestamp": pa.array(located.timestamp)}, CHANGES)

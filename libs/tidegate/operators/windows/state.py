@@ -176,14 +176,20 @@ class WindowsState:
         tally[kernel.NEXT_START] = kernel.ANEW
         tally[kernel.OVERTIME_MIN] = MAX
         tally[[kernel.OPEN_MAX, kernel.OPEN_BYTES_MAX]] = self._numbers[: kernel.CHECK]
-        room = 2 * records + int(self._state.windows.order.numbers[HELD])
+        room, slots = 2 * records + int(self._state.windows.order.numbers[HELD]), self._storage.capacity()["slots"]
         return Outcome(
             slot=np.empty(room, np.int64),
             cause=np.empty(room, np.int8),
             timestamp=np.empty(room, np.int64),
             offset=np.empty(room, np.int64),
             words=np.empty(room * aggregates.width(self._plan), np.int64),
-            touched=np.empty(self._storage.capacity()["slots"], np.int32),
+            touched=np.empty(slots, np.int32),
+            before=kernel.Before(
+                words=np.empty(slots * aggregates.width(self._plan), np.int64),
+                phase=np.empty(slots, np.int8),
+                timestamp=np.empty(slots, np.int64),
+                offset=np.empty(slots, np.int64),
+            ),
             refused=refusals.no_refusals(records),
             tally=tally,
         )
@@ -200,8 +206,7 @@ class WindowsState:
             windows_kernel.make_room(self._storage, self._state.windows, signal, wanted)
             self._map()
             self._fit_words()
-            slots, used = self._storage.capacity()["slots"], int(outcome.tally[kernel.TOUCHED])
-            outcome = outcome._replace(touched=longer(outcome.touched, slots, used))
+            outcome = _with_touched(outcome, self._storage.capacity()["slots"], aggregates.width(self._plan))
         return outcome, signal
 
     def _replay(self, rows: pa.RecordBatch) -> None:
@@ -237,7 +242,8 @@ class WindowsState:
         changed = np.empty(outcome.tally[kernel.TOUCHED], np.int32)
         changed = changed[: kernel.net_changes(self._state, outcome, changed)]
         emissions = tables.emissions(self._state, batch, outcome, self._plan)
-        changes = tables.changes(self._state, batch, changed, self._plan)
+        changes = tables.changes(self._state, batch, outcome.touched[changed], self._plan)
+        undo = tables.undo(self._state, outcome, changed, self._plan)
         stored = self._state.windows.versions.payloads
         late = tables.late(stored, batch, outcome.refused, self._rules)
         rejected = refusals.rejected(stored, batch, outcome.refused, newest)
@@ -248,6 +254,7 @@ class WindowsState:
             late=late,
             rejected=rejected,
             changes=changes,
+            undo=undo,
             counts=measures.counts(self._state.windows.order, outcome),
             stream_time=self.stream_time,
             stopped_at=int(batch.offset[outcome.tally[kernel.NEXT_ROW]]) if stopped in STOP_REASONS else None,
@@ -279,6 +286,20 @@ def _larger(outcome: Outcome, room: int, width: int) -> Outcome:
         timestamp=longer(outcome.timestamp, room, used),
         offset=longer(outcome.offset, room, used),
         words=longer(outcome.words, room * width, used * width),
+    )
+
+
+def _with_touched(outcome: Outcome, slots: int, width: int) -> Outcome:
+    """What is touched so far, with room for every slot."""
+    used, before = int(outcome.tally[kernel.TOUCHED]), outcome.before
+    return outcome._replace(
+        touched=longer(outcome.touched, slots, used),
+        before=kernel.Before(
+            words=longer(before.words, slots * width, used * width),
+            phase=longer(before.phase, slots, used),
+            timestamp=longer(before.timestamp, slots, used),
+            offset=longer(before.offset, slots, used),
+        ),
     )
 
 

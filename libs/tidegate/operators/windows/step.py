@@ -88,8 +88,18 @@ class State(NamedTuple):
     numbers: Array
 
 
+class Before(NamedTuple):
+    """What the touched windows were before the batch: one after the other, as they are listed."""
+
+    words: Array
+    phase: Array
+    timestamp: Array
+    offset: Array
+
+
 class Outcome(NamedTuple):
-    """What has happened: emissions (slot, cause, times, words), touched slots, refused rows, and the tallies."""
+    """What has happened: emissions (slot, cause, times, words), touched slots and what they were before, refused rows,
+    and the tallies."""
 
     slot: Array
     cause: Array
@@ -97,6 +107,7 @@ class Outcome(NamedTuple):
     offset: Array
     words: Array
     touched: Array
+    before: Before
     refused: Refused
     tally: Array
 
@@ -276,7 +287,7 @@ def _open(
     state.numbers[OPEN] += 1
     state.numbers[OPEN_BYTES] += size
     state.windows.mark[slot] = OPENED
-    _list(outcome, slot)
+    _list(state, slot, plan, outcome)
     return slot
 
 
@@ -294,6 +305,7 @@ def _take(
 ) -> None:
     """The open window has the row's record; it is emitted at once where every change is."""
     stored = state.windows.versions.payloads
+    _touch(state, slot, plan, outcome)
     aggregates.add(state.words, slot * plan.word[-1], plan, numbers, row)
     stored.timestamp[slot] = max(stored.timestamp[slot], timestamp)
     stored.offset[slot] = offset
@@ -302,7 +314,6 @@ def _take(
     else:
         hold_back(state.windows, slot, outcome.tally)
     _reschedule(state, slot, rules)
-    _touch(state, slot, outcome)
 
 
 @inlined
@@ -329,8 +340,9 @@ def pass_time(state: State, on_time: int, on_close: int, rules: Rules, plan: Pla
         slot = wide(order.heap[0])
         phase = state.windows.phase[slot]
         if expires_next(phase, rules):
-            _remove(state, slot, rules, outcome)
+            _remove(state, slot, rules, plan, outcome)
             continue
+        _touch(state, slot, plan, outcome)
         if phase == PENDING and rules.emit == ON_TIME_FIRST:
             _emit(state, slot, on_time, plan, outcome)
             _reschedule(state, slot, rules)
@@ -339,7 +351,6 @@ def pass_time(state: State, on_time: int, on_close: int, rules: Rules, plan: Pla
                 observe_overtime(outcome.tally, stream_time - order.place[0])
                 _emit(state, slot, on_close, plan, outcome)
             close(state, slot, rules)
-        _touch(state, slot, outcome)
 
 
 @inlined
@@ -358,7 +369,7 @@ def close(state: State, slot: int, rules: Rules) -> None:
 
 
 @inlined
-def _remove(state: State, slot: int, rules: Rules, outcome: Outcome) -> None:
+def _remove(state: State, slot: int, rules: Rules, plan: Plan, outcome: Outcome) -> None:
     """The window is a ghost."""
     start = state.start[slot]
     if state.windows.phase[slot] != CLOSED:
@@ -370,7 +381,7 @@ def _remove(state: State, slot: int, rules: Rules, outcome: Outcome) -> None:
     kernel.take_out(state.windows, wide(state.windows.key[slot]), at)
     standing = state.windows.mark[slot]
     if standing == STORED:
-        _list(outcome, slot)
+        _list(state, slot, plan, outcome)
     state.windows.mark[slot] = PASSED if standing == OPENED else GONE
 
 
@@ -491,7 +502,7 @@ def _absorb_session(state: State, slot: int, key: int, at: int, rules: Rules, pl
     if state.windows.phase[other] == PENDING:
         outcome.tally[SUPPRESSED] += 1
     aggregates.merge(state.words, slot * plan.word[-1], other * plan.word[-1], plan)
-    _remove(state, other, rules, outcome)
+    _remove(state, other, rules, plan, outcome)
 
 
 @inlined
@@ -518,15 +529,24 @@ def observe_overtime(tally: Array, overtime: int) -> None:
 
 
 @inlined
-def _touch(state: State, slot: int, outcome: Outcome) -> None:
+def _touch(state: State, slot: int, plan: Plan, outcome: Outcome) -> None:
+    """The window is about to be changed."""
     if state.windows.mark[slot] == STORED:
         state.windows.mark[slot] = CHANGED
-        _list(outcome, slot)
+        _list(state, slot, plan, outcome)
 
 
 @inlined
-def _list(outcome: Outcome, slot: int) -> None:
-    outcome.touched[outcome.tally[TOUCHED]] = slot
+def _list(state: State, slot: int, plan: Plan, outcome: Outcome) -> None:
+    """The window is touched, and what it is until then is noted."""
+    at, before, stored = outcome.tally[TOUCHED], outcome.before, state.windows.versions.payloads
+    outcome.touched[at] = slot
+    before.phase[at] = state.windows.phase[slot]
+    before.timestamp[at] = stored.timestamp[slot]
+    before.offset[at] = stored.offset[slot]
+    width = plan.word[-1]
+    for word in range(width):
+        before.words[at * width + word] = state.words.whole[slot * width + word]
     outcome.tally[TOUCHED] += 1
 
 
@@ -541,22 +561,23 @@ def flush(state: State, pending: Array, rules: Rules, plan: Plan, outcome: Outco
     """Those windows' results are told; where that happens once, they are closed, and expire if they may."""
     for at in range(len(pending)):
         slot = wide(pending[at])
+        _touch(state, slot, plan, outcome)
         _emit(state, slot, wide(FLUSH), plan, outcome)
         if rules.emit == FINAL:
             close(state, slot, rules)
         else:
             _reschedule(state, slot, rules)
-        _touch(state, slot, outcome)
 
 
 @compiled_in_place
 def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
-    """`changed` lists the touched windows that the changelog tells of; returned: how many. Gone: delete; else: put."""
+    """Fill `changed` with the places, among the touched windows, of those that the changelog tells of; return their
+    number. Gone: delete; else: put."""
     count = 0
     for at in range(outcome.tally[TOUCHED]):
         slot = wide(outcome.touched[at])
         if state.windows.mark[slot] != PASSED:
-            changed[count] = slot
+            changed[count] = at
             count += 1
     return count
 
@@ -610,7 +631,7 @@ def replay(state: State, batch: Batch, changes: Changes, rules: Rules, plan: Pla
         outcome.tally[NEXT_ROW] = row
         slot = _find_window(state, batch, row, changes.start[row], changes.end[row], rules)
         if slot != NONE:
-            _remove(state, slot, rules, outcome)
+            _remove(state, slot, rules, plan, outcome)
             _free(state, slot)
             outcome.tally[TOUCHED] = 0
         if not changes.deleted[row]:

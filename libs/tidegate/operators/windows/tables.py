@@ -7,8 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.contracts.operator import Array
+from tidegate.contracts.records import Records
 from tidegate.kernels.columns import record_columns
-from tidegate.kernels.payloads import Batch, Payloads
+from tidegate.kernels.payloads import Batch, Payloads, batch_of
 from tidegate.operators import refusals
 from tidegate.operators.refusals import Refused
 from tidegate.operators.result_tables import EMISSIONS as RECORD_EMISSIONS
@@ -16,7 +17,7 @@ from tidegate.operators.result_tables import changes_schema, ops, words
 from tidegate.operators.windows import step
 from tidegate.operators.windows.aggregates import Plan, results, width
 from tidegate.operators.windows.spans import SESSION, Rules
-from tidegate.operators.windows.step import GONE, MERGED, Outcome, State
+from tidegate.operators.windows.step import GONE, MERGED, OPENED, Outcome, State
 
 WINDOW_COLUMNS = (pa.field("arrival", pa.int64()), pa.field("phase", pa.int8()), pa.field("words", pa.binary()))
 """The offset of the record that opened the window; pending, told or closed; and its aggregates' words."""
@@ -27,6 +28,7 @@ _BOUNDS = (pa.field("window_start", pa.int64()), pa.field("window_end", pa.int64
 EMISSIONS = pa.schema([*RECORD_EMISSIONS, *_BOUNDS])
 CHANGES = changes_schema([*_BOUNDS, *WINDOW_COLUMNS])
 
+NO_BATCH = batch_of(Records.from_rows([]))
 _CAUSES = pa.array(step.CAUSES)
 
 
@@ -81,6 +83,31 @@ def changes(state: State, batch: Batch, slots: Array, plan: Plan) -> pa.Table:
         | {"arrival": pa.array(state.windows.order.arrival[slots], mask=gone)}
         | {"phase": pa.array(state.windows.phase[slots].astype(np.int8), mask=gone)}
         | {"words": pc.if_else(pa.array(gone), no_value, _as_bytes(held))},
+        CHANGES,
+    )
+
+
+def undo(state: State, outcome: Outcome, changed: Array, plan: Plan) -> pa.Table:
+    """Return the changelog that leads back: `put` of the windows that were there before the batch as they were then,
+    `delete` of others. `changed`: places among the touched windows.
+
+    The last touched comes first: a window may be opened with the bounds of one that was gone by then.
+    """
+    if len(changed) == 0:
+        return CHANGES.empty_table()
+    changed, before = changed[::-1], outcome.before
+    slots = outcome.touched[changed].astype(np.int64)
+    opened = state.windows.mark[slots] == OPENED
+    words_before = before.words[: outcome.tally[step.TOUCHED] * width(plan)].reshape(-1, width(plan))[changed]
+    return pa.table(
+        {"op": ops(opened)}
+        | record_columns(state.windows.versions.payloads, NO_BATCH, ~slots)
+        | {"value": pa.nulls(len(slots), pa.binary())}
+        | {name: pa.array(getattr(before, name)[changed], mask=opened) for name in ("timestamp", "offset")}
+        | {"window_start": state.start[slots], "window_end": state.end[slots]}
+        | {"arrival": pa.array(state.windows.order.arrival[slots], mask=opened)}
+        | {"phase": pa.array(before.phase[changed], mask=opened)}
+        | {"words": pc.if_else(pa.array(opened), pa.scalar(None, pa.binary()), _as_bytes(words_before))},
         CHANGES,
     )
 

@@ -219,6 +219,12 @@ class ElementsState:
             ends=np.empty(room, np.int64),
             listed=np.empty(LISTS * capacity["elements"], np.int32),
             touched=np.empty(capacity["slots"], np.int32),
+            before=kernel.Before(
+                since=np.empty(capacity["slots"], np.int64),
+                phase=np.empty(capacity["slots"], np.int32),
+                timestamp=np.empty(capacity["slots"], np.int64),
+                offset=np.empty(capacity["slots"], np.int64),
+            ),
             touched_elements=np.empty(capacity["elements"], np.int32),
             refused=refusals.no_refusals(records),
             tally=tally,
@@ -332,11 +338,12 @@ class ElementsState:
         """What the run did, in tables; then the batch is settled."""
         outcome = run.outcome
         emissions = tables.emissions(self._state, outcome, _chunked(run.values))
-        self._keep_values(emissions, run)
         changed, elements = (np.empty(outcome.tally[name], np.int32) for name in _TOUCHED)
         changed = changed[: kernel.net_changes(self._state, outcome, changed)]
         elements = elements[: kernel.net_elements(self._state, outcome, elements)]
-        changes = tables.changes(self._state, changed, elements)
+        undo = tables.undo(self._state, outcome, changed, elements)
+        self._keep_values(emissions, run)
+        changes = tables.changes(self._state, outcome.touched[changed], elements)
         stored = self._state.windows.versions.payloads
         refused = late(stored, batch, outcome.refused, self._rules)
         rejected = refusals.rejected(stored, batch, outcome.refused, newest)
@@ -348,6 +355,7 @@ class ElementsState:
             late=refused,
             rejected=rejected,
             changes=changes,
+            undo=undo,
             counts=measures.counts(self._state.windows.order, outcome, more, more_bytes),
             stream_time=self.stream_time,
             stopped_at=int(batch.offset[outcome.tally[common.NEXT_ROW]]) if stopped in STOP_REASONS else None,
@@ -430,5 +438,6 @@ def _with_touched(outcome: Outcome, capacity: Mapping[str, int]) -> Outcome:
     windows, elements = (int(outcome.tally[name]) for name in _TOUCHED)
     return outcome._replace(
         touched=longer(outcome.touched, capacity["slots"], windows),
+        before=kernel.Before(*(longer(column, capacity["slots"], windows) for column in outcome.before)),
         touched_elements=longer(outcome.touched_elements, capacity["elements"], elements),
     )

@@ -123,9 +123,19 @@ class State(NamedTuple):
     numbers: Array
 
 
+class Before(NamedTuple):
+    """What the touched windows were before the batch, one after the other, as they are listed."""
+
+    since: Array
+    phase: Array
+    timestamp: Array
+    offset: Array
+
+
 class Outcome(NamedTuple):
     """What has happened: emissions (slot, cause, times, T, the end of their elements in `listed`), the elements of
-    those since the last round, touched slots of windows and elements, refused rows, and the tallies."""
+    those since the last round, touched slots of windows (with what they were before) and elements, refused rows, and
+    the tallies."""
 
     slot: Array
     cause: Array
@@ -135,6 +145,7 @@ class Outcome(NamedTuple):
     ends: Array
     listed: Array
     touched: Array
+    before: Before
     touched_elements: Array
     refused: Refused
     tally: Array
@@ -372,7 +383,7 @@ def _open(state: State, keys: Batch, row: int, key: int, start: int, end: int, o
     state.numbers[OPEN] += 1
     state.numbers[OPEN_BYTES] += size
     state.windows.mark[slot] = OPENED
-    _list(outcome, slot)
+    _list(state, slot, outcome)
     return slot
 
 
@@ -381,6 +392,7 @@ def _take(state: State, slot: int, rows: Rows, row: int, rules: Rules, trigger: 
     """The open window has the row's record; it fires at once where its records make it."""
     stored = state.windows.versions.payloads
     fires = _fires(state, slot, rules, trigger)
+    _touch(state, slot, outcome)
     add_element(state, slot, rows.values, row, rows.numbers, outcome)
     state.content.since[slot] += 1
     stored.timestamp[slot] = max(stored.timestamp[slot], rows.values.timestamp[row])
@@ -389,7 +401,6 @@ def _take(state: State, slot: int, rows: Rows, row: int, rules: Rules, trigger: 
     if fires:
         _fire(state, slot, wide(UPDATE) if rules.emit == UPDATES else wide(EVERY_N), trigger, outcome)
     _reschedule(state, slot, rules)
-    _touch(state, slot, outcome)
 
 
 @inlined
@@ -516,6 +527,8 @@ def pass_time(state: State, on_time: int, on_close: int, rules: Rules, trigger: 
             lacking = _lacks_firing(state, slot, wide(0), outcome)
             if lacking != DONE:
                 return lacking
+        _touch(state, slot, outcome)
+        if ends or rules.emit == FINAL:
             if not ends:
                 step.observe_overtime(outcome.tally, stream_time - order.place[0])
             _fire(state, slot, on_time if ends else on_close, trigger, outcome)
@@ -523,7 +536,6 @@ def pass_time(state: State, on_time: int, on_close: int, rules: Rules, trigger: 
             _reschedule(state, slot, rules)
         else:
             _close(state, slot, rules, outcome)
-        _touch(state, slot, outcome)
     return DONE
 
 
@@ -555,7 +567,7 @@ def _remove(state: State, slot: int, outcome: Outcome) -> None:
     kernel.take_out(state.windows, wide(state.windows.key[slot]), at)
     standing = state.windows.mark[slot]
     if standing == STORED:
-        _list(outcome, slot)
+        _list(state, slot, outcome)
     state.windows.mark[slot] = PASSED if standing == OPENED else GONE
 
 
@@ -563,12 +575,18 @@ def _remove(state: State, slot: int, outcome: Outcome) -> None:
 def _touch(state: State, slot: int, outcome: Outcome) -> None:
     if state.windows.mark[slot] == STORED:
         state.windows.mark[slot] = CHANGED
-        _list(outcome, slot)
+        _list(state, slot, outcome)
 
 
 @inlined
-def _list(outcome: Outcome, slot: int) -> None:
-    outcome.touched[outcome.tally[TOUCHED]] = slot
+def _list(state: State, slot: int, outcome: Outcome) -> None:
+    """The window is touched, and what it is until then is noted."""
+    at, before, stored = outcome.tally[TOUCHED], outcome.before, state.windows.versions.payloads
+    outcome.touched[at] = slot
+    before.since[at] = state.content.since[slot]
+    before.phase[at] = state.windows.phase[slot]
+    before.timestamp[at] = stored.timestamp[slot]
+    before.offset[at] = stored.offset[slot]
     outcome.tally[TOUCHED] += 1
 
 
@@ -587,12 +605,12 @@ def flush(state: State, pending: Array, rules: Rules, trigger: Trigger, outcome:
         lacking = _lacks_firing(state, slot, wide(0), outcome)
         if lacking != DONE:
             return lacking
+        _touch(state, slot, outcome)
         _fire(state, slot, wide(FLUSH), trigger, outcome)
         if rules.emit == FINAL:
             _close(state, slot, rules, outcome)
         else:
             _reschedule(state, slot, rules)
-        _touch(state, slot, outcome)
     outcome.tally[NEXT_ROW] = 0
     return DONE
 
@@ -626,19 +644,20 @@ def store_window(state: State, slot: int, whole: Batch, row: int, outcome: Outco
 
 @compiled_in_place
 def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
-    """`changed` lists the touched windows that the changelog tells of; returned: how many. Gone: delete; else: put."""
+    """Fill `changed` with the places, among the touched windows, of those that the changelog tells of; return their
+    number. Gone: delete; else: put."""
     count = 0
     for at in range(outcome.tally[TOUCHED]):
         slot = wide(outcome.touched[at])
         if state.windows.mark[slot] != PASSED:
-            changed[count] = slot
+            changed[count] = at
             count += 1
     return count
 
 
 @compiled_in_place
 def net_elements(state: State, outcome: Outcome, changed: Array) -> Any:
-    """The same of elements."""
+    """Fill `changed` with the elements that the changelog tells of; return their number."""
     count = 0
     for at in range(outcome.tally[ELEMENTS_TOUCHED]):
         element = wide(outcome.touched_elements[at])
@@ -794,9 +813,11 @@ def _restore_window(
     stored.timestamp[slot] = whole.timestamp[row]
     stored.offset[slot] = whole.offset[row]
     state.content.since[slot] = changes.since[row]
-    if changes.phase[row] == CLOSED and state.windows.phase[slot] != CLOSED:
-        state.numbers[OPEN] -= 1
-        state.numbers[OPEN_BYTES] -= order.size[slot]
+    was_open, opens = state.windows.phase[slot] != CLOSED, changes.phase[row] != CLOSED
+    if was_open != opens:  # a closed one opens only where its closing is undone
+        change = wide(opens) - wide(was_open)
+        state.numbers[OPEN] += change
+        state.numbers[OPEN_BYTES] += change * order.size[slot]
     state.windows.phase[slot] = changes.phase[row]
     order.arrival[slot] = changes.opened[row]
     place = place_of(state.start[slot], state.end[slot], changes.phase[row], rules)

@@ -11,7 +11,7 @@ from tidegate.kernels.columns import record_columns
 from tidegate.kernels.payloads import batch_of
 from tidegate.operators.result_tables import changes_schema, ops, words
 from tidegate.operators.windows.elements.step import CAUSES, WINDOW, Outcome, State
-from tidegate.operators.windows.elements.store import GONE
+from tidegate.operators.windows.elements.store import GONE, OPENED
 from tidegate.operators.windows.step import EMITTED
 from tidegate.operators.windows.tables import EMISSIONS
 
@@ -58,28 +58,50 @@ def changes(state: State, windows: Array, elements: Array) -> pa.Table:
     """The changelog of those windows, then of those elements: `put` with everything, `delete` with its slot."""
     tables = []
     if len(windows):
-        tables.append(_windows(state, windows.astype(np.int64)))
+        slots = windows.astype(np.int64)
+        gone = state.windows.mark[slots] == GONE
+        since = pa.array(state.content.since[slots], mask=gone)
+        phase = pa.array(state.windows.phase[slots].astype(np.int8), mask=gone)
+        tables.append(_windows(state, slots, gone, {"since": since, "phase": phase}))
     if len(elements):
-        tables.append(_elements(state, elements.astype(np.int64)))
+        slots = elements.astype(np.int64)
+        tables.append(_elements(state, slots, state.elements.mark[slots] == GONE))
     return pa.concat_tables(tables) if tables else CHANGES.empty_table()
 
 
-def _windows(state: State, slots: Array) -> pa.Table:
-    gone = state.windows.mark[slots] == GONE
+def undo(state: State, outcome: Outcome, changed: Array, elements: Array) -> pa.Table:
+    """Return the changelog that leads back: `put` of what was there before the batch, windows as they were then,
+    `delete` of others. `changed`: places among the touched windows.
+
+    Elements never change, and are whole until the batch is settled; so is a window's value until the new ones are kept.
+    """
+    changed = changed[::-1]  # a window may be opened with the bounds of one that was gone by then
+    windows, elements = outcome.touched[changed].astype(np.int64), elements.astype(np.int64)
+    opened = state.windows.mark[windows] == OPENED
+    before = {name: pa.array(column[changed], mask=opened) for name, column in outcome.before._asdict().items()}
+    before["phase"] = before["phase"].cast(pa.int8())
+    tables = []
+    if len(windows):
+        tables.append(_windows(state, windows, opened, before))
+    if len(elements):
+        tables.append(_elements(state, elements, state.elements.mark[elements] == OPENED))
+    return pa.concat_tables(tables) if tables else CHANGES.empty_table()
+
+
+def _windows(state: State, slots: Array, gone: Array, columns: dict[str, pa.Array]) -> pa.Table:
+    """The rows of windows, with what changes of them in `columns`: deletes of those that are gone, puts of others."""
     return pa.table(
         {"op": ops(gone)}
         | record_columns(state.windows.versions.payloads, _NO_BATCH, ~slots, only_key=gone)
         | {"window_start": state.start[slots], "window_end": state.end[slots]}
         | {"arrival": np.full(len(slots), WINDOW)}
         | {"opened": pa.array(state.windows.order.arrival[slots], mask=gone)}
-        | {"since": pa.array(state.content.since[slots], mask=gone)}
-        | {"phase": pa.array(state.windows.phase[slots].astype(np.int8), mask=gone)},
+        | columns,
         CHANGES,
     )
 
 
-def _elements(state: State, slots: Array) -> pa.Table:
-    gone = state.elements.mark[slots] == GONE
+def _elements(state: State, slots: Array, gone: Array) -> pa.Table:
     windows = state.elements.window[slots].astype(np.int64)
     nothing = pa.nulls(len(slots), pa.int64())
     return pa.table(
