@@ -83,14 +83,16 @@ RULES = (
         removals=(without(_STATE, "fcntl.LOCK_EX | fcntl.LOCK_NB", "fcntl.LOCK_SH | fcntl.LOCK_NB"),),
     ),
     Rule(
-        name="the lock is held until the header says complete",
+        name="the lock is held until the output is open and the files are written",
         chapter=Chapter.BATCH,
-        tests=tests("runtime/test_task", "the_lock_is_held_until_the_header_says_complete"),
+        tests=tests("runtime/test_task", "the_lock_is_held_until_the_output_is_open"),
         removals=(
             without(
                 _TASK,
-                '        local.complete()\n        reach("after_complete_header")',
-                '    local.complete()\n    reach("after_complete_header")',
+                '        producer = port.open(plan, step, next_offset)\n        watch.lap("output")\n'
+                '        files = _write(attempt, plan, step)\n        watch.lap("files")\n',
+                '    producer = port.open(plan, step, next_offset)\n    watch.lap("output")\n'
+                '    files = _write(attempt, plan, step)\n    watch.lap("files")\n',
             ),
         ),
     ),
