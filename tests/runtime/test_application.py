@@ -172,3 +172,30 @@ def test_a_line_that_is_not_yaml_is_named_and_not_shown(tmp_path):
         load(written(tmp_path, f"application: flights\ncontrol: {POSTGRESQL}: x\n"))
     assert "line 2" in str(raised.value)
     assert CANARY not in str(raised.value)
+
+
+URLS = (
+    "s3://bucket/lake",
+    "s3a://bucket/lake",
+    "S3://bucket/lake",
+    "gs://bucket/lake",
+    "abfss://lake@account.dfs.core.windows.net/lake",
+    "hdfs:/lake",
+    "dbfs:/lake",
+    "file:///lake",
+    "https://host/lake",
+)
+
+
+@pytest.mark.parametrize("name", ["lake", "state"])
+@pytest.mark.parametrize("url", URLS)
+def test_a_url_is_never_taken_for_a_folder(tmp_path, name, url):
+    problem = problems_of(tmp_path, GOOD | {name: url})[name]
+    assert "a URL, not a folder" in problem.cause
+    assert "name a folder" in problem.remedy
+    assert problem.value == url
+
+
+def test_a_url_in_the_environment_is_no_folder_either(tmp_path, monkeypatch):
+    monkeypatch.setenv("TIDEGATE_LAKE", "s3://bucket/lake")
+    assert "lake" in problems_of(tmp_path, GOOD)

@@ -15,11 +15,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import tidegate.spark
 from tests.laws.cases import CASES
 from tests.stream.plain_spark import Frame, PlainColumns, PlainContext, PlainSpark, partition_of
 from tidegate.contracts.config import OperatorRules
-from tidegate.contracts.errors import BufferFull, EngineError, Fenced, StateError, Unavailable
+from tidegate.contracts.errors import BufferFull, ConfigurationError, EngineError, Fenced, StateError, Unavailable
 from tidegate.contracts.records import Row
+from tidegate.operators.stream_table_join import StreamTableJoinRules
 from tidegate.operators.suppression import SuppressionRules
 from tidegate.runtime import history
 from tidegate.runtime.stream import driver as driver_module
@@ -333,3 +335,24 @@ def test_another_number_of_partitions_is_refused(tmp_path):
     with pytest.raises(StateError, match="another number of partitions") as refused:
         Stream(HELD, tmp_path, partitions=3).start()
     assert "partitions=2" in refused.value.remedy
+
+
+@pytest.mark.parametrize("name", ["lake", "state", "checkpoint"])
+def test_a_url_is_never_taken_for_a_folder_of_a_stream(name):
+    folders = {"lake": "lake", "state": "state", "checkpoint": "checkpoint"} | {name: "s3://bucket/folder"}
+    with pytest.raises(ConfigurationError) as refused:
+        tidegate.spark.start(None, HELD, **folders, key="k", value="v", timestamp="t", order_by="o")
+    [problem] = refused.value.problems
+    assert (problem.where, problem.value) == (name, "s3://bucket/folder")
+    assert "name a folder" in problem.remedy
+
+
+def test_join_rules_on_a_data_frame_are_refused_with_the_way_on():
+    rules = StreamTableJoinRules(table="prices", join="left")
+    with pytest.raises(ConfigurationError) as refused:
+        tidegate.spark.start(None, rules, lake="lake", key="k", value="v", timestamp="t", order_by="o")
+    [problem] = refused.value.problems
+    assert (problem.where, problem.value) == ("rules", rules)
+    assert "reads the table of another operator" in problem.cause
+    assert "tidegate run" in problem.remedy
+    assert "asof_join" in problem.remedy
