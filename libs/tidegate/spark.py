@@ -57,9 +57,9 @@ def start(
     raw = {
         "rules": operator,
         "name": called,
-        "lake": Path(lake).absolute(),
-        "state": Path(state).absolute(),
-        "checkpoint": Path(checkpoint or Path(lake) / "_checkpoints" / called).absolute(),
+        "lake": lake,
+        "state": state,
+        "checkpoint": checkpoint or f"{lake}/_checkpoints/{called}",
         "partitions": partitions,
         "keep_output": keep_output,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -19,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.state.logs import OPERATOR, SCHEMA, commit_rows, files, meta, new_log, reopened, rows
-from tidegate.contracts.errors import EngineError, Fenced, Outdated, StateError, Unavailable
+from tidegate.contracts.errors import EngineError, Fenced, Outdated, StateError, Unavailable, UserError
 from tidegate.contracts.schema import log_schema
 from tidegate.state import disk, operator_log
 from tidegate.state.data_files import delete_attempt, write_file, write_rows
@@ -428,6 +429,20 @@ def test_a_lake_that_is_away_is_unavailable_and_nothing_is_made_in_its_place(log
             work()
     away.rename(log.path)
     assert keys(OperatorLog.at(log.path, 1).read("state")) == [b"a"]
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.ENOTSUP, errno.ENOSYS])
+def test_a_file_system_without_hard_links_is_refused_at_once(
+    log: OperatorLog, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def no_links(_source: Path, _target: Path) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "link", no_links)
+    monkeypatch.setattr(operator_log, "RETRY_PAUSES_S", (0.0, 9.0))
+    with pytest.raises(UserError, match="has no hard links") as refused:
+        commit_rows(log, 1, {})
+    assert "name a folder" in refused.value.remedy
 
 
 def test_a_data_file_that_is_missing_stops_and_is_named(log: OperatorLog) -> None:

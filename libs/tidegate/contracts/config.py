@@ -6,7 +6,9 @@ type lives in its folder; `read` gathers all problems at once, each with the val
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from pydantic import (
@@ -22,6 +24,8 @@ from pydantic import (
 
 from tidegate.contracts.errors import ConfigurationError, Problem
 from tidegate.contracts.event_time import MAX_TIMESTAMP, parse_duration_ms, parse_size_bytes
+
+_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:/")
 
 
 def _duration(value: object) -> object:
@@ -40,6 +44,12 @@ def _keep(value: object) -> object:
     return _duration(value)
 
 
+def _folder(value: object) -> object:
+    if _URL.match(str(value)):
+        raise ValueError("a URL, not a folder; name a folder of a file system with hard links, such as a disk or NFS")
+    return value
+
+
 def _size(value: object) -> object:
     return parse_size_bytes(value) if isinstance(value, str) else value
 
@@ -55,6 +65,8 @@ Keep = Annotated[
     BeforeValidator(_keep, json_schema_input_type=str | int),
     Field(examples=["30d", "forever"]),
 ]
+Folder = Annotated[Path, BeforeValidator(_folder, json_schema_input_type=Path)]
+"""A folder. A URL is refused whatever its scheme: as a path it would be a folder of that name beside the program."""
 Size = Annotated[
     int,
     BeforeValidator(_size, json_schema_input_type=str | int),
@@ -81,6 +93,13 @@ class TimestampField(Config):
     """Unit of its number."""
 
 
+class TableRead(NamedTuple):
+    """The operator whose table another one reads, and how long that one waits for it at the most, ms (None: never)."""
+
+    table: str
+    wait: int | None
+
+
 class OperatorRules(Config):
     """What decides an operator's results, wherever its records come from."""
 
@@ -104,6 +123,10 @@ class OperatorRules(Config):
         """How far behind stream time what has closed is still known, in ms; None: nothing depends on that."""
         return None
 
+    def reads(self) -> TableRead | None:
+        """The table that it reads; None: none."""
+        return None
+
     def cannot_follow(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
         """Per live option why what is held under `before`, which is of the same kind, cannot go on under this.
 
@@ -116,13 +139,6 @@ class TableFacts(NamedTuple):
     """What readers of a table need to know of it: how long it keeps versions, ms; None: the latest values alone."""
 
     history_retention: int | None
-
-
-class TableRead(NamedTuple):
-    """The operator whose table another one reads, and how long that one waits for it at the most, ms (None: never)."""
-
-    table: str
-    wait: int | None
 
 
 class OperatorConfig(OperatorRules):
@@ -153,10 +169,6 @@ class OperatorConfig(OperatorRules):
 
     def as_table(self) -> TableFacts | None:
         """What it is to operators that read it; None: it is not a table."""
-        return None
-
-    def reads(self) -> TableRead | None:
-        """The table that it reads; None: none."""
         return None
 
     def refuses(self, table: TableFacts) -> str | None:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
-from tidegate.contracts.config import Config, Duration, Keep, OperatorConfig, OperatorRules, read
+from tidegate.contracts.config import Config, Duration, Folder, Keep, OperatorConfig, OperatorRules, read
 from tidegate.contracts.errors import ConfigurationError, Problem, UserError
 from tidegate.contracts.naming import is_name
 from tidegate.control.address import Address, refusal
@@ -70,9 +70,9 @@ class Application(Config):
 
     application: str
     """Prefix of consumer groups and transactional ids."""
-    lake: Path
+    lake: Folder
     """Folder of the operator logs: the Delta table of operator NAME is <lake>/NAME."""
-    state: Path = Path("state")
+    state: Folder = Path("state")
     """Folder of the local state on each machine; it can be deleted at any time and is then rebuilt from the log."""
     keep_output: Keep
     """How long emissions, late and rejected rows stay in the logs."""

@@ -6,6 +6,7 @@ May import: the standard library, contracts, state. Nothing here costs more when
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tidegate.contracts.errors import StateError, Unavailable
+from tidegate.contracts.errors import StateError, Unavailable, UserError
 from tidegate.contracts.naming import COMMIT_METADATA_KEY
 from tidegate.state import disk
 from tidegate.state.decisions import Entry
@@ -23,6 +24,7 @@ DELTA_LOG = "_delta_log"
 STAGING = "_tidegate"
 """Folder of files that are not yet what they are to be; Delta ignores it, as all names with an underscore."""
 
+_NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 _CHANGES_TABLE = ("metaData", "protocol")
 _NAMES_A_FILE = ("add", "remove")
 _WITHIN_THE_TABLE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_=.-]*(/[a-zA-Z0-9][a-zA-Z0-9_=.-]*)*")
@@ -52,8 +54,9 @@ def require_there(log: Path) -> None:
 def put(log: Path, version: int, actions: Sequence[dict[str, Any]]) -> bool:
     """The version has exactly these actions; False: the version is taken, by whomever, and nothing was written.
 
-    An OSError says nothing about the outcome. The bytes are on disk before anybody sees them; the name in the folder is
-    when the folder is synced. This is all that an object store would have to do in another way.
+    An OSError says nothing about the outcome; UserError: the file system cannot do it. The bytes are on disk before
+    anybody sees them; the name in the folder is when the folder is synced. This is all that an object store would have
+    to do in another way.
     """
     with disk.staged(
         log / STAGING, b"\n".join(json.dumps(line, separators=(",", ":")).encode() for line in actions)
@@ -62,6 +65,14 @@ def put(log: Path, version: int, actions: Sequence[dict[str, Any]]) -> bool:
             os.link(file, entry_path(log, version))
         except FileExistsError:
             return False
+        except OSError as error:
+            if error.errno in _NO_HARD_LINKS:
+                raise UserError(
+                    "the file system of the lake has no hard links, by which a commit is whole or not there",
+                    value=f"{log}: {error.strerror}",
+                    remedy="name a folder of a disk or of NFS as `lake`, not a mounted object store",
+                ) from error
+            raise
     return True
 
 

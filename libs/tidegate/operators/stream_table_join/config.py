@@ -35,13 +35,13 @@ class StreamTableJoinRules(OperatorRules):
             raise ValueError("without a grace no record is held, so none can wait; add a grace such as grace: 5m")
         return wait
 
-
-class StreamTableJoinConfig(StreamTableJoinRules, OperatorConfig):
-    """A stream-table join between topics."""
-
     def reads(self) -> TableRead:
         """The table that it reads."""
         return TableRead(self.table, self.wait_for_table)
+
+
+class StreamTableJoinConfig(StreamTableJoinRules, OperatorConfig):
+    """A stream-table join between topics."""
 
     def refuses(self, table: TableFacts) -> str | None:
         """Why it cannot read such a table: "cause; remedy". None: it can.

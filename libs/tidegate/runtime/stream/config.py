@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from tidegate.contracts.config import Config, Keep, OperatorConfig, OperatorRules
+from tidegate.contracts.config import Config, Folder, Keep, OperatorConfig, OperatorRules
 from tidegate.contracts.naming import is_name, log_path
 
 
@@ -21,11 +21,11 @@ class StreamConfig(Config):
     """The operator's rules, such as `tidegate.SuppressionRules(...)`."""
     name: str
     """Name of the operator: its log is the Delta table <lake>/<name>."""
-    lake: Path
+    lake: Folder
     """Folder of the operator logs."""
-    state: Path
+    state: Folder
     """Folder of the local state on each machine; it can be deleted at any time and is then rebuilt from the log."""
-    checkpoint: Path
+    checkpoint: Folder
     """Folder in which Spark notes how far it has read."""
     partitions: Annotated[int, Field(ge=1)]
     """Keys are spread over so many partitions; fixed in the log."""
@@ -46,7 +46,17 @@ class StreamConfig(Config):
             raise ValueError("a DataFrame takes the place of topics; give the rules alone, such as SuppressionRules")
         if rules.timestamp is not None:
             raise ValueError("`timestamp` would name it twice; leave it out of the rules: a column is named already")
+        if rules.reads() is not None:
+            raise ValueError(
+                "it reads the table of another operator, and a DataFrame has no such operator beside it; "
+                "join between topics in a configuration file with tidegate run, or with tidegate.spark.asof_join"
+            )
         return rules
+
+    @field_validator("lake", "state", "checkpoint")
+    @classmethod
+    def _absolute(cls, folder: Path) -> Path:
+        return folder.absolute()
 
     @property
     def log(self) -> Path:
