@@ -1,0 +1,77 @@
+"""What a commit says of its batch is proportional to what the batch changed, and is read with a bounded number of reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.state.logs import OPERATOR, meta, new_log
+from tidegate.contracts.schema import BatchMeta, Counts
+from tidegate.state.log_entries import entry_path
+from tidegate.state.operator_log import OperatorLog
+
+pytestmark = pytest.mark.fast
+
+PARTITIONS = range(100)
+MEASURES = dict.fromkeys([f"a_measure_with_a_name_{number}" for number in range(14)], 123_456)
+
+
+def claim_of_100_partitions(log: OperatorLog) -> BatchMeta:
+    """The metadata of a service's claim, when each partition has been read for long."""
+    reached = dict.fromkeys(PARTITIONS, 1_790_000_000_000)
+    counted = Counts(records_in=10**9, applied=10**9, emitted=10**9, held=123_456, held_bytes=12_345_678)
+    return replace(
+        meta(log, 1, action="claim"),
+        config="0" * 16,
+        applied="0" * 16,
+        topics={"in": "u" * 22, "out": "v" * 22},
+        offsets={"in": dict.fromkeys(PARTITIONS, 10**9)},
+        stream_time=reached,
+        last=dict.fromkeys(PARTITIONS, (1, uuid4().hex)),
+        totals=dict.fromkeys(PARTITIONS, counted),
+        snapshot=dict.fromkeys(PARTITIONS, 1),
+        output=dict.fromkeys(PARTITIONS, 1),
+        active=reached,
+    )
+
+
+def touching(before: BatchMeta, partition: int) -> BatchMeta:
+    """The metadata of the batch after that one, in which one partition has read 1,000 records."""
+    batch, attempt = before.batch + 1, uuid4().hex
+    counts = Counts(records_in=1_000, applied=1_000, emitted=900, held=123_456, held_bytes=12_345_678)
+    total = replace(before.totals[partition], records_in=before.totals[partition].records_in + 1_000)
+    return replace(
+        before,
+        batch=batch,
+        attempt=attempt,
+        action="batch",
+        clock=before.clock + 1_000,
+        offsets={"in": {**before.offsets["in"], partition: before.offsets["in"][partition] + 1_000}},
+        stream_time={**before.stream_time, partition: before.stream_time[partition] + 1_000},
+        last={**before.last, partition: (batch, attempt)},
+        counts={partition: counts},
+        totals={**before.totals, partition: total},
+        measures={partition: MEASURES},
+        opened=(partition,),
+        output={**before.output, partition: batch},
+        active={**before.active, partition: before.clock + 1_000},
+    )
+
+
+def metadata_bytes(log: OperatorLog, batch: int) -> int:
+    """Bytes of the newest entry and of all that its batch wrote for its metadata."""
+    rows = log.path.glob(f"kind=meta/partition=-1/{batch}-*.parquet")
+    return entry_path(log.path, log.version).stat().st_size + sum(file.stat().st_size for file in rows)
+
+
+def test_of_100_partitions_a_batch_that_touches_one_writes_at_most_4_kb_of_metadata(tmp_path: Path) -> None:
+    log = new_log(tmp_path / OPERATOR)
+    newest = claim_of_100_partitions(log)
+    log.commit(newest, [])
+    for partition in (7, 8):
+        newest = touching(newest, partition)
+        log.commit(newest, [])
+        assert metadata_bytes(log, newest.batch) <= 4_000
