@@ -33,16 +33,49 @@ def batches(database: Database, operator: str) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: row["batch"])
 
 
+OF_A_BATCH_ALONE = ("counts", "measures", "opened", "skipped", "recovered")
+
+
 def batches_of_log(log: Path) -> list[dict[str, Any]]:
     """The same from the log, by nothing but its documented format."""
-    table = DeltaTable(str(log)).to_pyarrow_table(columns=["value"], filters=[("kind", "=", "meta")])
-    metas = sorted((json.loads(value) for value in table.column("value").to_pylist()), key=lambda meta: meta["batch"])
+    metas: list[dict[str, Any]] = []
+    for document in _documents(log):
+        before = {name: value for name, value in metas[-1].items() if name not in OF_A_BATCH_ALONE} if metas else {}
+        metas.append(_merged(before, document) if "base" in document else document)
     return [_row(meta) for meta in metas]
+
+
+def _documents(log: Path) -> list[dict[str, Any]]:
+    """What batches have written: rows up to the newest compaction, entries since; from the first complete one on."""
+    table = DeltaTable(str(log)).to_pyarrow_table(columns=["value"], filters=[("kind", "=", "meta")])
+    entries = [json.loads(line) for path in log.glob("_delta_log/*.json") for line in path.read_text().splitlines()]
+    infos = [action["commitInfo"] for action in entries if "commitInfo" in action]
+    said = {document["batch"]: document for info in infos if (document := json.loads(info.get("tidegate", "{}")))}
+    rows = {document["batch"]: document for document in map(json.loads, table.column("value").to_pylist())}
+    recorded = said[max(said)].get("recorded") or _merged_all(said)["recorded"]
+    kept = rows | {batch: document for batch, document in said.items() if batch > recorded}
+    found = [kept[batch] for batch in sorted(kept)]
+    return found[next(place for place, document in enumerate(found) if "base" not in document) :]
+
+
+def _merged_all(said: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    whole: dict[str, Any] = {}
+    for batch in sorted(said):
+        whole = _merged(whole, said[batch])
+    return whole
+
+
+def _merged(before: Any, patch: Any) -> Any:
+    """RFC 7396."""
+    if not (isinstance(before, dict) and isinstance(patch, dict)):
+        return patch
+    now = before | {name: _merged(before.get(name), value) for name, value in patch.items()}
+    return {name: value for name, value in now.items() if value is not None}
 
 
 def _row(meta: dict[str, Any]) -> dict[str, Any]:
     names = ("batch", "epoch", "attempt", "action", "config")
-    counted = {name: sum(counts[name] for counts in meta["counts"].values()) for name in COUNTED}
+    counted = {name: sum(counts[name] for counts in meta.get("counts", {}).values()) for name in COUNTED}
     held = {name: sum(counts[name] for counts in meta["totals"].values()) for name in ("held", "held_bytes")}
-    partitions = len(meta["counts"])
+    partitions = len(meta.get("counts", {}))
     return {**{n: meta[n] for n in names}, "clock_ms": meta["clock"], "partitions": partitions, **counted, **held}

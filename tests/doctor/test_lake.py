@@ -78,7 +78,7 @@ def test_an_entry_cut_short_is_told_with_its_file(world: World) -> None:
 
 def test_a_log_of_another_format_is_told(world: World) -> None:
     first = entry_path(world.path, 0)
-    first.write_text(first.read_text().replace('"tidegate.format":"1"', '"tidegate.format":"99"'))
+    first.write_text(first.read_text().replace('"tidegate.format":"2"', '"tidegate.format":"99"'))
     [(problem, value, _)] = found(world.seen())
     assert problem == "the operator log has another format"
     assert value.startswith("99 in")
@@ -126,6 +126,7 @@ def test_a_log_without_checkpoints_is_told_and_one_with_them_is_not(
     assert "_delta_log" in remedy
     monkeypatch.setattr("tidegate.state.operator_log.CHECKPOINT_EVERY", 2)
     world.commit()
+    world.commit()
     assert found(world.seen()) == []
 
 
@@ -133,7 +134,7 @@ def test_a_log_that_is_never_compacted_is_told_with_the_command(world: World) ->
     world.log.commit(meta(world.log, lake.GROWN * MAX_BATCHES + 1, operator=NAME), [])
     [(problem, value, remedy)] = found(world.seen())
     assert "not been compacted" in problem
-    assert value == "2,049 batches, 1 files"
+    assert value == "2,049 batches, 0 files"
     assert f"tidegate compact FILE --operator {NAME}" in remedy
 
 

@@ -59,6 +59,7 @@ def meta(log: OperatorLog, batch: int, *, epoch: int = 1, attempt: str = "", **m
         clock=clock_of(batch),
         config="",
         compacted=batch if more.get("action") == "compaction" else newest.compacted if newest else 0,
+        recorded=batch - 1 if more.get("action") == "compaction" else newest.recorded if newest else -1,
     )
     return replace(base, **more)  # type: ignore[arg-type]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,9 +20,9 @@ from tidegate.contracts.errors import EngineError, Fenced, StateError, Unavailab
 from tidegate.contracts.schema import BatchMeta
 from tidegate.state import cleanup, compaction, operator_log, orphans
 from tidegate.state.cleanup import clean_up
-from tidegate.state.compaction import Rewrite, Rewritten, compact
+from tidegate.state.compaction import Prepared, Rewrite, Rewritten, compact, prepare
 from tidegate.state.data_files import read_files, write_rows
-from tidegate.state.log_entries import DELTA_LOG, STAGING, entry_path, read_actions, version_at
+from tidegate.state.log_entries import DELTA_LOG, STAGING, document_of, entry_path, read_actions, version_at
 from tidegate.state.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast
@@ -83,26 +84,61 @@ def test_a_compaction_is_one_commit_with_a_batch_of_its_own_that_changes_no_data
     added = {a["add"]["path"]: a["add"]["dataChange"] for a in actions if "add" in a}
     removed = [a["remove"] for a in actions if "remove" in a]
     assert [path for path, changed in added.items() if changed] == [p for p in added if "/3-" in p and p in metas(log)]
-    assert len(removed) == 6
+    assert len(removed) == 4
     assert not any(remove["dataChange"] for remove in removed)
 
 
 def metas(log: OperatorLog) -> set[str]:
-    """The path of the newest batch's own metadata row."""
+    """The path of the metadata rows that a compaction has just written."""
     newest = log.newest()
     assert newest is not None
-    return {file.path for file in log.data_files("meta", after_batch=newest.batch - 1)}
+    return {file.path for file in log.data_files("meta", after_batch=newest.recorded - 1)}
 
 
 def test_output_and_metadata_are_merged_and_every_row_stays(log: OperatorLog) -> None:
     for batch in (1, 2, 3):
         commit_rows(log, batch, {(kind, 0): rows(f"{kind}{batch}") for kind in ("emission", "late", "rejected")})
-    before = [log.read(kind).to_pylist() for kind in ("emission", "late", "rejected", "meta")]
     run(log, 4)
+    commit_rows(log, 5, {})
+    before = [log.read(kind).to_pylist() for kind in ("emission", "late", "rejected", "meta")]
+    run(log, 6)
+    commit_rows(log, 7, {})
+    run(log, 8)
     after = [log.read(kind).to_pylist() for kind in ("emission", "late", "rejected", "meta")]
     assert after[:3] == before[:3]
     assert after[3][:3] == before[3]
     assert [len(log.data_files(kind)) for kind in ("emission", "late", "rejected", "meta")] == [1, 1, 1, 2]
+
+
+def test_a_compaction_writes_the_metadata_of_the_batches_before_it_into_rows(log: OperatorLog) -> None:
+    for batch in (1, 2):
+        commit_rows(log, batch, {}, offsets={"t": {0: batch, 1: 0}})
+    assert log.read("meta").num_rows == 0
+    run(log, 3)
+    rows_of = log.read("meta", columns=["batch", "seq", "value", "timestamp"]).to_pylist()
+    entries = [document_of(read_actions(log.path, version) or []) for version in (1, 2)]
+    clocks = [clock_of(1), clock_of(2)]
+    assert [(row["batch"], row["seq"], row["timestamp"]) for row in rows_of] == [(1, 0, clocks[0]), (2, 0, clocks[1])]
+    assert [json.loads(row["value"]) for row in rows_of] == entries
+
+
+def test_entries_whose_metadata_is_in_no_row_stay(log: OperatorLog) -> None:
+    long_log(log)
+    commit_rows(log, 200, {}, recorded=5)
+    clean_up(log, clock_ms=now_ms(log) + HOUR_MS, rewind_window_ms=0)
+    assert versions(log.path)[0] == 6
+
+
+def test_metadata_goes_only_together_with_what_builds_upon_it(log: OperatorLog) -> None:
+    """batches: 1 is complete; 2 and 3 say what they changed --- 4 is a compaction, hence complete --- 5"""
+    for batch in (1, 2, 3):
+        commit_rows(log, batch, {("late", 0): rows("x")}, clock=clock_of(batch))
+    run(log, 4, clock=clock_of(4))
+    commit_rows(log, 5, {("late", 0): rows("x")}, clock=clock_of(5))
+    run(log, 6, keep=3_500, clock=clock_of(6))
+    assert (log.batches("late", 0), log.batches("meta", -1)) == ([3, 5], [1, 2, 3, 4, 5])
+    run(log, 7, keep=2_500, clock=clock_of(7))
+    assert log.batches("meta", -1) == [4, 5, 6]
 
 
 def test_a_second_compaction_finds_nothing_more_to_rewrite_but_metadata(log: OperatorLog) -> None:
@@ -160,7 +196,6 @@ def test_output_older_than_keep_output_goes_by_the_clock_of_its_batch(log: Opera
     run(log, 4, keep=1_500, clock=clock_of(4))
     for kind in ("emission", "late", "rejected"):
         assert log.batches(kind, 0) == [3]
-    assert log.batches("meta", -1) == [3, 4]
 
 
 def test_old_rows_go_from_a_file_that_has_younger_ones_too(log: OperatorLog) -> None:
@@ -270,12 +305,12 @@ def long_log(log: OperatorLog) -> int:
     run(log, CHECKPOINT_EVERY)
     compacted = log.version
     for batch in range(CHECKPOINT_EVERY + 1, 2 * CHECKPOINT_EVERY + 3):
-        commit_rows(log, batch, {("state", 0): changes("a=1")})
+        commit_rows(log, batch, {("state", 0): changes("a=1")}, recorded=batch)
     return compacted
 
 
 def now_ms(log: OperatorLog) -> int:
-    return 10_000 + max(path.stat().st_mtime_ns for path in log.path.glob("kind=*/*/*")) // 1_000_000
+    return 10_000 + max(path.stat().st_mtime_ns for path in log.path.glob(f"{DELTA_LOG}/*.json")) // 1_000_000
 
 
 def versions(path: Path) -> list[int]:
@@ -297,7 +332,7 @@ def test_behind_the_rewind_window_the_log_begins_at_a_checkpoint_and_replaced_fi
     long_log(log)
     before, rows_before = data_files(log), log.read("state")
     deleted = clean_up(log, clock_ms=now_ms(log) + HOUR_MS, rewind_window_ms=0)
-    assert deleted == before - data_files(log) > CHECKPOINT_EVERY
+    assert deleted == before - data_files(log) >= CHECKPOINT_EVERY - 1
     assert versions(log.path)[0] == 2 * CHECKPOINT_EVERY
     again = reopened(log)
     assert (again.newest(), again.read("state")) == (log.newest(), rows_before)
@@ -312,7 +347,7 @@ def test_a_file_that_a_later_version_brought_back_is_not_deleted(log: OperatorLo
     log.commit(meta(log, 2), [], removed)
     log.commit(meta(log, 3), removed)
     for batch in range(4, 2 * CHECKPOINT_EVERY):
-        commit_rows(log, batch, {})
+        commit_rows(log, batch, {}, recorded=batch)
     clean_up(log, clock_ms=now_ms(log) + HOUR_MS, rewind_window_ms=0)
     assert versions(log.path)[0] >= 2
     assert log.read("state").num_rows == 1
@@ -366,7 +401,7 @@ def test_a_clean_up_reads_the_entries_that_go_and_a_handful_of_others(
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for batch in range(1, 120):
-        commit_rows(log, batch, {})
+        commit_rows(log, batch, {}, recorded=batch)
     read: list[int] = []
 
     def counted(path: Path, version: int) -> object:
@@ -376,7 +411,7 @@ def test_a_clean_up_reads_the_entries_that_go_and_a_handful_of_others(
     monkeypatch.setattr(cleanup, "read_actions", counted)
     backdate(log, range(20), days=1)
     clean_up(log, clock_ms=now_ms(log), rewind_window_ms=0)
-    assert read == list(range(16))
+    assert read == [16, *range(16)]  # the checkpoint's, whether its metadata is complete
 
 
 def backdate(log: OperatorLog, found: Iterable[int], *, days: int) -> None:
@@ -451,10 +486,11 @@ def test_files_of_a_compaction_that_was_committed_as_a_later_batch_stay(log: Ope
     for batch in (1, 2):
         commit_rows(log, batch, {("state", 0): changes(f"k{batch}=1")})
     planned = meta(log, 3, action="compaction")
-    parts = compaction.plan(log, planned, slot=("key",), keep_output_ms=None, published=None)
+    parts = compaction.plan(log, planned, slot=("key",), published=None)
     done = [compaction.rewrite(part) for part in parts]
     commit_rows(log, 3, {("state", 0): changes("x=1")})
-    compaction.commit(log, meta(log, 4, action="compaction", attempt=planned.attempt), done)
+    committed = meta(log, 4, action="compaction", attempt=planned.attempt)
+    compaction.commit(log, committed, Prepared(parts=tuple(done)))
     then = log.version
     commit_rows(log, 5, {("state", 0): changes("y=1")})
     run(log, 6)
@@ -505,8 +541,10 @@ def test_a_sweep_asks_of_a_bounded_number_of_files_and_finds_all_in_the_end(
 def test_what_a_killed_driver_was_about_to_put_into_the_log_goes(log: OperatorLog) -> None:
     commit_rows(log, 1, {})
     (log.path / STAGING / "left").write_bytes(b"{}")
+    aged(log.path / STAGING / "left", 8)
+    (log.path / STAGING / "under way").write_bytes(b"{}")
     clean_up(log, clock_ms=now_ms(log), rewind_window_ms=0)
-    assert list((log.path / STAGING).iterdir()) == []
+    assert [path.name for path in (log.path / STAGING).iterdir()] == ["under way"]
 
 
 def test_a_large_state_that_is_mostly_alive_is_not_rewritten_whole(log: OperatorLog, monkeypatch: pytest.MonkeyPatch):
@@ -515,7 +553,7 @@ def test_a_large_state_that_is_mostly_alive_is_not_rewritten_whole(log: Operator
     commit_rows(log, 1, {("state", 0): changes(*(f"k{n}={n}" for n in range(5_000)))})
     commit_rows(log, 2, {("state", 0): changes("k1=1", "k2")})
     commit_rows(log, 3, {("state", 0): changes("k1=2")})
-    parts = compaction.plan(log, meta(log, 4), slot=("key",), keep_output_ms=None, published=None, held={0: 4_999})
+    parts = compaction.plan(log, meta(log, 4), slot=("key",), published=None, held={0: 4_999})
     [part] = [part for part in parts if part.kind == "state"]
     assert not part.snapshot
     assert sorted(file.min_batch for file in part.files) == [2, 3]
@@ -530,7 +568,7 @@ def test_a_state_of_which_half_is_dead_becomes_a_snapshot(log: OperatorLog, monk
     monkeypatch.setattr(compaction, "FEW_ROWS", 3)
     for batch in range(1, 5):
         commit_rows(log, batch, {("state", 0): changes("a=1", "b=2")})
-    parts = compaction.plan(log, meta(log, 5), slot=("key",), keep_output_ms=None, published=None, held={0: 2})
+    parts = compaction.plan(log, meta(log, 5), slot=("key",), published=None, held={0: 2})
     assert [part.snapshot for part in parts if part.kind == "state"] == [True]
 
 
@@ -542,7 +580,7 @@ class Compactor:
 
     def __init__(self, log: OperatorLog) -> None:
         self.log, self.batches = log, 0
-        self.planned: tuple[BatchMeta, list[Rewritten]] | None = None
+        self.planned: tuple[BatchMeta, Prepared] | None = None
 
     def next_meta(self, action: str) -> BatchMeta:
         newest = self.log.newest()
@@ -555,16 +593,15 @@ class Compactor:
 
     def plan(self) -> None:
         made = self.next_meta("compaction")
-        parts = compaction.plan(self.log, made, slot=("key",), keep_output_ms=None, published=None)
-        self.planned = made, [compaction.rewrite(part) for part in parts]
+        self.planned = made, prepare(self.log, made, slot=("key",), keep_output_ms=None, published=None)
 
     def commit(self) -> None:
         if self.planned is None:
             return
-        made, done = self.planned
+        made, prepared = self.planned
         self.planned = None
         try:
-            compaction.commit(self.log, replace(made, batch=self.next_meta("compaction").batch), done)
+            compaction.commit(self.log, replace(made, batch=self.next_meta("compaction").batch), prepared)
         except EngineError:
             self.start_over()
 
@@ -611,7 +648,9 @@ def test_a_compaction_whose_files_are_gone_leaves_no_file(log: OperatorLog) -> N
     driver.batch()
     there = set(log.path.glob("kind=*/partition=*/*"))
     assert driver.planned is not None
-    rewritten = {log.path / file.path for part in driver.planned[1] for file in part.files}
+    prepared = driver.planned[1]
+    rewritten = {log.path / file.path for part in prepared.parts for file in part.files}
+    rewritten |= {log.path / file.path for file in prepared.records}
     driver.commit()
     assert set(log.path.glob("kind=*/partition=*/*")) == there - rewritten
 

@@ -1,4 +1,4 @@
-"""What a commit says of its batch is proportional to what the batch changed, and is read with a bounded number of reads."""
+"""What a commit says is proportional to what its batch changed, and is read with a bounded number of reads."""
 
 from __future__ import annotations
 

@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 
 from tests.state.logs import OPERATOR, SCHEMA, commit_rows, files, meta, new_log, reopened, rows
 from tidegate.contracts.errors import EngineError, Fenced, Outdated, StateError, Unavailable, UserError
-from tidegate.contracts.schema import log_schema
+from tidegate.contracts.schema import Counts, is_complete, log_schema
 from tidegate.state import disk, operator_log
 from tidegate.state.data_files import delete_attempt, write_file, write_rows
-from tidegate.state.log_entries import DELTA_LOG, STAGING, checkpoint_path, entry_path, put, read_actions
-from tidegate.state.operator_log import OperatorLog, write_meta
+from tidegate.state.log_entries import DELTA_LOG, STAGING, checkpoint_path, document_of, entry_path, put, read_actions
+from tidegate.state.operator_log import OperatorLog
 from tidegate.state.snapshot import load
 
 pytestmark = pytest.mark.fast
@@ -71,10 +71,26 @@ def test_a_commit_carries_the_application_transaction_and_the_metadata_for_tools
     assert next(a["commitInfo"]["tidegate"] for a in actions if "commitInfo" in a) == committed.to_json()
 
 
-def test_the_metadata_is_that_of_the_application_transaction_s_batch(log: OperatorLog) -> None:
-    committed = meta(log, 1)
-    log.commit(committed, [write_meta(log.path, meta(log, 9))])
-    assert reopened(log).newest() == committed
+def test_the_metadata_is_put_together_from_the_newest_complete_one_on(log: OperatorLog) -> None:
+    commit_rows(log, 1, {}, offsets={"t": {0: 1, 1: 1}}, last={0: (1, "x"), 1: (1, "x")}, skipped={0: (0, 1)})
+    commit_rows(log, 2, {}, offsets={"t": {0: 1, 1: 2}}, last={0: (1, "x"), 1: (2, "y")}, counts={1: Counts(applied=1)})
+    committed = commit_rows(log, 3, {}, offsets={"t": {0: 3}}, last={0: (3, "z")}, dead_letters="d")
+    documents = [document_of(read_actions(log.path, version) or []) or {} for version in (1, 2, 3)]
+    assert [document.get("base") for document in documents] == [None, 1, 1]
+    assert documents[2]["last"] == {"0": [3, "z"], "1": None}
+    assert reopened(log).newest() == OperatorLog.at(log.path, 3).newest() == committed
+
+
+def test_a_claim_and_a_compaction_and_what_a_checkpoint_is_written_of_have_complete_metadata(
+    log: OperatorLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Versions 1 (claim), 3 (compaction), 5 (a checkpoint is due), 8 (claim), 10 (a checkpoint is due)."""
+    monkeypatch.setattr(operator_log, "CHECKPOINT_EVERY", 5)
+    for batch in range(1, 12):
+        commit_rows(log, batch, {}, epoch=1 + batch // 8, action="compaction" if batch == 3 else "batch")
+    documents = {version: document_of(read_actions(log.path, version) or []) or {} for version in range(1, 12)}
+    assert [version for version, document in documents.items() if is_complete(document)] == [1, 3, 5, 8, 10]
+    assert [version for version in range(12) if checkpoint_path(log.path, version).exists()] == [5, 10]
 
 
 def test_delta_never_cleans_the_log_up_by_itself(log: OperatorLog) -> None:
@@ -199,7 +215,7 @@ def test_a_checkpoint_of_many_rows_waits_for_more_commits(log: OperatorLog, monk
     monkeypatch.setattr(operator_log, "CHECKPOINT_EVERY", 2)
     monkeypatch.setattr(operator_log, "CHECKPOINT_FILES_PER_ENTRY", 2)
     for batch in range(1, 12):
-        commit_rows(log, batch, {})
+        commit_rows(log, batch, {("late", 0): rows("x")})
     found = sorted(int(path.name[:20]) for path in (log.path / DELTA_LOG).glob("*.checkpoint.parquet"))
     assert found == [3, 9]  # 3 files: 2 + 1 commits; 9 files: 2 + 4 commits after that
 
@@ -230,21 +246,20 @@ def test_files_of_a_failed_attempt_are_deleted_by_name(log: OperatorLog) -> None
     assert keys(log.read("state")) == [b"a"]
 
 
-@pytest.mark.parametrize("failing", ["write_meta", "write_checkpoint"])
 def test_a_batch_that_fails_before_its_entry_is_put_leaves_no_files(
-    log: OperatorLog, monkeypatch: pytest.MonkeyPatch, failing: str
+    log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk is full when the metadata, or the checkpoint that is due, has been written in part."""
+    """The disk is full when the checkpoint that is due has been written in part."""
     commit_rows(log, 1, {("state", 0): rows("a")})
     before = sorted(log.path.glob("kind=*/*/*"))
     monkeypatch.setattr(operator_log, "CHECKPOINT_EVERY", 1)
-    real = getattr(operator_log, failing)
+    real = operator_log.write_checkpoint
 
     def full(*given: object) -> None:
-        real(*given)
+        real(*given)  # type: ignore[arg-type]
         raise Unavailable("disk full")
 
-    monkeypatch.setattr(operator_log, failing, full)
+    monkeypatch.setattr(operator_log, "write_checkpoint", full)
     for attempt in (meta(log, 2), meta(log, 3, action="compaction")):
         worked_out = files(log, replace(attempt, batch=2), {("state", 0): rows("x"), ("late", 1): rows("y")})
         with pytest.raises(Unavailable):
@@ -384,8 +399,7 @@ def test_the_entry_is_on_disk_before_its_name_and_the_name_before_the_commit_cou
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(os, "link", recorded("link", os.link))
     commit_rows(log, 1, {})
-    assert [step for step in steps if step != "sync data"] == ["sync entry", "link", "sync folder"]
-    assert steps.index("sync data") < steps.index("link")
+    assert steps == ["sync entry", "link", "sync folder"]
 
 
 def test_data_files_and_their_folders_are_on_disk_before_the_log_names_them(
@@ -596,16 +610,21 @@ def test_a_log_with_other_columns_is_refused(log: OperatorLog) -> None:
 
 
 def test_a_log_of_another_format_is_refused(log: OperatorLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operator_log, "FORMAT", 2)
+    monkeypatch.setattr(operator_log, "READABLE_FORMATS", (3,))
     with pytest.raises(StateError, match="another format"):
         reopened(log)
 
 
-def test_a_log_without_the_metadata_row_of_its_newest_batch_is_refused(log: OperatorLog) -> None:
+@pytest.mark.parametrize("lacking", [1, 2])
+def test_a_log_that_lacks_what_its_newest_metadata_is_put_together_from_is_refused(
+    log: OperatorLog, lacking: int
+) -> None:
+    """Version 1 is complete, version 2 says what it changed."""
     commit_rows(log, 1, {})
-    newest = entry_path(log.path, log.version)
-    newest.write_text("\n".join(line for line in newest.read_text().splitlines() if '"add"' not in line))
-    with pytest.raises(StateError, match="lacks the metadata row"):
+    commit_rows(log, 2, {})
+    entry = entry_path(log.path, lacking)
+    entry.write_text("\n".join(line for line in entry.read_text().splitlines() if "commitInfo" not in line))
+    with pytest.raises(StateError, match="lacks the"):
         reopened(log)
 
 

@@ -1,4 +1,5 @@
-"""The operator log: its columns, its kinds and the metadata of a batch. May import: the standard library, pyarrow.
+"""The operator log: its columns, its kinds and the metadata of a batch. May import: the standard library, pyarrow,
+contracts.patches.
 
 `docs/protocol.md` specifies this format for other programs; FORMAT changes when a reader of the old one would err.
 """
@@ -7,12 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
-FORMAT = 1
+from tidegate.contracts.patches import changes, differs, field_types, patched, typed
+
+FORMAT = 2
+READABLE_FORMATS = (1, 2)
+"""In format 1 all metadata is complete; a claim takes such a log over, and it is of format 2 from then on."""
+
 META_PARTITION = -1
 """`meta` rows belong to no Kafka partition."""
 
@@ -67,11 +73,21 @@ class Pin(NamedTuple):
     version: int
     table_id: str
 
+    @classmethod
+    def from_raw(cls, raw: int | Sequence[Any]) -> Pin:
+        """Return what metadata has for a table: older metadata has the version alone."""
+        return Pin(raw, "") if isinstance(raw, int) else Pin(*raw)
+
+
+OF_THE_BATCH = {"of": "the batch"}
+"""Marks a field that says something of its batch alone; the others are those of the batch before, unless changed."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class BatchMeta:
-    """Everything that a commit says about its batch; the maps are complete: all partitions, not those touched alone.
+    """Everything that is known after a batch; the maps are complete: all partitions, not those touched alone.
 
+    What is written is that, or what a batch changed of it: a new field needs nothing but its line here.
     `last` is the (batch, attempt) of the newest commit that changed a partition's state; `snapshot` the batch up to
     which its state was rewritten whole; `output` the newest batch with emissions to publish; `active` the clock of the
     newest batch with records of the partition, from which idleness is counted; `advanced` that of its newest idle
@@ -94,59 +110,81 @@ class BatchMeta:
     offsets: dict[str, dict[int, int]] = field(default_factory=dict)
     stream_time: dict[int, int] = field(default_factory=dict)
     last: dict[int, tuple[int, str]] = field(default_factory=dict)
-    counts: dict[int, Counts] = field(default_factory=dict)
+    counts: dict[int, Counts] = field(default_factory=dict, metadata=OF_THE_BATCH)
     totals: dict[int, Counts] = field(default_factory=dict)
-    measures: dict[int, dict[str, int]] = field(default_factory=dict)
-    opened: tuple[int, ...] = ()
+    measures: dict[int, dict[str, int]] = field(default_factory=dict, metadata=OF_THE_BATCH)
+    opened: tuple[int, ...] = field(default=(), metadata=OF_THE_BATCH)
     snapshot: dict[int, int] = field(default_factory=dict)
     output: dict[int, int] = field(default_factory=dict)
     active: dict[int, int] = field(default_factory=dict)
     advanced: dict[int, int] = field(default_factory=dict)
     compacted: int = 0  # the batch of the newest compaction
+    recorded: int = -1  # the batch up to which the metadata of batches is in `meta` rows
     inputs: dict[str, Pin] = field(default_factory=dict)  # of each table that was read, what was read
     published_from: int = 0  # the batch in which `output` was configured
     dead_letters: str | None = None  # topic of the refused records
     dead_letters_from: int = 0  # the batch in which it was configured
-    skipped: dict[int, tuple[int, int]] = field(default_factory=dict)  # offsets [from, to) that were lost unread
-    recovered: dict[int, str] = field(default_factory=dict)  # how local states came back, other than by going on
+    # offsets [from, to) that were lost unread:
+    skipped: dict[int, tuple[int, int]] = field(default_factory=dict, metadata=OF_THE_BATCH)
+    # how local states came back, other than by going on:
+    recovered: dict[int, str] = field(default_factory=dict, metadata=OF_THE_BATCH)
     settings: dict[str, Any] = field(default_factory=dict)  # the configuration, as it would be written
     applied: str = ""  # the configuration (its hash) that what is held has met
     remembered: dict[int, int] = field(default_factory=dict)  # event time before which a shorter memory has forgotten
 
     def to_json(self) -> str:
-        """One line of JSON; inverse of `from_json`."""
-        return json.dumps(vars(self), default=vars, separators=(",", ":"))
+        """Return all of it as one line of JSON; inverse of `from_json`."""
+        return _one_line(vars(self))
 
     @classmethod
     def from_json(cls, text: str) -> BatchMeta:
-        """The metadata that `to_json` wrote; keys of a later minor addition are ignored."""
-        known = cls.__dataclass_fields__
-        raw: dict[str, Any] = {name: value for name, value in json.loads(text).items() if name in known}
-        for name in (
-            "stream_time",
-            "measures",
-            "snapshot",
-            "output",
-            "active",
-            "advanced",
-            "query_offsets",
-            "recovered",
-            "remembered",
-        ):
-            raw[name] = {int(partition): value for partition, value in raw.get(name, {}).items()}
-        for name in ("counts", "totals"):
-            raw[name] = {int(partition): Counts(**value) for partition, value in raw.get(name, {}).items()}
-        raw["offsets"] = {
-            topic: {int(partition): offset for partition, offset in reached.items()}
-            for topic, reached in raw.get("offsets", {}).items()
-        }
-        raw["last"] = {int(partition): (batch, attempt) for partition, (batch, attempt) in raw.get("last", {}).items()}
-        raw["skipped"] = {int(partition): (start, end) for partition, (start, end) in raw.get("skipped", {}).items()}
-        raw["inputs"] = {table: _pin(read) for table, read in raw.get("inputs", {}).items()}
-        raw["opened"] = tuple(raw.get("opened", ()))
-        return cls(**raw)
+        """Return the metadata that `to_json` wrote; unknown fields are ignored."""
+        return after_document(None, json.loads(text))
+
+    def changes_to_json(self, before: BatchMeta, base: int) -> str:
+        """Return as one line of JSON what identifies the batch, what is its own, and what it changed of the rest.
+
+        `base`: the batch of the newest complete metadata, where a reader begins.
+        """
+        own = {name: value for name in _OWN if (value := getattr(self, name))}
+        kept = {name: (getattr(before, name), getattr(self, name)) for name in _KEPT}
+        changed = {name: changes(was, now) for name, (was, now) in kept.items() if differs(was, now)}
+        return _one_line({"base": base, **{name: getattr(self, name) for name in _IDENTITY}, **own, **changed})
 
 
-def _pin(read: int | Sequence[Any]) -> Pin:
-    """What `inputs` has for a table: older metadata has the version alone."""
-    return Pin(read, "") if isinstance(read, int) else Pin(*read)
+def _default(of: Field[Any]) -> Any:
+    return of.default if of.default_factory is MISSING else of.default_factory()
+
+
+_DEFAULTS = {each.name: _default(each) for each in fields(BatchMeta)}
+_OWN = tuple(each.name for each in fields(BatchMeta) if each.metadata == OF_THE_BATCH)
+_IDENTITY = (*(name for name, default in _DEFAULTS.items() if default is MISSING), "compacted")
+"""What every document has: what is asked of single entries of the log is among it."""
+_KEPT = tuple(name for name in _DEFAULTS if name not in (*_OWN, *_IDENTITY))
+_NOTHING_OWN = {name: _DEFAULTS[name] for name in _OWN}
+
+Document = dict[str, Any]
+"""Metadata as it is written: complete, or with `base` what changed against the batch before."""
+
+
+def is_complete(document: Document) -> bool:
+    """Return whether the document stands for itself."""
+    return "base" not in document
+
+
+def after_document(before: BatchMeta | None, document: Document) -> BatchMeta:
+    """Return the metadata that a document stands for, where `before` is that of the batch before it.
+
+    ValueError for changes against metadata that is not there.
+    """
+    said = {name: typed(hint, document[name]) for name, hint in field_types(BatchMeta).items() if name in document}
+    if is_complete(document):
+        return BatchMeta(**said)
+    if before is None:
+        raise ValueError(f"batch {document['batch']} says what it changed, but the metadata before it is not there")
+    kept = {name: patched(getattr(before, name), said[name]) for name in _KEPT if name in said}
+    return replace(before, **_NOTHING_OWN | said | kept)
+
+
+def _one_line(document: Document) -> str:
+    return json.dumps(document, default=vars, separators=(",", ":"))

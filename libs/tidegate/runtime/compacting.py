@@ -19,7 +19,7 @@ from tidegate.runtime.lanes import beside
 from tidegate.runtime.ledger import after_compaction
 from tidegate.runtime.spark.jobs import Jobs
 from tidegate.state.cleanup import clean_up
-from tidegate.state.compaction import Rewrite, Rewritten, commit, compact, plan, rewrite
+from tidegate.state.compaction import Prepared, commit, compact, prepare
 from tidegate.state.data_files import delete_attempt
 from tidegate.state.decisions import compaction_due
 from tidegate.state.operator_log import OperatorLog
@@ -27,24 +27,23 @@ from tidegate.state.operator_log import OperatorLog
 
 @dataclass(frozen=True, kw_only=True)
 class Rewriting:
-    """The parts of a compaction, planned at a batch, and what becomes of them."""
+    """A compaction that is being worked out beside the batches, planned at a batch, and what becomes of it."""
 
-    parts: tuple[Rewrite, ...]
+    log: OperatorLog
     planned: BatchMeta
     began: float
-    answer: Future[list[Rewritten]]
+    answer: Future[Prepared]
 
     def meta(self, newest: BatchMeta) -> BatchMeta:
         """The metadata of the commit, which comes after `newest`."""
         through, attempt = self.planned.batch - 1, self.planned.attempt
-        partitions = [part.partition for part in self.parts if part.snapshot]
+        partitions = self.answer.result().snapshots
         return after_compaction(newest, partitions, attempt=attempt, clock=clock.now_ms(), through=through)
 
     def drop(self) -> None:
         """It has come to its end, and nothing is left of it."""
         self.answer.exception()
-        for part in self.parts[:1]:
-            delete_attempt(part.log, part.batch, part.attempt)
+        delete_attempt(self.log.path, self.planned.batch, self.planned.attempt)
 
 
 @dataclass(kw_only=True)
@@ -82,17 +81,28 @@ class Compacting:
         return meta
 
     def begin_if_due(self, log: OperatorLog, newest: BatchMeta, published: Mapping[int, int] | None) -> None:
-        """A compaction that is due is being worked out; no attempt runs at the moment of the call."""
+        """Start to work out a compaction if one is due: what it lists, reads and writes is no part of a batch."""
         if self.rewriting is not None or not due(log, newest):
             return
-        began = time.monotonic()
         planned = after_compaction(newest, (), attempt=uuid4().hex, clock=clock.now_ms())
-        clean_up(log, clock_ms=planned.clock, rewind_window_ms=self.rewind_window_ms)
         held = {partition: counts.held for partition, counts in newest.totals.items()}
-        keep = self.keep_output_ms
-        parts = plan(log, planned, slot=self.slot, keep_output_ms=keep, published=published, held=held)
-        answer = beside(lambda: self.jobs.one_by_one(rewrite, parts))
-        self.rewriting = Rewriting(parts=tuple(parts), planned=planned, began=began, answer=answer)
+        at_rest = log.at_rest()
+        answer = beside(lambda: self._prepared(at_rest, planned, published, held))
+        self.rewriting = Rewriting(log=at_rest, planned=planned, began=time.monotonic(), answer=answer)
+
+    def _prepared(
+        self, log: OperatorLog, planned: BatchMeta, published: Mapping[int, int] | None, held: Mapping[int, int]
+    ) -> Prepared:
+        clean_up(log, clock_ms=planned.clock, rewind_window_ms=self.rewind_window_ms)
+        return prepare(
+            log,
+            planned,
+            slot=self.slot,
+            keep_output_ms=self.keep_output_ms,
+            published=published,
+            held=held,
+            run=self.jobs.one_by_one,
+        )
 
     def committer(self, log: OperatorLog, newest: BatchMeta) -> tuple[BatchMeta, Callable[[], None]] | None:
         """The metadata of a compaction that is worked out, and what commits it; None while there is none.
@@ -110,7 +120,7 @@ class Compacting:
         reach("before_compaction_commit")
         return meta, lambda: self._commit(log, meta, done, rewriting.began)
 
-    def _commit(self, log: OperatorLog, meta: BatchMeta, done: Sequence[Rewritten], began: float) -> None:
+    def _commit(self, log: OperatorLog, meta: BatchMeta, done: Prepared, began: float) -> None:
         commit(log, meta, done)
         self._count(began)
 

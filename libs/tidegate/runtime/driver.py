@@ -195,8 +195,7 @@ class OperatorDriver:
     def batch(self, plans: Sequence[PartitionPlan]) -> None:
         """One micro-batch is committed and published. Raises BufferFull after it, when a bound stopped a partition."""
         results = self._commit(plans)
-        for result in results:
-            self._lineage.setdefault(result.partition, []).append(self.newest.last[result.partition])
+        history.grow(self._lineage, self.newest)
         try:
             self._publish(results)
         finally:  # it is committed, whatever has become of its publication

@@ -2,56 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
-import pyarrow.compute as pc
 
-from tidegate.contracts.schema import META_PARTITION, BatchMeta
-from tidegate.state.data_files import read_files
+from tidegate.contracts.schema import META_PARTITION, BatchMeta, Document, after_document, is_complete
+from tidegate.state.batch_history import documents, overlapping, recorded_through
+from tidegate.state.data_files import DataFile, read_files
+from tidegate.state.decisions import Commit
 from tidegate.state.log_entries import newest_version
+from tidegate.state.metadata import documents_before
 from tidegate.state.operator_log import OperatorLog
 
-Commit = tuple[int, str]
+LINEAGE = 64
+"""Earlier commits that a task is told of; a local state that is older is rebuilt, which takes hardly longer then."""
+
+LINEAGE_ENTRIES = 256
+"""Newest entries that a claim looks at for such commits."""
 
 
 def metas(log: OperatorLog, after_batch: int = -1) -> list[BatchMeta]:
-    """The metadata of the log's batches above `after_batch`, oldest first."""
-    rows = log.read("meta", META_PARTITION, after_batch, ["value"])
-    return [BatchMeta.from_json(value.decode()) for value in rows.column("value").to_pylist()]
-
-
-def unbroken(log: OperatorLog) -> range:
-    """The newest batches of the log without a gap. Only what retention has left of older ones has gaps."""
-    batches = log.read("meta", META_PARTITION, columns=["batch"]).column("batch").to_numpy()
-    gaps = np.flatnonzero(np.diff(batches) != 1)
-    newest = batches[gaps[-1] + 1 :] if len(gaps) else batches
-    return range(int(newest[0]), int(newest[-1]) + 1) if len(newest) else range(0)
+    """Return the metadata of the log's batches above `after_batch`, oldest first."""
+    newest = log.newest()
+    return [] if newest is None else metas_of(log, range(after_batch + 1, newest.batch + 1))
 
 
 def metas_of(log: OperatorLog, batches: range) -> list[BatchMeta]:
-    """The metadata of these batches, oldest first; other files than theirs are not read."""
-    files = [
-        file
-        for file in log.data_files("meta", META_PARTITION, after_batch=batches.start - 1)
-        if file.min_batch < batches.stop
-    ]
-    rows = read_files(log.path, files, log.schema, ["batch", "value"], after_batch=batches.start - 1)
-    values = rows.filter(pc.field("batch") < batches.stop).column("value").to_pylist()
-    return [BatchMeta.from_json(value.decode()) for value in values]
+    """Return the metadata of these batches, oldest first; what is read is theirs, and what it builds upon."""
+    found = documents(log, batches)
+    if found and not is_complete(found[0]):
+        found = documents(log, range(found[0]["base"], batches.start)) + found
+    return [meta for meta in _put_together(found) if meta.batch >= batches.start]
+
+
+def _put_together(found: Iterable[Document]) -> Iterator[BatchMeta]:
+    """Return the metadata as far as it is known: changes against a batch that retention has dropped say too little."""
+    before: BatchMeta | None = None
+    for document in found:
+        if not is_complete(document) and (before is None or before.batch + 1 != document["batch"]):
+            before = None
+            continue
+        before = after_document(before, document)
+        yield before
+
+
+def unbroken(log: OperatorLog) -> range:
+    """Return the newest batches of the log without a gap. Only what retention has left of older ones has gaps.
+
+    Files whose rows are as many as the batches that they span have no gap; of others the batches are read.
+    """
+    newest = log.newest()
+    if newest is None:
+        return range(0)
+    recorded = recorded_through(newest)
+    start = recorded + 1 if recorded >= 0 else documents(log, range(newest.batch + 1))[0]["batch"]
+    for group in reversed(overlapping(log.data_files("meta", META_PARTITION))):
+        first, last = min(file.min_batch for file in group), max(file.max_batch for file in group)
+        if last + 1 < start:
+            break
+        if sum(file.rows for file in group) < last + 1 - first:
+            return range(_start_of_newest(log, group), newest.batch + 1)
+        start = first
+    return range(start, newest.batch + 1)
+
+
+def _start_of_newest(log: OperatorLog, files: Sequence[DataFile]) -> int:
+    """Return the first of the files' newest batches without a gap."""
+    batches = read_files(log.path, files, log.schema, ["batch"]).column("batch").to_numpy()
+    gaps = np.flatnonzero(np.diff(batches) != 1)
+    return int(batches[gaps[-1] + 1] if len(gaps) else batches[0])
 
 
 def lineage(log: OperatorLog, newest: BatchMeta) -> dict[int, list[Commit]]:
-    """Per partition the commits that touched it since its newest snapshot, oldest first."""
-    snapshots = newest.snapshot
-    oldest = min((snapshots.get(partition, -1) for partition in newest.last), default=-1)
+    """Return per partition the commits that touched it since its newest snapshot, oldest first.
+
+    Commits are looked for in the newest entries alone: what they cost does not grow with the log.
+    """
     found: dict[int, list[Commit]] = {}
-    for meta in metas(log, oldest):
-        for partition in touched(meta):
-            if meta.batch > snapshots.get(partition, -1):
-                found.setdefault(partition, []).append((meta.batch, meta.attempt))
+    for _version, document in islice(documents_before(log.path, log.version), LINEAGE_ENTRIES):
+        for partition in touched(document):
+            if document["batch"] > newest.snapshot.get(partition, -1):
+                found.setdefault(partition, []).insert(0, (document["batch"], document["attempt"]))
     return found
+
+
+def grow(lineage: dict[int, list[Commit]], meta: BatchMeta) -> None:
+    """Add the commit to the lineage of the partitions that it touched."""
+    for partition in meta.counts:
+        commits = lineage.setdefault(partition, [])
+        commits.append(meta.last[partition])
+        del commits[:-LINEAGE]
 
 
 def above_snapshots(lineage: dict[int, list[Commit]], newest: BatchMeta) -> dict[int, list[Commit]]:
@@ -62,9 +104,9 @@ def above_snapshots(lineage: dict[int, list[Commit]], newest: BatchMeta) -> dict
     }
 
 
-def touched(meta: BatchMeta) -> Iterable[int]:
-    """The partitions whose state the batch changed."""
-    return meta.counts
+def touched(document: Document) -> Iterable[int]:
+    """Return the partitions whose state the batch changed."""
+    return map(int, document.get("counts", ()))
 
 
 def has_version(log: Path, version: int | None) -> bool:

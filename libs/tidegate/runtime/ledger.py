@@ -1,4 +1,4 @@
-"""How a batch's results become the metadata of its commit. Pure. May import: contracts, state.decisions,
+"""How a batch's results become the metadata of its commit. Pure. May import: contracts, state,
 runtime.batch.
 """
 
@@ -10,8 +10,9 @@ from types import MappingProxyType
 from typing import Any
 
 from tidegate.contracts.errors import StateError
-from tidegate.contracts.schema import BatchMeta, Counts, Pin
+from tidegate.contracts.schema import FORMAT, BatchMeta, Counts, Pin
 from tidegate.runtime.batch import PartitionResult
+from tidegate.state.batch_history import recorded_through
 from tidegate.state.decisions import Way
 
 _ACTIONS = ("apply", "idle", "flush", "batch")
@@ -37,6 +38,8 @@ def after_claim(
     met = newest.applied or newest.config
     return replace(
         newest,
+        format=FORMAT,
+        recorded=recorded_through(newest),
         epoch=newest.epoch + 1,
         batch=newest.batch + 1,
         attempt=attempt,
@@ -123,6 +126,7 @@ def after_compaction(
         recovered={},
         snapshot={**newest.snapshot, **dict.fromkeys(partitions, batch if through is None else through)},
         compacted=batch,
+        recorded=batch - 1 if through is None else through,
     )
 
 

@@ -16,15 +16,15 @@ from typing import Any, NamedTuple
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.errors import StartOver, StateError, Unavailable, UserError
 from tidegate.contracts.event_time import NO_STREAM_TIME
-from tidegate.contracts.naming import COMMIT_METADATA_KEY, log_path
-from tidegate.contracts.schema import BatchMeta, Pin
+from tidegate.contracts.naming import log_path
+from tidegate.contracts.schema import BatchMeta, Pin, after_document
 from tidegate.runtime.application import Application, config_of
 from tidegate.runtime.batch import PartitionPlan, PartitionResult, TablePlan
 from tidegate.runtime.history import touched
 from tidegate.state.actions import data_file
 from tidegate.state.data_files import DataFile
 from tidegate.state.decisions import NO_COMMIT, Commit, Wanted
-from tidegate.state.log_entries import newest_version, print_of, read_actions
+from tidegate.state.log_entries import document_of, newest_version, print_of, read_actions
 from tidegate.state.operator_log import OperatorLog
 
 REMEMBERED = 256
@@ -193,19 +193,19 @@ class PinnedTable:
 
     def _take(self, actions: Sequence[dict[str, Any]]) -> None:
         """The entry is known: its metadata, and the state files that it added."""
-        meta = _meta_of(actions)
+        document = document_of(actions)
         adds = [action["add"] for action in actions if "add" in action]
         files = {file.partition: file for file in map(data_file, adds) if file.kind == "state"}
-        if meta is None:
+        if document is None:
             self._refuse_foreign(actions)
             return
         if self.meta is not None:
-            self._refuse_another(meta.table_id, self.meta.table_id)
-        if self.meta is None or meta.batch > self.meta.batch:
-            self._note(meta)
-        for partition in touched(meta):
+            self._refuse_another(document["table_id"], self.meta.table_id)
+        if self.meta is None or document["batch"] > self.meta.batch:
+            self._note(after_document(self.meta, document))
+        for partition in touched(document):
             known = self.added.setdefault(partition, [])
-            known.append(Added((meta.batch, meta.attempt), files.get(partition)))
+            known.append(Added((document["batch"], document["attempt"]), files.get(partition)))
             del known[:-REMEMBERED]
 
     def _note(self, meta: BatchMeta) -> None:
@@ -239,9 +239,3 @@ class PinnedTable:
                 value=f"{counts[1]} and {counts[0]}",
                 remedy="records meet by partition: give both topics the same number of partitions",
             )
-
-
-def _meta_of(actions: Sequence[dict[str, Any]]) -> BatchMeta | None:
-    """The metadata of Tidegate's entry; None for another's, or that of the table's making."""
-    said = [action["commitInfo"].get(COMMIT_METADATA_KEY) for action in actions if "commitInfo" in action]
-    return BatchMeta.from_json(said[0]) if said and said[0] else None

@@ -1,6 +1,6 @@
 """Which partitions a micro-batch touches, and how they are spread over tasks. Pure.
 
-May import: contracts, state's decisions, runtime.batch.
+May import: contracts, state's decisions, runtime.batch, runtime.history.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ from dataclasses import replace
 from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.schema import BatchMeta, Counts
 from tidegate.runtime.batch import PartitionPlan
+from tidegate.runtime.history import LINEAGE
 from tidegate.runtime.kafka.transactions import Producer
 from tidegate.state.decisions import Wanted, idle_advance
 
 IDLE_STEP_MS = 1_000
 """An idle advance is committed when stream time would grow by this much: a commit a second, not one per trigger."""
-
-LINEAGE = 64
-"""Earlier commits that a task is told of; a local state that is older is rebuilt, which takes hardly longer then."""
 
 Lineage = Mapping[int, Sequence[tuple[int, str]]]
 
@@ -131,7 +129,7 @@ def _plan(
             epoch=newest.epoch,
             batch=newest.batch + 1,
             last=newest.last.get(partition),
-            lineage=tuple(lineage.get(partition, ()))[-LINEAGE:],
+            lineage=tuple(lineage.get(partition, ())[-LINEAGE:]),
             snapshot=newest.snapshot.get(partition, -1),
         ),
         producer=producers.get(partition),

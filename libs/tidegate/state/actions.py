@@ -10,23 +10,21 @@ from typing import Any
 
 from tidegate.contracts.naming import COMMIT_METADATA_KEY, app_transaction_id
 from tidegate.contracts.schema import BatchMeta
-from tidegate.state.data_files import DataFile
+from tidegate.state.data_files import ANY_BATCH, DataFile
 
 Action = dict[str, Any]
 """One line of a log entry: {its name: its fields}; or the fields alone."""
 
-ANY_BATCH = 2**63 - 1
 
-
-def commit_info(meta: BatchMeta) -> Action:
-    """Who committed what, for tools and for the fence."""
+def commit_info(meta: BatchMeta, document: str) -> Action:
+    """Return who committed what: for tools, for the fence, and with the batch's metadata as it is written."""
     return {
         "commitInfo": {
             "timestamp": meta.clock,
             "operation": "WRITE",
             "operationParameters": {"mode": "Append", "action": meta.action},
             "engineInfo": "tidegate",
-            COMMIT_METADATA_KEY: meta.to_json(),
+            COMMIT_METADATA_KEY: document,
         }
     }
 

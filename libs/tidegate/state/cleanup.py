@@ -7,13 +7,18 @@ files that were removed before it. Each clean-up does a bounded part of that, ho
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tidegate.contracts.schema import is_complete
 from tidegate.state import disk
+from tidegate.state.actions import Action
+from tidegate.state.batch_history import recorded_through
 from tidegate.state.decisions import newest_old
 from tidegate.state.log_entries import (
     DELTA_LOG,
     checkpoint_path,
+    document_of,
     entry_path,
     oldest_version,
     read_actions,
@@ -40,8 +45,19 @@ def clean_up(log: OperatorLog, *, clock_ms: int, rewind_window_ms: int, pinned: 
         behind = _newest_behind(log, oldest, clock_ms, max(rewind_window_ms, MIN_WINDOW_MS))
         first = _checkpoint_before(log.path, oldest, behind if pinned is None else min(behind, pinned))
         ended = range(oldest, min(first, oldest + MAX_ENTRIES))
-        deleted = sum(_delete_version(log, version) for version in ended)
-        return deleted + sweep(log, oldest=ended.stop, clock_ms=clock_ms)
+        deleted = [_delete_version(log, version, actions) for version, actions in _recorded(log, ended)]
+        return sum(deleted) + sweep(log, oldest=oldest + len(deleted), clock_ms=clock_ms)
+
+
+def _recorded(log: OperatorLog, versions: range) -> Iterator[tuple[int, list[Action]]]:
+    """Return the versions with their actions, as far as `meta` rows tell what these entries tell of batches."""
+    recorded = recorded_through(log.newest())
+    for version in versions:
+        actions = read_actions(log.path, version) or []
+        document = document_of(actions)
+        if document is not None and document["batch"] > recorded:
+            return
+        yield version, actions
 
 
 def _newest_behind(log: OperatorLog, oldest: int, clock_ms: int, window_ms: int) -> int:
@@ -55,14 +71,22 @@ def _newest_behind(log: OperatorLog, oldest: int, clock_ms: int, window_ms: int)
 
 
 def _checkpoint_before(log: Path, oldest: int, version: int) -> int:
-    """The newest checkpoint at the version or before; `oldest` if there is none: then the log has to stay as it is."""
-    found = (at for at in range(version, oldest, -1) if checkpoint_path(log, at).exists())
+    """The newest checkpoint at the version or before; `oldest` if there is none: then the log has to stay as it is.
+
+    One of somebody else does not count where the metadata of its version builds upon earlier entries.
+    """
+    found = (at for at in range(version, oldest, -1) if checkpoint_path(log, at).exists() and _is_complete(log, at))
     return next(found, oldest)
 
 
-def _delete_version(log: OperatorLog, version: int) -> int:
+def _is_complete(log: Path, version: int) -> bool:
+    document = document_of(read_actions(log, version) or ())
+    return document is not None and is_complete(document)
+
+
+def _delete_version(log: OperatorLog, version: int, actions: Sequence[Action]) -> int:
     """The data files that the version removed are gone, but for those that a later version brought back; then it."""
-    removed = [action["remove"]["path"] for action in read_actions(log.path, version) or () if "remove" in action]
+    removed = [action["remove"]["path"] for action in actions if "remove" in action]
     gone = [log.path / path for path in removed if not log.has_file(path) and (log.path / path).exists()]
     for path in (*gone, *_log_files(log.path, version)):
         path.unlink(missing_ok=True)

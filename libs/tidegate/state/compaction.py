@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice, tee
 from pathlib import Path
 
 import pyarrow as pa
 
 from tidegate.contracts.errors import Outdated
 from tidegate.contracts.schema import META_PARTITION, PARTITION_COLUMNS, BatchMeta
+from tidegate.state.batch_history import clocks, kept_from, record
 from tidegate.state.cleanup import clean_up
 from tidegate.state.data_files import DataFile, delete_attempt, delete_files, read_files, write_file
 from tidegate.state.decisions import newest_old
@@ -64,10 +65,24 @@ class Rewrite:
 
 @dataclass(frozen=True, kw_only=True)
 class Rewritten:
-    """What a task has written, and the files that it stands for."""
+    """What a task has written, and the files that it stands for; whether it is the partition's whole state."""
 
     files: tuple[DataFile, ...]
     replaces: tuple[DataFile, ...]
+    snapshot: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A compaction that is worked out and not committed: what was rewritten, and new rows of metadata."""
+
+    parts: tuple[Rewritten, ...]
+    records: tuple[DataFile, ...] = ()
+
+    @property
+    def snapshots(self) -> list[int]:
+        """The partitions whose state has become a snapshot."""
+        return [part.replaces[0].partition for part in self.parts if part.snapshot]
 
 
 Run = Callable[[Callable[[Rewrite], Rewritten], Sequence[Rewrite]], Iterable[Rewritten]]
@@ -94,23 +109,43 @@ def compact(
     leaves no file.
     """
     clean_up(log, clock_ms=meta.clock, rewind_window_ms=rewind_window_ms)
-    parts = plan(log, meta, slot=slot, keep_output_ms=keep_output_ms, published=published)
+    prepared = prepare(log, meta, slot=slot, keep_output_ms=keep_output_ms, published=published, run=run)
+    before_commit()
+    commit(log, meta, prepared)
+
+
+def prepare(
+    log: OperatorLog,
+    meta: BatchMeta,
+    *,
+    slot: Sequence[str],
+    keep_output_ms: int | None,
+    published: Mapping[int, int] | None,
+    held: Mapping[int, int] | None = None,
+    run: Run = map,
+) -> Prepared:
+    """Work a compaction out, for a commit with `meta` or with later metadata of the same attempt; see `plan`.
+
+    If it fails it leaves no file.
+    """
     try:
-        done = list(run(rewrite, parts))
+        expired = _newest_expired(log, meta.clock, keep_output_ms)
+        records = record(log, meta, after_batch=_drop_through("meta", META_PARTITION, expired, None, log))
+        parts = plan(log, meta, slot=slot, expired=expired, published=published, held=held)
+        return Prepared(parts=tuple(run(rewrite, parts)), records=tuple(records))
     except Exception:
         delete_attempt(log.path, meta.batch, meta.attempt)
         raise
-    before_commit()
-    commit(log, meta, done)
 
 
-def commit(log: OperatorLog, meta: BatchMeta, done: Sequence[Rewritten]) -> None:
+def commit(log: OperatorLog, meta: BatchMeta, prepared: Prepared) -> None:
     """What was rewritten stands in the place of what it replaces. Outdated if that is gone; no file is left then."""
-    files = [file for part in done for file in part.files]
+    files = [file for part in prepared.parts for file in part.files]
+    replaces = [file for part in prepared.parts for file in part.replaces]
     try:
-        log.commit(meta, files, [file for part in done for file in part.replaces])
+        log.commit(meta, files, replaces, prepared.records)
     except Outdated:
-        delete_files(log.path, meta.batch, meta.attempt, files)
+        delete_files(log.path, meta.batch, meta.attempt, [*files, *prepared.records])
         raise
 
 
@@ -119,20 +154,19 @@ def plan(
     meta: BatchMeta,
     *,
     slot: Sequence[str],
-    keep_output_ms: int | None,
+    expired: int = -1,
     published: Mapping[int, int] | None,
     held: Mapping[int, int] | None = None,
 ) -> list[Rewrite]:
-    """The parts of a compaction that are worth their work.
+    """The parts of a compaction that are worth their work; `expired`: the newest batch whose output may go.
 
     With `held`, the live rows of each partition, a large state is only rewritten where half of its rows are dead: so a
     change costs as much however much is held. Without, every state becomes a snapshot.
     """
-    expired = _newest_expired(log, meta.clock, keep_output_ms)
     parts = []
     for kind in ("state", *_OUTPUT, "meta"):
         for partition, files in groupby(log.data_files(kind), key=lambda file: file.partition):
-            present, drop_through = list(files), _drop_through(kind, partition, expired, published)
+            present, drop_through = list(files), _drop_through(kind, partition, expired, published, log)
             snapshot = kind == "state" and (held is None or _mostly_dead(present, held.get(partition, 0)))
             if worth := _worth_rewriting(present, snapshot, drop_through):
                 parts.append(
@@ -154,18 +188,23 @@ def _newest_expired(log: OperatorLog, clock: int, keep_output_ms: int | None) ->
     """Return the newest batch that is more than `keep_output_ms` old by the clocks of the batches; -1: none."""
     if keep_output_ms is None:
         return -1
-    rows = log.read("meta", META_PARTITION, columns=["batch", "timestamp"])
-    place = newest_old(rows.column("timestamp").to_pylist(), clock, keep_output_ms)
-    return -1 if place < 0 else int(rows.column("batch")[place].as_py())
+    batches, times = tee(clocks(log))
+    place = newest_old((time for _batch, time in times), clock, keep_output_ms)
+    return -1 if place < 0 else next(islice(batches, place, None))[0]
 
 
-def _drop_through(kind: str, partition: int, expired: int, published: Mapping[int, int] | None) -> int:
-    """State is kept by its slots; output up to the mark may go; metadata goes with the output of its batch."""
-    if kind == "state":
+def _drop_through(
+    kind: str, partition: int, expired: int, published: Mapping[int, int] | None, log: OperatorLog
+) -> int:
+    """State is kept by its slots; output up to the mark may go; metadata goes with the output of its batch.
+
+    Unless metadata that is kept builds upon it.
+    """
+    if kind == "state" or expired < 0:
         return -1
-    if kind == "meta" or published is None:
-        return expired
-    return min(expired, published.get(partition, -1))
+    if kind == "meta":
+        return min(expired, kept_from(log, expired + 1) - 1)
+    return expired if published is None else min(expired, published.get(partition, -1))
 
 
 def _mostly_dead(files: list[DataFile], held: int) -> bool:
@@ -200,7 +239,7 @@ def rewrite(part: Rewrite) -> Rewritten:
         write_file(part.log, part.kind, part.partition, _without_empty(piece), batch=part.batch, attempt=part.attempt)
         for piece in _pieces(_kept(part, rows))
     ]
-    return Rewritten(files=tuple(written), replaces=part.files)
+    return Rewritten(files=tuple(written), replaces=part.files, snapshot=part.snapshot)
 
 
 def _kept(part: Rewrite, rows: pa.Table) -> pa.Table:

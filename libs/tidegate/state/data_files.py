@@ -24,6 +24,11 @@ from tidegate.state.log_entries import require_there
 ORDER = ("partition", "batch", "seq")
 """Rows of a kind are read in this order; within a partition it is the order in which things happened."""
 
+ANY_BATCH = 2**63 - 1
+
+ROW_GROUP_BYTES = 8 * 2**20
+"""About the size, uncompressed, of what a reader of few batches reads at the least."""
+
 _DICTIONARY = {"op", "cause", "topic", "batch"}
 _NO_STATISTICS = {"key", "value", "headers"}
 
@@ -105,6 +110,7 @@ def _write_parquet(table: pa.Table, path: Path, *, sync: bool) -> None:
         pq.write_table(
             table,
             sink,
+            row_group_size=max(1, table.num_rows * ROW_GROUP_BYTES // max(table.nbytes, ROW_GROUP_BYTES)),
             compression="zstd",
             compression_level=1,
             store_schema=False,  # else readers would see this process's dictionaries instead of strings
@@ -124,10 +130,11 @@ def read_files(
     columns: Sequence[str] | None = None,
     *,
     after_batch: int = -1,
+    up_to: int = ANY_BATCH,
 ) -> pa.Table:
-    """The files' rows of batches above `after_batch` in ORDER, with the given columns of the log's schema (None: all).
+    """Return the files' rows of batches above `after_batch` and not above `up_to` in ORDER.
 
-    Columns that a file lacks are null.
+    With the given columns of the log's schema (None: all); columns that a file lacks are null.
     """
     wanted = list(schema.names if columns is None else columns)
     disk_files, parquet = fs.LocalFileSystem(), ds.ParquetFileFormat()
@@ -137,7 +144,10 @@ def read_files(
     ]
     source = ds.FileSystemDataset(fragments, schema, parquet, disk_files)
     with disk.disk_errors(log), _damage_named(log):
-        rows = source.to_table(list(dict.fromkeys([*wanted, *ORDER])), filter=ds.field("batch") > after_batch)
+        rows = source.to_table(
+            list(dict.fromkeys([*wanted, *ORDER])),
+            filter=(ds.field("batch") > after_batch) & (ds.field("batch") <= up_to),
+        )
     return _in_order(rows).select(wanted)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from tidegate.contracts.errors import StateError, Unavailable, UserError
 from tidegate.contracts.naming import COMMIT_METADATA_KEY
+from tidegate.contracts.schema import Document
 from tidegate.state import disk
 from tidegate.state.decisions import Entry
 
@@ -160,6 +161,12 @@ def refuse_paths_outside(file: Path, actions: Iterable[dict[str, Any]]) -> None:
         )
 
 
+def document_of(actions: Sequence[dict[str, Any]]) -> Document | None:
+    """Return the metadata in an entry's actions; None for an entry that is another's, or the table's making."""
+    said = next((action["commitInfo"].get(COMMIT_METADATA_KEY) for action in actions if "commitInfo" in action), None)
+    return json.loads(said) if said else None
+
+
 def read_entry(log: Path, version: int) -> Entry | None:
     """What the fence needs to know of an entry; None where there is none."""
     actions = read_actions(log, version)
@@ -167,15 +174,14 @@ def read_entry(log: Path, version: int) -> Entry | None:
 
 
 def _entry(version: int, actions: list[dict[str, Any]]) -> Entry:
-    said = next((action["commitInfo"].get(COMMIT_METADATA_KEY) for action in actions if "commitInfo" in action), None)
-    meta = json.loads(said) if said else {}
+    document = document_of(actions) or {}
     files = [action[name] for action in actions for name in _NAMES_A_FILE if name in action]
     return Entry(
         version=version,
-        epoch=meta.get("epoch"),
-        batch=meta.get("batch"),
-        compacted=meta.get("compacted", -1) if meta else None,
-        attempt=meta.get("attempt"),
+        epoch=document.get("epoch"),
+        batch=document.get("batch"),
+        compacted=document.get("compacted", -1) if document else None,
+        attempt=document.get("attempt"),
         changes_data=any(file.get("dataChange", True) for file in files),
         changes_table=any(name in action for action in actions for name in _CHANGES_TABLE),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,11 +19,11 @@ from deltalake.exceptions import DeltaError
 
 from tidegate.contracts.errors import EngineError, Fenced, Outdated, StateError, Unavailable
 from tidegate.contracts.naming import app_transaction_id
-from tidegate.contracts.schema import FORMAT, META_PARTITION, PARTITION_COLUMNS, BatchMeta
+from tidegate.contracts.schema import FORMAT, PARTITION_COLUMNS, READABLE_FORMATS, BatchMeta
 from tidegate.state import disk
 from tidegate.state.actions import Action, add, commit_info, remove, transaction
 from tidegate.state.checkpoints import write_checkpoint
-from tidegate.state.data_files import DataFile, delete_files, read_files, write_rows
+from tidegate.state.data_files import ANY_BATCH, DataFile, delete_files, read_files
 from tidegate.state.decisions import Entry, Verdict, judge_winners
 from tidegate.state.log_entries import (
     DELTA_LOG,
@@ -34,6 +34,7 @@ from tidegate.state.log_entries import (
     put,
     require_there,
 )
+from tidegate.state.metadata import Newest, newest_metadata
 from tidegate.state.snapshot import Snapshot, load
 
 CHECKPOINT_EVERY = 64
@@ -70,7 +71,7 @@ class OperatorLog:
         self.path = path
         self.schema = pa.schema(Schema.from_json(snapshot.metadata["schemaString"]))
         self._snapshot = snapshot
-        self._newest: BatchMeta | None = None
+        self._newest: Newest | None = None
 
     @classmethod
     def open(cls, path: Path, operator: str, schema: pa.Schema, *, create: bool) -> OperatorLog:
@@ -89,7 +90,7 @@ class OperatorLog:
             _refuse_foreign_changes(path, newest_entries(path, newest))
             log = cls(path, load(path, newest))
         _refuse_another(path, log._snapshot, operator, log.schema, schema)
-        log._newest = log._read_newest()
+        log.newest()
         return log
 
     @classmethod
@@ -133,37 +134,66 @@ class OperatorLog:
         """The metadata of the newest batch at the handle's version; None before the first claim."""
         if self._newest is None:
             self._newest = self._read_newest()
-        return self._newest
+        return None if self._newest is None else self._newest.meta
 
     def has_file(self, path: str) -> bool:
         """True when the table has the data file at the handle's version."""
         return path in self._snapshot.files
 
-    def data_files(self, kind: str, partition: int | None = None, *, after_batch: int = -1) -> list[DataFile]:
-        """The files, at the handle's version, that may have rows above `after_batch`; by partition and batch."""
+    def data_files(
+        self, kind: str, partition: int | None = None, *, after_batch: int = -1, up_to: int = ANY_BATCH
+    ) -> list[DataFile]:
+        """Return the files, at the handle's version, that may have rows of batches above `after_batch`, and not above
+        `up_to`; by partition and batch.
+        """
         found = (
             file
             for file in self._snapshot.files.values()
-            if file.kind == kind and partition in (None, file.partition) and file.max_batch > after_batch
+            if file.kind == kind
+            and partition in (None, file.partition)
+            and file.max_batch > after_batch
+            and file.min_batch <= up_to
         )
         return sorted(found, key=lambda file: (file.partition, file.min_batch))
 
     def read(
-        self, kind: str, partition: int | None = None, after_batch: int = -1, columns: Sequence[str] | None = None
+        self,
+        kind: str,
+        partition: int | None = None,
+        after_batch: int = -1,
+        columns: Sequence[str] | None = None,
+        *,
+        up_to: int = ANY_BATCH,
     ) -> pa.Table:
-        """The rows of the kind above `after_batch`, by partition, batch and seq; all columns of the log when None."""
-        files = self.data_files(kind, partition, after_batch=after_batch)
-        return read_files(self.path, files, self.schema, columns, after_batch=after_batch)
+        """Return the rows of the kind above `after_batch` and not above `up_to`, by partition, batch and seq.
+
+        All columns of the log when `columns` is None.
+        """
+        files = self.data_files(kind, partition, after_batch=after_batch, up_to=up_to)
+        return read_files(self.path, files, self.schema, columns, after_batch=after_batch, up_to=up_to)
+
+    def at_rest(self) -> OperatorLog:
+        """Return a handle that stays at this version, for a thread beside the one that commits."""
+        handle = OperatorLog(self.path, replace(self._snapshot, files=dict(self._snapshot.files)))
+        handle._newest = self._newest
+        return handle
 
     def batches(self, kind: str, partition: int, *, after_batch: int = -1) -> list[int]:
         """The batches above `after_batch` that have rows of the kind in the partition, ascending."""
         found = pc.unique(self.read(kind, partition, after_batch, ["batch"]).column("batch"))
         return sorted(found.to_pylist())
 
-    def commit(self, meta: BatchMeta, files: Sequence[DataFile], replaces: Sequence[DataFile] = ()) -> None:
+    def commit(
+        self,
+        meta: BatchMeta,
+        files: Sequence[DataFile],
+        replaces: Sequence[DataFile] = (),
+        records: Sequence[DataFile] = (),
+    ) -> None:
         """The batch is committed, durable, and the handle stands at it.
 
-        `replaces`: the files whose rows `files` hold again; such a commit changes no data for readers of the log.
+        `replaces`: the files whose rows `files` hold again; such files change no data for readers of the log.
+        `records`: files of a compaction whose rows are new, as no batch has written them before.
         Fenced: a newer driver owns the operator. StateError: somebody else changed the log. Outdated: a file of
         `replaces` is gone, as after a foreign `OPTIMIZE`; nothing is committed. EngineError: a rival won a race, or the
         outcome is unclear; the driver starts over with a claim, which settles either. After any of them the handle is
@@ -174,15 +204,44 @@ class OperatorLog:
         self._refuse_reuse(meta)
         try:
             self._checkpoint_if_due()
-            row = write_meta(self.path, meta)
         except Exception:  # nothing was put, so these are certainly of no commit
-            delete_files(self.path, meta.batch, meta.attempt, files)
+            delete_files(self.path, meta.batch, meta.attempt, [*files, *records])
             raise
-        added = [add(row, changes_data=True), *(add(file, changes_data=not replaces) for file in files)]
+        complete = self._has_to_be_complete(meta)
+        document = meta.to_json() if complete else meta.changes_to_json(self._known.meta, self._known.base)
+        added = [add(file, changes_data=not replaces) for file in files]
+        added += [add(file, changes_data=True) for file in records]
         removed = [remove(file, meta.clock) for file in replaces]
-        actions = [commit_info(meta), transaction(meta), *added, *removed]
-        self._stand_at(self._commit_until_clear(actions, meta, replaces), actions)
-        self._newest = meta
+        actions = [commit_info(meta, document), transaction(meta), *self._upgrade(), *added, *removed]
+        version = self._commit_until_clear(actions, meta, replaces)
+        self._stand_at(version, actions)
+        self._newest = Newest(meta, meta.batch, version) if complete else self._known._replace(meta=meta)
+
+    def _has_to_be_complete(self, meta: BatchMeta) -> bool:
+        """A driver's first commit, a compaction, and each commit of which a checkpoint is going to be written.
+
+        So a version that can be read has its complete metadata behind no checkpoint.
+        """
+        newest = self.newest()
+        return (
+            newest is None
+            or meta.epoch != newest.epoch
+            or meta.action == "compaction"
+            or self._needs_checkpoint(self.version + 1)
+        )
+
+    @property
+    def _known(self) -> Newest:
+        if self._newest is None:
+            raise AssertionError("changes against no metadata")
+        return self._newest
+
+    def _upgrade(self) -> list[Action]:
+        """Return the change of the table's format to the one that is written, where it is an earlier one."""
+        metadata = self._snapshot.metadata
+        if metadata["configuration"][_FORMAT_KEY] == str(FORMAT):
+            return []
+        return [{"metaData": {**metadata, "configuration": {**metadata["configuration"], _FORMAT_KEY: str(FORMAT)}}}]
 
     def _refuse_reuse(self, meta: BatchMeta) -> None:
         newest = self.newest()
@@ -192,12 +251,17 @@ class OperatorLog:
     def _checkpoint_if_due(self) -> None:
         """Before a commit, so that a failure here is no doubt about the commit."""
         snapshot = self._snapshot
-        wait = CHECKPOINT_EVERY + len(snapshot.files) // CHECKPOINT_FILES_PER_ENTRY
-        if self.version - max(snapshot.checkpoint, 0) < wait:
+        if self._newest is None or self._newest.version != self.version or not self._needs_checkpoint(self.version):
             return
         with disk.disk_errors(self.path):
             write_checkpoint(self.path, self.version, snapshot.actions())
         snapshot.checkpoint = self.version
+
+    def _needs_checkpoint(self, version: int) -> bool:
+        """Return whether a reader of the version would have so many entries to replay that a checkpoint is worth it."""
+        snapshot = self._snapshot
+        wait = CHECKPOINT_EVERY + len(snapshot.files) // CHECKPOINT_FILES_PER_ENTRY
+        return version - max(snapshot.checkpoint, 0) >= wait
 
     def _commit_until_clear(self, actions: Sequence[Action], meta: BatchMeta, replaces: Sequence[DataFile]) -> int:
         """The version at which the commit is: the identical commit is tried until it is taken or refused.
@@ -250,26 +314,19 @@ class OperatorLog:
             disk.sync(self.path / DELTA_LOG)
         self._snapshot.apply(version, actions)
 
-    def _read_newest(self) -> BatchMeta | None:
+    def _read_newest(self) -> Newest | None:
         committed = self._snapshot.transactions.get(app_transaction_id(self.operator))
         if committed is None:
             return None
-        batch = committed["version"]
-        rows = self.read("meta", META_PARTITION, batch - 1, ["batch", "value"]).filter(pc.field("batch") == batch)
-        if rows.num_rows != 1:
+        with disk.disk_errors(self.path):
+            newest = newest_metadata(self.path, self.version)
+        if newest is None or newest.meta.batch != committed["version"]:
             raise StateError(
-                "the log lacks the metadata row of its newest batch",
-                value=f"batch {batch} in {self.path}",
-                remedy="bring the log's files back from a copy",
+                "the log lacks the metadata of its newest batch",
+                value=f"batch {committed['version']} in {self.path}",
+                remedy="bring the log's _delta_log back from a copy",
             )
-        return BatchMeta.from_json(rows.column("value")[0].as_py().decode())
-
-
-def write_meta(log: Path, meta: BatchMeta) -> DataFile:
-    """The batch's metadata row is a data file of its own; its timestamp is the batch's clock."""
-    value, timestamp = pa.array([meta.to_json().encode()]), pa.array([meta.clock], pa.int64())
-    row = pa.table({"value": value, "timestamp": timestamp})
-    return write_rows(log, "meta", META_PARTITION, row, batch=meta.batch, topic=None, attempt=meta.attempt)
+        return newest
 
 
 def _create(path: Path, operator: str, schema: pa.Schema) -> None:
@@ -311,7 +368,7 @@ def _refuse_another(path: Path, snapshot: Snapshot, operator: str, found: pa.Sch
     if needed[0] > _PROTOCOL[0] or needed[1] > _PROTOCOL[1]:
         remedy = "somebody raised it (ALTER TABLE): move that entry and all newer ones out of _delta_log"
         raise StateError("the operator log asks for another Delta protocol", value=f"{needed} in {path}", remedy=remedy)
-    if (written := snapshot.metadata["configuration"].get(_FORMAT_KEY)) != str(FORMAT):
+    if (written := snapshot.metadata["configuration"].get(_FORMAT_KEY)) not in map(str, READABLE_FORMATS):
         remedy = f"this program reads format {FORMAT}: use the release that wrote the log, or migrate it"
         raise StateError("the operator log has another format", value=f"{written} in {path}", remedy=remedy)
     if (name := snapshot.metadata["name"]) != operator:

@@ -59,6 +59,7 @@ def sweep(log: OperatorLog, *, oldest: int, clock_ms: int) -> int:
     """
     newest = log.newest()
     folders = sorted(log.path.glob("kind=*/partition=*"))
+    _clear_staging(log.path, clock_ms)
     if newest is None or not folders:
         return 0
     draw = random.Random(newest.batch)
@@ -66,9 +67,17 @@ def sweep(log: OperatorLog, *, oldest: int, clock_ms: int) -> int:
     candidates = _candidates(log, draw.choice(folders), _aged(log, oldest, first, clock_ms))
     drawn = draw.sample(candidates, min(len(candidates), MAX_FILES))
     found = _unnamed(log, first, _old(log, drawn, clock_ms))
-    for path in (*(log.path / orphan.path for orphan in found), *(log.path / STAGING).glob("*")):
-        path.unlink(missing_ok=True)
+    for orphan in found:
+        (log.path / orphan.path).unlink(missing_ok=True)
     return len(found)
+
+
+def _clear_staging(log: Path, clock_ms: int) -> None:
+    """Delete what killed drivers were about to put into the log; a driver at work has younger files there."""
+    for path in (log / STAGING).glob("*"):
+        written = _written_ms(path)
+        if written is not None and written <= clock_ms - MIN_AGE_MS:
+            path.unlink(missing_ok=True)
 
 
 def orphans(log: OperatorLog, *, clock_ms: int) -> Orphans:

@@ -20,7 +20,7 @@ from tidegate.kernels.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.application import Application
 from tidegate.runtime.forecast import table_state
-from tidegate.runtime.history import metas, touched
+from tidegate.runtime.history import metas
 from tidegate.runtime.kafka.client import client
 from tidegate.runtime.kafka.fetch import fetch
 from tidegate.state.operator_log import OperatorLog
@@ -57,7 +57,7 @@ class Replay:
         """Each batch of each partition, in the order of the log."""
         before: BatchMeta | None = None
         for meta in metas(self._log):
-            for partition in touched(meta):
+            for partition in meta.counts:
                 assert before is not None, "the log does not begin with a claim"
                 yield self._replayed(before, meta, partition)
             before = meta

@@ -138,8 +138,7 @@ class StreamDriver:
         self._log.commit(meta, [file for result in results for file in result.files])
         reach("after_commit")
         self.newest = meta
-        for result in results:
-            self._lineage.setdefault(result.partition, []).append(meta.last[result.partition])
+        history.grow(self._lineage, self.newest)
 
     def _stop_if_full(self, results: Sequence[PartitionResult]) -> None:
         for result in results:

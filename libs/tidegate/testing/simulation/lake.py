@@ -18,10 +18,9 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, Schema
 
 from tidegate.contracts.errors import StateError
-from tidegate.contracts.naming import COMMIT_METADATA_KEY
-from tidegate.contracts.schema import BatchMeta
+from tidegate.contracts.schema import BatchMeta, after_document
 from tidegate.state import data_files, disk, log_entries
-from tidegate.state.data_files import ORDER, DataFile
+from tidegate.state.data_files import ANY_BATCH, ORDER, DataFile
 from tidegate.testing.simulation.world import World
 
 _FATES = ("lost", "done", "late")
@@ -40,6 +39,7 @@ class Lake:
         self._tables: dict[Path, pa.Table] = {}
         self._entries: dict[int, list[Any]] = {}
         self._under_way: list[tuple[Path, int, Sequence[Any]]] = []
+        self._newest: BatchMeta | None = None
 
     def create(self, path: str, *, schema: Any, **properties: Any) -> None:
         """As `DeltaTable.create`."""
@@ -77,8 +77,9 @@ class Lake:
     def _land(self, log: Path, version: int, actions: Sequence[Any]) -> bool:
         if not _put(log, version, actions):
             return False
-        said = next(action["commitInfo"] for action in actions if "commitInfo" in action)
-        self._world.committed(BatchMeta.from_json(said[COMMIT_METADATA_KEY]))
+        if (document := log_entries.document_of(actions)) is not None:
+            self._newest = after_document(self._newest, document)
+            self._world.committed(self._newest)
         return True
 
     def write(self, table: pa.Table, path: Path, *, sync: bool) -> None:
@@ -97,6 +98,7 @@ class Lake:
         columns: Sequence[str] | None = None,
         *,
         after_batch: int = -1,
+        up_to: int = ANY_BATCH,
     ) -> pa.Table:
         """As `data_files.read_files`."""
         with disk.disk_errors(log):
@@ -104,7 +106,7 @@ class Lake:
                 raise OSError(errno.EIO, "Input/output error")
         wanted = list(schema.names if columns is None else columns)
         narrow = pa.schema([schema.field(name) for name in dict.fromkeys([*wanted, *ORDER])])
-        found = [self._rows(log / file.path, file, narrow, after_batch) for file in files]
+        found = [self._rows(log / file.path, file, narrow, (after_batch, up_to)) for file in files]
         rows = pa.concat_tables(found) if found else narrow.empty_table()
         return data_files._in_order(rows).select(wanted)
 
@@ -115,13 +117,16 @@ class Lake:
             self._entries[version] = found
         return found
 
-    def _rows(self, path: Path, file: DataFile, schema: pa.Schema, after_batch: int) -> pa.Table:
+    def _rows(self, path: Path, file: DataFile, schema: pa.Schema, between: tuple[int, int]) -> pa.Table:
         if not path.exists():
             raise StateError("a data file of the operator log is missing", value=path)
         table = self._tables[path]
         constants = {"kind": file.kind, "partition": file.partition}
         rows = pa.table([_column(table, field, constants.get(field.name)) for field in schema], schema=schema)
-        return rows if file.min_batch > after_batch else rows.filter(pc.greater(rows.column("batch"), after_batch))
+        after_batch, up_to = between
+        if file.min_batch > after_batch and file.max_batch <= up_to:
+            return rows
+        return rows.filter((pc.field("batch") > after_batch) & (pc.field("batch") <= up_to))
 
 
 def _column(table: pa.Table, field: pa.Field, constant: object) -> Any:

@@ -1,0 +1,72 @@
+"""Values as what changed against earlier ones, and back from JSON to the types that they are annotated with.
+
+May import: the standard library. A patch is what RFC 7396 calls a JSON merge patch: of a mapping it has entries that
+differ, with null for those that are gone; any other value is replaced as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+
+def differs(before: Any, now: Any) -> bool:
+    """Return whether the values differ; identity is asked first, as most entries are the very ones of before."""
+    return before is not now and before != now
+
+
+def changes(before: Any, now: Any) -> Any:
+    """Return the patch that makes `before` into `now`; entries of mappings are never None."""
+    if not (isinstance(before, Mapping) and isinstance(now, Mapping)):
+        return now
+    differing = {
+        key: changes(before.get(key), value)
+        for key, value in now.items()
+        if key not in before or differs(before[key], value)
+    }
+    return differing | dict.fromkeys(before.keys() - now.keys())
+
+
+def patched(before: Any, patch: Any) -> Any:
+    """Return `before` after the patch; inverse of `changes`. Parts that the patch does not touch are shared."""
+    if not (isinstance(before, Mapping) and isinstance(patch, Mapping)):
+        return patch
+    gone = [key for key, value in patch.items() if value is None]
+    now = {**before, **{key: patched(before.get(key), value) for key, value in patch.items()}}
+    for key in gone:
+        del now[key]
+    return now
+
+
+def typed(hint: Any, raw: Any) -> Any:
+    """Return the JSON value as the annotated type has it: keys that are numbers, tuples, dataclasses.
+
+    A type with a `from_raw` reads its JSON itself. Fields that a dataclass does not know are ignored: a later release
+    may have added them.
+    """
+    if raw is None:
+        return None
+    if hasattr(hint, "from_raw"):
+        return hint.from_raw(raw)
+    if isinstance(hint, type) and is_dataclass(hint):
+        known = field_types(hint)
+        return hint(**{name: typed(known[name], value) for name, value in raw.items() if name in known})
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is dict:
+        key, value = arguments
+        return {(int(name) if key is int else name): typed(value, each) for name, each in raw.items()}
+    if origin is tuple:
+        return tuple(raw)
+    if origin is UnionType:
+        return typed(next(one for one in arguments if one is not NoneType), raw)
+    return raw
+
+
+@cache
+def field_types(dataclass: type) -> dict[str, Any]:
+    """Return the types of a dataclass's fields."""
+    hints = get_type_hints(dataclass)
+    return {field.name: hints[field.name] for field in fields(dataclass)}
