@@ -43,7 +43,8 @@ class World:
     def commit(self, **more: Any) -> BatchMeta:
         """One more batch is in the log."""
         newest = self.log.newest()
-        made = meta(self.log, newest.batch + 1 if newest else 0, **more)
+        said = {"operator": NAME, "recorded": newest.recorded if newest else -1} | more
+        made = meta(self.log, newest.batch + 1 if newest else 0, **said)
         self.log.commit(made, [])
         return made
 
@@ -67,7 +68,7 @@ def world(address: Address, tmp_path: Path) -> World:
     counts = {0: Counts(records_in=3, applied=1, late=2, held=1), 1: Counts(records_in=2, applied=2, emitted=5, held=2)}
     made.commit(action="claim", config="first", settings={"kind": "suppression"})
     made.commit(config="first", counts=counts, totals=counts, recovered={1: "rebuild: damaged"})
-    made.commit(action="compaction", config="first", totals=counts, snapshot={0: 1, 1: 1}, recorded=-1)
+    made.commit(action="compaction", config="first", totals=counts, snapshot={0: 1, 1: 1})
     made.commit(action="claim", config="second", totals=counts, epoch=2, settings={"kind": "windows"})
     return made
 
@@ -179,6 +180,7 @@ def drop_before(world: World, told: list[BatchMeta], start: int) -> None:
     newest = world.log.newest()
     assert newest is not None
     made = meta(world.log, newest.batch + 1, action="compaction", config=newest.config, clock=newest.clock + 1_000)
+    made = replace(made, operator=NAME)
     keep_ms = made.clock - told[start].clock
     compact(world.log, made, slot=(), keep_output_ms=keep_ms, rewind_window_ms=3_600_000)
     told.append(made)

@@ -172,16 +172,17 @@ def test_what_a_log_lost_to_retention_goes_from_the_database_too(
     service = Service(kafka, address, tmp_path)
     service.application = service.application.model_copy(update={"keep_output": 1})
     with service:
-        for _ in range(3):
-            service.batch()
-        service.driver.requests.ask("compact", PATIENCE_S)
+        for _ in range(2):  # what the first compaction's metadata does not build upon can go with the second
+            for _ in range(3):
+                service.batch()
+            service.driver.requests.ask("compact", PATIENCE_S)
         service.batch()
         until(service.written)
         assert rows(service.database, "batches")[0]["batch"] > 0
         recorded = from_the_logs(service.database)
     backfill.rebuild(service.database, service.application, NAME)
     assert from_the_logs(service.database) == recorded
-    assert len(recorded["compactions"]) == 1
+    assert len(recorded["compactions"]) == 2
 
 
 def test_a_log_that_was_made_again_takes_the_place_of_the_old_one(

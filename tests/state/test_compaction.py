@@ -19,11 +19,13 @@ from tests.state.logs import HOUR_MS, OPERATOR, clock_of, commit_rows, meta, new
 from tidegate.contracts.errors import EngineError, Fenced, StateError, Unavailable
 from tidegate.contracts.schema import BatchMeta
 from tidegate.state import cleanup, compaction, operator_log, orphans
+from tidegate.state.checkpoints import write_checkpoint
 from tidegate.state.cleanup import clean_up
 from tidegate.state.compaction import Prepared, Rewrite, Rewritten, compact, prepare
 from tidegate.state.data_files import read_files, write_rows
 from tidegate.state.log_entries import DELTA_LOG, STAGING, document_of, entry_path, read_actions, version_at
 from tidegate.state.operator_log import OperatorLog
+from tidegate.state.snapshot import load
 
 pytestmark = pytest.mark.fast
 
@@ -127,6 +129,18 @@ def test_entries_whose_metadata_is_in_no_row_stay(log: OperatorLog) -> None:
     commit_rows(log, 200, {}, recorded=5)
     clean_up(log, clock_ms=now_ms(log) + HOUR_MS, rewind_window_ms=0)
     assert versions(log.path)[0] == 6
+
+
+def test_a_checkpoint_of_others_does_not_let_metadata_go_that_is_needed(log: OperatorLog) -> None:
+    """Complete metadata: 1, 4, 8, ..., 40, 44, 48; somebody's checkpoint: 42; old: up to 43."""
+    for batch in range(1, 50):
+        commit_rows(log, batch, {}, recorded=batch)
+    write_checkpoint(log.path, 42, load(log.path, 42).actions())
+    backdate(log, range(44), days=1)
+    clean_up(log, clock_ms=now_ms(log), rewind_window_ms=0)
+    assert versions(log.path)[0] == 40
+    newest = OperatorLog.at(log.path, 43).newest()
+    assert newest is not None and newest.batch == 43
 
 
 def test_metadata_goes_only_together_with_what_builds_upon_it(log: OperatorLog) -> None:

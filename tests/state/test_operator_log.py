@@ -64,7 +64,7 @@ def test_a_commit_is_read_back_with_its_metadata_by_any_handle(log: OperatorLog)
         ]
 
 
-def test_a_commit_carries_the_application_transaction_and_the_metadata_for_tools(log: OperatorLog) -> None:
+def test_a_commit_carries_the_application_transaction_and_its_metadata(log: OperatorLog) -> None:
     committed = commit_rows(log, 4, {})
     actions = read_actions(log.path, log.version) or []
     assert {"txn": {"appId": "tidegate/tally", "version": 4}} in actions

@@ -121,6 +121,11 @@ class OperatorLog:
         return str(self._snapshot.metadata["id"])
 
     @property
+    def format(self) -> int:
+        """The version of the format that the log is in."""
+        return int(self._snapshot.metadata["configuration"][_FORMAT_KEY])
+
+    @property
     def tally(self) -> Tally:
         """How much the log holds at the handle's version."""
         return Tally(files=len(self._snapshot.files), state_rows=self._snapshot.state_rows)
@@ -239,7 +244,7 @@ class OperatorLog:
     def _upgrade(self) -> list[Action]:
         """Return the change of the table's format to the one that is written, where it is an earlier one."""
         metadata = self._snapshot.metadata
-        if metadata["configuration"][_FORMAT_KEY] == str(FORMAT):
+        if self.format == FORMAT:
             return []
         return [{"metaData": {**metadata, "configuration": {**metadata["configuration"], _FORMAT_KEY: str(FORMAT)}}}]
 

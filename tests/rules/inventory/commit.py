@@ -63,43 +63,87 @@ RULES = (
         removals=(without(_LEDGER, "if not result.counts.balanced:", "if False:"),),
     ),
     Rule(
-        name="a commit holds its metadata in a row",
-        chapter=Chapter.COMMIT,
-        tests=tests("state/test_operator_log", "a_commit_is_read_back_with_its_metadata_by_any_handle"),
-        removals=(without(_LOG, "added = [add(write_meta(self.path, meta), changes_data=True)]", "added = []"),),
-    ),
-    Rule(
-        name="a commit holds its metadata for tools",
+        name="a commit holds the metadata of its batch, in its entry alone",
         chapter=Chapter.COMMIT,
         tests=tests(
-            "state/test_operator_log", "a_commit_carries_the_application_transaction_and_the_metadata_for_tools"
+            "state/test_operator_log",
+            "a_commit_carries_the_application_transaction_and_its_metadata",
+            "a_commit_is_read_back_with_its_metadata_by_any_handle",
         ),
-        removals=(without("state/actions", "COMMIT_METADATA_KEY: meta.to_json(),", ""),),
+        removals=(without("state/actions", "COMMIT_METADATA_KEY: document,", ""),),
+    ),
+    Rule(
+        name="metadata is what the batch changed, unless it is complete",
+        chapter=Chapter.COMMIT,
+        tests=tests(
+            "state/test_metadata", "of_100_partitions_a_batch_that_touches_one_writes_at_most_4_kb_of_metadata"
+        ),
+        removals=(
+            without(_LOG, "meta.to_json() if complete else", "meta.to_json() if True else"),
+            without(
+                "contracts/schema",
+                "for name, (was, now) in kept.items() if differs(was, now)}",
+                "for name, (was, now) in kept.items()}",
+            ),
+            without("contracts/patches", "if key not in before or differs(before[key], value)", "if True"),
+        ),
+    ),
+    Rule(
+        name="metadata that is not complete builds upon that of the batch before",
+        chapter=Chapter.COMMIT,
+        tests=tests("state/test_operator_log", "the_metadata_is_put_together_from_the_newest_complete_one_on"),
+        removals=(
+            without("state/metadata", "if is_complete(document):", "if True:"),
+            without(
+                "contracts/patches", "return differing | dict.fromkeys(before.keys() - now.keys())", "return differing"
+            ),
+            without("contracts/schema", "**_NOTHING_OWN | said | kept", "**said | kept"),
+            without("contracts/schema", "**_NOTHING_OWN | said | kept", "**_NOTHING_OWN | said"),
+        ),
+    ),
+    Rule(
+        name="the metadata of a claim, of a compaction and of what a checkpoint is written of is complete",
+        chapter=Chapter.COMMIT,
+        tests=tests(
+            "state/test_operator_log",
+            "a_claim_and_a_compaction_and_what_a_checkpoint_is_written_of_have_complete_metadata",
+        ),
+        removals=(
+            without(_LOG, "or meta.epoch != newest.epoch", ""),
+            without(_LOG, 'or meta.action == "compaction"', ""),
+            without(_LOG, "or self._needs_checkpoint(self.version + 1)", ""),
+            without(_LOG, "self._newest.version != self.version or not", "not"),
+        ),
+    ),
+    Rule(
+        name="a log of format 1 is taken over by a claim, and is of format 2 from then on",
+        chapter=Chapter.COMMIT,
+        tests=tests("state/test_format_1", "a_claim_takes_a_log_of_format_1_over"),
+        removals=(
+            without(_LOG, "*self._upgrade(), ", ""),
+            without(_LEDGER, "recorded=recorded_through(newest),", ""),
+        ),
     ),
     Rule(
         name="every commit carries the application transaction of its batch",
         chapter=Chapter.COMMIT,
+        tests=tests("state/test_operator_log", "a_commit_carries_the_application_transaction_and_its_metadata"),
+        removals=(without(_LOG, "transaction(meta), *self", "*self"),),
+    ),
+    Rule(
+        name="a log without the metadata of its newest batch stops the operator",
+        chapter=Chapter.COMMIT,
         tests=tests(
-            "state/test_operator_log", "a_commit_carries_the_application_transaction_and_the_metadata_for_tools"
+            "state/test_operator_log",
+            "a_log_that_lacks_what_its_newest_metadata_is_put_together_from_is_refused",
         ),
-        removals=(
-            without(_LOG, "actions = [commit_info(meta), transaction(meta), *", "actions = [commit_info(meta), *"),
-        ),
-    ),
-    Rule(
-        name="the metadata is the row whose batch is the application transaction's version",
-        chapter=Chapter.COMMIT,
-        tests=tests("state/test_operator_log", "the_metadata_is_that_of_the_application_transaction_s_batch"),
-        removals=(without(_LOG, '.filter(pc.field("batch") == batch)', ""),),
-    ),
-    Rule(
-        name="a log without that row stops the operator",
-        chapter=Chapter.COMMIT,
-        tests=tests("state/test_operator_log", "a_log_without_the_metadata_row_of_its_newest_batch_is_refused"),
         removals=(
             without(
-                _LOG, "if rows.num_rows != 1:", "if rows.num_rows == 0:\n            return None\n        if False:"
+                _LOG,
+                'if newest is None or newest.meta.batch != committed["version"]:',
+                "if newest is None:\n            return None\n        if False:",
             ),
+            without("state/metadata", "    if documents:\n        raise", "    if False:\n        raise"),
         ),
     ),
     Rule(

@@ -188,7 +188,7 @@ RULES = (
         name="a log of another format is refused at start",
         chapter=Chapter.FENCE,
         tests=tests("state/test_operator_log", "a_log_of_another_format_is_refused"),
-        removals=(without(_LOG, ".get(_FORMAT_KEY)) != str(FORMAT):", ".get(_FORMAT_KEY)) is None:"),),
+        removals=(without(_LOG, "not in map(str, READABLE_FORMATS):", "is None:"),),
     ),
     Rule(
         name="a log of another operator is refused at start",

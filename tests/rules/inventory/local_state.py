@@ -148,7 +148,7 @@ RULES = (
         tests=tests("runtime/test_planning", "a_task_is_told_last_lineage_and_newest_snapshot"),
         removals=(
             without("runtime/planning", "snapshot=newest.snapshot.get(partition, -1),", ""),
-            without("runtime/planning", "lineage=tuple(lineage.get(partition, ()))[-LINEAGE:],", ""),
+            without("runtime/planning", "lineage=tuple(lineage.get(partition, ())[-LINEAGE:]),", ""),
         ),
     ),
     Rule(

@@ -163,6 +163,6 @@ RULES = (
         name="compaction and retention never drop rows of a batch above the mark",
         chapter=Chapter.MARK,
         tests=tests("state/test_compaction", "output_above_the_mark_stays_however_old_it_is"),
-        removals=(without("state/compaction", "return min(expired, published.get(partition, -1))", "return expired"),),
+        removals=(without("state/compaction", "min(expired, published.get(partition, -1))", "expired"),),
     ),
 )

@@ -70,7 +70,7 @@ RULES = (
         ),
         removals=(
             without(_PINS, "self._refuse_another(meta.table_id, read.table_id)"),
-            without(_PINS, "self._refuse_another(meta.table_id, self.meta.table_id)"),
+            without(_PINS, 'self._refuse_another(document["table_id"], self.meta.table_id)'),
             without(_PINS, "if self._print is None or print_of(self.path, self.version) != self._print:", "if False:"),
             without(_RECOVERY, "_refuse_another(log, table_id)\n    if", "if"),
         ),

@@ -14,11 +14,11 @@ RULES = (
             "output_and_metadata_are_merged_and_every_row_stays",
         ),
         removals=(
-            without(_COMPACTION, "replaces=part.files)", "replaces=part.files[:-1])"),
+            without(_COMPACTION, "replaces=part.files,", "replaces=part.files[:-1],"),
             without(
                 _COMPACTION,
-                "log.commit(meta, files, [file for part in done for file in part.replaces])",
-                "log.commit(meta, files)",
+                "log.commit(meta, files, replaces, prepared.records)",
+                "log.commit(meta, files, (), prepared.records)",
             ),
         ),
     ),
@@ -144,8 +144,55 @@ RULES = (
         ),
         removals=(
             without(_ORPHANS, "for tell in (_batch, _compacted)}", "for tell in (_batch,)}"),
-            without(_CLEANUP, "return deleted + sweep(log, oldest=ended.stop, clock_ms=clock_ms)", "return deleted"),
+            without(_CLEANUP, " + sweep(log, oldest=oldest + len(deleted), clock_ms=clock_ms)", ""),
             without(_ORPHANS, "MIN_AGE_MS = 7 * 24 * 3_600_000", "MIN_AGE_MS = 0"),
+        ),
+    ),
+    Rule(
+        name="a compaction writes the metadata of the batches since the one before into rows",
+        chapter=Chapter.UPKEEP,
+        tests=tests(
+            "state/test_compaction",
+            "a_compaction_writes_the_metadata_of_the_batches_before_it_into_rows",
+            "output_and_metadata_are_merged_and_every_row_stays",
+        ),
+        removals=(
+            without(
+                _COMPACTION, "log.commit(meta, files, replaces, prepared.records)", "log.commit(meta, files, replaces)"
+            ),
+            without(
+                "state/batch_history",
+                "range(max(recorded, after_batch) + 1, meta.batch)",
+                "range(after_batch + 1, meta.batch)",
+            ),
+        ),
+    ),
+    Rule(
+        name="an entry stays until a row has its metadata",
+        chapter=Chapter.UPKEEP,
+        tests=tests("state/test_compaction", "entries_whose_metadata_is_in_no_row_stay"),
+        removals=(without(_CLEANUP, 'document["batch"] > recorded:', "False:"),),
+    ),
+    Rule(
+        name="rows of metadata go only together with all that builds upon them",
+        chapter=Chapter.UPKEEP,
+        tests=tests("state/test_compaction", "metadata_goes_only_together_with_what_builds_upon_it"),
+        removals=(without(_COMPACTION, "min(expired, kept_from(log, expired + 1) - 1)", "expired"),),
+    ),
+    Rule(
+        name="a checkpoint of others bounds no clean-up if its version's metadata is not complete",
+        chapter=Chapter.UPKEEP,
+        tests=tests("state/test_compaction", "a_checkpoint_of_others_does_not_let_metadata_go_that_is_needed"),
+        removals=(without(_CLEANUP, " and _is_complete(log, at))", ")"),),
+    ),
+    Rule(
+        name="an entry that is being written is not swept",
+        chapter=Chapter.UPKEEP,
+        tests=tests("state/test_compaction", "what_a_killed_driver_was_about_to_put_into_the_log_goes"),
+        removals=(
+            without(
+                _ORPHANS, "if written is not None and written <= clock_ms - MIN_AGE_MS:", "if written is not None:"
+            ),
         ),
     ),
     Rule(
