@@ -37,8 +37,7 @@ RULES = (
                 "self._refuse_outdated(meta, replaces)\n        return self.version + 1",
                 "return self.version + 1",
             ),
-            without(_COMPACTION, "delete_attempt(log.path, meta.batch, meta.attempt)\n        for", "for"),
-            without(_COMPACTION, "(log.path / file.path).unlink(missing_ok=True)"),
+            without(_COMPACTION, "delete_files(log.path, meta.batch, meta.attempt, [*files, *prepared.records])"),
         ),
     ),
     Rule(
@@ -131,7 +130,9 @@ RULES = (
         name="a batch that fails before its entry is put leaves no files",
         chapter=Chapter.UPKEEP,
         tests=tests("state/test_operator_log", "a_batch_that_fails_before_its_entry_is_put_leaves_no_files"),
-        removals=(without("state/operator_log", "delete_files(self.path, meta.batch, meta.attempt, files)"),),
+        removals=(
+            without("state/operator_log", "delete_files(self.path, meta.batch, meta.attempt, [*files,", "([*files,"),
+        ),
     ),
     Rule(
         name="files of an attempt whose driver is gone are deleted after seven days",
