@@ -12,7 +12,7 @@ from unittest.mock import patch
 from tidegate.contracts.schema import Counts
 from tidegate.runtime import driver as drivers
 from tidegate.runtime.application import Application, application_of
-from tidegate.runtime.batch import KafkaAttempt, PartitionPlan, PartitionResult
+from tidegate.runtime.batch import KafkaAttempt, PartitionPlan, PartitionResult, Returned
 from tidegate.runtime.driver import OperatorDriver, Wiring
 
 NAME = "op"
@@ -44,12 +44,20 @@ class Jobs:
     opened: set[int] = field(default_factory=set)
     attempts: list[KafkaAttempt] = field(default_factory=list)
     plans: list[PartitionPlan] = field(default_factory=list)
+    brought_back: list[list[int]] = field(default_factory=list)
+    cores: int = 2
 
     def run(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> list[PartitionResult]:
         self.attempts.append(attempt)
         self.plans = list(plans)
         self.before(attempt)
         return [self._result(plan) for plan in plans]
+
+    def bring_back(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan], *, rebuilds: bool) -> list[Returned]:
+        self.brought_back.append([plan.partition for plan in plans])
+        return [Returned(plan.partition, True, "go on: it is as it was", 0.0) for plan in plans]
+
+    def give_up(self) -> None: ...
 
     def warm_up(self, config: Any) -> None: ...
 

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from tests.state.logs import MiniDriver
 from tests.state.tally_operator import MemoryStorage, Tally
 from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.operator import Storage
 from tidegate.contracts.records import Records, Row
-from tidegate.state import recovery
+from tidegate.state import local_state, recovery
 from tidegate.state.data_files import DataFile
 from tidegate.state.decisions import Way
 from tidegate.state.recovery import _turns
@@ -190,22 +191,80 @@ def arrays_of(driver: MiniDriver) -> dict[str, np.ndarray]:
         return dict(local.storage(Tally.layout).arrays())
 
 
-def test_the_first_task_of_a_driver_rebuilds_a_damaged_state(driver: MiniDriver) -> None:
-    driver.run([(1, True), (2, True)])
-    arrays_of(driver)["counts"][3] = -1
-    assert driver.run([], commits=False).use.way is Way.GO_ON
-    driver.state()
-    arrays_of(driver)["counts"][3] = -1
+def reboot(driver: MiniDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine is started again, after a drain: its local state is durable, and another driver begins with it."""
+    with driver.lock() as local:  # type: ignore[attr-defined]
+        local.make_durable()
+    file = driver.root / "boot_id"
+    file.write_text("another run")
+    monkeypatch.setattr(local_state, "_BOOT_ID", file)
     driver.epoch += 1
+
+
+def test_after_a_reboot_a_damaged_state_is_rebuilt(driver: MiniDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver.run([(1, True), (2, True)])
+    reboot(driver, monkeypatch)
+    arrays_of(driver)["counts"][3] = -1
     recovered = driver.run([(1, True)])
     assert recovered.use == (Way.REBUILD, "the local state is damaged: a count cannot be", -1)
     assert driver.state() == {1: 2, 2: 1}
 
 
-def test_the_first_task_of_a_driver_rebuilds_a_state_of_another_stream_time(driver: MiniDriver) -> None:
+def test_after_a_reboot_a_failed_attempt_that_was_made_durable_is_looked_through_and_undone(
+    driver: MiniDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     driver.run([(1, True)])
-    arrays_of(driver)["time"][0] += 1
+    driver.run([(1, True), (2, True)], commits=False)
+    reboot(driver, monkeypatch)
+    assert driver.run([(1, True)]).use.way is Way.UNDO
+    assert driver.state() == {1: 2}
+
+
+def test_after_a_reboot_a_state_is_looked_through_once(driver: MiniDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver.run([(1, True)])
+    reboot(driver, monkeypatch)
+    looks: list[Storage] = []
+    monkeypatch.setattr(Tally, "damage", lambda _, storage: looks.append(storage))
+    for _ in range(3):
+        assert driver.run([(1, True)]).use.way is Way.GO_ON
+    assert len(looks) == 1
+
+
+def test_a_new_driver_looks_through_no_state_that_was_complete_in_this_run_of_the_machine(
+    driver: MiniDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.run([(1, True)])
+    driver.run([(1, True), (2, True)], commits=False)
+    monkeypatch.setattr(Tally, "damage", None)
     driver.epoch += 1
+    assert driver.run([(1, True)]).use.way is Way.UNDO
+    driver.epoch += 1
+    assert driver.run([(1, True)]).use.way is Way.GO_ON
+    assert driver.state() == {1: 3}
+
+
+def test_a_new_driver_killed_while_it_opens_a_state_under_its_configuration_leaves_it_to_be_rebuilt(
+    driver: MiniDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.run([(1, True)])
+    driver.epoch += 1
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Tally, "open", killed)
+        driver.run([(1, True)])
+    assert driver.run([(1, True)]).use.way is Way.REBUILD
+    assert driver.state() == {1: 2}
+
+
+def killed(*_place: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_after_a_reboot_a_state_of_another_stream_time_is_rebuilt(
+    driver: MiniDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.run([(1, True)])
+    reboot(driver, monkeypatch)
+    arrays_of(driver)["time"][0] += 1
     assert driver.run([], commits=False).use.reason.endswith("its stream time is not the log's")
 
 

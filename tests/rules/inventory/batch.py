@@ -50,8 +50,8 @@ RULES = (
         removals=(
             without(
                 _DRIVER,
-                "self._publication.clear_up(self.newest)\n        plans = self._plans()",
-                "pass\n        plans = self._plans()",
+                "self._publication.clear_up(self.newest)\n        plans = self._recovering",
+                "pass\n        plans = self._recovering",
             ),
         ),
     ),

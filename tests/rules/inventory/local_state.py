@@ -187,10 +187,50 @@ RULES = (
         removals=(without(_DECISIONS, "if header.layout != layout:", "if False:"),),
     ),
     Rule(
-        name="a full check runs at a driver's start: what is damaged is rebuilt",
+        name="a full check runs after a reboot: what is damaged is rebuilt",
         chapter=Chapter.LOCAL_STATE,
-        tests=tests("state/test_recovery", "the_first_task_of_a_driver_rebuilds_a_damaged_state"),
+        tests=tests("state/test_recovery", "after_a_reboot_a_damaged_state_is_rebuilt"),
         removals=(without("state/recovery", "if damage := operator.damage(storage):", "if damage := None:"),),
+    ),
+    Rule(
+        name="what was complete in this run of the machine is trusted, and looked through once after a reboot",
+        chapter=Chapter.LOCAL_STATE,
+        tests=tests(
+            "state/test_recovery",
+            "a_new_driver_looks_through_no_state_that_was_complete_in_this_run_of_the_machine",
+            "after_a_reboot_a_state_is_looked_through_once",
+        ),
+        removals=(
+            without("state/recovery", "if local.header is None or local.header.boot_id == boot_id():", "if False:"),
+            without("state/recovery", "if header is None or header.epoch == wanted.epoch:", "if True:"),
+        ),
+    ),
+    Rule(
+        name="a new driver opens a state behind a dirty header, because its configuration may change arrays",
+        chapter=Chapter.LOCAL_STATE,
+        tests=tests(
+            "state/test_recovery",
+            "a_new_driver_killed_while_it_opens_a_state_under_its_configuration_leaves_it_to_be_rebuilt",
+        ),
+        removals=(without("state/recovery", "local.begin(wanted.epoch, header.batch, header.attempt)"),),
+    ),
+    Rule(
+        name="local states come back before the attempt, and those that are ready do not wait for others",
+        chapter=Chapter.LOCAL_STATE,
+        tests=(
+            *tests("runtime/test_driver", "local_states_are_brought_back_before_an_attempt_begins"),
+            *tests(
+                "runtime/test_recovering",
+                "partitions_that_are_ready_do_not_wait_for_those_that_are_rebuilt",
+                "what_must_touch_all_partitions_at_once_waits_for_all",
+                "after_a_failed_attempt_its_partitions_come_back_first_and_no_others",
+            ),
+        ),
+        removals=(
+            without("runtime/driver", "self._recovering.ready(self._plans(), self._prepared)", "self._plans()"),
+            without("runtime/driver", "self._recovering.doubt(plan.partition for plan in plans)"),
+            without("runtime/recovering", "[] if whole and len(ready) < len(plans) else ready", "ready"),
+        ),
     ),
     Rule(
         name="a state whose files are missing or cut short is rebuilt",

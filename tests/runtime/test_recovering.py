@@ -1,0 +1,163 @@
+"""Local states on their way back: beside the batches, without a deadline, and those that are ready do not wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from tests.runtime.test_task import plan
+from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.schema import Counts
+from tidegate.runtime.batch import PartitionPlan, PartitionResult, Returned
+from tidegate.runtime.condition import ConditionFile
+from tidegate.runtime.recovering import Recovering
+
+pytestmark = pytest.mark.fast
+
+PATIENCE_S = 20.0
+
+
+@dataclass
+class Jobs:
+    """States that come back when the test lets them; those in `slow` are to be rebuilt, until `rebuilt` is set."""
+
+    slow: dict[int, str] = field(default_factory=dict)
+    rebuilt: Event = field(default_factory=Event)
+    fails: Callable[[], object] = lambda: None
+    cores: int = 2
+    waves: list[list[int]] = field(default_factory=list)
+    given_up: int = 0
+
+    def bring_back(self, attempt: Any, plans: Sequence[PartitionPlan], *, rebuilds: bool) -> list[Returned]:
+        self.waves.append([plan.partition for plan in plans])
+        self.fails()
+        if rebuilds:
+            assert self.rebuilt.wait(PATIENCE_S)
+            return [Returned(plan.partition, True, f"rebuild: {self.slow[plan.partition]}", 7.0) for plan in plans]
+        return [
+            Returned(plan.partition, plan.partition not in self.slow, self.slow.get(plan.partition, "go on: well"), 0.1)
+            for plan in plans
+        ]
+
+    def give_up(self) -> None:
+        self.given_up += 1
+
+
+@pytest.fixture
+def condition(tmp_path: Path) -> ConditionFile:
+    return ConditionFile(tmp_path)
+
+
+def plans_of(*partitions: int, action: Any = "batch") -> list[PartitionPlan]:
+    return [plan(partition=partition, action=action) for partition in partitions]
+
+
+def ready(states: Recovering, plans: list[PartitionPlan]) -> list[int]:
+    return [each.partition for each in states.ready(plans, lambda waiting: (None, waiting))]  # type: ignore[arg-type,return-value]
+
+
+def until_ready(states: Recovering, plans: list[PartitionPlan], wanted: list[int]) -> None:
+    for _ in range(200):
+        if ready(states, plans) == wanted:
+            return
+        Event().wait(0.05)
+    raise AssertionError(f"{wanted} never became ready")
+
+
+def test_states_that_are_as_they_were_are_ready_within_the_round(condition: ConditionFile) -> None:
+    jobs = Jobs()
+    states = Recovering(jobs, condition)
+    assert ready(states, plans_of(0, 1, 2)) == [0, 1, 2]
+    assert ready(states, plans_of(0, 2)) == [0, 2]
+    assert jobs.waves == [[0, 1, 2]]
+
+
+def test_partitions_that_are_ready_do_not_wait_for_those_that_are_rebuilt(condition: ConditionFile) -> None:
+    jobs = Jobs(slow={1: "there is no local state", 3: "torn"})
+    states = Recovering(jobs, condition)
+    until_ready(states, plans_of(0, 1, 2, 3), [0, 2])
+    assert ready(states, plans_of(0, 1)) == [0]
+    assert dict(condition.told.recovering) == {1: "there is no local state", 3: "torn"}
+    jobs.rebuilt.set()
+    until_ready(states, plans_of(0, 1, 2, 3), [0, 1, 2, 3])
+    assert ready(states, plans_of(0)) == [0]
+    assert dict(condition.told.recovering) == {}
+
+
+def test_as_many_states_are_rebuilt_at_once_as_there_are_cores(condition: ConditionFile) -> None:
+    jobs = Jobs(slow=dict.fromkeys(range(5), "torn"))
+    jobs.rebuilt.set()
+    until_ready(Recovering(jobs, condition), plans_of(*range(5)), [0, 1, 2, 3, 4])
+    assert jobs.waves == [[0, 1, 2, 3, 4], [0, 1], [2, 3], [4]]
+
+
+@pytest.mark.parametrize("action", ["flush", "apply"])
+def test_what_must_touch_all_partitions_at_once_waits_for_all(condition: ConditionFile, action: str) -> None:
+    jobs = Jobs(slow={1: "torn"})
+    states = Recovering(jobs, condition)
+    until_ready(states, plans_of(0, 1), [0])
+    assert ready(states, plans_of(0, 1, action=action)) == []
+    jobs.rebuilt.set()
+    until_ready(states, plans_of(0, 1, action=action), [0, 1])
+
+
+def test_after_a_failed_attempt_its_partitions_come_back_first_and_no_others(condition: ConditionFile) -> None:
+    jobs = Jobs()
+    states = Recovering(jobs, condition)
+    ready(states, plans_of(0, 1, 2))
+    states.doubt([1])
+    assert ready(states, plans_of(0, 1, 2)) == [0, 1, 2]
+    states.doubt()
+    assert ready(states, plans_of(0, 2)) == [0, 2]
+    assert jobs.waves == [[0, 1, 2], [1], [0, 2]]
+
+
+def test_the_error_of_a_state_that_does_not_come_back_is_raised_and_it_is_tried_again(condition: ConditionFile) -> None:
+    def away() -> None:
+        raise Unavailable("the lake is away")
+
+    jobs = Jobs(fails=away)
+    states = Recovering(jobs, condition)
+    with pytest.raises(Unavailable):
+        until_ready(states, plans_of(0), [0])
+    jobs.fails = lambda: None
+    assert ready(states, plans_of(0)) == [0]
+
+
+def test_a_driver_that_ends_waits_for_no_rebuild(condition: ConditionFile) -> None:
+    jobs = Jobs(slow={0: "torn"})
+    states = Recovering(jobs, condition)
+    ready(states, plans_of(0))
+    states.give_up()
+    jobs.rebuilt.set()
+    assert jobs.given_up == 1
+
+
+def test_how_a_state_came_back_is_told_with_the_first_batch_behind_it(condition: ConditionFile) -> None:
+    jobs = Jobs(slow={1: "torn"})
+    jobs.rebuilt.set()
+    states = Recovering(jobs, condition)
+    until_ready(states, plans_of(0, 1), [0, 1])
+    told = [states.told(result(partition)) for partition in (0, 1, 1)]
+    assert [each.recovery for each in told] == ["go on: well", "rebuild: torn", "go on: it was there"]
+    assert [each.seconds["recover"] for each in told] == pytest.approx([0.3, 7.2, 0.2])
+
+
+def result(partition: int) -> PartitionResult:
+    return PartitionResult(
+        partition=partition,
+        action="batch",
+        next_offset=1,
+        stream_time=1,
+        counts=Counts(),
+        measures={},
+        files=(),
+        producer=None,
+        recovery="go on: it was there",
+        seconds={"recover": 0.2},
+    )
