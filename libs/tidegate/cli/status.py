@@ -136,6 +136,7 @@ class _Ends:
             end=self.end.get(partition),
             open_transactions=self.blockers.get(partition, ()),
             unclear=told is not None and partition in told.unclear,
+            recovering=told.recovering.get(partition, "") if told is not None else "",
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tidegate.contracts.config import AddedWindows, OperatorRules
 from tidegate.contracts.errors import TidegateError
@@ -110,6 +110,15 @@ class PartitionResult:
     recovery: str = ""
     replica: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
+
+
+class Returned(NamedTuple):
+    """What became of a local state on its way back: how it came, in how many seconds, or why it has to be rebuilt."""
+
+    partition: int
+    ready: bool
+    how: str
+    seconds: float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ class Condition:
     """How a driver is doing since `since` (ms, wall clock), and why.
 
     `unclear`: partitions whose newest publication Kafka has not confirmed. `recovered`: how a partition's state came
-    back, other than by going on.
+    back, other than by going on. `recovering`: why the states of partitions that wait for it are being rebuilt.
     """
 
     state: State
@@ -36,6 +36,7 @@ class Condition:
     why: str = ""
     unclear: tuple[int, ...] = ()
     recovered: Mapping[int, str] = field(default_factory=dict)
+    recovering: Mapping[int, str] = field(default_factory=dict)
 
 
 class ConditionFile:
@@ -55,8 +56,11 @@ class ConditionFile:
         """What was told last; None if nothing was, or nothing that can be read."""
         try:
             said = json.loads(self._path.read_text())
-            recovered = {int(partition): how for partition, how in said["recovered"].items()}
-            found = Condition(**said | {"unclear": tuple(said["unclear"]), "recovered": recovered})
+            mappings = {
+                name: {int(partition): text for partition, text in said.get(name, {}).items()}
+                for name in ("recovered", "recovering")
+            }
+            found = Condition(**said | mappings | {"unclear": tuple(said["unclear"])})
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None
         return found if found.state in get_args(State) else None
@@ -75,6 +79,11 @@ class ConditionFile:
     def tell_recovered(self, partition: int, how: str) -> None:
         """It is told how the partition's state came back."""
         self._write(replace(self._told, recovered={**self._told.recovered, partition: how}))
+
+    def tell_recovering(self, left: Mapping[int, str]) -> None:
+        """Write which partitions wait for their states to be rebuilt, if that has changed."""
+        if dict(left) != dict(self._told.recovering):
+            self._write(replace(self._told, recovering=dict(left)))
 
     @contextmanager
     def of_run(self) -> Iterator[None]:

@@ -48,6 +48,7 @@ from tidegate.runtime.pins import pinned_table
 from tidegate.runtime.planning import plan_apply, plan_flush, plan_held, plan_idle, plan_records
 from tidegate.runtime.publication import Publication
 from tidegate.runtime.recording import Recorder
+from tidegate.runtime.recovering import Recovering
 from tidegate.runtime.requests import Request, Requests
 from tidegate.runtime.spark.jobs import Jobs
 from tidegate.runtime.telemetry.log_lines import about
@@ -95,6 +96,7 @@ class OperatorDriver:
         self._condition = ConditionFile(self._state / self.name)
         self._persistence = Persistence(self.name, self._condition)
         self._recorder = Recorder(self._application, self.name, self._condition)
+        self._recovering = Recovering(self._jobs, self._condition)
         self._log: OperatorLog
         self._publication: Publication | None = None
         self._lineage: dict[int, list[history.Commit]] = {}
@@ -145,6 +147,7 @@ class OperatorDriver:
         if self._table is not None:
             self._table.open(self.newest)
         self._owned = True
+        self._recovering.doubt()
         self._jobs.warm_up(self._config)
 
     # ---- running
@@ -161,7 +164,10 @@ class OperatorDriver:
             if targets is None:
                 return
             ready()
-            self._run_on(stop, targets if until_caught_up else None)
+            try:
+                self._run_on(stop, targets if until_caught_up else None)
+            finally:
+                self._recovering.give_up()
             self.drain()
 
     def _run_on(self, stop: Event, targets: dict[int, int] | None) -> None:
@@ -181,7 +187,7 @@ class OperatorDriver:
         require_there(self._log.path)
         if self._publication is not None:
             self._publication.clear_up(self.newest)
-        plans = self._plans()
+        plans = self._recovering.ready(self._plans(), self._prepared)
         if plans:
             self.batch(plans)
         else:
@@ -205,11 +211,13 @@ class OperatorDriver:
                 place = f"offset {result.stopped_at} of partition {result.partition}"
                 raise BufferFull.before(place, self.name, result.stop_reason)
 
-    def flush(self) -> None:
-        """Nothing is held any more; all of it is committed and published with cause `flush`."""
+    def flush(self) -> bool:
+        """Release all that is held; it is committed and published with cause `flush`. False: states are not ready."""
         plans = plan_flush(self.newest, self._config.input, self._producers(), self._lineage)
-        if plans:
-            self.batch(plans)
+        ready = self._recovering.ready(plans, self._prepared)
+        if ready:
+            self.batch(ready)
+        return len(ready) == len(plans)
 
     def apply(self) -> None:
         """What is held has met the configuration that was claimed with."""
@@ -322,7 +330,8 @@ class OperatorDriver:
         started = time.monotonic()
         try:
             plans = self._pinned(plans)
-            results = self._results(self._attempt(batch, attempt, now), plans)
+            answers = self._results(self._attempt(batch, attempt, now), plans)
+            results = [self._recovering.told(result) for result in answers]
             self._check_topics()  # what was read is of these topics
             meta = after_batch(
                 self.newest,
@@ -346,6 +355,10 @@ class OperatorDriver:
         self._seconds = {"job": ran - started, **_slowest(results), "commit": time.monotonic() - ran}
         self._piece = pace.next_piece(self._piece, ran - started, pace.left_behind(plans, results))
         return results
+
+    def _prepared(self, plans: Sequence[PartitionPlan]) -> tuple[KafkaAttempt, Sequence[PartitionPlan]]:
+        """The plans and the attempt of the next batch, for recovery alone: no state takes its name."""
+        return self._attempt(self.newest.batch + 1, "recovery", self.newest.clock), self._pinned(plans)
 
     def _pinned(self, plans: Sequence[PartitionPlan]) -> Sequence[PartitionPlan]:
         """The plans with the newest version of the table, where the operator reads one."""
@@ -408,6 +421,7 @@ class OperatorDriver:
 
     def _abort(self, plans: Sequence[PartitionPlan], attempt: str) -> None:
         delete_attempt(self._log.path, self.newest.batch + 1, attempt)
+        self._recovering.doubt(plan.partition for plan in plans)
         if self._publication is not None:
             self._publication.abandon(plan.partition for plan in plans)
             with suppress(EngineError):  # then the next round does it
@@ -442,10 +456,12 @@ class OperatorDriver:
         for request in self.requests.pending():
             if not self._owned:  # a changed configuration is claimed before anything else is asked of it
                 return
+            if request.kind == "flush" and not self.flush():
+                return
             if request.kind == "apply":
                 self.reconfigure(request)
-            else:
-                {"compact": self.compact, "flush": self.flush}[request.kind]()
+            elif request.kind == "compact":
+                self.compact()
             self.requests.done(request)
 
     def _compact_beside(self) -> None:

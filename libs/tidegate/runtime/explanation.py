@@ -24,6 +24,7 @@ Rule = Literal[
     "records lost",
     "topic cut",
     "publication unclear",
+    "recovering",
     "behind",
     "held up",
     "open transaction",
@@ -58,6 +59,7 @@ class PartitionFacts:
     end: int | None = None
     open_transactions: Sequence[OpenTransaction] = ()
     unclear: bool = False
+    recovering: str = ""
 
 
 def explain_operator(facts: OperatorFacts) -> Explanation:
@@ -71,6 +73,9 @@ def explain_operator(facts: OperatorFacts) -> Explanation:
         return Explanation("waiting", told.why)
     if told is None or told.state == "starting":
         return Explanation("starting", "a driver is starting")
+    if told.recovering:
+        rebuilt = f"{len(told.recovering)} local states are still to be rebuilt from the log; other partitions go on"
+        return Explanation("running", f"a driver runs on this machine; {rebuilt}")
     return Explanation("running", "a driver runs on this machine")
 
 
@@ -93,6 +98,8 @@ def explain_partition(operator: Explanation, facts: PartitionFacts) -> Explanati
         return Explanation("topic cut", f"the topic ends at {end}, before the next offset: it lost its newest records")
     if facts.unclear:
         return Explanation("publication unclear", "Kafka has not confirmed the newest output; it is settled first")
+    if facts.recovering:
+        return Explanation("recovering", f"its local state is being rebuilt from the log: {facts.recovering}")
     if stable > following:
         return _behind(operator, stable - following)
     if end > stable:

@@ -12,10 +12,10 @@ from __future__ import annotations
 import os
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
-from typing import cast
+from typing import TypeVar, cast
 
 from pyspark import TaskContext
 
@@ -25,14 +25,17 @@ from tidegate.contracts.kill_points import reach
 from tidegate.contracts.operator import Operator, OperatorState, StepResult, TableReader
 from tidegate.contracts.records import Records
 from tidegate.operators.registry import operator_for
-from tidegate.runtime.batch import Attempt, KafkaAttempt, PartitionFailure, PartitionPlan, PartitionResult
+from tidegate.runtime.batch import Attempt, KafkaAttempt, PartitionFailure, PartitionPlan, PartitionResult, Returned
 from tidegate.runtime.kafka.retry import Deadline
 from tidegate.runtime.lanes import side_by_side
 from tidegate.runtime.port import KafkaPort, Port
 from tidegate.runtime.warm import spare_the_collector, warm_codec, warm_operator
 from tidegate.state.data_files import DataFile, write_rows
+from tidegate.state.decisions import Way
 from tidegate.state.local_state import LocalState, partitions_here
-from tidegate.state.recovery import Recovered, recover
+from tidegate.state.recovery import Recovered, recover, way_back
+
+Done = TypeVar("Done")
 
 _TABLES = (("state", "changes"), ("emission", "emissions"), ("late", "late"), ("rejected", "rejected"))
 
@@ -58,11 +61,38 @@ def run_group(attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> Iterator
     return side_by_side(lambda plan: run_plan(attempt, plan, port), plans)
 
 
+def bring_back(
+    attempt: Attempt, plans: Sequence[PartitionPlan], *, rebuilds: bool
+) -> Iterator[Returned | PartitionFailure]:
+    """Bring the plans' local states back, side by side. Without `rebuilds` those are left that have to be rebuilt.
+
+    No deadline runs: nothing is open in Kafka, and what has come back is kept.
+    """
+    return side_by_side(lambda plan: _told(plan, lambda: _bring_back(attempt, plan, rebuilds=rebuilds)), plans)
+
+
+def _bring_back(attempt: Attempt, plan: PartitionPlan, *, rebuilds: bool) -> Returned:
+    began, operator = time.monotonic(), _operator(attempt.config)
+    with _own(attempt, plan.partition) as local:
+        use = way_back(local, operator, plan.wanted, plan.stream_time)
+        if not rebuilds and use.way is Way.REBUILD and plan.wanted.last is not None:
+            return Returned(plan.partition, False, use.reason, 0.0)
+        with _replica(attempt, plan):
+            recovered = recover(
+                local, operator, attempt.log, attempt.version, plan.wanted, plan.partition, plan.stream_time
+            )
+    return Returned(plan.partition, True, recovered.told, time.monotonic() - began)
+
+
 def run_plan(attempt: Attempt, plan: PartitionPlan, port: Port) -> PartitionResult | PartitionFailure:
     """What became of the plan; an error never leaves the task as an exception."""
+    return _told(plan, lambda: run_partition(attempt, plan, port))
+
+
+def _told(plan: PartitionPlan, work: Callable[[], Done]) -> Done | PartitionFailure:
     try:
         _refuse_retries()
-        return run_partition(attempt, plan, port)
+        return work()
     except TidegateError as error:
         return PartitionFailure(partition=plan.partition, error=error, trace=traceback.format_exc())
     except Exception as error:

@@ -52,9 +52,9 @@ def recover(
     `tail`: the state files that the commits of the lineage added, where they are known; they may be gone.
     """
     layout = operator.layout
-    use = _use(local, operator, wanted, stream_time)
+    use = way_back(local, operator, wanted, stream_time)
     if use.way is Way.GO_ON:
-        return Recovered(state=operator.open(local.storage(layout)), use=use, rows=0)
+        return Recovered(state=_opened(local, operator, wanted), use=use, rows=0)
     if use.way is Way.CATCH_UP and tail is not None and not all((log / file.path).exists() for file in tail):
         use = StateUse(Way.REBUILD, "files that it would be caught up from were vacuumed")
     undo = local.undo() if use.way is Way.UNDO else None
@@ -70,8 +70,19 @@ def recover(
     return Recovered(state=state, use=use, rows=rows)
 
 
-def _use(local: LocalState, operator: Operator, wanted: Wanted, stream_time: int) -> StateUse:
-    """What the header says the state is good for, unless the arrays are damaged."""
+def _opened(local: LocalState, operator: Operator, wanted: Wanted) -> OperatorState:
+    """The state that is gone on with. A new driver may open it under a new configuration, which changes arrays."""
+    header = local.header
+    if header is None or header.epoch == wanted.epoch:
+        return operator.open(local.storage(operator.layout))
+    local.begin(wanted.epoch, header.batch, header.attempt)
+    state = operator.open(local.storage(operator.layout))
+    local.complete()
+    return state
+
+
+def way_back(local: LocalState, operator: Operator, wanted: Wanted, stream_time: int) -> StateUse:
+    """Return what the header says the state is good for, unless the arrays are damaged."""
     use = choose_state(local.header, wanted, boot_id(), (operator.layout.kind, operator.layout.version))
     if use.way is not Way.REBUILD and (damage := _damage(local, operator, wanted, stream_time, use.way)):
         return StateUse(Way.REBUILD, f"the local state is damaged: {damage}")
@@ -79,10 +90,13 @@ def _use(local: LocalState, operator: Operator, wanted: Wanted, stream_time: int
 
 
 def _damage(local: LocalState, operator: Operator, wanted: Wanted, stream_time: int, way: Way) -> str | None:
-    """What is wrong with the arrays: their sizes are seen to by every task, the rest by the first one of a driver."""
+    """What is wrong with the arrays: their sizes are looked at by every task, all of them by the first after a reboot.
+
+    What was complete in this run of the machine is trusted: pages that no process writes to stay as they are.
+    """
     if not local.fits(operator.layout):
         return "a file is missing or cut short"
-    if local.header is None or local.header.epoch >= wanted.epoch:
+    if local.header is None or local.header.boot_id == boot_id():
         return None
     storage = local.storage(operator.layout)
     if damage := operator.damage(storage):

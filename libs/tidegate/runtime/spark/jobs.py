@@ -10,9 +10,10 @@ from typing import Any
 
 from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.errors import EngineError
-from tidegate.runtime.batch import Attempt, KafkaAttempt, PartitionFailure, PartitionPlan, PartitionResult
+from tidegate.runtime.answers import raise_worst
+from tidegate.runtime.batch import Attempt, KafkaAttempt, PartitionFailure, PartitionPlan, PartitionResult, Returned
 from tidegate.runtime.planning import spread
-from tidegate.runtime.task import make_durable, run_group, warm_up
+from tidegate.runtime.task import bring_back, make_durable, run_group, warm_up
 
 
 class Jobs:
@@ -20,11 +21,33 @@ class Jobs:
 
     def __init__(self, spark: Any) -> None:
         self._context = spark.sparkContext
+        self._recovery = f"recovery {id(self)}"
 
     def run(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> list[PartitionResult | PartitionFailure]:
         """What became of each plan. EngineError when Spark itself failed."""
         groups = spread(plans, self._context.defaultParallelism)
         return self._collect(groups, lambda group: run_group(attempt, group))
+
+    def bring_back(self, attempt: Attempt, plans: Sequence[PartitionPlan], *, rebuilds: bool) -> list[Returned]:
+        """Bring local states back; raise the worst error. Without `rebuilds` those to be rebuilt are left.
+
+        For a thread of its own, as `one_by_one`.
+        """
+        self._context.setLocalProperty("spark.scheduler.pool", "beside")
+        self._context.setJobGroup(self._recovery, "local states on their way back", True)
+        groups = spread(plans, self._context.defaultParallelism)
+        answers = self._collect(groups, lambda group: bring_back(attempt, group, rebuilds=rebuilds))
+        raise_worst([answer for answer in answers if isinstance(answer, PartitionFailure)])
+        return [answer for answer in answers if isinstance(answer, Returned)]
+
+    def give_up(self) -> None:
+        """Nothing is brought back any more; a generation that was being made is never used."""
+        self._context.cancelJobGroup(self._recovery)
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run at once."""
+        return int(self._context.defaultParallelism)
 
     def warm_up(self, config: OperatorRules) -> None:
         """The Python workers have imported and compiled what a batch needs."""

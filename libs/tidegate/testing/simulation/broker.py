@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from random import Random
 from types import SimpleNamespace as Answer
 from typing import Any
 
@@ -64,6 +65,11 @@ class Broker:
             slowly = known.state == "ending" and not all_at_once and self._chance.happens("slow_markers")
             while known.state == "ending" and not (slowly and generator.random() < _PART_ENDS):
                 self._end_a_part(known)
+
+    def forget_an_id(self, generator: Random) -> None:
+        """One of the transactional ids has expired, if it was idle."""
+        if self.coordinator.ids:
+            self.coordinator.forget(generator.choice(sorted(self.coordinator.ids)))
 
     def settled(self) -> bool:
         """True when no transaction is open and no request is under way."""

@@ -26,6 +26,7 @@ RATES = {
     "disk_full": 0.01,  # per file made, in the lake and on the local disk
     "clock_jump": 0.06,  # per moment, here and below
     "broker_outage": 0.03,
+    "forgotten_id": 0.05,  # an idle transactional id has expired
     "takeover": 0.05,  # a second driver starts, on another machine or the same, whatever the first one does
     "drain": 0.02,  # SIGTERM
     "reboot": 0.02,  # the machine loses its processes, and what was not synced

@@ -58,12 +58,14 @@ class Coordinator:
     def __init__(self, version: int) -> None:
         self.version = version
         self.ids: dict[str, Transactional] = {}
+        self._given = 0
 
     def initialise(self, name: str, producer: int, epoch: int, timeout_s: float) -> tuple[int, int, int]:
         """(code, producer id, epoch). What is open is aborted first: the caller is told to ask again."""
         known = self.ids.get(name)
         if known is None:
-            known = self.ids[name] = Transactional(producer=1_000 + len(self.ids), timeout_s=timeout_s)
+            known = self.ids[name] = Transactional(producer=1_000 + self._given, timeout_s=timeout_s)
+            self._given += 1
             return NONE, known.producer, known.epoch
         if producer >= 0 and producer != known.producer:
             return FENCED, -1, -1
@@ -119,6 +121,11 @@ class Coordinator:
             known.bump(former=epoch)
         known.prepare(commit=commit)
         return NONE, known.producer, known.epoch
+
+    def forget(self, name: str) -> None:
+        """Nothing is known of the id, which has been idle for long; what it had is aborted or committed already."""
+        if name in self.ids and self.ids[name].state == "idle":
+            del self.ids[name]
 
     def time_out(self, now_s: float) -> int:
         """Transactions open for too long are aborted; gives their number."""

@@ -25,7 +25,7 @@ from tidegate.contracts.naming import (
     HEADER_WINDOW_END,
     HEADER_WINDOW_START,
 )
-from tidegate.contracts.operator import StepResult
+from tidegate.contracts.operator import OperatorState, StepResult
 from tidegate.contracts.records import Row
 from tidegate.contracts.schema import BatchMeta
 from tidegate.kernels.record_batch import decode, decode_headers, encode_headers
@@ -93,6 +93,17 @@ class Oracle:
     def held(self, partition: int) -> pa.Table:
         """What the partition holds, as rows of the changelog."""
         return self._partitions[partition].state.snapshot()
+
+    def recovered(self, partition: int, last: tuple[int, str] | None, state: OperatorState) -> None:
+        """A task has its state, which is that of the commit; if that is the newest, it is what the oracle has."""
+        if self.newest is None or self.newest.last.get(partition) != last:
+            return
+        found, due = state.snapshot(), self.held(partition)
+        if sorted_rows(found, due.column_names) != sorted_rows(due, due.column_names):
+            self._violation = Violation(
+                f"state of {partition} after {last}: {found.to_pylist()}, must be {due.to_pylist()}"
+            )
+            raise self._violation
 
     def undisturbed(self, partition: int) -> list[tuple[object, ...]]:
         """What one batch over the whole input emits."""

@@ -174,6 +174,8 @@ class Play:
             world.break_broker(self._chance.uniform(1, 200))
         if len(self._drivers) < MOST_DRIVERS and chance.happens("takeover"):
             self._start(machine)
+        if chance.happens("forgotten_id"):
+            world.broker.forget_an_id(self._chance)
         if self._drivers and chance.happens("drain"):
             self._chance.choice(self._drivers).stop.set()
         if chance.happens("reboot"):

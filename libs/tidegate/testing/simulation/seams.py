@@ -19,7 +19,7 @@ from unittest.mock import patch
 from tidegate.contracts import kill_points
 from tidegate.contracts.operator import Operator
 from tidegate.operators.registry import operator_for
-from tidegate.runtime import clock, compacting, task
+from tidegate.runtime import clock, compacting, recovering, task
 from tidegate.runtime.kafka import client as kafka_client
 from tidegate.runtime.spark import jobs
 from tidegate.state import (
@@ -58,6 +58,8 @@ def substituted(world: World, lake: Lake) -> Iterator[None]:
         (jobs, "warm_up", lambda _config: 0),
         (task, "side_by_side", map),
         (compacting, "beside", _at_once),
+        (recovering, "beside", _at_once),
+        (task, "recover", edges.recover),
         (decisions, "MAX_BATCHES", _BATCHES_BETWEEN_COMPACTIONS),
         (task, "operator_for", _small_operator),
         (operator_log, "DeltaTable", lake),
@@ -142,6 +144,16 @@ class Edges:
         if self._simulated() and self._world.chance.happens("disk_full"):
             raise OSError(errno.ENOSPC, "No space left on device")
         _reserve(descriptor, offset, length)
+
+    def recover(self, local: Any, operator: Operator, *rest: Any, **more: Any) -> recovery.Recovered:
+        """As `recovery.recover`; what comes back is what the oracle knows, and a rebuild takes its time."""
+        recovered = recovery.recover(local, operator, *rest, **more)
+        _, _, wanted, partition, _ = rest
+        self._world.seen[f"recovered by {recovered.use.way.value}"] += 1
+        self._world.oracle.recovered(partition, wanted.last, recovered.state)
+        if recovered.use.way is decisions.Way.REBUILD and recovered.rows:
+            self._world.clock.advance(self._world.settings.rebuild_s)
+        return recovered
 
     def _simulated(self) -> bool:
         return self._world.stage.is_turn_of_this_thread() or threading.get_ident() == _DIRECTOR

@@ -39,7 +39,10 @@ BY_THE_CLOCK = frozenset({"idle"})
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """A run: equal settings give equal runs. `moments`: how long things go wrong before the calm at the end."""
+    """A run: equal settings give equal runs. `moments`: how long things go wrong before the calm at the end.
+
+    `rebuild_s`: how long a state takes to be rebuilt, when it is calm too; an attempt has 60 s.
+    """
 
     seed: int
     version: Literal[1, 2]
@@ -49,6 +52,7 @@ class Settings:
     operator: str
     faults: tuple[str, ...]
     intensity: float = 1.0
+    rebuild_s: float = 0.0
     verbose: bool = False
 
     @classmethod
@@ -64,6 +68,7 @@ class Settings:
             operator=generator.choice(sorted(OPERATORS)),
             faults=tuple(sorted(RATES)),
             intensity=generator.choice([0.5, 1.0, 1.0, 2.0]),
+            rebuild_s=generator.choice([0.0, 40.0, 100.0, 300.0]),
         )
 
     def smaller(self) -> Iterable[Settings]:

@@ -25,6 +25,12 @@ class SimulatedSpark:
     def setLocalProperty(self, name: str, value: str) -> None:
         """Jobs run one after the other here: no property changes anything."""
 
+    def setJobGroup(self, group: str, description: str, interrupt_on_cancel: bool) -> None:
+        """Jobs end by themselves here."""
+
+    def cancelJobGroup(self, group: str) -> None:
+        """Nothing is under way: a job ends within the turn that began it."""
+
     def parallelize(self, items: Sequence[Any], parts: int) -> Job:
         """A job over the items, one task for each."""
         return Job(self._world, list(items))
