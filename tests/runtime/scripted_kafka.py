@@ -32,6 +32,9 @@ class ScriptedKafka:
         self.topics: dict[str, tuple[str, int]] = {}
         self.stable: dict[int, int] = {}
         self.ends: dict[int, int] = {}
+        self.starts: dict[int, int] = {}
+        self.offset_retention: float | None = None
+        self.compacted = False
 
     @property
     def names(self) -> list[str]:
@@ -72,6 +75,12 @@ class ScriptedKafka:
     def max_message_bytes(self, topic: str) -> int:
         return 2**20
 
+    def is_compacted(self, topic: str) -> bool:
+        return self.compacted
+
+    def offset_retention_s(self, group: str) -> float | None:
+        return self.offset_retention
+
     def probe(self, timeout_s: float | None = None) -> None: ...
 
     def _answer(self, request: Any) -> Any:
@@ -111,7 +120,9 @@ class ScriptedKafka:
     def _ListOffsets(self, request: Any, code: int) -> Any:
         found = self.stable if request.isolation_level == _READ_COMMITTED else self.ends
         rows = [
-            Answer(partition_index=p, error_code=code, offset=0 if timestamp == _EARLIEST else found.get(p, 0))
+            Answer(
+                partition_index=p, error_code=code, offset=(self.starts if timestamp == _EARLIEST else found).get(p, 0)
+            )
             for p, timestamp in ((one.partition_index, one.timestamp) for one in request.topics[0].partitions)
         ]
         return Answer(topics=[Answer(partitions=rows)])

@@ -177,6 +177,74 @@ def test_an_absent_mark_is_resolved_by_the_output_s_headers(
         assert len(payloads(kafka)) == expected
 
 
+def test_with_an_absent_mark_the_newest_output_alone_is_in_question(
+    log: OperatorLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1, 2 and 3 have output; of 1 and 2 the topic has nothing any more"""
+    for batch in (1, 2, 3):
+        newest = committed(log, batch, f"of {batch}")
+    newest = commit_rows(log, 4, {}, offsets=newest.offsets, output={0: 3})
+    for found, due in ((3, []), (2, [b"of 3"]), (4, [])):
+        monkeypatch.setattr(publication, "newest_batch_header", lambda *_place, found=found: found)
+        kafka = ScriptedKafka()
+        kafka.starts = {0: 1_000}
+        published(kafka, log, newest)
+        assert [row.value for row in records_of(kafka, "out")] == due
+
+
+@pytest.mark.parametrize(("found", "compacted"), [(None, False), (None, True), (1, True)])
+def test_where_nothing_tells_whether_the_newest_output_was_published_a_person_is_asked(
+    kafka: ScriptedKafka, log: OperatorLog, monkeypatch: pytest.MonkeyPatch, found: int | None, compacted: bool
+) -> None:
+    """The mark has expired; the topic has deleted, or compacted away, what stood where the output would be."""
+    committed(log, 1, "a")
+    newest = committed(log, 2, "b")
+    kafka.starts, kafka.compacted = {0: 1_000}, compacted
+    monkeypatch.setattr(publication, "newest_batch_header", lambda *_place: found)
+    with pytest.raises(StateError, match="nothing tells") as asked:
+        published(kafka, log, newest)
+    assert asked.value.value == "partition 0: batch 2"
+    assert f"tidegate settle FILE {OPERATOR} --published" in asked.value.remedy
+    assert payloads(kafka) == []
+
+
+@pytest.mark.parametrize(("word", "due"), [("published", 0), ("unpublished", 1)])
+def test_what_a_person_has_said_is_done(
+    kafka: ScriptedKafka, log: OperatorLog, monkeypatch: pytest.MonkeyPatch, word: str, due: int
+) -> None:
+    committed(log, 1, "a")
+    kafka.starts = {0: 1_000}
+    monkeypatch.setattr(publication, "newest_batch_header", lambda *_place: None)
+    claim = commit_rows(log, 2, {}, offsets={"in": {0: 10, 1: 0}}, settled={0: (1, word)})
+    started = published(kafka, log, claim)
+    started.show(claim)
+    assert len(payloads(kafka)) == due
+    assert (10, f"tidegate/1 {log.table_id} 2") in marks_sent(kafka)
+
+
+@pytest.mark.parametrize(("retention_s", "renewed_s"), [(400.0, 100.0), (None, 21_600.0)])
+def test_the_marks_of_quiet_partitions_are_committed_again_well_before_they_expire(
+    kafka: ScriptedKafka,
+    log: OperatorLog,
+    monkeypatch: pytest.MonkeyPatch,
+    retention_s: float | None,
+    renewed_s: float,
+) -> None:
+    """None: the brokers may not be asked for how long they keep offsets."""
+    now = 1_000.0
+    monkeypatch.setattr(publication.time, "monotonic", lambda: now)
+    kafka.offset_retention = retention_s
+    newest = committed(log, 1, "a")
+    kafka.marks = {0: (10, f"tidegate/1 {log.table_id} 1"), 1: (0, f"tidegate/1 {log.table_id} 1")}
+    started = published(kafka, log, newest)
+    for seconds, due in ((0, 2), (1, 0), (renewed_s - 2, 0), (1, 2), (1, 0), (renewed_s, 2)):
+        now += seconds
+        kafka.asked.clear()
+        started.show(newest)
+        assert len(marks_sent(kafka)) == due, now
+    assert set(marks_sent(kafka)) == {(10, f"tidegate/1 {log.table_id} 1"), (0, f"tidegate/1 {log.table_id} 1")}
+
+
 def test_an_output_with_a_batch_above_the_log_s_stops(
     kafka: ScriptedKafka, log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
