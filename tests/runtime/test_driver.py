@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -278,6 +279,7 @@ def test_a_driver_that_ends_aborts_what_is_open(driver: OperatorDriver, kafka: S
     assert driver._publication is not None
     driver._publication.abandon([1])
     driver._publication._shown = dict(driver.newest.offsets["in"])
+    driver._publication._marked_at = dict.fromkeys(driver._publication._shown, math.inf)
     driver.drain()
     assert [(one.transactional_id, one.producer_id) for one in kafka.named("InitProducerId")] == [
         ("app-op-1", PRODUCER_ID)

@@ -10,11 +10,12 @@ import pytest
 
 from tests.runtime.kafka_peers import columns, stamp
 from tests.runtime.scripted_kafka import PRODUCER_ID, ScriptedKafka
-from tidegate.contracts.errors import EngineError, UserError
+from tidegate.contracts.errors import EngineError, Unavailable, UserError
 from tidegate.contracts.records import Row
+from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.fetch import fetch
-from tidegate.runtime.kafka.offsets import marks, stable
+from tidegate.runtime.kafka.offsets import marks, newest_batch_header, stable
 from tidegate.runtime.kafka.transactions import Producer, commit_offset, end, initialise, send_emissions
 
 pytestmark = pytest.mark.fast
@@ -153,3 +154,15 @@ def test_a_fetch_without_an_answer_is_sent_again_until_the_deadline() -> None:
 def test_a_scripted_broker_offers_what_a_client_offers() -> None:
     offered = {name for name in vars(ScriptedKafka) if not name.startswith("_")} - {"names", "named"}
     assert offered <= set(vars(KafkaClient))
+
+
+def test_the_newest_batch_is_looked_for_once_nothing_is_open(
+    kafka: ScriptedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction of others is open at offset 5: behind it may be what the operator has published."""
+    monkeypatch.setattr(offsets, "TIMEOUT_S", 0.01)
+    kafka.starts, kafka.ends, kafka.stable = {0: 5}, {0: 9}, {0: 5}
+    with pytest.raises(Unavailable, match="transactions of others are open in out/0"):
+        newest_batch_header(kafka, "out", 0, "op")  # type: ignore[arg-type]
+    kafka.starts = kafka.stable = kafka.ends
+    assert newest_batch_header(kafka, "out", 0, "op") is None  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from tidegate.state.decisions import (
     Entry,
     Header,
     Settling,
+    Tail,
     Verdict,
     Wanted,
     Way,
@@ -26,6 +27,7 @@ from tidegate.state.decisions import (
     may_take,
     newest_old,
     parse_mark,
+    resolved,
     unpublished,
     unpublished_above,
 )
@@ -310,6 +312,24 @@ def test_a_compaction_is_due_by_batches_files_or_dead_rows_and_not_before() -> N
 
 def test_many_files_right_after_a_compaction_do_not_make_the_next_one_due() -> None:
     assert compaction_due(batches=1, state_rows=0, held=0, files=100_000) is None
+
+
+# --- an absent mark
+
+
+def test_output_that_a_topic_shows_was_published() -> None:
+    assert resolved(7, [Tail(7, False)]).what is Settling.NOTHING
+    assert resolved(7, [Tail(None, True), Tail(8, False)]).what is Settling.NOTHING
+
+
+def test_output_that_is_missing_where_nothing_else_is_was_not_published() -> None:
+    assert resolved(7, [Tail(6, True)]) == (Settling.PUBLISH, 7)
+    assert resolved(7, [Tail(None, True), Tail(3, False)]) == (Settling.PUBLISH, 7)
+
+
+def test_output_that_is_missing_where_other_things_are_may_have_been_published() -> None:
+    assert resolved(7, [Tail(None, False)]).what is Settling.ASK
+    assert resolved(7, [Tail(6, False), Tail(None, False)]).what is Settling.ASK
 
 
 # --- what is old

@@ -28,6 +28,7 @@ COMMANDS = {
     "flush": ("tidegate.cli.flush", "Emit everything that an operator holds, now."),
     "redrive": ("tidegate.cli.redrive", "Send late and rejected records back."),
     "skip": ("tidegate.cli.skip", "Accept the loss of records that were deleted unread."),
+    "settle": ("tidegate.cli.settle", "Say whether output was published, where nothing tells."),
     "doctor": ("tidegate.cli.doctor", "Find what is wrong around an application, with the remedy."),
     "db": ("tidegate.cli.db", "Look after the control database."),
     "kafka": ("tidegate.cli.kafka", "Start and stop the embedded Kafka broker."),

@@ -7,6 +7,7 @@
     |- StateError           what is stored contradicts itself or belongs to another: stop, name the file
     |  |- Fenced            a newer driver owns the operator: this one ends
     |  |- Superseded        a newer attempt owns a partition's local state: this task touches nothing
+    |  |- Undecided         nothing tells whether the newest output was published: stop, until a person says
     |  `- OffsetsGone       the input lost records before they were read: stop, until the loss is accepted
     `- EngineError          Spark, Delta, Kafka or the disk failed; wraps its cause; the driver tries again a few times
        |- Unavailable       a broker or a disk is away or full: the driver waits for it, however long it takes
@@ -105,6 +106,10 @@ class Fenced(StateError):
 
 class Superseded(StateError):
     """A newer attempt owns a partition's local state; this task has touched nothing."""
+
+
+class Undecided(StateError):
+    """Nothing tells whether a partition's newest output was published."""
 
 
 class OffsetsGone(StateError):

@@ -100,7 +100,7 @@ class BatchMeta:
     epoch: int
     batch: int
     attempt: str
-    action: str  # claim, apply, batch, idle, flush, compaction, skip
+    action: str  # claim, apply, batch, idle, flush, compaction, skip, settle
     clock: int
     config: str
     query_id: str | None = None  # where a streaming DataFrame is the input: of the Spark query
@@ -126,6 +126,8 @@ class BatchMeta:
     dead_letters_from: int = 0  # the batch in which it was configured
     # offsets [from, to) that were lost unread:
     skipped: dict[int, tuple[int, int]] = field(default_factory=dict, metadata=OF_THE_BATCH)
+    # with `settle`, what a person said of the newest output, [batch, `published` or `unpublished`]:
+    settled: dict[int, tuple[int, str]] = field(default_factory=dict, metadata=OF_THE_BATCH)
     # how local states came back, other than by going on:
     recovered: dict[int, str] = field(default_factory=dict, metadata=OF_THE_BATCH)
     settings: dict[str, Any] = field(default_factory=dict)  # the configuration, as it would be written

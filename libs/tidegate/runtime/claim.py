@@ -147,20 +147,33 @@ class Claimant:
             self._published_to(former)
 
     def _published_to(self, wanted: Outlets) -> Publication:
-        publication = Publication(
-            self._kafka,
-            self._log,
-            application=self._application.application,
-            operator=self._name,
-            input=self._config.input,
-            outlets=wanted,
-            times_in_values=self._config.timestamp is not None,
-            windows=self._config.adds_windows(),
-            deadline_s=self._deadline_s,
-        )
+        publication = publication_of(self._application, self._name, self._kafka, self._log, wanted, self._deadline_s)
         try:
             publication.start(sorted(self._newest.offsets[self._config.input]), self._newest)
         except StateError:  # such as a mark above this claim: that of a driver which has claimed since
             self._refuse_overtaken(self._open_log().newest() or self._newest)
             raise
         return publication
+
+
+def publication_of(
+    application: Application,
+    name: str,
+    kafka: Callable[[], KafkaClient],
+    log: OperatorLog,
+    wanted: Outlets,
+    deadline_s: float,
+) -> Publication:
+    """Return the output side of an operator of the application; nothing is asked for or written yet."""
+    config = application.operators[name]
+    return Publication(
+        kafka,
+        log,
+        application=application.application,
+        operator=name,
+        input=config.input,
+        outlets=wanted,
+        times_in_values=config.timestamp is not None,
+        windows=config.adds_windows(),
+        deadline_s=deadline_s,
+    )

@@ -54,6 +54,7 @@ def after_claim(
         opened=(),
         recovered={},
         skipped={},
+        settled={},
     )
 
 
@@ -61,6 +62,12 @@ def after_skip(claim: BatchMeta, topic: str, ranges: Mapping[int, tuple[int, int
     """The metadata of a claim that also goes past offsets [from, to) of the partitions, and says so."""
     offsets = claim.offsets[topic] | {partition: end for partition, (_start, end) in ranges.items()}
     return replace(claim, action="skip", offsets={**claim.offsets, topic: offsets}, skipped=dict(ranges))
+
+
+def after_settling(claim: BatchMeta, batches: Mapping[int, int], *, published: bool) -> BatchMeta:
+    """Return the metadata of a claim under which a person has said what became of the partitions' newest output."""
+    word = "published" if published else "unpublished"
+    return replace(claim, action="settle", settled={partition: (batch, word) for partition, batch in batches.items()})
 
 
 def after_batch(

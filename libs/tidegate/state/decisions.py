@@ -199,6 +199,7 @@ class Settling(Enum):
     NOTHING = "nothing"
     PUBLISH = "publish"
     RESOLVE = "resolve"
+    ASK = "ask"
 
 
 class Settle(NamedTuple):
@@ -209,10 +210,11 @@ class Settle(NamedTuple):
 
 
 def unpublished(mark: str | None, *, table_id: str, newest_batch: int, outputs: Sequence[int]) -> Settle:
-    """What is left to publish, by the mark; RESOLVE where it is absent and there is output: read the output's headers.
+    """What is left to publish, by the mark; RESOLVE where it is absent and there is output: look for it in the topics.
 
-    `outputs` are the partition's batches with output to publish (those above the mark suffice), `newest_batch` that of
-    the log. StateError, with the way on, for a mark above the log, of another table or in another form.
+    `outputs` are the partition's batches with output to publish (those above the mark suffice; the newest alone where
+    it is absent), `newest_batch` that of the log. StateError, with the way on, for a mark above the log, of another
+    table or in another form.
     """
     if mark is None:
         return Settle(Settling.RESOLVE) if outputs else Settle(Settling.NOTHING)
@@ -230,6 +232,27 @@ def unpublished_above(published: int, outputs: Sequence[int]) -> Settle:
             "Set the group's metadata back, or give the operator another output topic",
         )
     return Settle(Settling.PUBLISH, due[0]) if due else Settle(Settling.NOTHING)
+
+
+class Tail(NamedTuple):
+    """What the end of an output partition shows: the newest batch that the operator's records name there; None: none.
+
+    `whole`: the batch in question was to be written there, and nothing is missing where its records would be.
+    """
+
+    newest: int | None
+    whole: bool
+
+
+def resolved(batch: int, tails: Sequence[Tail]) -> Settle:
+    """Return what is left to publish where the mark is absent; `batch` is the partition's newest output.
+
+    One question: do the output topics, which end in `tails`, have that batch? All before it were published, since no
+    batch is run earlier. ASK where neither its records nor their absence can be seen: a person has to say.
+    """
+    if any(tail.newest is not None and tail.newest >= batch for tail in tails):
+        return Settle(Settling.NOTHING)
+    return Settle(Settling.PUBLISH if any(tail.whole for tail in tails) else Settling.ASK, batch)
 
 
 def _trusted(mark: str, table_id: str, newest_batch: int) -> int:

@@ -62,7 +62,7 @@ RULES = (
         ),
         removals=(
             without(_DECISIONS, "{batch for batch in outputs if batch > published}", "set(outputs)"),
-            without(_PUBLICATION, "if batch is not None:", "if False:"),
+            without(_PUBLICATION, "if batch is not None and what is Settling.PUBLISH:", "if False:"),
         ),
     ),
     Rule(
@@ -111,6 +111,53 @@ RULES = (
                 "found = newest_batch_header(self._client(), topic, partition, self._operator)",
                 "found = None",
             ),
+        ),
+    ),
+    Rule(
+        name="an absent mark asks of the newest output alone",
+        chapter=Chapter.MARK,
+        tests=tests("runtime/test_publication", "with_an_absent_mark_the_newest_output_alone_is_in_question"),
+        removals=(
+            without(_PUBLICATION, "decision = resolved(outputs[-1], self", "decision = resolved(outputs[0], self"),
+            without(_DECISIONS, "tail.newest >= batch for tail in tails", "tail.newest == batch for tail in tails"),
+        ),
+    ),
+    Rule(
+        name="where nothing tells whether the newest output was published, a person is asked",
+        chapter=Chapter.MARK,
+        tests=(
+            *tests(
+                "runtime/test_publication",
+                "where_nothing_tells_whether_the_newest_output_was_published_a_person_is_asked",
+                "what_a_person_has_said_is_done",
+            ),
+            *tests("runtime/test_settling", "what_was_said_is_recorded_by_a_claim_and_the_marks_are_written"),
+        ),
+        removals=(
+            without(_PUBLICATION, "earliest(self._client(), topic)[partition] == 0", "True"),
+            without(_PUBLICATION, " and not self._client().is_compacted(topic))", ")"),
+            without(_PUBLICATION, 'said[1] == "published"', "True"),
+            without(_DECISIONS, "if any(tail.whole for tail in tails) else Settling.ASK", "if tails else Settling.ASK"),
+            without("runtime/settling", "    log.commit(claim, [])", ""),
+        ),
+    ),
+    Rule(
+        name="an absent mark is resolved when no transaction of others hides the end of the output",
+        chapter=Chapter.MARK,
+        tests=tests("runtime/test_transaction_protocols", "the_newest_batch_is_looked_for_once_nothing_is_open"),
+        removals=(without("runtime/kafka/offsets", "if stable(client, topic)[partition] >= end:", "if True:"),),
+    ),
+    Rule(
+        name="marks are committed again well before the brokers drop them",
+        chapter=Chapter.MARK,
+        tests=tests(
+            "runtime/test_publication",
+            "the_marks_of_quiet_partitions_are_committed_again_well_before_they_expire",
+        ),
+        removals=(
+            without(_PUBLICATION, " or self._is_old(partition, now))", ")"),
+            without(_PUBLICATION, "self._marked_at[partition] = -math.inf  #", "self._marked_at[partition] = 0  #"),
+            without(_PUBLICATION, "or UNKNOWN_RETENTION_S) / RENEWALS", "or UNKNOWN_RETENTION_S)"),
         ),
     ),
     Rule(

@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka.errors import (
+    AuthorizationError,
     IncompatibleBrokerVersion,
     KafkaError,
     NodeNotReadyError,
     UnknownBrokerIdError,
     UnknownTopicOrPartitionError,
+    for_code,
 )
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
@@ -39,7 +41,7 @@ _UNLIMITED = 2**31
 _RECONNECT_PAUSE_S = 0.02
 _LONGEST_BOOTSTRAP_S = 5.0
 """kafka-python tries one server, chosen at random, for as long as it is given: then it chooses again."""
-_TOPIC_RESOURCE = 2
+_TOPIC_RESOURCE, _BROKER_RESOURCE = 2, 4
 _NO_LEADER = -1
 
 _clients: dict[tuple[int, int, frozenset[tuple[str, str]]], KafkaClient] = {}
@@ -149,16 +151,38 @@ class KafkaClient:
         return 2 if levels.get("transaction.version", 0) >= 2 else 1
 
     def max_message_bytes(self, topic: str) -> int:
-        """The largest record batch that the topic takes."""
-        resource = DescribeConfigsRequest.DescribeConfigsResource(
-            resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=["max.message.bytes"]
-        )
-        [result] = self.send(DescribeConfigsRequest(resources=[resource], max_version=4)).results
+        """Return the size of the largest record batch that the topic takes."""
+        return int(self._topic_setting(topic, "max.message.bytes"))
+
+    def is_compacted(self, topic: str) -> bool:
+        """Return True if the brokers remove records of the topic that newer ones of the same key replace."""
+        return "compact" in self._topic_setting(topic, "cleanup.policy")
+
+    def offset_retention_s(self, group: str) -> float | None:
+        """Return how long the brokers keep a group's offsets after their last commit; None if they may not be asked."""
+        node = self.coordinator(GROUP, group, Deadline(self._timeout_s))
+        result = self._setting(_BROKER_RESOURCE, str(node), "offsets.retention.minutes", node)
+        if result.error_code and issubclass(for_code(result.error_code), AuthorizationError):
+            return None
+        if result.error_code:
+            raise refusal(result.error_code, f"configuration of broker {node}")
+        return 60.0 * int(result.configs[0].value)
+
+    def _topic_setting(self, topic: str, name: str) -> str:
+        result = self._setting(_TOPIC_RESOURCE, topic, name)
         if result.error_code == UnknownTopicOrPartitionError.errno:
             raise UserError(f"topic {topic} does not exist", remedy=f"tidegate topics create {topic}")
         if result.error_code:
             raise refusal(result.error_code, f"configuration of topic {topic}")
-        return int(result.configs[0].value)
+        return str(result.configs[0].value)
+
+    def _setting(self, kind: int, owner: str, name: str, node: int | None = None) -> Any:
+        """Return the broker's answer about one setting, error code included."""
+        resource = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=kind, resource_name=owner, configuration_keys=[name]
+        )
+        [result] = self.send(DescribeConfigsRequest(resources=[resource], max_version=4), node).results
+        return result
 
     def close(self) -> None:
         """All connections are closed, and what was known is forgotten; the next request connects again."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from kafka.protocol.consumer import OffsetFetchRequest
 
+from tidegate.contracts.errors import OffsetsGone, Unavailable
 from tidegate.contracts.naming import HEADER_BATCH, HEADER_OPERATOR
 from tidegate.contracts.records import Records
 from tidegate.kernels.record_batch import decode_headers
@@ -56,19 +57,37 @@ def marks(client: KafkaClient, group: str, topic: str, partitions: Sequence[int]
 
 
 def newest_batch_header(client: KafkaClient, topic: str, partition: int, operator: str) -> int | None:
-    """The batch of the operator's newest committed record in the partition; None if it has none there.
+    """Return the batch of the operator's newest committed record in the partition; None if it has none there.
 
-    Reads backwards in growing steps, each of bounded memory, as far as the partition's first offset.
+    Reads backwards in growing steps, each of bounded memory, as far as the partition's first offset, which may move on
+    meanwhile. Raises Unavailable while transactions of others are open there: they may hide a record of the operator.
     """
-    first, end = earliest(client, topic)[partition], stable(client, topic)[partition]
+    first, end = earliest(client, topic)[partition], _ended(client, topic, partition)
     step = _FIRST_STEP
     while end > first:
         start = max(first, end - step)
-        found = _newest_between(client, topic, partition, start, end, operator)
+        try:
+            found = _newest_between(client, topic, partition, start, end, operator)
+        except OffsetsGone:
+            first = earliest(client, topic)[partition]
+            continue
         if found is not None:
             return found
         end, step = start, min(4 * step, _LARGEST_STEP)
     return None
+
+
+def _ended(client: KafkaClient, topic: str, partition: int) -> int:
+    """Return the end of the partition, once no transaction is open below it."""
+    end, deadline = latest(client, topic)[partition], Deadline(TIMEOUT_S)
+    for _attempt in deadline.attempts():
+        if stable(client, topic)[partition] >= end:
+            return end
+    raise Unavailable(
+        f"transactions of others are open in {topic}/{partition}, which may hide what was published before",
+        value=f"last stable offset below {end}",
+        remedy="wait until they end, or abort those that hang with Kafka's kafka-transactions.sh",
+    )
 
 
 def _newest_between(client: KafkaClient, topic: str, partition: int, start: int, end: int, operator: str) -> int | None:

@@ -18,7 +18,9 @@ from tidegate.testing.simulation.clock import VirtualClock
 from tidegate.testing.simulation.coordinator import Coordinator, Part, Transactional
 from tidegate.testing.simulation.partition_log import Batch, PartitionLog
 
-NONE, UNSTABLE = 0, 88
+NONE, OUT_OF_RANGE, UNSTABLE = 0, 1, 88
+OFFSET_RETENTION_S = 60.0
+"""For how long a group's offsets are kept after their last commit."""
 _EARLIEST, _READ_COMMITTED = -2, 1
 _DELAY_ENDS, _PART_ENDS = 0.05, 0.5
 """How likely a request under way arrives, and a part of an end becomes visible, at a tick."""
@@ -44,6 +46,7 @@ class Broker:
         self.watchers = Watchers(published=lambda *_: None, marked=lambda *_: None)
         self.timed_out = 0
         self._offsets: dict[tuple[str, str, int], tuple[int, str]] = {}
+        self._committed_s: dict[tuple[str, str, int], float] = {}
         self._clock, self._chance = clock, chance
         self._under_way: list[Any] = []
 
@@ -71,6 +74,11 @@ class Broker:
         if self.coordinator.ids:
             self.coordinator.forget(generator.choice(sorted(self.coordinator.ids)))
 
+    def expire_offsets(self) -> None:
+        """Drop the offsets that are older than the broker keeps them."""
+        oldest = self._clock.monotonic() - OFFSET_RETENTION_S
+        self._offsets = {place: said for place, said in self._offsets.items() if self._committed_s[place] >= oldest}
+
     def settled(self) -> bool:
         """True when no transaction is open and no request is under way."""
         return not self._under_way and all(known.state == "idle" for known in self.coordinator.ids.values())
@@ -91,6 +99,7 @@ class Broker:
         elif known.outcome:
             for (group, topic, p), (offset, metadata) in known.offsets.items():
                 self._offsets[group, topic, p] = offset, metadata
+                self._committed_s[group, topic, p] = self._clock.monotonic()
                 self.watchers.marked(p, metadata)
 
     def _ApiVersionsRequest(self, _request: Any) -> Answer:
@@ -103,13 +112,16 @@ class Broker:
         for wanted in request.topics[0].partitions:
             log = self.logs[request.topics[0].name, wanted.partition_index]
             newest = log.stable if request.isolation_level == _READ_COMMITTED else log.end
-            offset = 0 if wanted.timestamp == _EARLIEST else newest
+            offset = log.start if wanted.timestamp == _EARLIEST else newest
             rows.append(Answer(partition_index=wanted.partition_index, error_code=NONE, offset=offset))
         return Answer(topics=[Answer(partitions=rows)])
 
     def _FetchRequest(self, request: Any) -> Answer:
         [wanted] = request.topics[0].partitions
         log = self.logs[request.topics[0].topic, wanted.partition]
+        if wanted.fetch_offset < log.start:
+            partition = Answer(error_code=OUT_OF_RANGE, aborted_transactions=[], records=b"")
+            return Answer(error_code=NONE, responses=[Answer(partitions=[partition])])
         records, aborted = log.fetch(wanted.fetch_offset, one=self._chance.happens("short_fetch"))
         named = [Answer(producer_id=producer, first_offset=first) for producer, first in aborted]
         partition = Answer(error_code=NONE, aborted_transactions=named, records=records)

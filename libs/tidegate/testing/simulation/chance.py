@@ -28,6 +28,9 @@ RATES = {
     "broker_outage": 0.03,
     "forgotten_id": 0.05,  # an idle transactional id has expired
     "takeover": 0.05,  # a second driver starts, on another machine or the same, whatever the first one does
+    "marks_expire": 0.05,  # those that nobody has committed for as long as the broker keeps offsets
+    "long_silence": 0.015,  # no process runs for as long as that
+    "output_retention": 0.03,  # an output partition loses its records, or the older half of them
     "drain": 0.02,  # SIGTERM
     "reboot": 0.02,  # the machine loses its processes, and what was not synced
     "state_deleted": 0.03,

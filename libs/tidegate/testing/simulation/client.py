@@ -11,6 +11,7 @@ from typing import Any
 
 from tidegate.contracts.errors import TidegateError, Unavailable
 from tidegate.runtime.kafka.client import Topic
+from tidegate.testing.simulation.broker import OFFSET_RETENTION_S
 from tidegate.testing.simulation.world import World
 
 _PATIENCE_S = 10.0
@@ -68,6 +69,14 @@ class SimulatedClient:
     def max_message_bytes(self, topic: str) -> int:
         """Enough for everything."""
         return _OUTPUT_LIMIT
+
+    def is_compacted(self, topic: str) -> bool:
+        """No topic is."""
+        return False
+
+    def offset_retention_s(self, group: str) -> float | None:
+        """For how long a group's offsets are kept after their last commit."""
+        return OFFSET_RETENTION_S
 
     def close(self) -> None:
         """Nothing is connected."""

@@ -90,6 +90,10 @@ class Oracle:
             for outlet, due in self.expected.items()
         )
 
+    def is_visible(self, partition: int) -> bool:
+        """Return True if readers could see all output of the partition."""
+        return all(self.visible[topic, p] == len(due) for (topic, p), due in self.expected.items() if p == partition)
+
     def held(self, partition: int) -> pa.Table:
         """What the partition holds, as rows of the changelog."""
         return self._partitions[partition].state.snapshot()

@@ -50,7 +50,8 @@ class PartitionLog:
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
-        self.end = 0
+        self.start, self.end = 0, 0
+        self.deleted = 0
         self._writers: dict[int, Writer] = {}
         self._open: dict[int, int] = {}
         self._aborted: list[tuple[int, int, int]] = []
@@ -84,6 +85,20 @@ class PartitionLog:
             self._writers[producer] = Writer(epoch)
         self._store(_control(producer, epoch, commit), 0, producer)
         return mine
+
+    def delete_before(self, offset: int) -> None:
+        """Delete what is stable and before the offset, and count the committed records in it."""
+        gone = [batch for batch in self.batches if batch.last < min(offset, self.stable)]
+        if gone:
+            self.deleted += sum(batch.last - batch.base + 1 for batch in gone if self._is_committed(batch))
+            self.batches = self.batches[len(gone) :]
+            self.start = gone[-1].last + 1
+
+    def _is_committed(self, batch: Batch) -> bool:
+        """Return True for a batch that shows records to a reader of committed ones."""
+        control = ENVELOPE.unpack_from(batch.data)[5] & CONTROL
+        ends = [(first, last) for producer, first, last in self._aborted if producer == batch.producer]
+        return not control and not any(first <= batch.base < last for first, last in ends)
 
     def fetch(self, position: int, *, one: bool) -> tuple[bytes, list[tuple[int, int]]]:
         """The stable batches from the position on, or one of them, and (producer, first offset) of aborted ones."""

@@ -12,18 +12,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from tidegate.contracts.errors import EngineError, Fenced, Superseded
+from tidegate.contracts.errors import EngineError, Fenced, Superseded, Undecided
 from tidegate.contracts.naming import log_path
 from tidegate.runtime.application import Application, application_of
 from tidegate.runtime.driver import OperatorDriver, Wiring
 from tidegate.runtime.kafka.fetch import fetch
 from tidegate.runtime.requests import Kind, Requests
+from tidegate.runtime.settling import NothingUndecided, settle
 from tidegate.state.operator_log import OperatorLog
 from tidegate.state.slots import live_rows
+from tidegate.testing.simulation.broker import OFFSET_RETENTION_S
 from tidegate.testing.simulation.client import SimulatedClient
 from tidegate.testing.simulation.feed import Feed
 from tidegate.testing.simulation.lake import Lake
@@ -37,7 +39,7 @@ from tidegate.testing.simulation.world import World
 
 MOST_DRIVERS = 3
 CALM_MOMENTS = 300
-_EXPECTED_ENDS = (Crash, EngineError, Fenced, Superseded)
+_EXPECTED_ENDS = (Crash, EngineError, Fenced, NothingUndecided, Superseded, Undecided)
 _JUMPS_MS = (-86_400_000, -30_000, -500, 700, 45_000, 86_400_000)
 
 
@@ -158,6 +160,7 @@ class Play:
         self._world.broker.tick()
         self._feed.some()
         self._weather()
+        self._weather_of_the_broker()
         if not self._drivers:
             self._start(self._chance.choice(self._world.machines))
         for actor in self._world.stage.actors:
@@ -170,8 +173,6 @@ class Play:
         world, chance, machine = self._world, self._world.chance, self._chance.choice(self._world.machines)
         if chance.happens("clock_jump"):
             world.clock.jump(self._chance.choice(_JUMPS_MS))
-        if chance.happens("broker_outage"):
-            world.break_broker(self._chance.uniform(1, 200))
         if len(self._drivers) < MOST_DRIVERS and chance.happens("takeover"):
             self._start(machine)
         if chance.happens("forgotten_id"):
@@ -198,6 +199,43 @@ class Play:
         self._started += 1
         self._drivers.append(Running(self._world.stage.enter(f"driver {self._started}", machine, drive), stop))
 
+    def _weather_of_the_broker(self) -> None:
+        world, chance = self._world, self._world.chance
+        if chance.happens("broker_outage"):
+            world.break_broker(self._chance.uniform(1, 200))
+        if chance.happens("long_silence"):
+            self._kill(list(world.stage.actors))
+            world.clock.advance(OFFSET_RETENTION_S + 1)
+            world.broker.expire_offsets()
+        if chance.happens("marks_expire"):
+            world.broker.expire_offsets()
+        if chance.happens("output_retention"):
+            self._delete_output()
+
+    def _delete_output(self) -> None:
+        """A partition of an outlet loses its oldest records, or all."""
+        outlets = sorted(self._world.oracle.expected)
+        log = self._world.broker.logs[self._chance.choice(outlets)]
+        log.delete_before(self._chance.choice([log.end, (log.start + log.end) // 2]))
+
+    def _settle(self) -> None:
+        """Do what a person does whose service has stopped undecided: look what readers have, and say it."""
+        world = self._world
+        self._kill(list(world.stage.actors))
+        world.broker.tick(all_at_once=True)
+        machine = world.machines[0]
+        application = self._application.model_copy(update={"state": machine.folder})
+        for published in (True, False):
+            seen = [p for p in range(world.settings.partitions) if world.oracle.is_visible(p) is published]
+            actor = world.stage.enter(
+                f"person, {published}",
+                machine,
+                partial(settle, application, OPERATOR, published=published, partitions=seen),  # type: ignore[arg-type]
+            )
+            while not actor.ended:
+                world.stage.resume(actor)
+            self._judge(actor)
+
     def _ask(self, machine: Machine, kind: Kind) -> None:
         Requests(machine.folder / APPLICATION / OPERATOR).put(kind)
 
@@ -211,11 +249,16 @@ class Play:
         self._world.oracle.check()
         for driver in [driver for driver in self._drivers if driver.actor.ended]:
             self._drivers.remove(driver)
-            error = driver.actor.error
-            self._world.say("%s has ended: %r", driver.actor.name, error)
-            self._world.seen[f"ended by {type(error).__name__}"] += 1
-            if error is not None and not isinstance(error, _EXPECTED_ENDS):
-                raise Violation("".join(traceback.format_exception(error)))
+            self._judge(driver.actor)
+            if isinstance(driver.actor.error, Undecided):
+                self._settle()
+
+    def _judge(self, actor: Actor) -> None:
+        error = actor.error
+        self._world.say("%s has ended: %r", actor.name, error)
+        self._world.seen[f"ended by {type(error).__name__}"] += 1
+        if error is not None and not isinstance(error, _EXPECTED_ENDS):
+            raise Violation("".join(traceback.format_exception(error)))
 
     # ---- when it is calm
 
@@ -272,7 +315,8 @@ class Play:
         log = OperatorLog.at(log_path(self._application.lake, OPERATOR), None)
         by_itself = world.settings.operator not in BY_THE_CLOCK and not oracle.flushed
         for (topic, partition), due in oracle.expected.items():
-            _same(f"records to read in {topic}/{partition}", self._readable(topic, partition), len(due))
+            there = self._readable(topic, partition) + world.broker.logs[topic, partition].deleted
+            _same(f"records to read in {topic}/{partition}", there, len(due))
             world.seen["emissions" if topic == OUTPUT else "dead letters"] += len(due)
         for partition in range(world.settings.partitions):
             rows, held = live_rows(log.read("state", partition), oracle.slot), oracle.held(partition)
@@ -286,7 +330,8 @@ class Play:
 
     def _readable(self, topic: str, partition: int) -> int:
         """How many committed records a reader finds in an outlet."""
-        found, position, end = 0, 0, self._world.broker.logs[topic, partition].stable
+        log = self._world.broker.logs[topic, partition]
+        found, position, end = 0, log.start, log.stable
         while position < end:
             client = SimulatedClient(self._world)
             read = fetch(client, topic, partition, position, end, max_bytes=2**20, deadline_s=60)
