@@ -421,6 +421,42 @@ def test_more_records_than_bytes_are_refused_before_memory_is_taken() -> None:
         decode(batch, 0, 9, [])
 
 
+LARGEST = 2**63 - 1
+
+
+def zigzag(number: int) -> bytes:
+    """A varint, as Kafka has it."""
+    rest, found = number << 1 if number >= 0 else (~number << 1) | 1, bytearray()
+    while rest > 127:
+        found.append(rest & 127 | 128)
+        rest >>= 7
+    return bytes([*found, rest])
+
+
+def one_record(base_offset: int, last_delta: int, delta: int) -> bytes:
+    """A batch whose envelope says that, with one record at that place after the first offset."""
+    record = bytes([0, 0]) + zigzag(delta) + zigzag(-1) + zigzag(-1) + zigzag(0)
+    rest = struct.pack(">hiqqqhii", 0, last_delta, 0, 0, -1, 0, 0, 1) + zigzag(len(record)) + record
+    return resealed(struct.pack(">qiibI", base_offset, len(rest) + 9, 0, 2, 0) + rest)
+
+
+def test_offsets_up_to_the_largest_are_read() -> None:
+    decoded = decode(one_record(LARGEST - 5, 5, 5), 0, LARGEST, [])
+    assert decoded.next_offset == LARGEST
+    assert decode(one_record(LARGEST - 6, 5, 5), 0, LARGEST, []).records.offset.tolist() == [LARGEST - 1]
+
+
+@pytest.mark.parametrize(
+    ("base_offset", "last_delta", "delta"),
+    [(LARGEST, 1, 0), (LARGEST - 5, 2**31 - 1, 0), (10, 0, LARGEST), (10, 2**31 - 1, LARGEST - 9)],
+)
+def test_offsets_beyond_the_largest_are_an_error_in_compiled_code_too(
+    base_offset: int, last_delta: int, delta: int
+) -> None:
+    with pytest.raises(EngineError, match="damaged"):
+        decode(one_record(base_offset, last_delta, delta), 0, LARGEST, [])
+
+
 # --- headers -----------------------------------------------------------------------------------------------------
 
 
