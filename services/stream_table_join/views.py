@@ -1,10 +1,9 @@
-"""What people query of a stream-table join in Spark SQL. May import: tidegate.contracts, operators, runtime.spark."""
+"""What people query of a stream-table join in Spark SQL. May import: tidegate.operators, tidegate.runtime.spark."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.operators.stream_table_join import StreamTableJoinRules
 from tidegate.runtime.spark.views import as_time, create_view, register_emissions, shown_columns
 
@@ -19,7 +18,7 @@ def register(spark: Any, name: str, config: StreamTableJoinRules) -> list[str]:
     """
     register_emissions(spark, name, config, "cause AS status", f"{as_time('valid_from')} AS valid_from")
     key, value = shown_columns(config)
-    due = f"coalesce(try_add(timestamp, {config.grace or 0}), {MAX_TIMESTAMP})"
+    due = f"timestamp + {config.grace or 0}"
     newest = "row_number() OVER (PARTITION BY partition, key, timestamp, offset ORDER BY batch DESC, seq DESC)"
     create_view(
         spark,

@@ -67,10 +67,11 @@ Keep = Annotated[
 ]
 Folder = Annotated[Path, BeforeValidator(_folder, json_schema_input_type=Path)]
 """A folder. A URL is refused whatever its scheme: as a path it would be a folder of that name beside the program."""
+Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Size = Annotated[
-    int,
+    Count,
     BeforeValidator(_size, json_schema_input_type=str | int),
-    Field(ge=0, examples=[65_536, "64MiB"]),
+    Field(examples=[65_536, "64MiB"]),
 ]
 Format = Literal["bytes", "string", "json"]
 AddedWindows = Literal["headers", "time", "session"]

@@ -1,7 +1,12 @@
 """Event time: timestamps, stream time and durations. May import: the standard library.
 
-A timestamp is an int64 of milliseconds since the epoch, >= 0. Intervals are [from, to).
+A timestamp is an int64 of milliseconds since the epoch. Intervals are [from, to).
 Stream time (T) is the largest timestamp that an operator's partition has accepted; it starts at NO_STREAM_TIME.
+
+Timestamps and durations lie in [0, MAX_TIME]. They are checked where they enter: in records, in fields of values, in
+the headers of windowed results, in configurations and in idle advances. The largest sum that operators make is a
+timestamp, a length, a grace (or a retention, which is a length and a grace by default) and 1 ms: less than 2^63. So no
+sum, difference or window end can overflow.
 """
 
 from __future__ import annotations
@@ -11,7 +16,14 @@ import re
 NO_STREAM_TIME = -1
 """Stream time before the first accepted record."""
 
+MAX_TIME = 2**61
+"""The largest timestamp and the longest duration, ms: 73 million years."""
+
+MAX_WINDOW_END = 2 * MAX_TIME
+"""The latest end of a window that ends."""
+
 MAX_TIMESTAMP = 2**63 - 1
+"""The largest int64: the end of a window that never ends, and of intervals that are open."""
 
 NO_TIMESTAMP = -(2**63)
 """In place of a timestamp that is null; its record is rejected."""
@@ -23,6 +35,11 @@ _SIZE_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _SIZE = re.compile(r"(\d+)(B|KiB|MiB|GiB)", re.ASCII)
 
 
+def advanced(stream_time: int, to: int) -> int:
+    """Return stream time after it has gone on to `to`: it never goes back, nor beyond MAX_TIME."""
+    return max(stream_time, min(to, MAX_TIME))
+
+
 def parse_duration_ms(text: str) -> int:
     """The milliseconds of `200ms`, `30s`, `5m`, `2h`, `30d` or an ISO 8601 duration (`PT5M`, `P1DT2H`).
 
@@ -31,12 +48,12 @@ def parse_duration_ms(text: str) -> int:
     if text == "0":
         return 0
     if short := _SHORT.fullmatch(text):
-        return _within_range(int(short[1]) * _UNITS_MS[short[2]], text)
+        return _duration(int(short[1]) * _UNITS_MS[short[2]], text)
     iso = _ISO.fullmatch(text)
     if iso and any(iso.groups()):
         days, hours, minutes, seconds = (int(part or 0) for part in iso.groups()[:4])
         fraction = int((iso[5] or "").ljust(3, "0"))
-        return _within_range((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000 + fraction, text)
+        return _duration((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000 + fraction, text)
     raise ValueError(f"{text!r} is not a duration; write 200ms, 30s, 5m, 2h, 30d or ISO 8601 such as PT5M")
 
 
@@ -51,11 +68,17 @@ def format_duration_ms(duration_ms: int) -> str:
 def parse_size_bytes(text: str) -> int:
     """The bytes of `64MiB`, `10KiB`, `1GiB` or `500B`. Raises ValueError for anything else."""
     if size := _SIZE.fullmatch(text):
-        return _within_range(int(size[1]) * _SIZE_UNITS[size[2]], text)
+        return _size(int(size[1]) * _SIZE_UNITS[size[2]], text)
     raise ValueError(f"{text!r} is not a size; write 500B, 64KiB, 64MiB or 1GiB")
 
 
-def _within_range(number: int, text: str) -> int:
-    if number > MAX_TIMESTAMP:
+def _duration(duration_ms: int, text: str) -> int:
+    if duration_ms > MAX_TIME:
+        raise ValueError(f"{text!r} is longer than any that is taken; write at most {MAX_TIME}ms (2^61)")
+    return duration_ms
+
+
+def _size(size: int, text: str) -> int:
+    if size > MAX_TIMESTAMP:
         raise ValueError(f"{text!r} is larger than a 64-bit number holds; write a smaller one")
-    return number
+    return size

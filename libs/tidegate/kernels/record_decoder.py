@@ -178,9 +178,9 @@ def _read_batches(
             value_length, value_start = read_varint(data, at, end)
             at = _behind(value_start, value_length, end)
             headers, after = _read_headers(data, at, end)
-            offset = batches.base_offset[batch] + delta
-            if after != end or delta <= previous or offset > batches.last_offset[batch]:
+            if after != end or delta <= previous or delta > batches.last_offset[batch] - batches.base_offset[batch]:
                 return row, batch
+            offset = batches.base_offset[batch] + delta
             if start_offset <= offset < end_offset:
                 columns[0, row] = offset
                 columns[1, row] = batches.base_timestamp[batch] + delta_ms

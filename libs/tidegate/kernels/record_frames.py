@@ -36,6 +36,7 @@ CONTROL = 0x20
 
 _MAGIC_AT = 16
 _SMALLEST_OLD_SIZE = 14
+_LAST = 2**63 - 1
 
 
 class Frames(NamedTuple):
@@ -135,7 +136,7 @@ def _read_frames(data: Bytes, table: Int64s) -> int:
         if magic == MAGIC:
             last_delta = read_big_endian(data, at + 23, 4)
             count = read_big_endian(data, at + 57, 4)
-            if base_offset < 0 or last_delta < 0 or base_offset + last_delta < 0 or count < 0:
+            if base_offset < 0 or last_delta < 0 or base_offset > _LAST - last_delta or count < 0:
                 return at
             table[3, frame] = base_offset + last_delta
             table[5, frame] = read_big_endian(data, at + 17, 4) & 0xFFFFFFFF

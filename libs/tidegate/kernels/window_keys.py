@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from tidegate.contracts.event_time import MAX_TIME, MAX_TIMESTAMP, MAX_WINDOW_END
 from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.contracts.operator import Array
 from tidegate.kernels.columns import binary_column, binary_parts, gather
@@ -18,7 +19,10 @@ from tidegate.kernels.compiled.words import copy_bytes
 from tidegate.kernels.payloads import Batch
 from tidegate.kernels.varint import read_varint
 
-REASONS = ("no window: headers with its bounds are missing", "no window: its bounds are no interval of milliseconds")
+REASONS = (
+    "no window: headers with its bounds are missing",
+    "no window: its bounds are no interval within the range of time",
+)
 NO_BOUNDS, BAD_BOUNDS = 1, 2
 
 BOUNDS_BYTES = 16
@@ -26,7 +30,6 @@ BOUNDS_BYTES = 16
 _START_NAME = np.frombuffer(HEADER_WINDOW_START.encode(), np.uint8)
 _END_NAME = np.frombuffer(HEADER_WINDOW_END.encode(), np.uint8)
 _ZERO, _NINE, _DIGITS = ord("0"), ord("9"), 19
-_MAX = 2**63 - 1
 _MISSING = -2
 _NONE = np.zeros(0, np.uint8)
 
@@ -53,11 +56,17 @@ def _read(data: Array, starts: Array, lengths: Array, bounds: Bounds) -> None:
         start, end = _read_headers(data, wide(starts[row]), wide(starts[row]) + lengths[row])
         if start == _MISSING or end == _MISSING:
             bounds.code[row] = NO_BOUNDS
-        elif start < 0 or end < start:
+        elif not _is_window(start, end):
             bounds.code[row] = BAD_BOUNDS
         else:
             bounds.start[row] = start
             bounds.end[row] = end
+
+
+@inlined
+def _is_window(start: int, end: int) -> bool:
+    """True for an interval within the range of time; one that never ends has the largest number as its end."""
+    return bool(0 <= start <= MAX_TIME and start <= end and (end <= MAX_WINDOW_END or end == MAX_TIMESTAMP))
 
 
 @inlined
@@ -70,7 +79,7 @@ def _read_headers(data: Array, at: int, end: int) -> Any:
     for _ in range(count):
         length, name = read_varint(data, at, end)
         size, value = read_varint(data, name + max(length, 0) if name >= 0 else -1, end)
-        if value < 0:
+        if value < 0 or size > end - value:
             return bounds
         if _is_named(data, name, length, _START_NAME):
             bounds = (_number(data, value, size), bounds[1])
@@ -100,7 +109,7 @@ def _number(data: Array, at: int, length: int) -> Any:
         digit = data[at + place]
         if digit < _ZERO or digit > _NINE:
             return wide(-1)
-        if number > (_MAX - (wide(digit) - _ZERO)) // 10:
+        if number > (MAX_TIMESTAMP - (wide(digit) - _ZERO)) // 10:
             return wide(-1)
         number = number * 10 + (wide(digit) - _ZERO)
     return number

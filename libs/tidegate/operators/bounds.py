@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from tidegate.contracts.config import Config, Size
+from tidegate.contracts.config import Config, Count, Size
 
 
 class Bounds(Config):
     """What may be held."""
 
-    max_keys: Annotated[int, Field(ge=0)] | None = None
+    max_keys: Count | None = None
     """Keys held at the most."""
     max_bytes: Size | None = Field(default=None, validate_default=True)
     """Bytes held at the most, of what `bytes_of` says."""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import orjson
 
 from tidegate.contracts.config import TimestampField
-from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_TIMESTAMP
+from tidegate.contracts.event_time import MAX_TIME, NO_TIMESTAMP
 from tidegate.contracts.records import NULL_LENGTH, Int64s, Records
 
 REASONS = (
@@ -68,6 +68,6 @@ def _milliseconds(number: object, unit: str) -> tuple[int, int]:
         return 0, NO_NUMBER
     exact = Fraction(repr(number)) if isinstance(number, float) else Fraction(number)
     milliseconds = math.floor(exact * _MS_PER_UNIT[unit])
-    if abs(milliseconds) > MAX_TIMESTAMP:
+    if abs(milliseconds) > MAX_TIME:
         return 0, OUT_OF_RANGE
     return milliseconds, 0

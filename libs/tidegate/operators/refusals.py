@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.contracts.config import OperatorRules
-from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_TIMESTAMP
+from tidegate.contracts.event_time import MAX_TIME, NO_TIMESTAMP
 from tidegate.contracts.operator import Array
 from tidegate.contracts.records import Records
 from tidegate.kernels import lateness_bins, window_keys
@@ -21,7 +21,7 @@ from tidegate.kernels.payloads import Batch, Payloads, batch_of
 from tidegate.operators import event_timestamps, numbers
 from tidegate.operators.result_tables import REFUSED, words
 
-ACCEPTED, LATE, NULL_KEY, NULL_VALUE, NEGATIVE_TIMESTAMP, TOO_FAR_AHEAD, UNDECODABLE = range(7)
+ACCEPTED, LATE, NULL_KEY, NULL_VALUE, NEGATIVE_TIMESTAMP, OUT_OF_RANGE, TOO_FAR_AHEAD, UNDECODABLE = range(8)
 """Why a record is refused; codes from UNDECODABLE on say why it has no timestamp."""
 
 NO_NUMBER = UNDECODABLE + len(event_timestamps.REASONS)
@@ -30,7 +30,7 @@ NO_NUMBER = UNDECODABLE + len(event_timestamps.REASONS)
 NO_WINDOW = NO_NUMBER + len(numbers.REASONS)
 """From here on the codes say why it has no window."""
 
-_FIRST_REASONS = ("", "", "null key", "null value", "negative timestamp", "too far ahead")
+_FIRST_REASONS = ("", "", "null key", "null value", "negative timestamp", "timestamp out of range", "too far ahead")
 _REASONS = pa.array([*_FIRST_REASONS, *event_timestamps.REASONS, *numbers.REASONS, *window_keys.REASONS])
 
 AHEAD = ", though it is ahead of stream time"
@@ -66,8 +66,8 @@ def dated(records: Records, config: OperatorRules, clock_ms: int) -> Dated:
     """The records of a batch of that clock."""
     timestamps, codes = event_timestamps.event_timestamps(records, config.timestamp)
     undecodable = np.where(codes > 0, codes + (UNDECODABLE - 1), 0).astype(np.int8)
-    ahead = MAX_TIMESTAMP if config.max_ahead is None else config.max_ahead
-    return Dated(batch_of(records, timestamps), undecodable, min(clock_ms + ahead, MAX_TIMESTAMP))
+    newest = MAX_TIME if config.max_ahead is None else min(clock_ms + config.max_ahead, MAX_TIME)
+    return Dated(batch_of(records, timestamps), undecodable, newest)
 
 
 def no_refusals(records: int) -> Refused:
@@ -88,7 +88,9 @@ def bad_timestamp(timestamp: int, undecodable: int, newest: int) -> Any:
         return undecodable
     if timestamp < 0:
         return NEGATIVE_TIMESTAMP
-    return TOO_FAR_AHEAD if timestamp > newest else ACCEPTED
+    if timestamp <= newest:
+        return ACCEPTED
+    return OUT_OF_RANGE if timestamp > MAX_TIME else TOO_FAR_AHEAD
 
 
 @inlined
@@ -141,7 +143,8 @@ def rejected(payloads: Payloads, batch: Batch, refused: Refused, newest: int) ->
     if len(chosen) == 0:
         return REFUSED.empty_table()
     codes = refused.code[chosen]
-    bound = pa.array(np.full(len(codes), newest), mask=codes != TOO_FAR_AHEAD)
+    bound = np.where(codes == OUT_OF_RANGE, MAX_TIME, newest)
+    bound = pa.array(bound, mask=(codes != OUT_OF_RANGE) & (codes != TOO_FAR_AHEAD))
     lateness = pa.nulls(len(codes), pa.int64())
     return _table(payloads, batch, refused.row[chosen], words(codes, _REASONS), lateness, bound)
 

@@ -82,9 +82,18 @@ def test_a_null_takes_a_window_back_and_nothing_is_emitted_for_it() -> None:
     [
         ([], "headers with its bounds are missing"),
         ([(HEADER_WINDOW_START, b"1")], "headers with its bounds are missing"),
-        ([(HEADER_WINDOW_START, b"1"), (HEADER_WINDOW_END, b"1e3")], "its bounds are no interval of milliseconds"),
-        ([(HEADER_WINDOW_START, b"9"), (HEADER_WINDOW_END, b"8")], "its bounds are no interval of milliseconds"),
-        ([(HEADER_WINDOW_START, None), (HEADER_WINDOW_END, b"8")], "its bounds are no interval of milliseconds"),
+        (
+            [(HEADER_WINDOW_START, b"1"), (HEADER_WINDOW_END, b"1e3")],
+            "its bounds are no interval within the range of time",
+        ),
+        (
+            [(HEADER_WINDOW_START, b"9"), (HEADER_WINDOW_END, b"8")],
+            "its bounds are no interval within the range of time",
+        ),
+        (
+            [(HEADER_WINDOW_START, None), (HEADER_WINDOW_END, b"8")],
+            "its bounds are no interval within the range of time",
+        ),
     ],
 )
 def test_a_record_without_a_window_is_rejected_and_the_others_go_on(headers, reason) -> None:

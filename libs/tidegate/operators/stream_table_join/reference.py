@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from tidegate.contracts.event_time import NO_TIMESTAMP
+from tidegate.contracts.event_time import MAX_TIME, NO_TIMESTAMP
 from tidegate.contracts.records import Row
 from tidegate.operators.stream_table_join.config import StreamTableJoinRules
 
@@ -67,7 +67,7 @@ class Reference:
 
     def advance(self, stream_time: int) -> None:
         """Stream time is at least that."""
-        self.stream_time = max(self.stream_time, stream_time)
+        self.stream_time = max(self.stream_time, min(stream_time, MAX_TIME))
         self.release(None)
 
     def release(self, clock_ms: int | None) -> None:
@@ -98,6 +98,8 @@ class Reference:
             return "null value"
         if row.timestamp < 0:
             return "no timestamp: null" if row.timestamp == NO_TIMESTAMP else "negative timestamp"
+        if row.timestamp > MAX_TIME:
+            return "timestamp out of range"
         if self.config.max_ahead is not None and row.timestamp > clock_ms + self.config.max_ahead:
             return "too far ahead"
         return "null key" if row.key is None and self.config.join == "inner" else ""

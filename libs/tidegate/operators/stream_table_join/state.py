@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from tidegate.contracts.event_time import NO_STREAM_TIME
+from tidegate.contracts.event_time import NO_STREAM_TIME, advanced
 from tidegate.contracts.operator import Array, ArraySpec, Layout, StepResult, Storage
 from tidegate.contracts.records import Records
 from tidegate.kernels import arena, columns, growth, slots, time_buffer
@@ -122,7 +122,7 @@ class StreamTableJoinState:
     def advance(self, stream_time: int) -> StepResult:
         """T is at least `stream_time`; what became due is joined, except what still waits for the table."""
         outcome = self._outcome(0)
-        outcome.tally[kernel.STREAM_TIME] = max(self.stream_time, stream_time)
+        outcome.tally[kernel.STREAM_TIME] = advanced(self.stream_time, stream_time)
         due = int(outcome.tally[kernel.STREAM_TIME]) - self._rules.grace
         kernel.release(self._state, due, self._moment(0), self._rules.wait, outcome)
         return self._result(refusals.dated(_NO_RECORDS, self._config, 0), outcome)

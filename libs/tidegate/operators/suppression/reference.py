@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tidegate.contracts.event_time import NO_TIMESTAMP
+from tidegate.contracts.event_time import MAX_TIME, MAX_TIMESTAMP, MAX_WINDOW_END, NO_TIMESTAMP
 from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.contracts.records import Row
 from tidegate.kernels.record_headers import decode_headers, header_value
@@ -55,7 +55,7 @@ class Reference:
 
     def advance(self, stream_time: int) -> None:
         """Stream time is at least that."""
-        self.stream_time = max(self.stream_time, stream_time)
+        self.stream_time = max(self.stream_time, min(stream_time, MAX_TIME))
         self._evict("idle")
 
     def flush(self) -> None:
@@ -85,6 +85,8 @@ class Reference:
             return reason
         if row.timestamp < 0:
             return "negative timestamp"
+        if row.timestamp > MAX_TIME:
+            return "timestamp out of range"
         ahead = self.config.max_ahead
         return "too far ahead" if ahead is not None and row.timestamp > clock_ms + ahead else ""
 
@@ -153,6 +155,7 @@ def bad_window(row: Row) -> str:
     if not {HEADER_WINDOW_START.encode(), HEADER_WINDOW_END.encode()} <= set(names):
         return "no window: headers with its bounds are missing"
     numbers = [int(bound) if bound and bound.isdigit() and len(bound) < 20 else -1 for bound in bounds]
-    if not 0 <= numbers[0] <= numbers[1] < 2**63:
-        return "no window: its bounds are no interval of milliseconds"
+    start, end = numbers
+    if not (0 <= start <= MAX_TIME and start <= end and (end <= MAX_WINDOW_END or end == MAX_TIMESTAMP)):
+        return "no window: its bounds are no interval within the range of time"
     return ""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME
+from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME, advanced
 from tidegate.contracts.operator import Array, ArraySpec, Layout, StepResult, Storage
 from tidegate.contracts.records import Records
 from tidegate.kernels import arena, columns, growth, slots, time_buffer
@@ -147,7 +147,7 @@ class SuppressionState:
     def advance(self, stream_time: int) -> StepResult:
         """T is at least `stream_time`; what became due is emitted with cause `idle`."""
         outcome = self._outcome(0)
-        outcome.tally[kernel.STREAM_TIME] = max(self.stream_time, stream_time)
+        outcome.tally[kernel.STREAM_TIME] = advanced(self.stream_time, stream_time)
         due = int(kernel.due_until(self._rules.time_limit, outcome.tally[kernel.STREAM_TIME]))
         kernel.evict(self._state, due, kernel.IDLE, self._rules, outcome)
         return self._result(_NO_RECORDS, outcome)

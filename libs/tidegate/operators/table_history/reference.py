@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tidegate.contracts.event_time import NO_TIMESTAMP
+from tidegate.contracts.event_time import MAX_TIME, NO_TIMESTAMP
 from tidegate.contracts.records import Row
 from tidegate.operators.table_history.config import TableHistoryRules
 
@@ -40,7 +40,7 @@ class Reference:
 
     def advance(self, stream_time: int) -> None:
         """Stream time is at least that."""
-        self.stream_time = max(self.stream_time, stream_time)
+        self.stream_time = max(self.stream_time, min(stream_time, MAX_TIME))
         self._expire()
 
     def flush(self) -> None:
@@ -86,6 +86,8 @@ class Reference:
             return "no timestamp: null"
         if row.timestamp < 0:
             return "negative timestamp"
+        if row.timestamp > MAX_TIME:
+            return "timestamp out of range"
         ahead = self.config.max_ahead
         return "too far ahead" if ahead is not None and row.timestamp > clock_ms + ahead else ""
 

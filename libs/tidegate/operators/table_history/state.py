@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.lib.stride_tricks import as_strided
 
-from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME
+from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME, advanced
 from tidegate.contracts.operator import Array, ArraySpec, Layout, StepResult, Storage
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels import arena, columns, growth, payloads, slots, time_buffer, version_chains
@@ -152,7 +152,7 @@ class TableHistoryState:
     def advance(self, stream_time: int) -> StepResult:
         """T is at least `stream_time`; what expired is gone. Nothing is emitted."""
         outcome = self._outcome(0)
-        outcome.tally[kernel.STREAM_TIME] = max(self.stream_time, stream_time)
+        outcome.tally[kernel.STREAM_TIME] = advanced(self.stream_time, stream_time)
         self._expire(outcome)
         return self._result(_NO_RECORDS, outcome)
 

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from tidegate.contracts.config import AddedWindows, Config, Duration, OperatorConfig, OperatorRules
+from tidegate.contracts.config import AddedWindows, Config, Count, Duration, OperatorConfig, OperatorRules
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.operators.bounds import StrictBuffer
 
@@ -139,7 +139,7 @@ When = Literal["before", "after"]
 class CountEvictor(Config):
     """Keeps so many elements."""
 
-    count: Annotated[int, Field(ge=0)]
+    count: Count
     """The oldest by arrival are removed until so many are left."""
     when: When = "before"
     """Before the window's value is computed, or after."""
@@ -237,7 +237,7 @@ class WindowRules(OperatorRules):
     `{unlimited: true}`."""
     aggregate: Aggregates
     """What is computed: `{count: true}`, `{sum: {field: amount}}`, min, max, avg; first, last, collect, a function."""
-    every: Annotated[int, Field(ge=1)] | None = None
+    every: Annotated[Count, Field(ge=1)] | None = None
     """In place of `emit`: a result whenever so many records have come since the last one."""
     emit: Literal["updates", "on_time", "final"] | None = Field(default=None, validate_default=True)
     """`updates`: every change. `on_time`: when the window ends, then every change. `final`: once, when it closes."""

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_TIMESTAMP
+from tidegate.contracts.event_time import MAX_TIME, MAX_TIMESTAMP, NO_TIMESTAMP
 from tidegate.contracts.records import Row
 from tidegate.operators.windows.config import Hopping, JsonField, Session, Tumbling, WindowRules, least_retention
 
@@ -72,7 +72,7 @@ class Reference:
 
     def advance(self, stream_time: int) -> None:
         """Stream time is at least that."""
-        self.stream_time = max(self.stream_time, stream_time)
+        self.stream_time = max(self.stream_time, min(stream_time, MAX_TIME))
         self._pass_time("idle", "idle")
 
     def flush(self) -> None:
@@ -188,6 +188,8 @@ class Reference:
             return "no timestamp: null" if row.timestamp == NO_TIMESTAMP else missing
         if row.timestamp < 0:
             return "negative timestamp"
+        if row.timestamp > MAX_TIME:
+            return "timestamp out of range"
         ahead = self.config.max_ahead
         return "too far ahead" if ahead is not None and row.timestamp > clock_ms + ahead else ""
 

@@ -90,7 +90,7 @@ def windows_from(start: int, timestamp: int, rules: Rules) -> Any:
 
 @inlined
 def end_of(start: int, rules: Rules) -> Any:
-    return start + min(rules.size, MAX - start)
+    return start + rules.size
 
 
 @inlined
@@ -118,9 +118,9 @@ def place_of(start: int, end: int, phase: int, rules: Rules) -> Any:
         return wide(MAX)
     session = rules.kind == SESSION
     if expires_next(phase, rules):
-        return later(later(end, rules.retention), 1) if session else later(start, rules.retention)
-    ended = later(later(end, rules.size), 1) if session else wide(end)
-    return ended if phase == PENDING and rules.emit == ON_TIME_FIRST else later(ended, rules.grace)
+        return end + rules.retention + 1 if session else start + rules.retention
+    ended = end + rules.size + 1 if session else wide(end)
+    return ended if phase == PENDING and rules.emit == ON_TIME_FIRST else ended + rules.grace
 
 
 @inlined
@@ -132,8 +132,3 @@ def expires_next(phase: int, rules: Rules) -> bool:
     if rules.kind == SESSION and rules.emit != FINAL:
         return phase != PENDING or rules.emit == UPDATES
     return phase == CLOSED
-
-
-@inlined
-def later(time: int, by: int) -> Any:
-    return time + min(by, MAX - time)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.contracts.errors import UserError
-from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME
+from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME, advanced
 from tidegate.contracts.operator import Array, ArraySpec, Layout, StepResult, Storage
 from tidegate.contracts.records import Records
 from tidegate.kernels import columns
@@ -113,7 +113,7 @@ class WindowsState:
     def advance(self, stream_time: int) -> StepResult:
         """T is at least `stream_time`; what became due is emitted with cause `idle`."""
         outcome = self._outcome()
-        outcome.tally[kernel.STREAM_TIME] = max(self.stream_time, stream_time)
+        outcome.tally[kernel.STREAM_TIME] = advanced(self.stream_time, stream_time)
         kernel.advance(self._state, self._rules, self._plan, outcome)
         return self._result(batch_of(_NO_RECORDS), outcome)
 

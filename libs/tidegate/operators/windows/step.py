@@ -43,7 +43,6 @@ from tidegate.operators.windows.spans import (
     find_span,
     first_start,
     is_open,
-    later,
     place_of,
     windows_from,
 )
@@ -336,7 +335,7 @@ def pass_time(state: State, on_time: int, on_close: int, rules: Rules, plan: Pla
     """Everything that is due at tally[STREAM_TIME] has happened: results are told for those causes, windows close and
     expire."""
     order, stream_time = state.windows.order, outcome.tally[STREAM_TIME]
-    while order.numbers[HELD] > 0 and order.place[0] <= stream_time and order.place[0] != MAX:
+    while order.numbers[HELD] > 0 and order.place[0] <= stream_time:
         slot = wide(order.heap[0])
         phase = state.windows.phase[slot]
         if expires_next(phase, rules):
@@ -398,7 +397,7 @@ def _touching(state: State, key: int, timestamp: int, rules: Rules) -> Any:
     if key == NONE:
         return wide(0), wide(0)
     versions = state.windows.versions
-    last = version_chains.entries_until(versions, key, later(timestamp, rules.size))
+    last = version_chains.entries_until(versions, key, timestamp + rules.size)
     first = last
     while first > 0 and version_chains.time_at(versions, key, first - 1) >= 0:
         if state.end[version_chains.version_at(versions, key, first - 1)] < timestamp - rules.size:

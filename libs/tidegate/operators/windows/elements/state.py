@@ -14,7 +14,7 @@ from zlib import crc32
 import numpy as np
 import pyarrow as pa
 
-from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME
+from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME, advanced
 from tidegate.contracts.operator import Array, ArraySpec, Layout, StepResult, Storage
 from tidegate.contracts.records import NULL_LENGTH, Records
 from tidegate.kernels import columns, growth, payloads, slots
@@ -130,7 +130,7 @@ class ElementsState:
     def advance(self, stream_time: int) -> StepResult:
         """T is at least `stream_time`; what became due is emitted with cause `idle`."""
         run = _Run(None, self._outcome())
-        run.outcome.tally[common.STREAM_TIME] = max(self.stream_time, stream_time)
+        run.outcome.tally[common.STREAM_TIME] = advanced(self.stream_time, stream_time)
         self._run(lambda: kernel.advance(self._state, self._rules, self._trigger, run.outcome), run)
         return self._result(batch_of(_NO_RECORDS), run)
 

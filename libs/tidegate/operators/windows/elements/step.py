@@ -516,7 +516,7 @@ def pass_time(state: State, on_time: int, on_close: int, rules: Rules, trigger: 
     """Everything that is due at tally[STREAM_TIME] has happened: windows fire for those causes, close and expire; or
     why that is not so yet."""
     order, stream_time = state.windows.order, outcome.tally[STREAM_TIME]
-    while order.numbers[HELD] > 0 and order.place[0] <= stream_time and order.place[0] != MAX:
+    while order.numbers[HELD] > 0 and order.place[0] <= stream_time:
         slot = wide(order.heap[0])
         phase = state.windows.phase[slot]
         if phase == CLOSED:
