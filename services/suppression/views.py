@@ -13,7 +13,7 @@ def register(spark: Any, name: str, config: SuppressionRules) -> list[str]:
 
     Columns: partition, key, window_start and window_end (with `until: window_close`), value, headers, timestamp (of the
     last update), place (what it is ordered by), arrival (offset of the record that opened the slot), offset (of the
-    last update), held_since (place as a time).
+    last update), held_since (place as a time). Windows that a flush has closed are not held any more.
     """
     key, value = shown_columns(config)
     windows = ", window_start, window_end" if config.until == "window_close" else ""
@@ -24,6 +24,6 @@ def register(spark: Any, name: str, config: SuppressionRules) -> list[str]:
         f"""SELECT partition, {key} AS key{windows}, {value} AS value, headers, timestamp, place, arrival, offset,
                    {as_time("place")} AS held_since
             FROM (SELECT *, {newest} AS age FROM {name}_log WHERE kind = 'state')
-            WHERE age = 1 AND op = 'put'""",
+            WHERE age = 1 AND op = 'put' AND arrival >= 0""",
     )
     return [f"{name}_buffer"]

@@ -10,11 +10,13 @@ import pyarrow as pa
 from tidegate.contracts.operator import Array
 from tidegate.contracts.records import NULL_LENGTH, Records
 from tidegate.kernels.compiled import compiled_in_place
-from tidegate.kernels.compiled.words import copy_bytes, prefetch
-from tidegate.kernels.payloads import Batch, Located, Payloads, locate
+from tidegate.kernels.compiled.words import WORD, copy_bytes, prefetch
+from tidegate.kernels.payloads import Batch, Located, Payloads, batch_of, locate
 
 CHUNK_BYTES = 2**31 - 1
 """Arrow's binary columns count with 32 bits: longer ones are cut into chunks."""
+
+_NO_BYTES = np.zeros(0, np.uint8)
 
 AHEAD = 24
 """So many byte strings before its turn one is fetched: they lie anywhere, and memory is slow to answer."""
@@ -101,6 +103,26 @@ def gather(data: Array, arena: Array, starts: Array, lengths: Array, content: Ar
             else:
                 copy_bytes(arena, ~starts[row], content, at, lengths[row])
             at += lengths[row]
+
+
+def keys_of(payloads: Payloads, slots: Array) -> Batch:
+    """Return a row per slot, with the key, timestamp and offset of the stored record, and nothing else."""
+    starts, lengths = ~(payloads.block[slots].astype(np.int64) * WORD), payloads.key_length[slots].astype(np.int64)
+    data, key_start, key_length = binary_parts(binary_column(_NO_BYTES, payloads.arena.data, starts, lengths))
+    nothing = np.zeros(len(slots), np.int64)
+    return batch_of(
+        Records(
+            data=data,
+            offset=payloads.offset[slots],
+            timestamp=payloads.timestamp[slots],
+            key_start=key_start,
+            key_length=key_length,
+            value_start=nothing,
+            value_length=nothing + NULL_LENGTH,
+            headers_start=nothing,
+            headers_length=nothing,
+        )
+    )
 
 
 def records_of(rows: pa.RecordBatch) -> Records:

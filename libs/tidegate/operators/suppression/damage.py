@@ -11,7 +11,7 @@ from tidegate.contracts.operator import Array
 from tidegate.kernels import arena, slots, soundness
 from tidegate.kernels.compiled import compiled_in_place, wide
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES, NOT_HELD
-from tidegate.operators.suppression.step import CHECK, State, check_of, stored_size
+from tidegate.operators.suppression.step import CHECK, CLOSED, State, check_of, stored_size
 
 
 def damage(state: State, bytes_of_record: bool) -> str | None:
@@ -42,6 +42,7 @@ def _slots_are_whole(state: State, bytes_of_record: bool, taken: Array) -> bool:
     total = 0
     checks = 0
     live = 0
+    closed = 0
     for slot in range(state.pool.numbers[slots.USED]):
         if state.row[slot] != 0:
             return False
@@ -56,9 +57,11 @@ def _slots_are_whole(state: State, bytes_of_record: bool, taken: Array) -> bool:
         if words == 0 or state.time.size[slot] != size or state.payloads.check[slot] != check_of(state, slot):
             return False
         held += 1
+        closed += state.time.arrival[slot] < 0
         total += size
         live += words
         checks += wide(state.payloads.check[slot])
     numbers = state.time.numbers
     right = held == numbers[HELD] and total == numbers[HELD_BYTES] and checks == state.numbers[CHECK]
+    right = right and closed == state.numbers[CLOSED]
     return bool(right and live == state.payloads.arena.numbers[arena.LIVE])

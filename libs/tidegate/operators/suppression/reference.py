@@ -18,12 +18,22 @@ Window = tuple[int, int] | None
 
 
 class Slot(NamedTuple):
-    """A held key: its newest record, and where it stands in the order."""
+    """A held key: its newest record, and where it stands in the order. A closed window has its key alone, and an
+    arrival < 0."""
 
     place: int
     arrival: int
     row: Row
     window: Window = None
+
+    @property
+    def closed(self) -> bool:
+        """True for a window whose final result is out."""
+        return self.arrival < 0
+
+    def as_closed(self) -> Slot:
+        """The window, remembered after its result has left."""
+        return self._replace(arrival=~self.arrival, row=self.row._replace(value=None, headers=b""))
 
 
 @dataclass
@@ -59,9 +69,11 @@ class Reference:
         self._evict("idle")
 
     def flush(self) -> None:
-        """Nothing is held."""
+        """Everything held is emitted; windows are closed by it until their grace has passed."""
+        remembered = {key: slot if slot.closed else slot.as_closed() for key, slot in self.held.items()}
         while self.held:
             self._emit_oldest("flush")
+        self.held = remembered if self.windowed else {}
 
     @property
     def windowed(self) -> bool:
@@ -72,7 +84,9 @@ class Reference:
         """The bound that a late record missed."""
         if self.windowed:
             open_after = self.stream_time - (self.config.grace or 0)
-            return open_after if window_of(row)[1] <= open_after else None
+            assert row.key is not None
+            slot = self.held.get((row.key, window_of(row)))
+            return open_after if window_of(row)[1] <= open_after or (slot and slot.closed) else None
         lateness = self.config.max_lateness
         return None if lateness is None or row.timestamp >= self.stream_time - lateness else self.stream_time - lateness
 
@@ -121,14 +135,15 @@ class Reference:
 
     def _full(self) -> str:
         buffer = self.config.buffer
-        if buffer and buffer.max_keys is not None and len(self.held) > buffer.max_keys:
+        open_keys = sum(not slot.closed for slot in self.held.values())
+        if buffer and buffer.max_keys is not None and open_keys > buffer.max_keys:
             return "keys"
         return "bytes" if buffer and buffer.max_bytes is not None and self.held_bytes > buffer.max_bytes else ""
 
     @property
     def held_bytes(self) -> int:
         """The bytes held, of what `bytes_of` says."""
-        return sum(self._size(slot.row) for slot in self.held.values())
+        return sum(self._size(slot.row) for slot in self.held.values() if not slot.closed)
 
     def _size(self, row: Row) -> int:
         parts = (row.value,) if self.config.bytes_of == "value" else (row.key, row.value, row.headers)
@@ -138,7 +153,7 @@ class Reference:
     def _emit_oldest(self, cause: str) -> None:
         key = min(self.held, key=lambda held: self.held[held][:2])
         slot = self.held.pop(key)
-        if slot.row.value is not None or not self.windowed:
+        if not slot.closed and (slot.row.value is not None or not self.windowed):
             self.emissions.append((slot, cause))
 
 

@@ -24,7 +24,7 @@ from tidegate.operators.suppression import step as kernel
 from tidegate.operators.suppression.config import SuppressionRules, TimeLimit
 from tidegate.operators.suppression.damage import damage
 
-STREAM_TIME, OPENED, BYTES_OF, WINDOWED, CHECK = range(kernel.NUMBERS)
+STREAM_TIME, OPENED, BYTES_OF, WINDOWED = range(kernel.CLOSED)
 HALF_LINE = 32
 
 _FINDING_LONGS, _FINDING_INTS = ("fingerprint", "arrival"), ("row", "size", "block", "key_length")
@@ -32,7 +32,7 @@ _RECORD_LONGS, _RECORD_INTS = ("timestamp", "offset", "check"), ("value_length",
 
 LAYOUT = Layout(
     kind="suppression",
-    version=4,
+    version=5,
     arrays=(
         ArraySpec("numbers", "int64", "fixed", kernel.NUMBERS),
         ArraySpec("time_numbers", "int64", "fixed", time_buffer.NUMBERS),
@@ -153,10 +153,16 @@ class SuppressionState:
         return self._result(_NO_RECORDS, outcome)
 
     def flush(self) -> StepResult:
-        """Nothing is held; everything that was is emitted with cause `flush`."""
+        """Emit everything that is held, with cause `flush`; windows are closed by it, and remembered as such."""
         outcome = self._outcome(0)
-        kernel.evict(self._state, kernel.MAX, kernel.FLUSH, self._rules, outcome)
-        return self._result(_NO_RECORDS, outcome)
+        if not self._rules.windowed:
+            kernel.evict(self._state, kernel.MAX, kernel.FLUSH, self._rules, outcome)
+            return self._result(_NO_RECORDS, outcome)
+        held = self._in_order()
+        windows = held[self._state.time.arrival[held] >= 0]
+        keys = columns.keys_of(self._state.payloads, windows)
+        kernel.close(self._state, windows, keys, self._rules, outcome)
+        return self._result(keys, outcome)
 
     def restore(self, rows: pa.Table, stream_time: int) -> None:
         """The changelog rows are applied, the latest of a key last; T is `stream_time`."""
@@ -167,11 +173,14 @@ class SuppressionState:
 
     def snapshot(self) -> pa.Table:
         """The rows (all `put`) from which `restore` makes an equal state, in emission order."""
+        return self._keys.shown(tables.changes(self._state, _NO_RECORDS, self._in_order()))
+
+    def _in_order(self) -> Array:
+        """The slots that are held, as they would leave."""
         time = self._state.time
         count = time.numbers[time_buffer.HELD]
         held = time.heap[:count]
-        in_order = held[np.lexsort((time.arrival[held], time.place[:count]))]
-        return self._keys.shown(tables.changes(self._state, _NO_RECORDS, in_order))
+        return np.asarray(held[np.lexsort((time.arrival[held], time.place[:count]))])
 
     def _map(self) -> None:
         """The kernels see the storage's current arrays."""
@@ -198,7 +207,7 @@ class SuppressionState:
         tally = np.zeros(kernel.TALLIES, np.int64)
         tally[kernel.STREAM_TIME] = self.stream_time
         tally[kernel.OVERTIME_MIN] = kernel.MAX
-        tally[kernel.HELD_MAX : kernel.HELD_BYTES_MAX + 1] = numbers
+        tally[kernel.HELD_MAX], tally[kernel.HELD_BYTES_MAX] = self._in_buffer()
         return kernel.Outcome(
             emitted=np.empty(held + records, np.int64),
             cause=np.empty(held + records, np.int8),
@@ -208,6 +217,11 @@ class SuppressionState:
             refused=refusals.no_refusals(records),
             tally=tally,
         )
+
+    def _in_buffer(self) -> tuple[int, int]:
+        """How many records are held, closed windows aside, and their bytes."""
+        held, held_bytes = (int(number) for number in self._state.time.numbers)
+        return held - int(self._numbers[kernel.CLOSED]), held_bytes
 
     def _run(self, work: Callable[[], int]) -> int:
         """What the kernel returned in the end, with all the slots that it wanted."""
@@ -265,7 +279,7 @@ class SuppressionState:
             stream_time=self.stream_time,
             stopped_at=None if stopped == kernel.DONE else int(batch.offset[outcome.tally[kernel.NEXT_ROW]]),
             stop_reason="" if stopped == kernel.DONE else _STOP_REASONS[stopped],
-            measures=measures.measures(outcome, self._config, held, held_bytes),
+            measures=measures.measures(outcome, self._config, *self._in_buffer()),
         )
 
     def _lateness(self) -> tuple[int, str]:

@@ -7,6 +7,9 @@ the batch is settled. A slot that was stored before the batch and leaves in it s
 a block, but is not held) until then, because its key may come back: the changelog then gets one `put`, no `delete`.
 A slot that was opened in the batch and leaves in it is free at once. Every slot whose `row` is not 0 is in the list
 of touched slots, so that settling looks at nothing else.
+
+A flush closes windows before their grace has passed. A *closed* window stays in its slot until then, so that no record
+gives it a second result: it has its key alone, counts against no bound, and its arrival is `~arrival`, which is < 0.
 """
 
 from __future__ import annotations
@@ -42,8 +45,9 @@ OVERTIME_SUM, OVERTIME_MIN, OVERTIME_COUNT, HELD_MAX, HELD_BYTES_MAX, SETTLED = 
 TALLIES = 12
 
 
-NUMBERS, CHECK = 5, 4
-"""How many numbers a state has beside its slots; the last one is the sum of the checks of all slots."""
+NUMBERS, CLOSED, CHECK = 6, 4, 5
+"""How many numbers a state has beside its slots; the last ones are how many slots are closed windows, and the sum of
+the checks of all slots."""
 
 
 class Rules(NamedTuple):
@@ -64,7 +68,7 @@ class Rules(NamedTuple):
 
 
 class State(NamedTuple):
-    """All of a partition's arrays; `numbers` has the sum of all checks at CHECK."""
+    """All of a partition's arrays; `numbers`: see CLOSED and CHECK."""
 
     time: TimeBuffer
     pool: SlotPool
@@ -111,6 +115,9 @@ def absorb(
         due = due_until(rules.time_limit, stream_time)
         fingerprint = hash_index.fingerprint(batch.data, batch.key_start[row], batch.key_length[row])
         slot = _find(state, batch, row, fingerprint)
+        if slot >= 0 and is_closed(state, slot):
+            refusals.refuse(outcome.refused, row, wide(LATE), timestamp, tally[STREAM_TIME])
+            continue
         full = _full(state, batch, row, slot, places[row], due, rules)
         if full != DONE:
             return full
@@ -120,7 +127,7 @@ def absorb(
         refusals.observe_lateness(outcome.refused, timestamp, stream_time)
         _insert_or_update(state, batch, row, slot, fingerprint, places[row], rules, outcome)
         evict(state, due, cause, rules, outcome)
-        _observe_size(tally, state.time)
+        _observe_size(tally, state)
     tally[NEXT_ROW] = len(batch.offset)
     return DONE
 
@@ -136,8 +143,12 @@ def evict(state: State, due: int, cause_of_due: int, rules: Rules, outcome: Outc
     """No bound is violated: the oldest slots are emitted while they are due, or keys or bytes are too many."""
     numbers = state.time.numbers
     while numbers[HELD] > 0:
+        slot = wide(state.time.heap[0])
         place = state.time.place[0]
         if place <= due:
+            if is_closed(state, slot):
+                _leave(state, slot, outcome)
+                continue
             cause = cause_of_due
             if cause != FLUSH:
                 _observe_overtime(outcome.tally, due - place)
@@ -147,7 +158,24 @@ def evict(state: State, due: int, cause_of_due: int, rules: Rules, outcome: Outc
             cause = BYTES
         else:
             return
-        _emit(state, wide(state.time.heap[0]), cause, outcome)
+        _emit(state, slot, cause, outcome)
+
+
+@compiled_in_place
+def close(state: State, windows: Array, keys: Batch, rules: Rules, outcome: Outcome) -> None:
+    """Emit the results of those windows, with cause `flush`; the windows are closed. `keys`: the key of each, alone."""
+    for row in range(len(windows)):
+        slot = wide(windows[row])
+        place = time_buffer.place_of(state.time, slot)
+        arrival = ~state.time.arrival[slot]
+        _emit(state, slot, wide(FLUSH), outcome)
+        _hold(state, keys, row, slot, state.fingerprint[slot], place, arrival, rules, outcome)
+
+
+@inlined
+def is_closed(state: State, slot: int) -> bool:
+    """Return True for a slot that holds a window whose final result is out."""
+    return bool(time_buffer.is_held(state.time, slot) and state.time.arrival[slot] < 0)
 
 
 @compiled_in_place
@@ -273,7 +301,7 @@ def _full(state: State, batch: Batch, row: int, slot: int, place: int, due: int,
         return DONE
     held = slot >= 0 and time_buffer.is_held(state.time, slot)
     size = _record_size(batch, row, rules)
-    keys = state.time.numbers[HELD]
+    keys = state.time.numbers[HELD] - state.numbers[CLOSED]
     total = state.time.numbers[HELD_BYTES]
     if held:
         total += size - state.time.size[slot]
@@ -297,14 +325,14 @@ def _full(state: State, batch: Batch, row: int, slot: int, place: int, due: int,
 
 @inlined
 def _due_besides(time: TimeBuffer, slot: int, due: int) -> Any:
-    """How many slots other than this one are due, and their bytes."""
+    """How many slots other than this one are due, and their bytes; closed windows count for nothing."""
     keys = 0
     total = 0
     node = 0
     walking = time.numbers[HELD] > 0
     while walking:
         is_due = node < time.numbers[HELD] and time.place[node] <= due
-        if is_due and time.heap[node] != slot:
+        if is_due and time.heap[node] != slot and time.arrival[time.heap[node]] >= 0:
             keys += 1
             total += time.size[time.heap[node]]
         node = time_buffer.next_node(node, is_due)
@@ -345,7 +373,9 @@ def _hold(
         state.fingerprint[slot] = fingerprint
         hash_index.insert(state.key_index, state.fingerprint, slot)
     _touch(state, slot, row, out)
-    time_buffer.push(state.time, slot, place, arrival, _record_size(batch, row, rules))
+    closed = arrival < 0
+    state.numbers[CLOSED] += closed
+    time_buffer.push(state.time, slot, place, arrival, 0 if closed else _record_size(batch, row, rules))
 
 
 @inlined
@@ -395,6 +425,7 @@ def _leave(state: State, slot: int, outcome: Outcome) -> None:
         _list(state.time, slot, outcome)
         state.row[slot] = LISTED
     time_buffer.remove(state.time, slot)
+    state.numbers[CLOSED] -= state.time.arrival[slot] < 0
     if state.payloads.block[slot] == 0:
         _free(state, slot)
 
@@ -444,7 +475,9 @@ def _record_size(batch: Batch, row: int, rules: Rules) -> Any:
 
 @inlined
 def stored_size(state: State, slot: int, bytes_of_record: bool) -> Any:
-    """The bytes of a stored record that count."""
+    """The bytes of a held slot's stored record that count; a closed window has none."""
+    if state.time.arrival[slot] < 0:
+        return wide(0)
     if bytes_of_record:
         return payloads.payload_length(state.payloads, slot)
     return max(0, state.payloads.value_length[slot])
@@ -458,6 +491,6 @@ def _observe_overtime(tally: Array, overtime: int) -> None:
 
 
 @inlined
-def _observe_size(tally: Array, time: TimeBuffer) -> None:
-    tally[HELD_MAX] = max(tally[HELD_MAX], time.numbers[HELD])
-    tally[HELD_BYTES_MAX] = max(tally[HELD_BYTES_MAX], time.numbers[HELD_BYTES])
+def _observe_size(tally: Array, state: State) -> None:
+    tally[HELD_MAX] = max(tally[HELD_MAX], state.time.numbers[HELD] - state.numbers[CLOSED])
+    tally[HELD_BYTES_MAX] = max(tally[HELD_BYTES_MAX], state.time.numbers[HELD_BYTES])

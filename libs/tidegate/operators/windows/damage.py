@@ -41,18 +41,19 @@ def damage(state: State, plan: Plan, rules: Rules) -> str | None:
     keys, blocks = untaken(versions.payloads.arena), untaken(versions.chains)
     if not (_windows_are_whole(state, plan, rules, keys) and soundness.is_in_order(windows.order)):
         return "a window that it holds is damaged"
-    return damage_around(windows, state.start, rules, keys, blocks)
+    return damage_around(windows, (state.start, state.end), rules, keys, blocks)
 
 
-def damage_around(windows: Windows, start: Array, rules: Rules, keys: Array, blocks: Array) -> str | None:
+def damage_around(windows: Windows, spans: tuple[Array, Array], rules: Rules, keys: Array, blocks: Array) -> str | None:
     """What is wrong with the structures around windows that are whole each by itself; None: nothing.
 
+    `spans`: starts and ends of the windows.
     `keys`: the words of the keys' blocks that the windows have taken. `blocks`: those of the chains, none taken yet.
     """
     versions = windows.versions
     held = np.array(windows.mark[: windows.pool.numbers[slots.USED]] == STORED)
     held_keys = np.array(versions.capacity[: versions.keys.numbers[slots.USED]] != 0)
-    if not _chains_are_whole(windows, start, rules, blocks, held.copy()):
+    if not _chains_are_whole(windows, spans, rules, blocks, held.copy()):
         return "the chain of a key's windows is damaged"
     count, seen = int(held_keys.sum()), np.zeros(len(held_keys), np.bool_)
     if not soundness.is_indexed(versions.key_index, versions.fingerprint, held_keys, count, seen):
@@ -127,7 +128,7 @@ def _is_ordered(state: State, slot: int, plan: Plan, rules: Rules) -> bool:
 
 
 @compiled_in_place
-def _chains_are_whole(windows: Windows, start: Array, rules: Rules, taken: Array, unseen: Array) -> bool:
+def _chains_are_whole(windows: Windows, spans: tuple[Array, Array], rules: Rules, taken: Array, unseen: Array) -> bool:
     """Every window is in the chain of its key once, in order.
 
     `taken`: the words of the chains' blocks. `unseen`: the windows, each taken away when it is found.
@@ -139,7 +140,7 @@ def _chains_are_whole(windows: Windows, start: Array, rules: Rules, taken: Array
         if versions.capacity[key] == 0:
             continue
         whole = soundness.chain_can_be(versions, key, taken, MAX_SLOTS) and _chain_is_whole(
-            windows, start, rules, key, unseen
+            windows, spans, rules, key, unseen
         )
         if not whole:
             return False
@@ -149,8 +150,8 @@ def _chains_are_whole(windows: Windows, start: Array, rules: Rules, taken: Array
 
 
 @inlined
-def _chain_is_whole(windows: Windows, start: Array, rules: Rules, key: int, unseen: Array) -> bool:
-    """True when the entries are windows of the key, in order of their starts."""
+def _chain_is_whole(windows: Windows, spans: tuple[Array, Array], rules: Rules, key: int, unseen: Array) -> bool:
+    """True when the entries are windows of the key, each at its place and in order."""
     versions = windows.versions
     for at in range(wide(versions.length[key])):
         slot = version_chains.version_at(versions, key, at)
@@ -158,7 +159,7 @@ def _chain_is_whole(windows: Windows, start: Array, rules: Rules, key: int, unse
             return False
         unseen[slot] = False
         time = version_chains.time_at(versions, key, at)
-        if time != _time_of(windows, start, slot, rules) or (
+        if time != _place_of(windows, spans, slot, rules) or (
             at > 0 and time < version_chains.time_at(versions, key, at - 1)
         ):
             return False
@@ -168,9 +169,9 @@ def _chain_is_whole(windows: Windows, start: Array, rules: Rules, key: int, unse
 
 
 @inlined
-def _time_of(windows: Windows, start: Array, slot: int, rules: Rules) -> Any:
-    apart = rules.kind == SESSION and windows.phase[slot] == CLOSED
-    return start[slot] + BELOW if apart else start[slot]
+def _place_of(windows: Windows, spans: tuple[Array, Array], slot: int, rules: Rules) -> Any:
+    start, end = spans
+    return end[slot] + BELOW if rules.kind == SESSION and windows.phase[slot] == CLOSED else start[slot]
 
 
 @inlined

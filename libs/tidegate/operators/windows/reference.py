@@ -105,13 +105,14 @@ class Reference:
 
     def _join_session(self, row: Row) -> list[Window]:
         assert isinstance(self.config.window, Session)
-        gap, mine = self.config.window.session, [w for w in self.windows if w.key == row.key and w.phase != "closed"]
-        near = [w for w in mine if w.start - gap <= row.timestamp <= w.end + gap]
-        near.sort(key=lambda window: window.end)
+        gap, late_until = self.config.window.session, self.bound(self.stream_time)
+        touched = [w for w in self.windows if w.key == row.key and w.start - gap <= row.timestamp <= w.end + gap]
+        near = sorted((w for w in touched if w.phase != "closed"), key=lambda window: window.end)
         start, end = min([row.timestamp, *(w.start for w in near)]), max([row.timestamp, *(w.end for w in near)])
-        old = self._find(row, start, end)
-        if end < self.stream_time - self.config.window.grace - gap or (old and old.phase == "closed"):
+        closed_early = any(w.phase == "closed" and w.end >= late_until for w in touched)
+        if end < late_until or (closed_early and not near):
             return []
+        old = next((w for w in near if (w.start, w.end) == (start, end)), None)
         for window in near if start < end else []:
             if window.phase == "told":
                 self._tell(window, "merged")

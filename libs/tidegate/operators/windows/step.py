@@ -7,8 +7,9 @@ first result is told (`on_time`), the one at which it closes, and then the one a
 gone keeps its slot, a ghost in no chain, until the batch's tables are made: they show its key and its bounds. Every
 window that a batch touches is listed once.
 
-A key's chain has its windows by start. Closed sessions lie `BELOW` their start: the open ones, which alone take
-records, lie together behind them, more than a gap apart.
+A key's chain has its windows by start. Closed sessions lie `BELOW` their end: the open ones, which alone take records,
+lie together behind them, more than a gap apart. By their ends, because closed ones may overlap: a record that touches a
+closed session and an open one is in the open one alone.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ STOP = 64
 
 ANEW = -1
 BELOW = -(2**63)
-"""Added to the start of a closed session in its key's chain: less than 0, and in the same order."""
+"""Added to the end of a closed session, it is its place in its key's chain: less than 0, and in the same order."""
 
 WINDOW_BYTES = 16
 """What a window counts beside its key and its words: its bounds."""
@@ -360,23 +361,23 @@ def close(state: State, slot: int, rules: Rules) -> None:
     state.numbers[OPEN] -= 1
     state.numbers[OPEN_BYTES] -= order.size[slot]
     if rules.kind == SESSION:
-        start = state.start[slot]
+        place = state.end[slot] + BELOW
         versions, key = state.windows.versions, wide(state.windows.key[slot])
-        before = version_chains.entries_until(versions, key, start + BELOW)
-        version_chains.move(versions, key, kernel.index_of(state.windows, slot, start), before, start + BELOW)
+        before = version_chains.entries_until(versions, key, place)
+        version_chains.move(versions, key, kernel.index_of(state.windows, slot, state.start[slot]), before, place)
     _reschedule(state, slot, rules)
 
 
 @inlined
 def _remove(state: State, slot: int, rules: Rules, plan: Plan, outcome: Outcome) -> None:
     """The window is a ghost."""
-    start = state.start[slot]
+    place = state.start[slot]
     if state.windows.phase[slot] != CLOSED:
         state.numbers[OPEN] -= 1
         state.numbers[OPEN_BYTES] -= state.windows.order.size[slot]
     elif rules.kind == SESSION:
-        start += BELOW
-    at = kernel.index_of(state.windows, slot, start)
+        place = state.end[slot] + BELOW
+    at = kernel.index_of(state.windows, slot, place)
     kernel.take_out(state.windows, wide(state.windows.key[slot]), at)
     standing = state.windows.mark[slot]
     if standing == STORED:
@@ -425,9 +426,9 @@ def _count_session(state: State, batch: Batch, row: int, key: int, stream_time: 
     """Whether a session takes the row's record; how many more are open then; how many emissions it causes at most."""
     timestamp = batch.timestamp[row]
     first, last = _touching(state, key, timestamp, rules)
-    start = _merged_start(state, key, first, last, timestamp)
     end = _merged_end(state, key, first, last, timestamp)
-    taking = end >= stream_time - rules.grace - rules.size and not _was_closed(state, key, start, end)
+    late_until = stream_time - rules.grace - rules.size
+    taking = end >= late_until and (first < last or not _touches_closed(state, key, timestamp, late_until, rules))
     return taking, 1 - (last - first), last - first + 2
 
 
@@ -440,14 +441,18 @@ def _length(state: State, batch: Batch, row: int, key: int, rules: Rules) -> Any
 
 
 @inlined
-def _was_closed(state: State, key: int, start: int, end: int) -> bool:
-    """True when the key has a closed session with those bounds: one that was flushed, or closed under less grace."""
+def _touches_closed(state: State, key: int, timestamp: int, late_until: int, rules: Rules) -> bool:
+    """Return True if a session of the key that touches the timestamp is closed, although its grace has not passed.
+
+    A flush closed it, or a shorter grace; else its end is before `late_until`, where the search ends.
+    """
     if key == NONE:
         return False
     versions = state.windows.versions
-    at = version_chains.entries_until(versions, key, start + BELOW) - 1
-    while at >= 0 and version_chains.time_at(versions, key, at) == start + BELOW:
-        if state.end[version_chains.version_at(versions, key, at)] == end:
+    since = max(late_until, timestamp - rules.size)
+    at = version_chains.entries_until(versions, key, wide(-1)) - 1
+    while at >= 0 and version_chains.time_at(versions, key, at) - BELOW >= since:
+        if state.start[version_chains.version_at(versions, key, at)] <= timestamp + rules.size:
             return True
         at -= 1
     return False
@@ -648,7 +653,7 @@ def _find_window(state: State, batch: Batch, row: int, start: int, end: int, rul
     key = version_chains.find(versions, batch.data, batch.key_start[row], batch.key_length[row])
     if key == NONE:
         return NONE
-    for place in (start, start + BELOW):
+    for place in (start, end + BELOW):
         at = version_chains.entries_until(versions, key, place) - 1
         while at >= 0 and version_chains.time_at(versions, key, at) == place:
             slot = version_chains.version_at(versions, key, at)
@@ -664,7 +669,7 @@ def _restore(state: State, batch: Batch, row: int, changes: Changes, rules: Rule
     versions = state.windows.versions
     key = version_chains.find(versions, batch.data, batch.key_start[row], batch.key_length[row])
     closed = changes.phase[row] == CLOSED
-    place = changes.start[row] + BELOW if closed and rules.kind == SESSION else changes.start[row]
+    place = changes.end[row] + BELOW if closed and rules.kind == SESSION else changes.start[row]
     at = wide(0) if key == NONE else version_chains.entries_until(versions, key, place)
     lacking = _lacks(state, batch, row, key, at, outcome)
     if lacking != DONE:

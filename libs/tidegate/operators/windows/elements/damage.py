@@ -36,7 +36,7 @@ def damage(state: State, rules: Rules) -> str | None:
         return "an element that it holds is damaged"
     if not (_windows_are_whole(state, rules, keys, sums) and soundness.is_in_order(state.windows.order)):
         return "a window that it holds is damaged"
-    return damage_around(state.windows, state.start, rules, keys, blocks) or _free_elements(state, values)
+    return damage_around(state.windows, (state.start, state.end), rules, keys, blocks) or _free_elements(state, values)
 
 
 def _sizes_can_be(state: State) -> Iterator[bool]:
