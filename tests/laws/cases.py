@@ -9,14 +9,14 @@ import base64
 import json
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import mean
 from typing import Any
 
 from hypothesis import strategies as st
 
 from tidegate.contracts.config import OperatorConfig
-from tidegate.contracts.event_time import NO_TIMESTAMP
+from tidegate.contracts.event_time import MAX_TIME, NO_TIMESTAMP
 from tidegate.contracts.records import Row
 from tidegate.operators.stream_table_join import StreamTableJoinConfig
 from tidegate.operators.stream_table_join.reference import Reference as JoinReference
@@ -30,7 +30,7 @@ from tidegate.operators.windows.elements.reference import Window as ElementsWind
 from tidegate.operators.windows.reference import Reference as WindowReference
 from tidegate.operators.windows.reference import Window, read_number
 from tidegate.testing import strategies
-from tidegate.testing.laws import Advance, Change, Event, Flush, Table, Trace
+from tidegate.testing.laws import Advance, Change, Clock, Event, Flush, Table, Trace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,38 +44,70 @@ class Case:
     bytes_per_record: int
 
 
-def _play(reference: Any, history: Sequence[Event], clock_ms: int) -> None:
+@dataclass
+class Notes:
+    """What was so when each record had had its effect: by offset the clock, and how far it was behind stream time."""
+
+    clock_ms: int
+    clocks: dict[int, int] = field(default_factory=dict)
+    behind: dict[int, int] = field(default_factory=dict)
+
+    def lateness(self, rejected: Sequence[tuple[Row, str]]) -> dict[str, int]:
+        """The measures of the lateness of all records but the rejected ones."""
+        trace = Trace()
+        for offset in self.behind.keys() - {row.offset for row, _ in rejected}:
+            late = max(0, self.behind[offset])
+            trace.note_lateness(f"lateness_upto_{_bound_of_bin(late)}", 1)
+            for name, number in (("sum", late), ("max", late), ("count", 1)):
+                trace.note_lateness(f"lateness_{name}", number)
+        return trace.lateness
+
+
+def _bound_of_bin(late: int) -> int:
+    """Exact up to 4 ms, then four bounds to each doubling; a double tells which, so it may be the next one."""
+    bounds = [*range(5), *(quarter << doubling for doubling in range(62) for quarter in (5, 6, 7, 8))]
+    return late if late <= 4 else next(bound for bound in bounds if bound > float(late - 1))
+
+
+def _play(reference: Any, history: Sequence[Event], clock_ms: int) -> Notes:
     """The reference has seen the history, up to a stop."""
+    notes = Notes(clock_ms)
     for event in history:
         if isinstance(event, Advance):
             reference.advance(max(0, reference.stream_time) + event.by_ms)
         elif isinstance(event, Flush):
             reference.flush()
         elif isinstance(event, Table):
-            reference.table = _table(event, clock_ms)
-            reference.release(clock_ms)
+            reference.table = _table(event, notes.clock_ms)
+            reference.release(notes.clock_ms)
+        elif isinstance(event, Clock):
+            notes.clock_ms = event.ms
+            reference.settle(notes.clock_ms)
         elif isinstance(event, Change):
             reference.config = event.config
-            reference.settle(clock_ms)
+            reference.settle(notes.clock_ms)
         else:
-            reference.process(event, clock_ms)
-        if reference.stopped_at is not None:
-            break
+            reference.process(event, notes.clock_ms)
+            if reference.stopped_at is not None:
+                break
+            notes.clocks[event.offset] = notes.clock_ms
+            notes.behind[event.offset] = reference.stream_time - event.timestamp
+    return notes
 
 
 def suppression_reference(config: SuppressionConfig, history: Sequence[Event], clock_ms: int) -> Trace:
     """The trace that the reference foretells."""
     reference = Reference(config)
-    _play(reference, history, clock_ms)
-    return _trace(reference, clock_ms)
+    return _trace(reference, _play(reference, history, clock_ms))
 
 
-def _trace(reference: Reference, clock_ms: int) -> Trace:
+def _trace(reference: Reference, notes: Notes) -> Trace:
     held = sorted(reference.held.values(), key=lambda slot: (slot.place, slot.arrival))
     return Trace(
         emissions=[_columns(slot.row) | {"cause": cause} | _bounds(slot.window) for slot, cause in reference.emissions],
-        late=_late(reference.late, "its window is closed" if reference.windowed else "older than max_lateness"),
-        rejected=_rejected(reference.rejected, reference.config, clock_ms),
+        late=_late(reference.late, "its window is closed" if reference.windowed else "older than max_lateness", notes),
+        rejected=_rejected(reference.rejected, reference.config, notes),
+        lateness=notes.lateness(reference.rejected),
         applied=reference.applied,
         superseded=reference.superseded,
         stream_time=reference.stream_time,
@@ -96,14 +128,15 @@ def _bounds(window: tuple[int, int] | None) -> dict[str, Any]:
 def table_history_reference(config: TableHistoryConfig, history: Sequence[Event], clock_ms: int) -> Trace:
     """The trace that the reference foretells."""
     reference = TableReference(config)
-    _play(reference, history, clock_ms)
+    notes = _play(reference, history, clock_ms)
     versions = sorted(
         (row for chain in reference.versions.values() for row in chain.values()),
         key=lambda row: (row.timestamp, row.offset),
     )
     return Trace(
-        late=_late(reference.late, "older than history_retention"),
-        rejected=_rejected(reference.rejected, config, clock_ms),
+        late=_late(reference.late, "older than history_retention", notes),
+        rejected=_rejected(reference.rejected, config, notes),
+        lateness=notes.lateness(reference.rejected),
         applied=reference.applied,
         superseded=reference.superseded,
         stream_time=reference.stream_time if history else -1,
@@ -115,10 +148,11 @@ def table_history_reference(config: TableHistoryConfig, history: Sequence[Event]
 def stream_table_join_reference(config: StreamTableJoinConfig, history: Sequence[Event], clock_ms: int) -> Trace:
     """The trace that the reference foretells. Histories begin with a table."""
     reference = JoinReference(config, _table(history[0], clock_ms))
-    _play(reference, history[1:], clock_ms)
+    notes = _play(reference, history[1:], clock_ms)
     return Trace(
         emissions=[_joined(config, *emission) for emission in reference.emissions],
-        rejected=_rejected(reference.rejected, config, clock_ms),
+        rejected=_rejected(reference.rejected, config, notes),
+        lateness=notes.lateness(reference.rejected),
         applied=reference.applied,
         stream_time=reference.stream_time,
         held=[{"op": "put"} | _columns(held.row) | {"arrived": held.arrived} for held in reference.held],
@@ -151,13 +185,21 @@ def _named(name: bytes, value: bytes | None) -> bytes:
     return b'"%s":%s' % (name, b"null" if value is None else value)
 
 
-def _late(late: Sequence[tuple[Row, int, int]], cause: str) -> list[dict[str, Any]]:
-    return [_columns(row) | {"cause": cause, "lateness": lateness, "bound": bound} for row, lateness, bound in late]
+def _late(late: Sequence[tuple[Row, int, int]], cause: str, notes: Notes) -> list[dict[str, Any]]:
+    ahead = {True: ", though it is ahead of stream time", False: ""}
+    return [
+        _columns(row) | {"cause": cause + ahead[notes.behind[row.offset] < 0], "lateness": lateness, "bound": bound}
+        for row, lateness, bound in late
+    ]
 
 
-def _rejected(rejected: Sequence[tuple[Row, str]], config: OperatorConfig, clock_ms: int) -> list[dict[str, Any]]:
-    bounds = {"too far ahead": clock_ms + (config.max_ahead or 0)}
-    return [_columns(row) | {"cause": cause, "lateness": None, "bound": bounds.get(cause)} for row, cause in rejected]
+def _rejected(rejected: Sequence[tuple[Row, str]], config: OperatorConfig, notes: Notes) -> list[dict[str, Any]]:
+    found = []
+    for row, cause in rejected:
+        ahead = min(notes.clocks[row.offset] + (config.max_ahead or 0), MAX_TIME)
+        bounds = {"too far ahead": ahead, "timestamp out of range": MAX_TIME}
+        found.append(_columns(row) | {"cause": cause, "lateness": None, "bound": bounds.get(cause)})
+    return found
 
 
 def _columns(row: Row) -> dict[str, Any]:
@@ -173,15 +215,16 @@ def _columns(row: Row) -> dict[str, Any]:
 def windows_reference(config: WindowConfig, history: Sequence[Event], clock_ms: int) -> Trace:
     """The trace that the reference foretells."""
     reference = WindowReference(config)
-    _play(reference, history, clock_ms)
+    notes = _play(reference, history, clock_ms)
     held = sorted(reference.windows, key=lambda window: (window.end, window.arrival, window.start))
     return Trace(
         emissions=[
             _window(config, window, taken_back=cause == "merged") | {"cause": cause}
             for window, cause in reference.emissions
         ],
-        late=_late(reference.late, "its windows are closed"),
-        rejected=_rejected(reference.rejected, config, clock_ms),
+        late=_late(reference.late, "its windows are closed", notes),
+        rejected=_rejected(reference.rejected, config, notes),
+        lateness=notes.lateness(reference.rejected),
         applied=reference.applied,
         stream_time=reference.stream_time,
         held=[{"op": "put"} | _window(config, window) | _window_state(config, window) for window in held],
@@ -228,12 +271,13 @@ def _words(name: str, numbers: list[Any]) -> bytes:
 def elements_reference(config: WindowConfig, history: Sequence[Event], clock_ms: int) -> Trace:
     """The trace that the reference foretells."""
     reference = ElementsReference(config, functions=FUNCTIONS)
-    _play(reference, history, clock_ms)
+    notes = _play(reference, history, clock_ms)
     held = sorted(reference.windows, key=lambda window: (window.end, window.arrival, window.start))
     return Trace(
         emissions=[_told_window(window) | {"cause": cause} for window, cause in reference.emissions],
-        late=_late(reference.late, "its windows are closed"),
-        rejected=_rejected(reference.rejected, config, clock_ms),
+        late=_late(reference.late, "its windows are closed", notes),
+        rejected=_rejected(reference.rejected, config, notes),
+        lateness=notes.lateness(reference.rejected),
         applied=reference.applied,
         stream_time=reference.stream_time,
         held=[

@@ -1,6 +1,7 @@
 """What the laws run: histories of one partition, and what came of them. May import: contracts, kernels, registry.
 
-A history is a list of records, advances of stream time, flushes, tables to read and changes of the configuration.
+A history is a list of records, advances of stream time, flushes, tables to read, clocks and changes of the
+configuration.
 `Partition` plays it on a real operator and notes everything that can be seen from outside in a `Trace`; a reference
 notes the same, so traces are compared whole.
 """
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple, cast
 import pyarrow as pa
 
 from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.contracts.operator import Layout, Operator, OperatorState, StepResult, TableReader
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.storage import MemoryStorage
@@ -44,14 +46,20 @@ class Table(NamedTuple):
         return state
 
 
+class Clock(NamedTuple):
+    """The clock of this batch, which has no record, and of those that follow."""
+
+    ms: int
+
+
 class Change(NamedTuple):
     """The configuration is that one from here on; what it no longer holds has left."""
 
     config: OperatorRules
 
 
-Event = Row | Advance | Flush | Table | Change
-Step = list[Row] | Advance | Flush | Table | Change
+Event = Row | Advance | Flush | Table | Clock | Change
+Step = list[Row] | Advance | Flush | Table | Clock | Change
 
 
 @dataclass
@@ -67,6 +75,7 @@ class Trace:
     held: list[dict[str, Any]] = field(default_factory=list)
     held_bytes: int = 0
     stopped_at: int | None = None
+    lateness: dict[str, int] = field(default_factory=dict)
 
     def note(self, result: StepResult) -> None:
         """The result of a batch is part of the trace."""
@@ -78,6 +87,16 @@ class Trace:
         self.stream_time = result.stream_time
         self.held_bytes = result.counts.held_bytes
         self.stopped_at = result.stopped_at
+        for name, number in result.measures.items():
+            if name.startswith("lateness_"):
+                self.note_lateness(name, number)
+
+    def note_lateness(self, name: str, number: int) -> None:
+        """Add the number to that measure of lateness, or keep the largest; 0 is no entry, and sums stop at 2^63 - 1."""
+        if number == 0:
+            return
+        before = self.lateness.get(name, 0)
+        self.lateness[name] = max(before, number) if name.endswith("_max") else min(before + number, MAX_TIMESTAMP)
 
     def as_dict(self) -> dict[str, Any]:
         """For comparison in another process."""
@@ -127,6 +146,8 @@ class Partition:
             return self.state.flush()
         if isinstance(step, Table):
             self.read_table(step.state(self.clock_ms))
+        elif isinstance(step, Clock):
+            self.clock_ms = step.ms
         elif isinstance(step, Change):
             self.operator = operator_for(step.config)
             self.reopen(self.storage)

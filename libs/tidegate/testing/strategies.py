@@ -1,7 +1,8 @@
 """Hypothesis strategies for histories and configurations. May import: hypothesis, contracts, operators, testing.
 
 Small alphabets and small numbers, so that keys meet, times tie and bounds are hit; offsets have gaps, as in a
-compacted topic.
+compacted topic. What happens within a few milliseconds happens at the epoch, in our days, or where the range of time
+ends; now and then an hour passes, and the longest duration is configured.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tidegate.contracts.event_time import NO_TIMESTAMP
+from tidegate.contracts.event_time import MAX_TIME, NO_TIMESTAMP, parse_duration_ms
 from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.contracts.records import Row
 from tidegate.kernels.record_headers import encode_headers
@@ -18,7 +19,7 @@ from tidegate.operators.stream_table_join import StreamTableJoinConfig
 from tidegate.operators.suppression import SuppressionConfig
 from tidegate.operators.table_history import TableHistoryConfig
 from tidegate.operators.windows import WindowConfig
-from tidegate.testing.laws import Advance, Event, Flush, Table
+from tidegate.testing.laws import Advance, Clock, Event, Flush, Table
 
 FIRST_OFFSET, GAP = 5, 3
 
@@ -26,13 +27,20 @@ keys = st.sampled_from([b"a", b"b", b"ab", b"", b"\x00", b"\xff\x00\xfe", b"a lo
 values = st.sampled_from([b"", b"x", b"yy", b"zzz", b"a value of more than thirty-two bytes", None])
 json_values = st.sampled_from([b"1", b'"a"', b' {"a": [1, null]}\n', b'"\xc3\xa9"', b'"\xff"', b"nulL", b"01"])
 _soon = st.integers(0, 20)
-timestamps = st.one_of(_soon, st.sampled_from([-1, 0, 7, 1_000, 2**62, NO_TIMESTAMP]))
+HOUR = 3_600_000
+timestamps = st.one_of(
+    _soon, _soon, st.sampled_from([-1, 0, 7, 1_000, HOUR, HOUR + 7, MAX_TIME, MAX_TIME + 1, 2**63 - 1, NO_TIMESTAMP])
+)
+_epochs = st.sampled_from([0, 0, 0, 1_700_000_000_000, 1_700_000_000_000, MAX_TIME - 30])
+_lengths = st.sampled_from([1, 1, 1, 1, 3])
+"""How many times as long as usual a history may be."""
 _one_header = b"\x02\x02h\x02v"
 headers = st.sampled_from([b"", b"", _one_header])
 cuts = st.sets(st.integers(0, 30))
 
 _records = st.tuples(keys, values, timestamps, headers)
-_others = st.sampled_from([*(Advance(ms) for ms in range(10)), Flush(), Flush()])
+_clocks = st.sampled_from([Clock(ms) for ms in (0, 5, 12, 30, HOUR)])
+_others = st.sampled_from([*(Advance(ms) for ms in range(10)), Advance(HOUR), Flush(), Flush(), Flush()]) | _clocks
 
 
 def _mostly(usual: st.SearchStrategy[Any], *others: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -47,12 +55,23 @@ _table_records = _mostly(_joinable, _records)
 
 @st.composite
 def histories(draw: st.DrawFn, max_size: int = 24) -> list[Event]:
-    """Records mostly; an advance or a flush now and then."""
-    drawn = draw(st.lists(_events, max_size=max_size))
-    return [
-        event if isinstance(event, Advance | Flush) else Row(event[0], event[1], event[2], _offset(at), event[3])
-        for at, event in enumerate(drawn)
-    ]
+    """Records mostly; an advance, a flush or another clock now and then."""
+    return _placed(draw(st.lists(_events, max_size=draw(_lengths) * max_size)), draw(_epochs))
+
+
+def _placed(drawn: list[Any], epoch: int) -> list[Event]:
+    """The events, each record with its offset; all that happens soon happens after that epoch, also by the clock."""
+    placed: list[Event] = [Clock(epoch + 12)] if epoch else []
+    for at, event in enumerate(drawn):
+        if isinstance(event, Clock):
+            placed.append(Clock(epoch + event.ms))
+        elif type(event) is tuple:
+            key, value, timestamp, block = event
+            soon = 0 <= timestamp <= 2 * HOUR
+            placed.append(Row(key, value, epoch + timestamp if soon else timestamp, _offset(at), block))
+        else:
+            placed.append(event)
+    return placed
 
 
 def _offset(at: int) -> int:
@@ -60,7 +79,7 @@ def _offset(at: int) -> int:
 
 
 def _durations(largest_ms: int) -> st.SearchStrategy[str]:
-    return st.integers(0, largest_ms).map(lambda ms: f"{ms}ms")
+    return _mostly(st.integers(0, largest_ms), st.sampled_from([MAX_TIME - 1, MAX_TIME])).map(lambda ms: f"{ms}ms")
 
 
 @st.composite
@@ -77,8 +96,9 @@ def suppression_histories(draw: st.DrawFn, max_size: int = 24) -> list[Event]:
 
 @st.composite
 def _window_headers(draw: st.DrawFn, timestamp: int) -> bytes:
+    """Mostly a window that has the timestamp; where records are stamped as they are appended, one long before."""
     size = draw(st.sampled_from([5, 5, 5, 8]))
-    start = max(timestamp, 0) // size * size
+    start = max(timestamp - draw(st.sampled_from([0, 0, 0, 0, 0, -7, 12, 1_000])), 0) // size * size
     return _bounds(b"%d" % start, b"%d" % (start + size))
 
 
@@ -149,7 +169,7 @@ def stream_table_join_configs(draw: st.DrawFn) -> StreamTableJoinConfig:
         "max_ahead": draw(st.none() | _durations(10)),
         "joiner": draw(st.sampled_from([None, None, "tidegate.testing.joiners:dashed"])),
     }
-    if grace := draw(st.none() | st.integers(0, 12)):
+    if grace := draw(st.none() | _mostly(st.integers(0, 12), st.just(MAX_TIME))):
         raw |= {"grace": f"{grace}ms", "wait_for_table": draw(st.none() | _durations(5))}
     elif grace == 0:
         raw["grace"] = 0
@@ -157,19 +177,19 @@ def stream_table_join_configs(draw: st.DrawFn) -> StreamTableJoinConfig:
 
 
 @st.composite
-def _tables(draw: st.DrawFn) -> Table:
+def _tables(draw: st.DrawFn, epoch: int) -> Table:
     """A table of a few records, whose offsets are their own."""
-    drawn = draw(st.lists(_table_records, max_size=12))
-    rows = (Row(key, value, timestamp, at) for at, (key, value, timestamp, _) in enumerate(drawn))
-    return Table(draw(table_history_configs()), tuple(rows))
+    rows = (event for event in _placed(draw(st.lists(_table_records, max_size=12)), epoch) if isinstance(event, Row))
+    return Table(draw(table_history_configs()), tuple(row._replace(headers=b"") for row in rows))
 
 
 @st.composite
 def join_histories(draw: st.DrawFn, max_size: int = 24) -> list[Event]:
     """A table, then records mostly; an advance, a flush or another table now and then."""
-    drawn = draw(st.lists(_mostly(_joinable, _records, _others, _tables()), max_size=max_size))
-    rows = (Row(*event[:3], _offset(at), event[3]) if type(event) is tuple else event for at, event in enumerate(drawn))
-    return [draw(_tables()), *rows]
+    epoch = draw(_epochs)
+    events = _mostly(_joinable, _records, _others, _tables(epoch))
+    drawn = draw(st.lists(events, max_size=draw(_lengths) * max_size))
+    return [draw(_tables(epoch)), *_placed(drawn, epoch)]
 
 
 _numbers = st.sampled_from(
@@ -180,11 +200,11 @@ _numbers = st.sampled_from(
 @st.composite
 def window_histories(draw: st.DrawFn, max_size: int = 24) -> list[Event]:
     """Histories whose values are numbers, objects that have one, and others that have none."""
-    values = draw(st.lists(_numbers | st.none(), min_size=max_size, max_size=max_size))
     history = draw(histories(max_size))
+    values = draw(st.lists(_numbers | st.none(), min_size=len(history), max_size=len(history)))
     return [
         event._replace(value=value) if isinstance(event, Row) else event
-        for event, value in zip(history, values, strict=False)
+        for event, value in zip(history, values, strict=True)
     ]
 
 
@@ -201,7 +221,7 @@ def window_configs(draw: st.DrawFn) -> WindowConfig:
         "max_ahead": draw(st.none() | _durations(10)),
     }
     if "unlimited" not in window and draw(st.booleans()):
-        raw["retention"] = f"{draw(st.integers(20, 30))}ms"
+        raw["retention"] = draw(_retentions(window))
     if raw["emit"] == "final" and draw(st.booleans()):
         raw["buffer"] = draw(_buffers()) | {"when_full": draw(st.sampled_from(["shut_down", "spill"]))}
     return WindowConfig.model_validate(raw)
@@ -212,9 +232,19 @@ def _windows(draw: st.DrawFn) -> dict[str, Any]:
     kind = draw(st.sampled_from(["tumbling", "hopping", "session", "session", "unlimited"]))
     if kind == "unlimited":
         return {kind: True}
-    size = draw(st.integers(1, 10))
+    size = draw(_mostly(st.integers(1, 10), st.just(MAX_TIME)))
     window = {kind: f"{size}ms", "grace": draw(_durations(8))}
+    if kind == "session" and draw(st.booleans()):
+        window["max_length"] = f"{draw(st.integers(1, 20))}ms"
     return window | {"advance": f"{draw(st.integers(-(-size // 3), size))}ms"} if kind == "hopping" else window
+
+
+def _retentions(window: dict[str, Any]) -> st.SearchStrategy[str | None]:
+    """At least what the window needs; nothing where that is longer than may be configured."""
+    least = sum(parse_duration_ms(window[name]) for name in window if name not in ("advance", "max_length"))
+    if least > MAX_TIME:
+        return st.none()
+    return st.integers(max(20, least), max(30, least)).map(lambda ms: f"{ms}ms")
 
 
 def _aggregates() -> st.SearchStrategy[dict[str, Any]]:
@@ -239,7 +269,7 @@ def element_window_configs(draw: st.DrawFn) -> WindowConfig:
         "evictor": draw(_evictors()),
     }
     if "unlimited" not in window and draw(st.booleans()):
-        raw["retention"] = f"{draw(st.integers(20, 30))}ms"
+        raw["retention"] = draw(_retentions(window))
     if emit == "final" and draw(st.booleans()):
         raw["buffer"] = draw(_buffers()) | {"when_full": draw(st.sampled_from(["shut_down", "spill"]))}
     return WindowConfig.model_validate(raw)
@@ -256,11 +286,10 @@ def _of_elements() -> st.SearchStrategy[dict[str, Any]]:
 def element_histories(draw: st.DrawFn, max_size: int = 24) -> list[Event]:
     """Histories most of whose records are accepted, and often meet in a window."""
     min_size = draw(st.sampled_from([0, max_size // 3, 2 * max_size // 3]))
-    drawn = draw(st.lists(_mostly(_elements, _records, _others), min_size=min_size, max_size=max_size))
-    return [
-        event if isinstance(event, Advance | Flush) else Row(event[0], event[1], event[2], _offset(at), event[3])
-        for at, event in enumerate(drawn)
-    ]
+    max_size *= draw(_lengths)
+    return _placed(
+        draw(st.lists(_mostly(_elements, _records, _others), min_size=min_size, max_size=max_size)), draw(_epochs)
+    )
 
 
 _of_n = st.sampled_from([b'{"n":%s}' % n for n in (b"1", b"2", b"3", b"6", b"-4", b"2.5", b"10")])
