@@ -1,11 +1,24 @@
 """Every rule of the commit protocol, by chapter."""
 
-from tests.rules.inventory import batch, commit, fence, kafka, local_state, mark, start, tables, transactions, upkeep
+from tests.rules.inventory import (
+    batch,
+    commit,
+    fence,
+    kafka,
+    local_state,
+    mark,
+    start,
+    tables,
+    times,
+    transactions,
+    upkeep,
+)
 
 RULES = (
     *commit.RULES,
     *start.RULES,
     *batch.RULES,
+    *times.RULES,
     *fence.RULES,
     *mark.RULES,
     *transactions.RULES,
