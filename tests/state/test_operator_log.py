@@ -459,6 +459,33 @@ def test_a_file_system_without_hard_links_is_refused_at_once(
     assert "name a folder" in refused.value.remedy
 
 
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "missing, as on an executor with another lake": Path.unlink,
+    "cut short": lambda path: os.truncate(path, path.stat().st_size - 1),
+    "of its size, without its end": lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    "longer": lambda path: path.write_bytes(path.read_bytes() + b"PAR1"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("kind", ["state", "emission"])
+def test_a_commit_that_names_a_file_which_the_driver_cannot_see_whole_is_not_made(
+    log: OperatorLog, damage: str, kind: str
+) -> None:
+    commit_rows(log, 1, {("state", 0): rows("a")})
+    batch = meta(log, 2)
+    written = files(log, batch, {("state", 0): rows("b"), ("emission", 0): rows("c")})
+    [one] = [file for file in written if file.kind == kind]
+    DAMAGE[damage](log.path / one.path)
+    with pytest.raises(EngineError, match="is not whole where the driver looks for it") as refused:
+        log.commit(batch, written)
+    assert one.path in str(refused.value.value)
+    assert "same lake" in refused.value.remedy
+    assert reopened(log).newest() == log.newest()
+    assert (log.version, set(log.path.glob("*/*/2-*"))) == (1, set())
+    commit_rows(log, 2, {("state", 0): rows("b")})
+
+
 def test_a_data_file_that_is_missing_stops_and_is_named(log: OperatorLog) -> None:
     commit_rows(log, 1, {("state", 0): rows("a")})
     (file,) = log.data_files("state")
