@@ -74,7 +74,7 @@ def own_ids(kafka: ScriptedKafka) -> set[int]:
 
 def test_a_failing_step_of_the_start_starts_over_at_the_claim(kafka: ScriptedKafka, jobs: Jobs, tmp_path: Path) -> None:
     driver = driver_of(application(tmp_path), jobs)
-    kafka.silent.add("OffsetFetch")
+    kafka.silent.add("InitProducerId")
     with pytest.raises(EngineError):
         driver._surely(driver.round)
     kafka.silent.clear()

@@ -64,7 +64,7 @@ class Table(MiniDriver):
         batch = meta(self.log, self.batch + 1, epoch=self.epoch, attempt=attempt, counts={0: Counts()}, **said)
         self.log.commit(batch, files(self.log, batch, {("state", 0): changes} if changes.num_rows else {}))
         self.batch += 1
-        self.stream_time = stream_time
+        self.last, self.stream_time = (self.batch, attempt), stream_time
 
     def compact(self) -> None:
         """The log is compacted: what was deleted is forgotten."""
