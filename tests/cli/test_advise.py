@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from tests.state.logs import commit_rows, new_log
 from tidegate.cli.main import main
+from tidegate.runtime.metrics import later
 
 pytestmark = pytest.mark.fast
 
@@ -31,8 +32,8 @@ def file(tmp_path: Path) -> Path:
     first = {"lateness_upto_0": 900, "lateness_upto_4": 40, "lateness_max": 4, "lateness_count": 940}
     second = {"lateness_upto_4": 50, "lateness_max": 4, "lateness_count": 50}
     third = {"lateness_upto_655360": 10, "lateness_max": 10 * MINUTE_MS, "lateness_count": 10}
-    commit_rows(log, 1, {}, measures={0: first, 1: second})
-    commit_rows(log, 2, {}, measures={0: third})
+    commit_rows(log, 1, {}, measured={0: first, 1: second})
+    commit_rows(log, 2, {}, measured={0: later(first, third), 1: second})
     return path
 
 
@@ -67,7 +68,7 @@ def test_the_plot_is_a_picture(file: Path, tmp_path: Path) -> None:
 def test_what_has_no_lateness_is_refused_with_a_remedy(file: Path, tmp_path: Path) -> None:
     assert "the file has: joined, weather" in advise(file, "jointed").stderr
     assert "no log yet" in advise(file, "weather").stderr
-    commit_rows(new_log(tmp_path / "lake" / "weather"), 1, {}, measures={0: {"lateness_count": 7}})
+    commit_rows(new_log(tmp_path / "lake" / "weather"), 1, {}, measured={0: {"lateness_count": 7}})
     refused = advise(file, "weather")
     assert "7 records before" in refused.stderr
     assert refused.exit_code == 2

@@ -1,9 +1,15 @@
 """Metrics are a function of the commits."""
 
+from dataclasses import replace
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tidegate.contracts.schema import FORMAT, BatchMeta, Counts
-from tidegate.runtime.metrics import later, metrics_of, together
+from tidegate.runtime.batch import PartitionResult
+from tidegate.runtime.ledger import after_batch
+from tidegate.runtime.metrics import RECENT_MS, Metrics, later, metrics_of, together
 
 pytestmark = pytest.mark.fast
 
@@ -85,3 +91,37 @@ def test_what_adds_up_has_a_total_and_rates_and_bins_of_lateness_have_none():
     assert (report["suppressed"], report["suppressed_rate"], report["suppressed_rate_60s"]) == (18, 18 / 120, 12 / 60)
     assert report["emitted_keys_rate"] == 6 / 120
     assert not [name for name in report if name.startswith("lateness_upto_") and "rate" in name]
+
+
+@settings(max_examples=50)
+@given(st.data())
+def test_the_newest_metadata_says_what_all_batches_before_it_add_up_to(data):
+    """The figures that metadata carries on, and the batches of the last minute, report what all batches do."""
+    numbers = st.integers(0, 5)
+    newest = replace(meta(0, 0, {}), offsets={"in": {}})
+    metas = [newest]
+    for batch in range(1, data.draw(st.integers(1, 6)) + 1):
+        results = [
+            PartitionResult(
+                partition=partition,
+                action="batch",
+                next_offset=batch,
+                stream_time=0,
+                counts=Counts(records_in=(n := data.draw(numbers)), applied=n, held=data.draw(numbers), held_bytes=n),
+                measures={
+                    name: data.draw(numbers) for name in ("suppressed", "memory_now", "x_max", "lateness_upto_4")
+                },
+                files=(),
+                producer=None,
+            )
+            for partition in data.draw(st.sets(st.integers(0, 2), min_size=1))
+        ]
+        clock = newest.clock + data.draw(st.sampled_from([1, 30_000, 61_000]))
+        newest = after_batch(newest, results, topic="in", batch=batch, attempt="a", clock=clock)
+        metas.append(newest)
+    recent = [each for each in metas[1:] if each.clock >= newest.clock - RECENT_MS]
+    continued = Metrics.after(metas[-len(recent) - 1])
+    for each in recent:
+        continued.add(each)
+    assert continued.report() == metrics_of(metas).report()
+    assert Metrics.after(newest).report()["some"] == metrics_of(metas).report()["some"]

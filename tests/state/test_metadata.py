@@ -10,13 +10,20 @@ import pytest
 
 from tests.state.logs import OPERATOR, meta, new_log
 from tidegate.contracts.schema import BatchMeta, Counts
+from tidegate.runtime.batch import PartitionResult
+from tidegate.runtime.ledger import after_batch
 from tidegate.state.log_entries import entry_path
 from tidegate.state.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast
 
 PARTITIONS = range(100)
-MEASURES = dict.fromkeys([f"a_measure_with_a_name_{number}" for number in range(14)], 123_456)
+NAMES = """
+emitted_time_limit emitted_keys suppressed lateness_sum lateness_max lateness_count lateness_upto_0 lateness_upto_4
+overtime_sum overtime_max memory_records_now memory_records_max memory_bytes_now memory_bytes_max
+"""
+MEASURES = dict.fromkeys(NAMES.split(), 123_456)
+"""What a suppression measures of a partition in a batch."""
 
 
 def claim_of_100_partitions(log: OperatorLog) -> BatchMeta:
@@ -32,6 +39,7 @@ def claim_of_100_partitions(log: OperatorLog) -> BatchMeta:
         stream_time=reached,
         last=dict.fromkeys(PARTITIONS, (1, uuid4().hex)),
         totals=dict.fromkeys(PARTITIONS, counted),
+        measured=dict.fromkeys(PARTITIONS, dict.fromkeys(MEASURES, 10**9)),
         snapshot=dict.fromkeys(PARTITIONS, 1),
         output=dict.fromkeys(PARTITIONS, 1),
         active=reached,
@@ -40,25 +48,18 @@ def claim_of_100_partitions(log: OperatorLog) -> BatchMeta:
 
 def touching(before: BatchMeta, partition: int) -> BatchMeta:
     """The metadata of the batch after that one, in which one partition has read 1,000 records."""
-    batch, attempt = before.batch + 1, uuid4().hex
-    counts = Counts(records_in=1_000, applied=1_000, emitted=900, held=123_456, held_bytes=12_345_678)
-    total = replace(before.totals[partition], records_in=before.totals[partition].records_in + 1_000)
-    return replace(
-        before,
-        batch=batch,
-        attempt=attempt,
+    result = PartitionResult(
+        partition=partition,
         action="batch",
-        clock=before.clock + 1_000,
-        offsets={"in": {**before.offsets["in"], partition: before.offsets["in"][partition] + 1_000}},
-        stream_time={**before.stream_time, partition: before.stream_time[partition] + 1_000},
-        last={**before.last, partition: (batch, attempt)},
-        counts={partition: counts},
-        totals={**before.totals, partition: total},
-        measures={partition: MEASURES},
-        opened=(partition,),
-        output={**before.output, partition: batch},
-        active={**before.active, partition: before.clock + 1_000},
+        next_offset=before.offsets["in"][partition] + 1_000,
+        stream_time=before.stream_time[partition] + 1_000,
+        counts=Counts(records_in=1_000, applied=1_000, emitted=900, held=123_456, held_bytes=12_345_678),
+        measures=MEASURES,
+        files=(),
+        producer=None,
     )
+    clock, attempt = before.clock + 1_000, uuid4().hex
+    return after_batch(before, [result], topic="in", batch=before.batch + 1, attempt=attempt, clock=clock)
 
 
 def metadata_bytes(log: OperatorLog, batch: int) -> int:
@@ -71,7 +72,7 @@ def test_of_100_partitions_a_batch_that_touches_one_writes_at_most_4_kb_of_metad
     log = new_log(tmp_path / OPERATOR)
     newest = claim_of_100_partitions(log)
     log.commit(newest, [])
-    for partition in (7, 8):
+    for partition in (7, 8, 7):
         newest = touching(newest, partition)
         log.commit(newest, [])
         assert metadata_bytes(log, newest.batch) <= 4_000

@@ -24,7 +24,16 @@ from tidegate.contracts.errors import EngineError, Fenced, Outdated, StateError,
 from tidegate.contracts.schema import Counts, is_complete, log_schema
 from tidegate.state import disk, operator_log
 from tidegate.state.data_files import delete_attempt, write_file, write_rows
-from tidegate.state.log_entries import DELTA_LOG, STAGING, checkpoint_path, document_of, entry_path, put, read_actions
+from tidegate.state.log_entries import (
+    DELTA_LOG,
+    STAGING,
+    checkpoint_path,
+    document_of,
+    entry_path,
+    newest_version,
+    put,
+    read_actions,
+)
 from tidegate.state.operator_log import OperatorLog
 from tidegate.state.snapshot import load
 
@@ -230,6 +239,32 @@ def test_log_checkpoints_change_nothing_that_is_read(log: OperatorLog, monkeypat
     for version in (3, 6):  # from their checkpoints alone
         at_checkpoint = OperatorLog.at(log.path, version).newest()
         assert at_checkpoint is not None and at_checkpoint.batch == version
+
+
+def test_the_newest_version_is_found_from_the_newest_checkpoint_on_without_a_listing(
+    log: OperatorLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operator_log, "CHECKPOINT_EVERY", 3)
+    for batch in range(1, 9):
+        commit_rows(log, batch, {})
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", lambda _folder: pytest.fail("a listing"))
+        assert newest_version(log.path) == 8
+    hint = log.path / DELTA_LOG / "_last_checkpoint"
+    for wrong in ("", "{}", '{"version":7000}'):
+        hint.write_text(wrong)
+        assert newest_version(log.path) == 8
+
+
+def test_an_entry_that_is_lost_behind_the_newest_checkpoint_is_refused(
+    log: OperatorLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operator_log, "CHECKPOINT_EVERY", 3)
+    for batch in range(1, 9):
+        commit_rows(log, batch, {})
+    entry_path(log.path, 7).unlink()
+    with pytest.raises(StateError, match="newest version is not the one"):
+        reopened(log)
 
 
 def test_a_batch_number_is_never_used_again(log: OperatorLog) -> None:

@@ -19,8 +19,8 @@ from tidegate.contracts.event_time import format_duration_ms
 from tidegate.contracts.naming import log_path
 from tidegate.runtime.application import Application, load
 from tidegate.runtime.graces import SHARES, Lateness, Offer, about, lateness_of, offers, smallest
-from tidegate.runtime.history import has_version, metas
-from tidegate.runtime.metrics import metrics_of
+from tidegate.runtime.history import has_version
+from tidegate.runtime.metrics import Metrics
 from tidegate.runtime.svg import Bar, bar_chart
 from tidegate.state.operator_log import OperatorLog
 
@@ -66,7 +66,8 @@ def _lateness(application: Application, operator: str) -> Lateness:
         raise UserError(
             "the operator has no log yet", value=path, remedy=f"run it: tidegate run FILE --operator {operator}"
         )
-    lateness = lateness_of(metrics_of(metas(OperatorLog.at(path, None))).report())
+    newest = OperatorLog.at(path, None).newest()
+    lateness = lateness_of({} if newest is None else Metrics.after(newest).report())
     if lateness.records == 0:
         raise UserError(
             "the log says of no record how late it was",

@@ -28,11 +28,11 @@ from tidegate.runtime.explanation import (
     explain_operator,
     explain_partition,
 )
-from tidegate.runtime.history import has_version, metas
+from tidegate.runtime.history import has_version, since
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.blockers import OpenTransaction, open_transactions
 from tidegate.runtime.kafka.client import client
-from tidegate.runtime.metrics import metrics_of
+from tidegate.runtime.metrics import RECENT_MS, Metrics
 from tidegate.runtime.requests import Requests
 from tidegate.state.operator_log import OperatorLog
 
@@ -65,14 +65,14 @@ def operator_status(application: Application, name: str) -> dict[str, Any]:
     told = ConditionFile(state).read()
     facts = OperatorFacts(driven=Requests(state).driven(), condition=told)
     path = log_path(application.lake, name)
-    newest = OperatorLog.at(path, None).newest() if has_version(path, None) else None
+    log = OperatorLog.at(path, None) if has_version(path, None) else None
+    newest = None if log is None else log.newest()
     topic = application.operators[name].input
-    if newest is None or topic not in newest.offsets:
+    if log is None or newest is None or topic not in newest.offsets:
         why = explain_operator(facts)
         return {"log": None, "note": "no log yet: it has not run", "why": why._asdict(), "condition": _as_json(told)}
     ends = _ends(application, topic)
     why = explain_operator(replace(facts, kafka_error=ends.error))
-    batches = metas(OperatorLog.at(path, None))
     return {
         "log": str(path),
         "note": ends.error,
@@ -87,13 +87,20 @@ def operator_status(application: Application, name: str) -> dict[str, Any]:
             for partition, offset in sorted(newest.offsets[topic].items())
         ],
         "skipped": [
-            {"batch": meta.batch, "clock": meta.clock, "partition": partition, "from": start, "to": end}
-            for meta in batches
-            for partition, (start, end) in meta.skipped.items()
+            dict(zip(("batch", "clock", "partition", "from", "to"), skip, strict=True)) for skip in newest.skips
         ],
         "table": _table(application, name, newest),
-        "metrics": metrics_of(batches).report(),
+        "metrics": _metrics(log, newest).report(),
     }
+
+
+def _metrics(log: OperatorLog, newest: BatchMeta) -> Metrics:
+    """The metrics since the operator's first batch, and over the last 60 s: only batches of these are read."""
+    before, *recent = since(log, newest.clock - RECENT_MS)
+    metrics = Metrics.after(before)
+    for meta in recent:
+        metrics.add(meta)
+    return metrics
 
 
 def _table(application: Application, name: str, newest: BatchMeta) -> dict[str, Any] | None:

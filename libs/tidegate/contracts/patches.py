@@ -59,7 +59,7 @@ def typed(hint: Any, raw: Any) -> Any:
         key, value = arguments
         return {(int(name) if key is int else name): typed(value, each) for name, each in raw.items()}
     if origin is tuple:
-        return tuple(raw)
+        return tuple(tuple(each) if isinstance(each, list) else each for each in raw)
     if origin is UnionType:
         return typed(next(one for one in arguments if one is not NoneType), raw)
     return raw

@@ -119,6 +119,9 @@ class BatchMeta:
     active: dict[int, int] = field(default_factory=dict)
     advanced: dict[int, int] = field(default_factory=dict)
     compacted: int = 0  # the batch of the newest compaction
+    measured: dict[int, dict[str, int]] = field(default_factory=dict)  # what the measures of batches came to
+    figures: dict[str, int] = field(default_factory=dict)  # what the operator's batches came to; runtime.metrics
+    skips: tuple[tuple[int, int, int, int, int], ...] = ()  # newest (batch, clock, partition, from, to) of `skipped`
     recorded: int = -1  # the batch up to which the metadata of batches is in `meta` rows
     inputs: dict[str, Pin] = field(default_factory=dict)  # of each table that was read, what was read
     published_from: int = 0  # the batch in which `output` was configured

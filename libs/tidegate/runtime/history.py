@@ -37,6 +37,18 @@ def metas_of(log: OperatorLog, batches: range) -> list[BatchMeta]:
     return [meta for meta in _put_together(found) if meta.batch >= batches.start]
 
 
+def since(log: OperatorLog, clock_ms: int) -> list[BatchMeta]:
+    """Return the metadata of the batches from that clock on, oldest first, and before them that of the batch before."""
+    newest, first = log.newest(), -1
+    if newest is None:
+        return []
+    for _version, document in documents_before(log.path, log.version):
+        first = document["batch"]
+        if document["clock"] < clock_ms:
+            break
+    return metas_of(log, range(first, newest.batch + 1))
+
+
 def _put_together(found: Iterable[Document]) -> Iterator[BatchMeta]:
     """Return the metadata as far as it is known: changes against a batch that retention has dropped say too little."""
     before: BatchMeta | None = None

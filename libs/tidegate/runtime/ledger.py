@@ -1,5 +1,5 @@
 """How a batch's results become the metadata of its commit. Pure. May import: contracts, state,
-runtime.batch.
+runtime.batch, runtime.metrics.
 """
 
 from __future__ import annotations
@@ -12,12 +12,16 @@ from typing import Any
 from tidegate.contracts.errors import StateError
 from tidegate.contracts.schema import FORMAT, BatchMeta, Counts, Pin
 from tidegate.runtime.batch import PartitionResult
+from tidegate.runtime.metrics import figures_after, measured_after
 from tidegate.state.batch_history import recorded_through
 from tidegate.state.decisions import Way
 
 _ACTIONS = ("apply", "idle", "flush", "batch")
 """A batch in which some partitions read and others only go on in time is called by the first of both."""
 _ADDED = ("records_in", "applied", "superseded", "late", "rejected", "emitted")
+
+MOST_SKIPS = 64
+"""Accepted losses that the newest metadata still tells of."""
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -61,7 +65,14 @@ def after_claim(
 def after_skip(claim: BatchMeta, topic: str, ranges: Mapping[int, tuple[int, int]]) -> BatchMeta:
     """The metadata of a claim that also goes past offsets [from, to) of the partitions, and says so."""
     offsets = claim.offsets[topic] | {partition: end for partition, (_start, end) in ranges.items()}
-    return replace(claim, action="skip", offsets={**claim.offsets, topic: offsets}, skipped=dict(ranges))
+    skips = [(claim.batch, claim.clock, partition, start, end) for partition, (start, end) in ranges.items()]
+    return replace(
+        claim,
+        action="skip",
+        offsets={**claim.offsets, topic: offsets},
+        skipped=dict(ranges),
+        skips=(*claim.skips, *skips)[-MOST_SKIPS:],
+    )
 
 
 def after_settling(claim: BatchMeta, batches: Mapping[int, int], *, published: bool) -> BatchMeta:
@@ -88,6 +99,7 @@ def after_batch(
     for result in results:
         _check_balance(result)
     action = max((r.action for r in results), key=_ACTIONS.index, default="batch")
+    counts, measures = {r.partition: r.counts for r in results}, {r.partition: r.measures for r in results}
     return replace(
         newest,
         batch=batch,
@@ -101,9 +113,11 @@ def after_batch(
         },
         stream_time={**newest.stream_time, **{r.partition: r.stream_time for r in results}},
         last={**newest.last, **{r.partition: (batch, attempt) for r in results}},
-        counts={r.partition: r.counts for r in results},
+        counts=counts,
         totals={**newest.totals, **{r.partition: _total(newest.totals.get(r.partition), r.counts) for r in results}},
-        measures={r.partition: r.measures for r in results},
+        measures=measures,
+        measured=measured_after(newest, measures),
+        figures=figures_after(newest, counts, measures, clock),
         opened=tuple(r.partition for r in results if _opened(r)),
         output={**newest.output, **{r.partition: batch for r in results if r.counts.emitted or _opened(r)}},
         active={**newest.active, **{r.partition: clock for r in results if r.counts.records_in}},

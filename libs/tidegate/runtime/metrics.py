@@ -16,6 +16,8 @@ from tidegate.contracts.schema import BatchMeta, Counts
 
 RECENT_MS = 60_000
 _COUNTED = ("records_in", "applied", "superseded", "late", "rejected", "emitted")
+_HELD = ("held", "held_bytes")
+_SINCE, _NOW = "since", "_now"
 _NO_TOTAL = ("_now", "_max", "_min")
 _OF_AVERAGES = ("_sum", "_count")
 _BIN = "lateness_upto_"
@@ -33,8 +35,21 @@ class Metrics:
         self._added: Counter[str] = Counter(dict.fromkeys(_COUNTED, 0))
         self._recent: deque[tuple[int, dict[str, int]]] = deque()
 
+    @classmethod
+    def after(cls, meta: BatchMeta) -> Metrics:
+        """Return the metrics since the first batch of the log up to that one, but for those over the last 60 s."""
+        metrics, figures = cls(), meta.figures
+        metrics._first_clock, metrics._last_clock = figures.get(_SINCE), meta.clock
+        metrics._held = dict(meta.totals)
+        metrics._measures = dict(meta.measured)
+        metrics._peak = {name: figures.get(name, 0) for name in metrics._peak}
+        metrics._added.update({name: count for name, count in figures.items() if name != _SINCE and _adds_up(name)})
+        return metrics
+
     def add(self, meta: BatchMeta) -> None:
-        """The batch is counted."""
+        """The batch is counted; a claim or a compaction is none of the operator's batches."""
+        if not meta.counts and not meta.measures:
+            return
         self._first_clock = meta.clock if self._first_clock is None else self._first_clock
         self._last_clock = meta.clock
         self._held.update(meta.counts)
@@ -91,6 +106,34 @@ class Metrics:
             **_averages(self._added, ""),
             **_averages(recent, "_60s"),
         }
+
+
+def figures_after(
+    before: BatchMeta, counts: Mapping[int, Counts], measures: Mapping[int, dict[str, int]], clock: int
+) -> dict[str, int]:
+    """Return the operator's figures after a batch with those counts and measures; looks at its partitions alone.
+
+    They are what `Metrics` adds up: records, measures, sizes once per batch; `_now` is what sizes are after the batch.
+    """
+    figures = Counter(before.figures or {_SINCE: clock})
+    for partition, counted in counts.items():
+        held = before.totals.get(partition, Counts())
+        figures.update({name: getattr(counted, name) for name in _COUNTED})
+        figures.update({f"{name}_now": getattr(counted, name) - getattr(held, name) for name in _HELD})
+    for partition, measured in measures.items():
+        known = before.measured.get(partition, {})
+        figures.update({name: count for name, count in measured.items() if _adds_up(name)})
+        figures.update({name: size - known.get(name, 0) for name, size in measured.items() if name.endswith(_NOW)})
+    for name in [name.removesuffix(_NOW) for name in figures if name.endswith(_NOW)]:
+        figures.update({f"{name}_sum": figures[f"{name}{_NOW}"], f"{name}_count": 1})
+    peaks = {f"{name}_max": max(figures[f"{name}_max"], figures[f"{name}{_NOW}"]) for name in _HELD}
+    return {**figures, **peaks}
+
+
+def measured_after(before: BatchMeta, measures: Mapping[int, dict[str, int]]) -> dict[int, dict[str, int]]:
+    """Return what each partition's batches say together, after one with those measures."""
+    now = {partition: later(before.measured.get(partition, {}), measured) for partition, measured in measures.items()}
+    return {**before.measured, **now}
 
 
 def later(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:

@@ -1,7 +1,6 @@
-"""The entries of a Delta log: written once, read one by one, never listed but at a start.
+"""The entries of a Delta log: written once, read one by one, listed only where no checkpoint says where to look.
 
-May import: the standard library, contracts, state. Nothing here costs more when the log has more entries, except
-`newest_version`.
+May import: the standard library, contracts, state. Nothing here costs more when the log has more entries.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import os
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,9 @@ STAGING = "_tidegate"
 """Folder of files that are not yet what they are to be; Delta ignores it, as all names with an underscore."""
 
 _NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
+LOOK_AHEAD = 64
+"""Versions above a missing entry that are looked at: one that is there shows that the entry is lost."""
+
 _CHANGES_TABLE = ("metaData", "protocol")
 _NAMES_A_FILE = ("add", "remove")
 _WITHIN_THE_TABLE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_=.-]*(/[a-zA-Z0-9][a-zA-Z0-9_=.-]*)*")
@@ -78,10 +81,34 @@ def put(log: Path, version: int, actions: Sequence[dict[str, Any]]) -> bool:
 
 
 def newest_version(log: Path) -> int | None:
-    """The newest version that has an entry, from a listing; None where there is no log.
+    """Return the newest version that has an entry; None where there is no log.
 
-    StateError if another file of the log bears a newer version: its entry is lost.
+    Looked for from the newest log checkpoint on; the folder is listed only where there is none. StateError if another
+    file of the log bears a newer version: its entry is lost.
     """
+    known = _checkpointed(log)
+    if known is None or not entry_path(log, known).exists():
+        return _newest_listed(log)
+    while True:
+        newest = next(version for version in count(known) if not entry_path(log, version + 1).exists())
+        ahead = range(newest + 2, newest + 2 + LOOK_AHEAD)
+        beyond = next((version for version in ahead if entry_path(log, version).exists()), None)
+        if beyond is None:
+            return newest
+        if not entry_path(log, newest + 1).exists():  # else a driver has put both meanwhile
+            raise _entries_lost(entry_path(log, beyond))
+        known = newest + 1
+
+
+def _checkpointed(log: Path) -> int | None:
+    """Return the version that Delta's hint names; a hint that cannot be read is none."""
+    try:
+        return int(json.loads((log / DELTA_LOG / "_last_checkpoint").read_bytes())["version"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _newest_listed(log: Path) -> int | None:
     try:
         with os.scandir(log / DELTA_LOG) as files:
             names = [file.name for file in files if file.name[:20].isdecimal()]
@@ -91,12 +118,16 @@ def newest_version(log: Path) -> int | None:
     if newest is None:
         return None
     if max(names)[:20] > newest[:20]:
-        raise StateError(
-            "the log's newest version is not the one that its entries show",
-            value=log / DELTA_LOG / max(names),
-            remedy="bring the log's entries back from a copy",
-        )
+        raise _entries_lost(log / DELTA_LOG / max(names))
     return int(newest[:20])
+
+
+def _entries_lost(newer: Path) -> StateError:
+    return StateError(
+        "the log's newest version is not the one that its entries show",
+        value=newer,
+        remedy="bring the log's entries back from a copy",
+    )
 
 
 def oldest_version(log: Path, newest: int) -> int:
