@@ -45,6 +45,11 @@ BOUNDS: dict[str, dict[str, Bound]] = {
         "log_recovery_s_4p": Bound(most=20),
         "local_recovery_s_4p": Bound(most=2),
     },
+    "long_log": {
+        "claim_s": Bound(most=5),
+        "status_s": Bound(most=3),
+        "entry_of_one_partition_bytes": Bound(most=4_000),
+    },
     "commits": {"commit_time_ratio": Bound(most=1.5), "live_files_ratio": Bound(most=1.5)},
     "cores": {"busy_cores": Bound(least=1.6)},
     "join": {"ratio": Bound(least=5.0)},

@@ -124,4 +124,4 @@ def test_the_newest_metadata_says_what_all_batches_before_it_add_up_to(data):
     for each in recent:
         continued.add(each)
     assert continued.report() == metrics_of(metas).report()
-    assert Metrics.after(newest).report()["some"] == metrics_of(metas).report()["some"]
+    assert Metrics.after(newest).report()["suppressed"] == metrics_of(metas).report()["suppressed"]

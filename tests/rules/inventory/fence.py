@@ -169,6 +169,12 @@ RULES = (
         removals=(without(_ENTRIES, "if max(names)[:20] > newest[:20]:", "if False:"),),
     ),
     Rule(
+        name="an entry that is lost behind the newest log checkpoint stops the start",
+        chapter=Chapter.FENCE,
+        tests=tests("state/test_operator_log", "an_entry_that_is_lost_behind_the_newest_checkpoint_is_refused"),
+        removals=(without(_ENTRIES, "if beyond is None:", "if True:"),),
+    ),
+    Rule(
         name="a RESTORE and a foreign change of data are refused at start, with the way on",
         chapter=Chapter.FENCE,
         tests=tests(

@@ -197,6 +197,24 @@ RULES = (
         ),
     ),
     Rule(
+        name="no work grows with the length of the log",
+        chapter=Chapter.UPKEEP,
+        tests=tests("state/test_length", "the_work_is_the_same_at_ten_times_the_length"),
+        removals=(
+            without("state/log_entries", "if known is None or not entry_path(log, known).exists():", "if True:"),
+            without(
+                "runtime/history",
+                "islice(documents_before(log.path, log.version), LINEAGE_ENTRIES)",
+                "documents_before(log.path, log.version)",
+            ),
+            without(
+                "cli/status",
+                "before, *recent = since(log, newest.clock - RECENT_MS)",
+                "before, *recent = since(log, 0)",
+            ),
+        ),
+    ),
+    Rule(
         name="the log keeps the versions that joins have pinned",
         chapter=Chapter.UPKEEP,
         later="issue C",

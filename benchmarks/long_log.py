@@ -1,0 +1,217 @@
+"""What a start and `tidegate status` take on a log of 600,000 commits, a week at one a second, with 100 partitions.
+
+Nothing of it is cleaned up: all entries lie in one folder. What lies behind the newest compaction is made from one real
+entry with other numbers, as many files and bytes as a service would leave, but for the complete metadata and the log
+checkpoints among them, which nobody reads any more. What follows is committed by the library.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+from uuid import uuid4
+
+import pyarrow as pa
+
+from tidegate.cli import status
+from tidegate.contracts.schema import FORMAT, META_PARTITION, BatchMeta, Counts, Document, log_schema
+from tidegate.operators.registry import operator_for
+from tidegate.runtime import history
+from tidegate.runtime.application import Application, application_of
+from tidegate.runtime.backfill import TOGETHER
+from tidegate.runtime.batch import PartitionResult
+from tidegate.runtime.ledger import after_batch, after_claim, after_compaction
+from tidegate.state import disk
+from tidegate.state.actions import add, commit_info, transaction
+from tidegate.state.checkpoints import write_checkpoint
+from tidegate.state.data_files import DataFile, write_file, write_rows
+from tidegate.state.log_entries import entry_path
+from tidegate.state.operator_log import OperatorLog
+from tidegate.state.snapshot import load
+
+NAME, TOPIC = "updates", "in"
+PARTITIONS, COMMITS, TAIL = 100, 600_000, 100
+START_MS, EVERY_MS = 1_790_000_000_000, 1_000
+ROWS_TOGETHER = 50_000
+NAMES = """
+emitted_time_limit emitted_keys suppressed lateness_sum lateness_max lateness_count lateness_upto_0 lateness_upto_4
+overtime_sum overtime_max memory_records_now memory_records_max memory_bytes_now memory_bytes_max
+"""
+MEASURES = dict.fromkeys(NAMES.split(), 123_456)
+
+
+def measure(say: Any) -> dict[str, float]:
+    """Seconds of a claim (without Kafka), of a status and of reading the last batches; bytes of a batch's entry."""
+    with tempfile.TemporaryDirectory() as folder:
+        application = application_in(Path(folder))
+        began = time.perf_counter()
+        log = make(application, partitions=PARTITIONS, commits=COMMITS)
+        say(f"{COMMITS:,} commits of {PARTITIONS} partitions made in {time.perf_counter() - began:.0f} s")
+        entry = entry_path(log.path, log.version).stat().st_size
+        with patch.object(status, "_ends", lambda _application, _topic: status._Ends()):
+            status_s = _seconds(lambda: status.operator_status(application, NAME))
+        backfill_s = _seconds(lambda: catch_up_to_the_last(application))
+        claim_s = _seconds(lambda: claim(application))
+        return {
+            "claim_s": claim_s,
+            "status_s": status_s,
+            "last_batches_s": backfill_s,
+            "entry_of_one_partition_bytes": entry,
+        }
+
+
+def _seconds(work: Any) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def application_in(folder: Path) -> Application:
+    """An application with one operator."""
+    operator = {"kind": "suppression", "input": TOPIC, "output": "out", "until": {"time_limit": "1h"}}
+    places = {"lake": str(folder / "lake"), "state": str(folder / "state"), "keep_output": "forever"}
+    kafka = {"bootstrap.servers": "nowhere:1"}
+    return application_of({"application": "app", **places, "kafka": kafka, "operators": {NAME: operator}})
+
+
+def opened(application: Application, *, create: bool = False) -> OperatorLog:
+    """The operator's log, as a driver opens it."""
+    schema = log_schema(operator_for(application.operators[NAME]).columns)
+    return OperatorLog.open(application.lake / NAME, NAME, schema, create=create)
+
+
+def claim(application: Application) -> OperatorLog:
+    """What a claim does on the log: opens it, commits, looks for the lineage."""
+    log = opened(application)
+    newest = log.newest()
+    assert newest is not None
+    claimed = after_claim(newest, attempt=uuid4().hex, clock=newest.clock + 1, config=newest.config, topics={})
+    log.commit(claimed, [])
+    history.lineage(log, claimed)
+    return log
+
+
+def catch_up_to_the_last(application: Application) -> list[BatchMeta]:
+    """What the control database's catching up reads when it lacks the last batches."""
+    log = OperatorLog.at(application.lake / NAME, None)
+    batches = history.unbroken(log)
+    assert batches.stop - batches.start <= TOGETHER * 1_000
+    return history.metas_of(log, range(batches.stop - 5, batches.stop))
+
+
+def batch(newest: BatchMeta, partition: int) -> BatchMeta:
+    """The metadata of a batch in which one partition has read 1,000 records."""
+    result = PartitionResult(
+        partition=partition,
+        action="batch",
+        next_offset=newest.offsets[TOPIC][partition] + 1_000,
+        stream_time=newest.clock,
+        counts=Counts(records_in=1_000, applied=1_000, emitted=900, held=123_456, held_bytes=12_345_678),
+        measures=MEASURES,
+        files=(),
+        producer=None,
+    )
+    clock, attempt = newest.clock + EVERY_MS, uuid4().hex
+    return after_batch(newest, [result], topic=TOPIC, batch=newest.batch + 1, attempt=attempt, clock=clock)
+
+
+def make(application: Application, *, partitions: int, commits: int) -> OperatorLog:
+    """A log of so many commits, one partition touched by each."""
+    with patch.object(disk, "sync", lambda _path: None):
+        log = opened(application, create=True)
+        newest = _first(log, partitions)
+        log.commit(newest, [])
+        for partition in range(partitions):  # each is in the metadata
+            newest = batch(newest, partition)
+            log.commit(newest, [])
+        newest = _bulk(log, newest, commits - TAIL)
+        log = opened(application)
+        for number in range(TAIL):
+            newest = batch(newest, number % partitions)
+            log.commit(newest, [])
+    return log
+
+
+def _first(log: OperatorLog, partitions: int) -> BatchMeta:
+    return BatchMeta(
+        format=FORMAT,
+        operator=NAME,
+        table_id=log.table_id,
+        epoch=1,
+        batch=0,
+        attempt=uuid4().hex,
+        action="claim",
+        clock=START_MS,
+        config="0" * 16,
+        applied="0" * 16,
+        topics={TOPIC: "u" * 22, "out": "v" * 22},
+        offsets={TOPIC: dict.fromkeys(range(partitions), 0)},
+    )
+
+
+def _bulk(log: OperatorLog, before: BatchMeta, batches: int) -> BatchMeta:
+    """The entries up to that batch, a compaction at it that has their rows, and a checkpoint of that."""
+    like = json.loads(batch(before, 0).changes_to_json(before, before.batch))
+    partitions, files = len(before.offsets[TOPIC]), list[DataFile]()
+    for first in range(before.batch + 1, batches, ROWS_TOGETHER):
+        numbers = range(first, min(first + ROWS_TOGETHER, batches))
+        written = [_line(like, number, partitions) for number in numbers]
+        for number, line in zip(numbers, written, strict=True):
+            entry_path(log.path, log.version + number - before.batch).write_text(_entry(line, number))
+        files.append(_rows_of(log, numbers, written))
+    reached = replace(before, batch=batches - 1, clock=START_MS + batches * EVERY_MS)
+    last = {p: (batches - partitions + p, f"{batches - partitions + p:032x}") for p in range(partitions)}
+    reached = replace(
+        reached, last=last, offsets={TOPIC: dict.fromkeys(range(partitions), batches * 1_000 // partitions)}
+    )
+    compaction = after_compaction(reached, range(partitions), attempt=uuid4().hex, clock=reached.clock)
+    files += [_state_of(log, partition, compaction) for partition in range(partitions)]
+    version = log.version + batches - before.batch
+    info = commit_info(compaction, compaction.to_json())
+    actions = [info, transaction(compaction), *(add(file, changes_data=False) for file in files)]
+    entry_path(log.path, version).write_text("\n".join(map(json.dumps, actions)))
+    table = load(log.path, log.version)
+    table.apply(version, actions)
+    write_checkpoint(log.path, version, table.actions())
+    return compaction
+
+
+def _line(like: Document, number: int, partitions: int) -> str:
+    """The document of a batch like that one, of another number and partition."""
+    partition, attempt = str(number % partitions), f"{number:032x}"
+    own = {name: {partition: next(iter(like[name].values()))} for name in ("counts", "measures", "totals", "measured")}
+    said = {
+        "batch": number,
+        "attempt": attempt,
+        "clock": START_MS + number * EVERY_MS,
+        "last": {partition: [number, attempt]},
+    }
+    return json.dumps({**like, **own, **said}, separators=(",", ":"))
+
+
+def _entry(document: str, number: int) -> str:
+    info = {"operation": "WRITE", "operationParameters": {"mode": "Append", "action": "batch"}, "tidegate": document}
+    transaction_of = {"txn": {"appId": f"tidegate/{NAME}", "version": number}}
+    return json.dumps({"commitInfo": info}) + "\n" + json.dumps(transaction_of)
+
+
+def _rows_of(log: OperatorLog, numbers: range, documents: list[str]) -> DataFile:
+    rows = {
+        "batch": pa.array(numbers, pa.int64()),
+        "seq": pa.array([0] * len(numbers), pa.int64()),
+        "value": [document.encode() for document in documents],
+        "timestamp": pa.array([START_MS + number * EVERY_MS for number in numbers], pa.int64()),
+    }
+    attempt = uuid4().hex
+    return write_file(log.path, "meta", META_PARTITION, pa.table(rows), batch=numbers.stop, attempt=attempt, sync=False)
+
+
+def _state_of(log: OperatorLog, partition: int, compaction: BatchMeta) -> DataFile:
+    rows = pa.table({"op": ["put"], "key": [b"k"], "value": [b"v"]})
+    number, attempt = compaction.batch, compaction.attempt
+    return write_rows(log.path, "state", partition, rows, batch=number, topic=TOPIC, attempt=attempt, sync=False)

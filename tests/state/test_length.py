@@ -1,0 +1,127 @@
+"""What a batch, a claim, `status` and a backfill read does not grow with the length of the log: reads are counted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from benchmarks.long_log import NAME, application_in, batch, catch_up_to_the_last, claim, make
+from tidegate.cli import status
+from tidegate.runtime.application import Application
+from tidegate.state.log_entries import DELTA_LOG
+from tidegate.state.operator_log import OperatorLog
+
+pytestmark = pytest.mark.fast
+
+LENGTHS = (1_000, 2_000, 20_000)
+"""The first log is there to import and to compile; the others are compared."""
+PARTITIONS = 20
+
+
+class Work(NamedTuple):
+    """What a piece of work asked of the disk: files opened, folders listed, calls of `read`, bytes read."""
+
+    opened: int
+    listed: int
+    reads: int
+    bytes: int
+
+
+_seen: list[str] = []
+_watching = False
+
+
+def _watch(event: str, _arguments: object) -> None:
+    if _watching and event in ("open", "os.scandir", "os.listdir"):
+        _seen.append(event)
+
+
+sys.addaudithook(_watch)
+
+
+@contextmanager
+def watched() -> Iterator[list[Work]]:
+    """Inside, the work of this process is counted; what it came to is there at the end."""
+    global _watching
+    found: list[Work] = []
+    before, _watching = _io(), True
+    _seen.clear()
+    try:
+        yield found
+    finally:
+        _watching = False
+        after = _io()
+        listed = sum(event != "open" for event in _seen)
+        work = (after[name] - before[name] for name in ("syscr", "rchar"))
+        found.append(Work(len(_seen) - listed, listed, *work))
+
+
+def _io() -> dict[str, int]:
+    lines = (line.split(":") for line in Path("/proc/self/io").read_text().splitlines())
+    return {name: int(count) for name, count in lines}
+
+
+@pytest.fixture(scope="module")
+def applications(tmp_path_factory: pytest.TempPathFactory) -> list[Application]:
+    """Applications whose logs have these lengths."""
+    made = [application_in(tmp_path_factory.mktemp(f"of {length}")) for length in LENGTHS]
+    for application, length in zip(made, LENGTHS, strict=True):
+        log = make(application, partitions=PARTITIONS, commits=length)
+        assert sum(1 for _entry in (log.path / DELTA_LOG).iterdir()) > length
+    return made
+
+
+def one_batch(application: Application) -> Callable[[], object]:
+    """A batch of a driver that has claimed the operator."""
+    log = claim(application)
+    newest = log.newest()
+    assert newest is not None
+    return lambda: log.commit(batch(newest, 3), [])
+
+
+def a_claim(application: Application) -> Callable[[], object]:
+    return lambda: claim(application)
+
+
+def a_status(application: Application) -> Callable[[], object]:
+    return lambda: status.operator_status(application, NAME)
+
+
+def a_backfill(application: Application) -> Callable[[], object]:
+    """The last five batches are missing."""
+    return lambda: catch_up_to_the_last(application)
+
+
+@pytest.mark.parametrize("kind", [a_status, a_backfill, a_claim, one_batch])
+def test_the_work_is_the_same_at_ten_times_the_length(
+    applications: list[Application],
+    monkeypatch: pytest.MonkeyPatch,
+    kind: Callable[[Application], Callable[[], object]],
+) -> None:
+    monkeypatch.setattr(status, "_ends", lambda _application, _topic: status._Ends())
+    found = []
+    for application in applications:
+        work = kind(application)
+        with watched() as counted:
+            work()
+        found.append(counted[0])
+    _first, short, long = found
+    assert long.opened <= short.opened + 2
+    assert long.listed == short.listed == 0
+    assert long.reads <= 1.1 * short.reads + 10
+    assert long.bytes <= 1.1 * short.bytes + 20_000
+    assert long.opened + long.reads > 0
+
+
+def test_the_newest_batches_of_a_long_log_are_told_one_by_one(applications: list[Application]) -> None:
+    log = OperatorLog.at(applications[1].lake / NAME, None)
+    newest = log.newest()
+    assert newest is not None
+    assert [meta.batch for meta in catch_up_to_the_last(applications[1])] == list(
+        range(newest.batch - 4, newest.batch + 1)
+    )
