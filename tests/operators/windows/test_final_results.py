@@ -119,7 +119,7 @@ def test_a_flush_tells_what_was_held_back_and_closes_its_windows() -> None:
     tested.pipe("a", "x", 1)
     assert [(emission.value, emission.cause) for emission in tested.flush()] == [(b"1", "flush")]
     assert tested.pipe("a", "x", 2) == []
-    assert [row["cause"] for row in tested.late] == ["its windows are closed"]
+    assert [row["cause"] for row in tested.late] == ["its windows are closed, though it is ahead of stream time"]
     assert tested.flush() == []
     assert played(tested, []) == []
 
