@@ -10,6 +10,7 @@ from typing import get_args
 import pytest
 
 from tidegate.contracts.kill_points import KillPoint
+from tidegate.state.decisions import Way
 from tidegate.testing.simulation import Settings, simulate
 from tidegate.testing.simulation.campaign import Campaign, play_all
 from tidegate.testing.simulation.chance import RATES
@@ -38,6 +39,7 @@ def test_none_lost_none_twice_order_kept_in_many_runs() -> None:
     assert min(campaign.counts[fault] for fault in RATES) > 20
     assert campaign.seen["ended by Overtaken"] > 20
     assert campaign.seen["transactions timed out"] > 20
+    assert min(campaign.seen[f"recovered by {way.value}"] for way in Way) > 20
 
 
 @pytest.mark.fast
@@ -52,6 +54,16 @@ def test_the_same_settings_give_the_same_run() -> None:
     once, again = (simulate(replace(Settings.drawn(5), verbose=True)) for _ in range(2))
     assert _without_ids(once.story) == _without_ids(again.story)
     assert (once.counts, once.seen) == (again.counts, again.seen)
+
+
+@pytest.mark.fast
+def test_a_transactional_id_that_kafka_has_forgotten_costs_an_undo_and_no_rebuild() -> None:
+    faults = ("forgotten_id",)
+    reports = [simulate(replace(Settings.drawn(seed), faults=faults, intensity=3.0)) for seed in range(12)]
+    assert [report.problem for report in reports] == [None] * len(reports)
+    seen = sum((report.seen for report in reports), Counter[str]())
+    assert sum(report.counts["forgotten_id"] for report in reports) > 10
+    assert (seen["recovered by undo"] > 3, seen["recovered by rebuild"]) == (True, 0)
 
 
 @pytest.mark.fast

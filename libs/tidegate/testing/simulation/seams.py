@@ -19,7 +19,7 @@ from unittest.mock import patch
 from tidegate.contracts import kill_points
 from tidegate.contracts.operator import Operator
 from tidegate.operators.registry import operator_for
-from tidegate.runtime import clock, compacting, recovering, task
+from tidegate.runtime import clock, compacting, driver, recovering, task
 from tidegate.runtime.kafka import client as kafka_client
 from tidegate.runtime.spark import jobs
 from tidegate.state import (
@@ -58,6 +58,7 @@ def substituted(world: World, lake: Lake) -> Iterator[None]:
         (jobs, "warm_up", lambda _config: 0),
         (task, "side_by_side", map),
         (compacting, "beside", _at_once),
+        (driver, "beside", _at_once),
         (recovering, "beside", _at_once),
         (task, "recover", edges.recover),
         (decisions, "MAX_BATCHES", _BATCHES_BETWEEN_COMPACTIONS),
@@ -149,9 +150,11 @@ class Edges:
         """As `recovery.recover`; what comes back is what the oracle knows, and a rebuild takes its time."""
         recovered = recovery.recover(local, operator, *rest, **more)
         _, _, wanted, partition, _ = rest
-        self._world.seen[f"recovered by {recovered.use.way.value}"] += 1
+        rebuilt = recovered.use.way is decisions.Way.REBUILD and recovered.rows > 0
+        begun = recovered.use.way is decisions.Way.REBUILD and not rebuilt
+        self._world.seen["state begun" if begun else f"recovered by {recovered.use.way.value}"] += 1
         self._world.oracle.recovered(partition, wanted.last, recovered.state)
-        if recovered.use.way is decisions.Way.REBUILD and recovered.rows:
+        if rebuilt:
             self._world.clock.advance(self._world.settings.rebuild_s)
         return recovered
 
