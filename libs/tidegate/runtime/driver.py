@@ -42,6 +42,7 @@ from tidegate.runtime.condition import ConditionFile
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import KafkaClient, NoSuchTopic, client
 from tidegate.runtime.kafka.transactions import Producer
+from tidegate.runtime.lanes import beside
 from tidegate.runtime.ledger import after_batch
 from tidegate.runtime.persistence import Persistence
 from tidegate.runtime.pins import pinned_table
@@ -140,6 +141,7 @@ class OperatorDriver:
     def start(self) -> None:
         """The operator is claimed, older drivers are fenced, everything committed is published."""
         self._compacting.drop()
+        warm = beside(lambda: self._jobs.warm_up(self._config))  # takes about as long as the claim
         claimed = self._claimant.claim()
         self._log, self.newest, self._publication = claimed.log, claimed.meta, claimed.publication
         self._recorder.note(self.newest)
@@ -148,7 +150,7 @@ class OperatorDriver:
             self._table.open(self.newest)
         self._owned = True
         self._recovering.doubt()
-        self._jobs.warm_up(self._config)
+        warm.result()
 
     # ---- running
 
@@ -213,16 +215,18 @@ class OperatorDriver:
 
     def flush(self) -> bool:
         """Release all that is held; it is committed and published with cause `flush`. False: states are not ready."""
-        plans = plan_flush(self.newest, self._config.input, self._producers(), self._lineage)
+        return self._whole(plan_flush(self.newest, self._config.input, self._producers(), self._lineage))
+
+    def _whole(self, plans: Sequence[PartitionPlan]) -> bool:
+        """Run the plans as one batch, if all of their states are ready."""
         ready = self._recovering.ready(plans, self._prepared)
         if ready:
             self.batch(ready)
         return len(ready) == len(plans)
 
-    def apply(self) -> None:
-        """What is held has met the configuration that was claimed with."""
-        if plans := plan_apply(self.newest, self._config.input, self._producers(), self._lineage):
-            self.batch(plans)
+    def apply(self) -> bool:
+        """Let what is held meet the configuration that was claimed with. False: states are not ready."""
+        return self._whole(plan_apply(self.newest, self._config.input, self._producers(), self._lineage))
 
     def reconfigure(self, request: Request) -> None:
         """The next round claims under the configuration that was asked for; if it cannot, who asked is told why.
