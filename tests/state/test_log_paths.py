@@ -87,17 +87,17 @@ def test_a_checkpoint_with_a_path_that_leaves_the_table_is_refused(log: Operator
 
 
 def test_a_clean_up_deletes_nothing_outside_of_the_table(log: OperatorLog) -> None:
-    """put 1 --- remove ../victim --- checkpoint behind the window --- clean-up"""
+    """remove ../victim --- put 1, with a checkpoint behind the window --- clean-up"""
     victim = log.path.parent / "victim.parquet"
     victim.write_text("not ours")
     commit_rows(log, 1, {})
-    put(log.path, 2, [removal("../victim.parquet")])
-    entry_path(log.path, 3).write_bytes(entry_path(log.path, 1).read_bytes())
-    write_checkpoint(log.path, 3, log._snapshot.actions())
+    entry_path(log.path, 1).rename(entry_path(log.path, 2))
+    put(log.path, 1, [removal("../victim.parquet")])
+    write_checkpoint(log.path, 2, log._snapshot.actions())
     now = written_ms(victim)
     long_ago = (now - 9 * HOUR_MS) / 1_000
     for entry in (log.path / "_delta_log").iterdir():
         os.utime(entry, (long_ago, long_ago))
     with pytest.raises(StateError, match="leaves the table"):
-        clean_up(OperatorLog.at(log.path, 3), clock_ms=now, rewind_window_ms=0)
+        clean_up(OperatorLog.at(log.path, 2), clock_ms=now, rewind_window_ms=0)
     assert victim.exists()

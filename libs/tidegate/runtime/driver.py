@@ -406,7 +406,8 @@ class OperatorDriver:
         try:
             return commit()
         except EngineError as error:
-            raise StartOver(error.problem, value=error.value, remedy="it is settled by the next claim") from error
+            remedy = error.remedy or "it is settled by the next claim"
+            raise StartOver(error.problem, value=error.value, remedy=remedy) from error
 
     def _publish(self, results: Sequence[PartitionResult]) -> None:
         started = time.monotonic()

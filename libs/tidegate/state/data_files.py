@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from tidegate.contracts.errors import StateError
+from tidegate.contracts.errors import EngineError, StateError
 from tidegate.contracts.naming import data_folder
 from tidegate.contracts.schema import PARTITION_COLUMNS
 from tidegate.state import disk
@@ -30,6 +31,7 @@ ROW_GROUP_BYTES = 8 * 2**20
 """About the size, uncompressed, of what a reader of few batches reads at the least."""
 
 _DICTIONARY = {"op", "cause", "topic", "batch"}
+_PARQUET_END = b"PAR1"
 _NO_STATISTICS = {"key", "value", "headers"}
 
 
@@ -173,6 +175,32 @@ def _is_ordered(*columns: np.typing.NDArray[np.int64]) -> bool:
             return False
         undecided &= step == 0
     return True
+
+
+def require_whole(log: Path, files: Iterable[DataFile]) -> None:
+    """Raise EngineError unless each file is here as the task wrote it: its size, and the end of a Parquet file.
+
+    Executors may have another lake under the same path, and a network file system may lose what it had taken.
+    """
+    for file in files:
+        if fault := _fault(log / file.path, file.size):
+            raise EngineError(
+                "a data file that a task has written is not whole where the driver looks for it",
+                value=f"{log / file.path}: {fault}",
+                remedy="give the driver and all executors the same lake under the same path; nothing was committed",
+            )
+
+
+def _fault(path: Path, size: int) -> str | None:
+    try:
+        with path.open("rb", buffering=0) as file:
+            found = os.fstat(file.fileno()).st_size
+            end = os.pread(file.fileno(), len(_PARQUET_END), max(0, found - len(_PARQUET_END)))
+    except OSError as error:
+        return str(error.strerror)
+    if found != size:
+        return f"{found} bytes, not {size}"
+    return None if end == _PARQUET_END else "its Parquet footer is missing"
 
 
 def delete_attempt(log: Path, batch: int, attempt: str) -> int:

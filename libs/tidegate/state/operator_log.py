@@ -23,7 +23,7 @@ from tidegate.contracts.schema import FORMAT, PARTITION_COLUMNS, READABLE_FORMAT
 from tidegate.state import disk
 from tidegate.state.actions import Action, add, commit_info, remove, transaction
 from tidegate.state.checkpoints import write_checkpoint
-from tidegate.state.data_files import ANY_BATCH, DataFile, delete_files, read_files
+from tidegate.state.data_files import ANY_BATCH, DataFile, delete_files, read_files, require_whole
 from tidegate.state.decisions import Entry, Verdict, judge_winners
 from tidegate.state.log_entries import (
     DELTA_LOG,
@@ -200,14 +200,15 @@ class OperatorLog:
         `replaces`: the files whose rows `files` hold again; such files change no data for readers of the log.
         `records`: files of a compaction whose rows are new, as no batch has written them before.
         Fenced: a newer driver owns the operator. StateError: somebody else changed the log. Outdated: a file of
-        `replaces` is gone, as after a foreign `OPTIMIZE`; nothing is committed. EngineError: a rival won a race, or the
-        outcome is unclear; the driver starts over with a claim, which settles either. After any of them the handle is
-        not to be used. A failure before the entry is put leaves no files; but for that and Outdated the attempt's files
-        are not to be deleted: they may be committed.
+        `replaces` is gone, as after a foreign `OPTIMIZE`; nothing is committed. EngineError: a file is not whole here,
+        a rival won a race, or the outcome is unclear; the driver starts over with a claim, which settles each. After
+        any of them the handle is not to be used. A failure before the entry is put leaves no files; but for that and
+        Outdated the attempt's files are not to be deleted: they may be committed.
         """
         require_there(self.path)
         self._refuse_reuse(meta)
         try:
+            require_whole(self.path, [*files, *records])
             self._checkpoint_if_due()
         except Exception:  # nothing was put, so these are certainly of no commit
             delete_files(self.path, meta.batch, meta.attempt, [*files, *records])

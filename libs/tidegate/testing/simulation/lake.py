@@ -1,7 +1,7 @@
 """What befalls an operator log: entries that are put without an answer, and full or failing disks.
 
 May import: the standard library, pyarrow, deltalake, contracts, state, simulation. The entries are real files in a
-folder in memory; data files stand there empty, and their rows are kept as tables.
+folder in memory; data files stand there with an end alone, and their rows are kept as tables.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ class Lake:
         self._world.step("before a data file")
         if self._world.chance.happens("disk_full"):
             raise OSError(errno.ENOSPC, "No space left on device")
-        path.touch(exist_ok=False)
+        with path.open("xb") as file:
+            file.write(b"PAR1")
         self._tables[path] = table
 
     def read(
