@@ -5,25 +5,34 @@ from __future__ import annotations
 from typing import Any
 
 from tidegate.operators.stream_table_join import StreamTableJoinRules
-from tidegate.runtime.spark.views import as_time, create_view, register_emissions, shown_columns
+from tidegate.runtime.spark.views import (
+    as_time,
+    create_view,
+    register_emissions,
+    shown_columns,
+    window_columns,
+    window_names,
+)
 
 
 def register(spark: Any, name: str, config: StreamTableJoinRules) -> list[str]:
     """The view `<name>_buffer` shows the records that wait, one row each; gives its name.
 
-    Columns: partition, key, value, headers, timestamp, offset, arrived (clock of the batch in which it came, ms),
+    Columns: partition, key, window_start and window_end (where the input is windowed), value, headers, timestamp,
+    offset, arrived (clock of the batch in which it came, ms),
     event_time, due (the stream time at which it leaves, unless it waits for the table).
 
     `<name>_emissions` has two more columns: status (matched, unmatched, late), and valid_from, that of the version met.
     """
-    register_emissions(spark, name, config, "cause AS status", f"{as_time('valid_from')} AS valid_from")
+    windows, met = window_columns(config), ("cause AS status", f"{as_time('valid_from')} AS valid_from")
+    register_emissions(spark, name, config, *window_names(config), *met)
     key, value = shown_columns(config)
     due = f"timestamp + {config.grace or 0}"
     newest = "row_number() OVER (PARTITION BY partition, key, timestamp, offset ORDER BY batch DESC, seq DESC)"
     create_view(
         spark,
         f"{name}_buffer",
-        f"""SELECT partition, {key} AS key, {value} AS value, headers, timestamp, offset, arrived,
+        f"""SELECT partition, {key} AS key{windows}, {value} AS value, headers, timestamp, offset, arrived,
                    {as_time("timestamp")} AS event_time, {as_time(due)} AS due
             FROM (SELECT *, {newest} AS age FROM {name}_log WHERE kind = 'state')
             WHERE age = 1 AND op = 'put'""",

@@ -5,18 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from tidegate.operators.suppression.config import SuppressionRules
-from tidegate.runtime.spark.views import as_time, create_view, shown_columns
+from tidegate.runtime.spark.views import (
+    as_time,
+    create_view,
+    register_emissions,
+    shown_columns,
+    window_columns,
+    window_names,
+)
 
 
 def register(spark: Any, name: str, config: SuppressionRules) -> list[str]:
     """The view `<name>_buffer` shows what is held, one row per key, or per key and window; gives its name.
 
-    Columns: partition, key, window_start and window_end (with `until: window_close`), value, headers, timestamp (of the
-    last update), place (what it is ordered by), arrival (offset of the record that opened the slot), offset (of the
+    Columns: partition, key, window_start and window_end (where the input is windowed), value, headers, timestamp (of
+    the last update), place (what it is ordered by), arrival (offset of the record that opened the slot), offset (of the
     last update), held_since (place as a time). Windows that a flush has closed are not held any more.
     """
     key, value = shown_columns(config)
-    windows = ", window_start, window_end" if config.until == "window_close" else ""
+    windows = window_columns(config)
+    register_emissions(spark, name, config, *window_names(config))
     newest = f"row_number() OVER (PARTITION BY partition, key{windows} ORDER BY batch DESC, seq DESC)"
     create_view(
         spark,

@@ -6,16 +6,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from services.table_history.views import COLUMNS, versions_query, was_valid
+from services.table_history.views import shown_versions, versions_query, was_valid
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.naming import log_path
 from tidegate.operators.table_history import TableHistoryRules
+from tidegate.runtime.application import config_of
 from tidegate.runtime.history import has_version
+from tidegate.state.operator_log import OperatorLog
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-_AS_THE_LOG_HAS_IT = TableHistoryRules(history_retention="0")
 
 
 def history_as_of(
@@ -44,7 +44,16 @@ def history_as_of(
     if not has_version(path, None):
         raise UserError("there is no log of that table", value=path, remedy="name the folder of a table_history's log")
     log = spark.read.format("delta").load(str(path))
-    versions = spark.sql(versions_query("{log}", rules or _AS_THE_LOG_HAS_IT), log=log)
+    shown = rules or _as_the_log_has_it(path)
+    versions = spark.sql(versions_query("{log}", shown), log=log)
     asked = F.lit(timestamp) if isinstance(timestamp, int) else F.unix_millis(F.lit(timestamp))
     valid = was_valid("asked", None if rules is None else rules.history_retention)
-    return versions.withColumn("asked", asked.cast("bigint")).where(valid).selectExpr(*COLUMNS)
+    return versions.withColumn("asked", asked.cast("bigint")).where(valid).selectExpr(*shown_versions(shown))
+
+
+def _as_the_log_has_it(path: Path) -> TableHistoryRules:
+    """Return rules that show what the log has: its windows, if they are part of its keys."""
+    newest = OperatorLog.at(path, None).newest()
+    config = config_of(newest.settings) if newest is not None and newest.settings else None
+    windows = config.windows if isinstance(config, TableHistoryRules) else None
+    return TableHistoryRules(history_retention="0", windows=windows)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.event_time import MAX_TIME, NO_TIMESTAMP
 from tidegate.contracts.records import Row
+from tidegate.operators.keys_reference import Window
 from tidegate.operators.stream_table_join import StreamTableJoinConfig
 from tidegate.operators.stream_table_join.reference import Reference as JoinReference
 from tidegate.operators.suppression import SuppressionConfig
@@ -28,7 +29,8 @@ from tidegate.operators.windows import WindowConfig
 from tidegate.operators.windows.elements.reference import Reference as ElementsReference
 from tidegate.operators.windows.elements.reference import Window as ElementsWindow
 from tidegate.operators.windows.reference import Reference as WindowReference
-from tidegate.operators.windows.reference import Window, read_number
+from tidegate.operators.windows.reference import Window as AggregateWindow
+from tidegate.operators.windows.reference import read_number
 from tidegate.testing import strategies
 from tidegate.testing.laws import Advance, Change, Clock, Event, Flush, Table, Trace
 
@@ -105,7 +107,7 @@ def _trace(reference: Reference, notes: Notes) -> Trace:
     held = sorted(reference.held.values(), key=lambda slot: (slot.place, slot.arrival))
     return Trace(
         emissions=[_columns(slot.row) | {"cause": cause} | _bounds(slot.window) for slot, cause in reference.emissions],
-        late=_late(reference.late, "its window is closed" if reference.windowed else "older than max_lateness", notes),
+        late=_late(reference.late, "its window is closed" if reference.closes else "older than max_lateness", notes),
         rejected=_rejected(reference.rejected, reference.config, notes),
         lateness=notes.lateness(reference.rejected),
         applied=reference.applied,
@@ -121,7 +123,7 @@ def _slot(slot: Slot) -> dict[str, Any]:
     return {"op": "put"} | _columns(slot.row) | {"place": slot.place, "arrival": slot.arrival} | _bounds(slot.window)
 
 
-def _bounds(window: tuple[int, int] | None) -> dict[str, Any]:
+def _bounds(window: Window) -> dict[str, Any]:
     return {} if window is None else dict(zip(("window_start", "window_end"), window, strict=True))
 
 
@@ -130,8 +132,8 @@ def table_history_reference(config: TableHistoryConfig, history: Sequence[Event]
     reference = TableReference(config)
     notes = _play(reference, history, clock_ms)
     versions = sorted(
-        (row for chain in reference.versions.values() for row in chain.values()),
-        key=lambda row: (row.timestamp, row.offset),
+        ((row, window) for (_, window), chain in reference.versions.items() for row in chain.values()),
+        key=lambda version: (version[0].timestamp, version[0].offset),
     )
     return Trace(
         late=_late(reference.late, "older than history_retention", notes),
@@ -140,8 +142,8 @@ def table_history_reference(config: TableHistoryConfig, history: Sequence[Event]
         applied=reference.applied,
         superseded=reference.superseded,
         stream_time=reference.stream_time if history else -1,
-        held=[{"op": "put"} | _columns(row) for row in versions],
-        held_bytes=sum(len(row.key or b"") + len(row.value or b"") + len(row.headers) for row in versions),
+        held=[{"op": "put"} | _columns(row) | _bounds(window) for row, window in versions],
+        held_bytes=sum(_bytes(*version) for version in versions),
     )
 
 
@@ -155,10 +157,11 @@ def stream_table_join_reference(config: StreamTableJoinConfig, history: Sequence
         lateness=notes.lateness(reference.rejected),
         applied=reference.applied,
         stream_time=reference.stream_time,
-        held=[{"op": "put"} | _columns(held.row) | {"arrived": held.arrived} for held in reference.held],
-        held_bytes=sum(
-            len(held.row.key or b"") + len(held.row.value or b"") + len(held.row.headers) for held in reference.held
-        ),
+        held=[
+            {"op": "put"} | _columns(held.row) | {"arrived": held.arrived} | _bounds(held.window)
+            for held in reference.held
+        ],
+        held_bytes=sum(_bytes(held.row, held.window) for held in reference.held),
     )
 
 
@@ -169,12 +172,18 @@ def _table(table: Table, clock_ms: int) -> TableReference:
     return reference
 
 
-def _joined(config: StreamTableJoinConfig, row: Row, version: Row | None, cause: str) -> dict[str, Any]:
+def _bytes(row: Row, window: Window) -> int:
+    """The bytes that are held of a record: a windowed key has two numbers more."""
+    return len(row.key or b"") + len(row.value or b"") + len(row.headers) + (0 if window is None else 16)
+
+
+def _joined(config: StreamTableJoinConfig, row: Row, window: Window, version: Row | None, cause: str) -> dict[str, Any]:
     stream, table = row.value or b"", version and version.value
     value = b"-".join([stream, b"null" if table is None else table])
     if config.joiner is None:
         value = b"{%s,%s}" % (_named(b"stream", stream), _named(b"table", table))
-    return _columns(row) | {"value": value, "cause": cause, "valid_from": version and version.timestamp}
+    found = {"value": value, "cause": cause, "valid_from": version and version.timestamp}
+    return _columns(row) | found | _bounds(window)
 
 
 def _named(name: bytes, value: bytes | None) -> bytes:
@@ -233,7 +242,7 @@ def windows_reference(config: WindowConfig, history: Sequence[Event], clock_ms: 
     )
 
 
-def _window(config: WindowConfig, window: Window, taken_back: bool = False) -> dict[str, Any]:
+def _window(config: WindowConfig, window: AggregateWindow, taken_back: bool = False) -> dict[str, Any]:
     found = {name: _told(name, window.numbers) for name in AGGREGATES if name in config.aggregate.model_fields_set}
     text = ",".join(f'"{name}":{number}' for name, number in found.items())
     value = f"{{{text}}}" if len(found) > 1 else next(iter(found.values()))
@@ -246,7 +255,7 @@ def _told(name: str, numbers: list[dict[str, Any]]) -> str:
     return repr(number).removesuffix(".0")
 
 
-def _window_state(config: WindowConfig, window: Window) -> dict[str, Any]:
+def _window_state(config: WindowConfig, window: AggregateWindow) -> dict[str, Any]:
     names = [name for name in AGGREGATES if name in config.aggregate.model_fields_set]
     words = b"".join(_words(name, [found.get(name) for found in window.numbers]) for name in names)
     return {
@@ -331,14 +340,14 @@ AGGREGATES: dict[str, Callable[[list[Any]], Any]] = {"count": len, "sum": sum, "
 CASES = {
     "suppression": Case(
         configs=strategies.suppression_configs(),
-        histories=strategies.suppression_histories(),
+        histories=strategies.windowed_histories(),
         reference=suppression_reference,
         holding=SuppressionConfig.model_validate({"input": "records", "until": {"time_limit": "1h"}}),
         bytes_per_record=120,
     ),
     "table_history": Case(
         configs=strategies.table_history_configs(),
-        histories=strategies.histories(),
+        histories=strategies.histories() | strategies.windowed_histories(),
         reference=table_history_reference,
         holding=TableHistoryConfig.model_validate({"input": "records", "history_retention": "1h"}),
         bytes_per_record=160,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.operators.windowed import of_window
-from tidegate.contracts.records import Records
+from tidegate.contracts.records import Records, Row
 from tidegate.kernels.storage import MemoryStorage
+from tidegate.operators.stream_table_join import StreamTableJoin, StreamTableJoinConfig
 from tidegate.operators.suppression import Suppression, SuppressionConfig
 from tidegate.operators.table_history import TableHistory, TableHistoryConfig
 
@@ -77,3 +80,73 @@ def test_a_history_keeps_every_window_s_versions_apart() -> None:
 def test_ignore_means_that_a_later_window_replaces_an_earlier_one() -> None:
     result = suppression(windows="ignore", until={"time_limit": "1h"}).step(UPDATES, 0)
     assert (result.counts.superseded, result.counts.held) == (1, 1)
+
+
+WINDOWS = st.tuples(st.integers(0, 3), st.integers(0, 3)).map(lambda bounds: (bounds[0], bounds[0] + bounds[1]))
+KEYS = st.sampled_from([b"", b"a", bytes(8), bytes(16), (1).to_bytes(8, "little")])
+
+
+@pytest.mark.parametrize("opened", [suppression, table])
+@given(told=st.lists(st.tuples(KEYS, WINDOWS), max_size=30))
+def test_no_two_windows_share_a_slot(opened, told) -> None:
+    rows = [of_window(key, b"v", 5, window, at) for at, (key, window) in enumerate(told)]
+    options = {"until": {"time_limit": "1h"}} if opened is suppression else {}
+    state = opened(windows="headers", **options)
+    state.step(Records.from_rows(rows), 0)
+    held = [(row["key"], (row["window_start"], row["window_end"])) for row in state.snapshot().to_pylist()]
+    assert sorted(held) == sorted(set(told))
+
+
+def test_a_windowed_stream_meets_the_version_of_its_own_window() -> None:
+    versions, operator = (
+        table(windows="headers"),
+        StreamTableJoin(
+            StreamTableJoinConfig.model_validate({"input": "in", "table": "t", "join": "left", "windows": "headers"})
+        ),
+    )
+    versions.step(Records.from_rows([of_window(b"a", b"1", 1, FIRST, 0), of_window(b"a", b"2", 1, SECOND, 1)]), 0)
+    state = operator.open(MemoryStorage(operator.layout))
+    state.read_table(versions)
+    stream = [of_window(b"a", b"0", 5, window, at) for at, window in enumerate((SECOND, FIRST, (20, 30)))]
+    emitted = state.step(Records.from_rows(stream), 0).emissions.to_pylist()
+    assert [(row["key"], row["value"], row["window_start"]) for row in emitted] == [
+        (b"a", b'{"stream":0,"table":2}', 10),
+        (b"a", b'{"stream":0,"table":1}', 0),
+        (b"a", b'{"stream":0,"table":null}', 20),
+    ]
+
+
+@pytest.mark.parametrize("join", ["inner", "left"])
+def test_a_windowed_join_rejects_records_without_a_key_which_no_window_is_of(join) -> None:
+    operator = StreamTableJoin(
+        StreamTableJoinConfig.model_validate({"input": "in", "table": "t", "join": join, "windows": "headers"})
+    )
+    state = operator.open(MemoryStorage(operator.layout))
+    state.read_table(table(windows="headers"))
+    result = state.step(Records.from_rows([of_window(None, b"0", 5, FIRST)]), 0)
+    assert [row["cause"] for row in result.rejected.to_pylist()] == ["null key"]
+
+
+@pytest.mark.parametrize(
+    ("windows", "key", "window"),
+    [
+        ({"time": "10ms"}, b"a" + (20).to_bytes(8, "big"), (20, 30)),
+        ("session", b"a" + (29).to_bytes(8, "big") + (20).to_bytes(8, "big"), (20, 29)),
+    ],
+)
+def test_refused_records_keep_the_key_that_they_came_with(windows, key, window) -> None:
+    state = suppression(windows=windows, max_lateness="1ms", until={"time_limit": "1h"})
+    rows = [Row(key, b"1", 25, 0), Row(key, b"2", 20, 1), Row(b"short", b"3", 25, 2)]
+    result = state.step(Records.from_rows(rows), 0)
+    assert [row["key"] for row in result.late.to_pylist()] == [key]
+    assert [(row["key"], row["cause"]) for row in result.rejected.to_pylist()] == [
+        (b"short", "no window: its key is too short to name one in Kafka's bytes")
+    ]
+    (held,) = state.snapshot().to_pylist()
+    assert (held["key"], held["window_start"], held["window_end"]) == (b"a", *window)
+
+
+def test_a_tombstone_of_a_window_that_waits_is_emitted_as_its_window_may_have_left_before() -> None:
+    state = suppression(windows="headers", until={"time_limit": 0})
+    rows = [of_window(b"a", b"1", 10, FIRST, 0), of_window(b"a", None, 11, FIRST, 1)]
+    assert [row["value"] for row in state.step(Records.from_rows(rows), 0).emissions.to_pylist()] == [b"1", None]

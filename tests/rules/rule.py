@@ -21,6 +21,7 @@ class Chapter(Enum):
     KAFKA = "Kafka client"
     KILL_POINTS = "Kill points"
     TABLES = "Tables that are read"
+    KEYS = "Keys of windows"
 
 
 @dataclass(frozen=True)

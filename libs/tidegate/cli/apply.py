@@ -18,7 +18,7 @@ from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime import history
 from tidegate.runtime.application import Application, config_hash, load, settings_of
 from tidegate.runtime.condition import ConditionFile
-from tidegate.runtime.forecast import Outlook
+from tidegate.runtime.forecast import Outlook, as_logs_go_on
 from tidegate.state.operator_log import OperatorLog
 
 POLL_S = 0.1
@@ -35,7 +35,7 @@ def command(file: Path, operator: str | None) -> None:
 
     Example: tidegate apply flights.yaml
     """
-    application = load(file)
+    application = as_logs_go_on(load(file))
     outlooks = outlooks_of(application, operator)
     if any(found.status == "refused" for found in outlooks):
         show_outlooks(outlooks)

@@ -7,9 +7,9 @@ type lives in its folder; `read` gathers all problems at once, each with the val
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -20,10 +20,11 @@ from pydantic import (
     ValidationError,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
 
 from tidegate.contracts.errors import ConfigurationError, Problem
-from tidegate.contracts.event_time import MAX_TIMESTAMP, parse_duration_ms, parse_size_bytes
+from tidegate.contracts.event_time import MAX_TIMESTAMP, format_duration_ms, parse_duration_ms, parse_size_bytes
 
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:/")
 
@@ -136,19 +137,173 @@ class OperatorRules(Config):
         return {}
 
 
+class TimeWindows(Config):
+    """Kafka's bytes of time windows: the key, then the window's start in eight bytes."""
+
+    time: Annotated[Duration, Field(gt=0)]
+    """Length of the windows, which the bytes do not say."""
+
+
+def _read_windows(value: object) -> object:
+    if isinstance(value, Mapping):
+        return TimeWindows.model_validate(value)
+    if value is None or value in ("none", "ignore", "headers", "session") or isinstance(value, TimeWindows):
+        return value
+    raise ValueError("not a way to name windows; write windows: headers, session, {time: 1h}, none or ignore")
+
+
+Windows: TypeAlias = Annotated[
+    Literal["none", "ignore", "headers", "session"] | TimeWindows | None, BeforeValidator(_read_windows)
+]
+OutputWindows = Literal["headers", "kafka"]
+
+
+class KeyRules(OperatorRules):
+    """What decides what a key is: the record's own, or the record's in its window."""
+
+    windows: Windows = Field(default=None, validate_default=True)
+    """Where a record names the window that its key is of: `headers`, or in Kafka's bytes of windowed keys, `{time: 1h}`
+    with the windows' length or `session`; `none`: records of windows are rejected; `ignore`: windows are no part of
+    keys. Omitted: as the operator of the file that writes the topic says, otherwise none."""
+
+    @field_validator("windows")
+    @classmethod
+    def _none_unless_told(cls, windows: Windows) -> Windows:
+        return windows or "none"
+
+    @property
+    def windowed(self) -> bool:
+        """True when windows are part of the key."""
+        return self.windows not in ("none", "ignore")
+
+    @classmethod
+    def windows_before(cls, settings: Mapping[str, Any]) -> Windows:
+        """Return what `windows` was where the settings are of a release that did not have it."""
+        return "ignore"
+
+    def other_keys(self, before: KeyRules) -> dict[str, str]:
+        """Return why keys that are held under `before` cannot be held under this configuration; nothing if they can."""
+        if self.windowed == before.windowed:
+            return {}
+        return {"windows": "windows' keys and plain ones are not held together"}
+
+
+class Written(NamedTuple):
+    """What an operator says of the topic that it writes; None: it does not know.
+
+    `closes_after`: how long after its end a window still changes, in ms.
+    """
+
+    windows: Windows = None
+    closes_after: int | None = None
+    key_format: Format | None = None
+
+
+def added_windows(config: KeyRules, output: OutputWindows) -> AddedWindows | None:
+    """Return how windows are added to output whose records bear them as the input's do; None: they are there."""
+    if not config.windowed or config.windows == "headers":
+        return None
+    return "headers" if output == "headers" else "session" if config.windows == "session" else "time"
+
+
+def passed_on(config: KeyRules, output: OutputWindows) -> Windows:
+    """Return how records that pass name their windows in the output; None: it is not known."""
+    return config.windows if output == "kafka" or not config.windowed else "headers"
+
+
+def known_to_kafka(output: OutputWindows, windows: Windows) -> OutputWindows:
+    """Return the way in which output names windows. Raises ValueError where Kafka's bytes cannot be written."""
+    if output == "kafka" and windows in ("none", "ignore"):
+        raise ValueError("its keys have no windows; remove it")
+    if output == "kafka" and windows == "headers":
+        raise ValueError(
+            "headers do not say whether windows are sessions, and Kafka's bytes differ; write windows: headers, or let "
+            "the writer of the input write Kafka's bytes"
+        )
+    return output
+
+
 class TableFacts(NamedTuple):
-    """What readers of a table need to know of it: how long it keeps versions, ms; None: the latest values alone."""
+    """What readers of a table need to know of it: how long it keeps versions, ms (None: the latest values alone);
+    whether windows are part of its keys; and the format of its keys, if it is told."""
 
     history_retention: int | None
+    windowed: bool = False
+    key_format: Format | None = None
+
+
+class InputKey(Config):
+    """What a topic's keys are."""
+
+    windows: Windows = None
+    """As the operator's `windows`."""
+    of: Format = "bytes"
+    """As the operator's `key_format`."""
+
+
+class InputTopic(Config):
+    """A topic that is read, with what its keys are."""
+
+    topic: str
+    """Its name."""
+    key: InputKey = InputKey()
+    """What its keys are."""
+
+
+class OutputKey(Config):
+    """What the keys of the output are."""
+
+    windows: OutputWindows = "headers"
+    """As the operator's `output_windows`."""
+
+
+class OutputTopic(Config):
+    """A topic that is written, with what its keys are."""
+
+    topic: str
+    """Its name."""
+    key: OutputKey = OutputKey()
+    """What its keys are."""
+
+
+def _input(value: object) -> object:
+    if isinstance(value, Mapping):
+        raise ValueError("not a topic; write input: NAME, or input: {topic: NAME, key: {windows: headers, of: string}}")
+    return value
+
+
+def _output(value: object) -> object:
+    if isinstance(value, Mapping):
+        raise ValueError("not a topic; write output: NAME, or output: {topic: NAME, key: {windows: kafka}}")
+    return value
+
+
+_OF_KEYS = {"input": {"windows": "windows", "of": "key_format"}, "output": {"windows": "output_windows"}}
+"""What is said of a topic's keys, and the operator's options that it stands for."""
+
+
+def spread(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an operator's raw configuration with topics by name alone, and what is said of their keys beside them.
+
+    A topic that is described in another form stays as it is, and is refused where the configuration is read.
+    """
+    flat = dict(raw)
+    for side, options in _OF_KEYS.items():
+        topic = raw.get(side)
+        if isinstance(topic, Mapping) and {"topic"} <= set(topic) <= {"topic", "key"}:
+            key = topic.get("key", {})
+            if isinstance(key, Mapping) and set(key) <= set(options) and not {options[name] for name in key} & set(raw):
+                flat |= {side: topic["topic"]} | {options[name]: value for name, value in key.items()}
+    return flat
 
 
 class OperatorConfig(OperatorRules):
     """An operator of a configuration file: its rules, and the topics between which it works."""
 
-    input: str
-    """Topic that is read."""
-    output: str | None = None
-    """Topic of the emissions; omitted: they stay in the lake."""
+    input: Annotated[str, BeforeValidator(_input, json_schema_input_type=str | InputTopic)]
+    """Topic that is read; with what its keys are: `{topic: NAME, key: {windows: headers, of: string}}`."""
+    output: Annotated[str | None, BeforeValidator(_output, json_schema_input_type=str | OutputTopic | None)] = None
+    """Topic of the emissions, also as `{topic: NAME, key: {windows: kafka}}`; omitted: they stay in the lake."""
     dead_letters: str | None = None
     """Topic of the records that are refused, late and rejected ones; omitted: they stay in the lake."""
     idle_after: Duration | None = None
@@ -161,6 +316,11 @@ class OperatorConfig(OperatorRules):
             raise ValueError("the input of the same operator: it would read what it writes; name a topic of its own")
         return topic
 
+    @model_validator(mode="before")
+    @classmethod
+    def _topics_say_what_keys_are(cls, raw: Any) -> Any:
+        return spread(raw) if isinstance(raw, Mapping) else raw
+
     @field_validator("dead_letters")
     @classmethod
     def _topic_of_its_own(cls, topic: str | None, info: ValidationInfo) -> str | None:
@@ -172,9 +332,34 @@ class OperatorConfig(OperatorRules):
         """What it is to operators that read it; None: it is not a table."""
         return None
 
-    def refuses(self, table: TableFacts) -> str | None:
-        """Why it cannot read such a table: "cause; remedy". None: it can."""
-        return None
+    def refuses(self, table: TableFacts) -> Iterator[str]:
+        """Yield why it cannot read such a table, each "cause; remedy"."""
+        yield from ()
+
+    def writes(self) -> Written:
+        """Return what it says of its output topic."""
+        return Written(key_format=self.told_key_format)
+
+    @classmethod
+    def inferred(cls, raw: Mapping[str, Any], topic: Written) -> dict[str, Any]:
+        """Return the options that the writer of its input settles, for those that `raw` may lack."""
+        found: dict[str, Any] = {"key_format": topic.key_format}
+        if issubclass(cls, KeyRules):
+            found["windows"] = topic.windows
+        return {option: value for option, value in found.items() if value is not None}
+
+    def disagrees(self, topic: Written) -> Iterator[tuple[str, str]]:
+        """Yield each option that contradicts the writer of its input, with "cause; remedy"."""
+        if topic.key_format is not None and self.key_format != topic.key_format:
+            yield "key_format", f"the topic's writer says {topic.key_format}; write the same, or leave it out"
+        if isinstance(self, KeyRules) and topic.windows is not None and self.windows not in (topic.windows, "ignore"):
+            said = _as_written(topic.windows)
+            yield "windows", f"the topic's writer names windows by {said}; write windows: {said}, or leave it out"
+
+    @property
+    def told_key_format(self) -> Format | None:
+        """The format of keys; None where it is only the default."""
+        return self.key_format if "key_format" in self.model_fields_set or self.key_format != "bytes" else None
 
     def adds_windows(self) -> AddedWindows | None:
         """Return how windows are added to the records of the output; None: they have none, or say them already."""
@@ -183,6 +368,10 @@ class OperatorConfig(OperatorRules):
     def functions(self) -> tuple[str, ...]:
         """The functions of the user's own that it calls, each `module:function`."""
         return ()
+
+
+def _as_written(windows: Windows) -> str:
+    return f"{{time: {format_duration_ms(windows.time)}}}" if isinstance(windows, TimeWindows) else str(windows)
 
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -62,6 +62,12 @@ class Problem:
     cause: str
     remedy: str
 
+    @classmethod
+    def of(cls, where: str, value: object, text: str) -> Problem:
+        """Return the problem of a text "cause; remedy"."""
+        cause, _, remedy = text.partition("; ")
+        return cls(where=where, value=value, cause=cause, remedy=remedy)
+
     def __str__(self) -> str:
         return f"{self.where}: {self.cause}\n    value:  {self.value!r}\n    remedy: {self.remedy}"
 

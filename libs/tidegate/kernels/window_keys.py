@@ -1,6 +1,8 @@
 """Keys of windows: a key's bytes behind its window's bounds, so that each window is a key of its own.
 
-May import: numpy, pyarrow, contracts, kernels. The bounds come from a record's headers, as windowed results bear them.
+May import: numpy, pyarrow, contracts, kernels. The bounds come from a record's headers, or from Kafka's bytes of
+windowed keys: of time windows the key and the start, of sessions the key, the end and the start, in eight bytes each,
+the most significant first.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import pyarrow as pa
 from tidegate.contracts.event_time import MAX_TIME, MAX_TIMESTAMP, MAX_WINDOW_END
 from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.contracts.operator import Array
-from tidegate.kernels.columns import binary_column, binary_parts, gather
+from tidegate.kernels.columns import assemble, binary_column, binary_parts, gather
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.compiled.words import copy_bytes
 from tidegate.kernels.payloads import Batch
@@ -22,10 +24,14 @@ from tidegate.kernels.varint import read_varint
 REASONS = (
     "no window: headers with its bounds are missing",
     "no window: its bounds are no interval within the range of time",
+    "no window: its key is too short to name one in Kafka's bytes",
+    "its key is of a window; write windows: headers, or windows: ignore to leave windows out of keys",
 )
-NO_BOUNDS, BAD_BOUNDS = 1, 2
+NO_BOUNDS, BAD_BOUNDS, TOO_SHORT, UNTOLD = 1, 2, 3, 4
 
 BOUNDS_BYTES = 16
+START_BYTES, SESSION_BYTES = 8, 16
+"""What Kafka writes behind the key of a time window, and of a session."""
 
 _START_NAME = np.frombuffer(HEADER_WINDOW_START.encode(), np.uint8)
 _END_NAME = np.frombuffer(HEADER_WINDOW_END.encode(), np.uint8)
@@ -43,7 +49,7 @@ class Bounds(NamedTuple):
 
 
 def bounds_of(batch: Batch) -> Bounds:
-    """The windows that the records' headers name; of several headers of a name the last one counts."""
+    """Return the windows that the records' headers name; of several headers of a name the last one counts."""
     count = len(batch.offset)
     bounds = Bounds(np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int8))
     _read(batch.data, batch.headers_start, batch.headers_length, bounds)
@@ -115,8 +121,80 @@ def _number(data: Array, at: int, length: int) -> Any:
     return number
 
 
+def untold(batch: Batch) -> Array:
+    """Return a code per row: UNTOLD for the records whose headers have a window's start and end, otherwise 0."""
+    if not batch.headers_length.any():
+        return np.zeros(len(batch.offset), np.int8)
+    return np.where(bounds_of(batch).code == NO_BOUNDS, 0, UNTOLD).astype(np.int8)
+
+
+def split(batch: Batch, size: int | None) -> tuple[Batch, Bounds]:
+    """Return the records under their own keys, and the windows that Kafka's bytes behind these name.
+
+    `size`: of time windows; None: they are sessions.
+    """
+    count, added = len(batch.offset), SESSION_BYTES if size is None else START_BYTES
+    bounds = Bounds(np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int8))
+    _split(batch.data, batch.key_start, batch.key_length, -1 if size is None else size, bounds)
+    cut = np.where((batch.key_length >= added) & (bounds.code == 0), added, 0)
+    return batch._replace(key_length=batch.key_length - cut), bounds
+
+
+@compiled_in_place
+def _split(data: Array, starts: Array, lengths: Array, size: int, bounds: Bounds) -> None:
+    for row in range(len(starts)):
+        behind = wide(starts[row]) + lengths[row]
+        if lengths[row] < 0:
+            continue
+        if lengths[row] < (SESSION_BYTES if size < 0 else START_BYTES):
+            bounds.code[row] = TOO_SHORT
+            continue
+        start = _big_endian(data, behind - START_BYTES)
+        end = _big_endian(data, behind - SESSION_BYTES) if size < 0 else min(start, MAX_TIME) + size
+        if not _is_window(start, end):
+            bounds.code[row] = BAD_BOUNDS
+        else:
+            bounds.start[row] = start
+            bounds.end[row] = end
+
+
+@inlined
+def _big_endian(data: Array, at: int) -> Any:
+    number = wide(0)
+    for place in range(START_BYTES):
+        number = number << 8 | wide(data[at + place])
+    return number
+
+
+def kafka_keys(keys: pa.Array, start: Array, end: Array | None) -> pa.ChunkedArray:
+    """Return the keys with their windows, as Kafka writes them; None in place of ends: of time windows."""
+    data, starts, lengths = binary_parts(keys)
+    bounds = np.stack([start] if end is None else [end, start], axis=1).astype(">i8")
+    behind = bounds.view(np.uint8).reshape(len(starts), -1)
+    whole = np.where(lengths >= 0, lengths + behind.shape[1], lengths)
+
+    def write(rows: slice, content: Array) -> None:
+        _append(data, starts[rows], lengths[rows], behind[rows], content)
+
+    return assemble(whole, write)
+
+
+@compiled_in_place
+def _append(data: Array, starts: Array, lengths: Array, behind: Array, content: Array) -> None:
+    at = 0
+    for row in range(len(starts)):
+        if lengths[row] < 0:
+            continue
+        if lengths[row] > 0:
+            copy_bytes(data, starts[row], content, at, lengths[row])
+        at += lengths[row]
+        for place in range(behind.shape[1]):
+            content[at + place] = behind[row, place]
+        at += behind.shape[1]
+
+
 def with_windows(batch: Batch, start: Array, end: Array) -> Batch:
-    """The records with keys of windows; null keys stay null."""
+    """Return the records with keys of windows; null keys stay null."""
     present = batch.key_length >= 0
     lengths = np.where(present, batch.key_length + BOUNDS_BYTES, batch.key_length)
     ends = np.cumsum(np.maximum(lengths, 0))

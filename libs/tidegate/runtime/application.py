@@ -15,11 +15,12 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
-from tidegate.contracts.config import Config, Duration, Folder, Keep, OperatorConfig, OperatorRules, read
+from tidegate.contracts.config import Config, Duration, Folder, Keep, KeyRules, OperatorConfig, OperatorRules, read
 from tidegate.contracts.errors import ConfigurationError, Problem, UserError
 from tidegate.contracts.naming import is_name
 from tidegate.control.address import Address, refusal
 from tidegate.operators.registry import config_type
+from tidegate.runtime.feeds import read_together
 from tidegate.runtime.topic_rules import topic_problems
 
 ENVIRONMENT_PREFIX = "TIDEGATE_"
@@ -101,8 +102,8 @@ class Application(Config):
         if not isinstance(raw, Mapping):
             return raw
         problems: list[Problem] = []
-        typed = {name: _read_operator(str(name), value, problems) for name, value in raw.items()}
-        known = {name: config for name, config in typed.items() if config is not None}
+        known = read_together(raw, problems)
+        typed = {name: known.get(name) for name in raw}
         for name, config in known.items():
             problems += _problems_among(name, config, known, raw)
             problems += _forbidden_functions(name, config, info.data.get("allow", ()))
@@ -137,27 +138,16 @@ class Application(Config):
         """Where the control database is; None: there is none."""
         return None if self.control is None else Address(self.control.get_secret_value())
 
+    def with_operator(self, name: str, config: OperatorConfig) -> Application:
+        """Return the application with another configuration of an operator."""
+        return self.model_copy(update={"operators": {**self.operators, name: config}})
+
 
 class _Problems(Exception):
     """Carries the problems of the operators past pydantic, which lets other exceptions through."""
 
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = problems
-
-
-def _read_operator(name: str, raw: object, problems: list[Problem]) -> OperatorConfig | None:
-    where = f"operators.{name}"
-    try:
-        if not is_name(name):
-            raise _bad(where, name, "not a name for an operator", "use a-z, 0-9 and _, a letter first, 63 at most")
-        if not isinstance(raw, Mapping) or "kind" not in raw:
-            raise _bad(where, raw, "kind is required", "add kind: suppression")
-        return read(config_type(str(raw["kind"])), raw, where)
-    except ConfigurationError as error:
-        problems.extend(error.problems)
-    except UserError as error:
-        problems.append(Problem(where=f"{where}.kind", value=error.value, cause=error.problem, remedy=error.remedy))
-    return None
 
 
 def _problems_among(
@@ -169,13 +159,10 @@ def _problems_among(
         return []
     table = known[read.table].as_table() if read.table in known else None
     if table is None:
-        refusal: str | None = "no table of this file; name an operator of kind table_history"
+        refused = ["no table of this file; name an operator of kind table_history"]
     else:
-        refusal = config.refuses(table)
-    if refusal is None:
-        return []
-    cause, _, remedy = refusal.partition("; ")
-    return [Problem(where=f"operators.{name}.table", value=read.table, cause=cause, remedy=remedy)]
+        refused = list(config.refuses(table))
+    return [Problem.of(f"operators.{name}.table", read.table, text) for text in refused]
 
 
 def _forbidden_functions(name: str, config: OperatorConfig, allowed: Sequence[str]) -> list[Problem]:
@@ -189,10 +176,6 @@ def _forbidden_functions(name: str, config: OperatorConfig, allowed: Sequence[st
         for function in config.functions()
         if function.partition(":")[0] not in allowed
     ]
-
-
-def _bad(where: str, value: object, cause: str, remedy: str) -> ConfigurationError:
-    return ConfigurationError([Problem(where=where, value=value, cause=cause, remedy=remedy)])
 
 
 def load(file: Path) -> Application:
@@ -273,7 +256,10 @@ def settings_of(config: OperatorRules) -> dict[str, Any]:
 
 def config_of(settings: Mapping[str, Any]) -> OperatorConfig:
     """The configuration that `settings_of` wrote. Raises ConfigurationError for one of another release."""
-    return read(config_type(settings["kind"]), settings)
+    kind = config_type(settings["kind"])
+    if issubclass(kind, KeyRules) and "windows" not in settings:
+        settings = {**settings, "windows": kind.windows_before(settings)}
+    return read(kind, settings)
 
 
 def config_hash(config: OperatorRules) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config import KeyRules, OperatorConfig
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.contracts.schema import BatchMeta
@@ -17,6 +17,7 @@ from tidegate.runtime.application import config_hash, config_of, settings_of
 LIVE = frozenset({"output", "dead_letters", "idle_after", "max_ahead", "rewind_window", "key_format", "value_format"})
 """What may change of any kind of operator."""
 
+_NOT_MIXED = {"output_windows": "the output would have keys of two forms"}
 ANOTHER_STATE = "what is held was made under another one"
 REMEDY = "give the operator a new name, so that it starts anew from its input, or take back the change"
 
@@ -36,7 +37,7 @@ def changes(before: OperatorConfig, after: OperatorConfig, known: int = MAX_TIME
     was, now = settings_of(before), settings_of(after)
     if before.kind != after.kind:
         return [Change(option="kind", before=before.kind, after=after.kind, refused="it is another operator")]
-    reasons, live = after.cannot_follow(before, known), LIVE | after.live
+    reasons, live = _NOT_MIXED | after.cannot_follow(before, known), LIVE | after.live
     return [
         Change(
             option=option,
@@ -47,6 +48,17 @@ def changes(before: OperatorConfig, after: OperatorConfig, known: int = MAX_TIME
         for option in type(after).model_fields
         if was.get(option) != now.get(option)
     ]
+
+
+def as_kept(newest: BatchMeta | None, config: OperatorConfig) -> OperatorConfig:
+    """Return the configuration as the log goes on under it: one that ignores windows does, until the file says else."""
+    if not isinstance(config, KeyRules) or "windows" in config.model_fields_set:
+        return config
+    before = config_of(newest.settings) if newest is not None and newest.settings else None
+    if not isinstance(before, KeyRules) or before.windows != "ignore":
+        return config
+    said = config.model_dump(mode="json", include={*config.model_fields_set, "key_format"})
+    return config_of(said | {"kind": config.kind, "windows": "ignore"})
 
 
 def changes_since(newest: BatchMeta, config: OperatorConfig) -> list[Change]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
+from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.errors import Fenced, StateError
 from tidegate.contracts.kill_points import reach
 from tidegate.contracts.naming import log_path
@@ -18,7 +19,7 @@ from tidegate.operators.registry import operator_for
 from tidegate.runtime import clock, opening, outlets
 from tidegate.runtime.application import Application, config_hash, settings_of
 from tidegate.runtime.beginning import refuse_anew, traces_in_database, traces_in_kafka, traces_of_states
-from tidegate.runtime.changes import check_changes, remembered
+from tidegate.runtime.changes import as_kept, check_changes, remembered
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.ledger import after_claim
@@ -35,9 +36,11 @@ class Overtaken(Fenced):
 
 @dataclass(frozen=True, kw_only=True)
 class Claimed:
-    """What a claim gives: the log, the claim's metadata, and the output side, if there is an output."""
+    """What a claim gives: the log, the configuration as the log goes on under it, the claim's metadata, and the output
+    side, if there is an output."""
 
     log: OperatorLog
+    config: OperatorConfig
     meta: BatchMeta
     publication: Publication | None
 
@@ -75,13 +78,13 @@ class Claimant:
         self._newest = before
         opening.check_topics(before, self._config, topics)
         opening.check_nothing_lost(before, self._config, starts)
+        self._config = as_kept(before, self._config)
         check_changes(before, self._config)
         self._settle_former_outlets()
         wanted = outlets.configured(self._config)
         self._commit_claim(topics.ids, wanted)
-        return Claimed(
-            log=self._log, meta=self._newest, publication=self._published_to(wanted) if wanted.topics else None
-        )
+        publication = self._published_to(wanted) if wanted.topics else None
+        return Claimed(log=self._log, config=self._config, meta=self._newest, publication=publication)
 
     def _open_log(self) -> OperatorLog:
         path = log_path(self._application.lake, self._name)

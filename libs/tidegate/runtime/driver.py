@@ -144,6 +144,8 @@ class OperatorDriver:
         warm = beside(lambda: self._jobs.warm_up(self._config))  # takes about as long as the claim
         claimed = self._claimant.claim()
         self._log, self.newest, self._publication = claimed.log, claimed.meta, claimed.publication
+        if claimed.config != self._config:
+            self._configure(self._application.with_operator(self.name, claimed.config))
         self._recorder.note(self.newest)
         self._lineage = history.lineage(self._log, self.newest)
         if self._table is not None:
@@ -244,8 +246,7 @@ class OperatorDriver:
             self.requests.refuse(request, " ".join(str(error).split()))
             return
         self._compacting.drop()
-        operators = {**self._application.operators, self.name: config}
-        self._configure(self._application.model_copy(update={"operators": operators}))
+        self._configure(self._application.with_operator(self.name, config))
         self._claimant.reconfigure(self._application)
         self._owned = False
 

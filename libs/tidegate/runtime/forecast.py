@@ -20,9 +20,14 @@ from tidegate.kernels.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 from tidegate.runtime import clock
 from tidegate.runtime.application import Application, config_hash, config_of
-from tidegate.runtime.changes import Change, changes_since
+from tidegate.runtime.changes import Change, as_kept, changes_since
 from tidegate.runtime.history import has_version
 from tidegate.state.operator_log import OperatorLog
+
+KEPT = (
+    "windows: this log goes on to leave windows out of keys, so that a record of one window replaces another's; give "
+    "the operator a new name to keep them apart, or write windows: none to reject them, or ignore to leave it so"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,26 +61,38 @@ class Outlook:
 
 def outlook(application: Application, name: str) -> Outlook:
     """What the file would make of the operator as it stands in the log."""
-    path, config = log_path(application.lake, name), application.operators[name]
+    path, wanted = log_path(application.lake, name), application.operators[name]
     log = OperatorLog.at(path, None) if has_version(path, None) else None
     newest = None if log is None else log.newest()
+    config = as_kept(newest, wanted)
+    warnings = () if config == wanted else (KEPT,)
     if log is None or newest is None:
         return Outlook(name=name, status="new", warnings=_warnings(config, None))
     if newest.config == config_hash(config):
-        return Outlook(name=name, status="same")
+        return Outlook(name=name, status="same", warnings=warnings)
     if not newest.settings:
         return Outlook(name=name, status="unknown", warnings=_warnings(config, None))
     found = tuple(changes_since(newest, config))
     if any(change.refused for change in found):
-        return Outlook(name=name, status="refused", changes=found)
+        return Outlook(name=name, status="refused", changes=found, warnings=warnings)
     return Outlook(
         name=name,
         status="live",
         changes=found,
         forecast=sum(_partitions(application, log, newest, config), Forecast()),
-        warnings=_warnings(config, config_of(newest.settings)),
+        warnings=warnings + _warnings(config, config_of(newest.settings)),
         newest=newest,
     )
+
+
+def as_logs_go_on(application: Application) -> Application:
+    """Return the application with its operators as their logs go on under it."""
+    for name, config in application.operators.items():
+        path = log_path(application.lake, name)
+        if has_version(path, None):
+            kept = as_kept(OperatorLog.at(path, None).newest(), config)
+            application = application.with_operator(name, kept)
+    return application
 
 
 def _warnings(config: OperatorConfig, before: OperatorConfig | None) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from tidegate.contracts.config import AddedWindows
 from tidegate.contracts.errors import OutputTooLarge
 from tidegate.contracts.kill_points import reach
+from tidegate.kernels import window_keys
 from tidegate.kernels.record_batch import Origin, OutgoingColumns, Stamp
 from tidegate.runtime.dead_letters import as_dead_letters
 from tidegate.runtime.kafka.client import KafkaClient
@@ -121,7 +122,7 @@ def _send(client: KafkaClient, producer: Producer, to: Destination, parcel: Parc
 def outgoing(to: Destination, emissions: pa.Table) -> tuple[OutgoingColumns, Stamp]:
     """The emissions (columns key, value, headers, timestamp, cause; in seq order from 0) as the codec takes them.
 
-    Where windows are to be told (columns window_start, window_end), their bounds are headers.
+    Windows (columns window_start, window_end) become headers or a part of the keys, where they are to be told.
     """
     causes = pc.dictionary_encode(_whole(emissions["cause"].cast(pa.string())))
     stamp = Stamp(
@@ -130,9 +131,9 @@ def outgoing(to: Destination, emissions: pa.Table) -> tuple[OutgoingColumns, Sta
         first_seq=0,
         cause_codes=causes.indices.to_numpy().astype(np.int8),
         causes=causes.dictionary.to_pylist(),
-        windows=None if to.windows is None else _windows(emissions),
+        windows=_windows(emissions) if to.windows == "headers" else None,
     )
-    return _columns(emissions), stamp
+    return _columns(emissions, to.windows), stamp
 
 
 def _dead_letters(to: Destination, rows: Rows) -> tuple[OutgoingColumns, Stamp]:
@@ -153,9 +154,13 @@ def _dead_letters(to: Destination, rows: Rows) -> tuple[OutgoingColumns, Stamp]:
     return _columns(letters), stamp
 
 
-def _columns(rows: pa.Table) -> OutgoingColumns:
+def _columns(rows: pa.Table, windows: AddedWindows | None = None) -> OutgoingColumns:
+    key = rows["key"]
+    if windows in ("time", "session"):
+        start, end = _windows(rows)
+        key = window_keys.kafka_keys(key, start, end if windows == "session" else None)
     return OutgoingColumns(
-        key=_whole(rows["key"]),
+        key=_whole(key),
         value=_whole(rows["value"]),
         headers=_whole(rows["headers"]),
         timestamp=_whole(rows["timestamp"]).to_numpy(),

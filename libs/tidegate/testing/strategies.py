@@ -82,16 +82,48 @@ def _durations(largest_ms: int) -> st.SearchStrategy[str]:
     return _mostly(st.integers(0, largest_ms), st.sampled_from([MAX_TIME - 1, MAX_TIME])).map(lambda ms: f"{ms}ms")
 
 
+def windowed_histories() -> st.SearchStrategy[list[Event]]:
+    """Histories whose records mostly name the window that they are of."""
+    return histories().flatmap(windowed)
+
+
 @st.composite
-def suppression_histories(draw: st.DrawFn, max_size: int = 24) -> list[Event]:
-    """Histories whose records mostly name the window that they are of, as windowed results do."""
-    history = draw(histories(max_size))
+def windowed(draw: st.DrawFn, history: list[Event]) -> list[Event]:
+    """The history, with windows: in headers, or in Kafka's bytes of keys."""
+    name = draw(st.sampled_from([*[_in_headers] * 4, _in_time_keys, _in_session_keys]))
     return [
-        event._replace(headers=draw(_mostly(_window_headers(event.timestamp), headers, _bad_windows)))
-        if isinstance(event, Row)
-        else event
+        draw(_mostly(name(event), _in_bad_headers(event), st.just(event))) if isinstance(event, Row) else event
         for event in history
     ]
+
+
+def _in_headers(row: Row) -> st.SearchStrategy[Row]:
+    return _window_headers(row.timestamp).map(lambda headers: row._replace(headers=headers))
+
+
+def _in_bad_headers(row: Row) -> st.SearchStrategy[Row]:
+    return (headers | _bad_windows).map(lambda headers: row._replace(headers=headers))
+
+
+def _in_time_keys(row: Row) -> st.SearchStrategy[Row]:
+    """Keys of time windows; now and then of one before all time."""
+    start = max(row.timestamp, 0) // 5 * 5
+    return st.sampled_from([start] * 9 + [-1]).map(lambda start: _behind(row, start))
+
+
+def _in_session_keys(row: Row) -> st.SearchStrategy[Row]:
+    """Keys of sessions that end at the record, or, now and then, before they start."""
+    end = max(row.timestamp, 0)
+    return st.sampled_from([end // 4 * 4] * 9 + [end + 1]).map(lambda start: _behind(row, end, start))
+
+
+def _behind(row: Row, *bounds: int) -> Row:
+    whole = None if row.key is None else row.key + b"".join(bound.to_bytes(8, "big", signed=True) for bound in bounds)
+    return row._replace(key=whole)
+
+
+_table_windows = st.sampled_from([None, None, "headers", "headers", "headers"])
+_all_windows: list[Any] = ["none", "ignore", "headers", "headers", "session", {"time": "5ms"}, {"time": "8ms"}]
 
 
 @st.composite
@@ -132,8 +164,11 @@ def suppression_configs(draw: st.DrawFn) -> SuppressionConfig:
         strict = st.sampled_from(["shut_down", "spill"])
         buffer = draw(st.none() | _buffers().map(lambda bounds: bounds | {"when_full": draw(strict)}))
         raw |= {"until": "window_close", "grace": draw(_durations(12)), "buffer": buffer}
+        raw["windows"] = draw(st.sampled_from(_all_windows[2:]))
         return SuppressionConfig.model_validate(raw)
-    raw["timer"] = draw(st.sampled_from(["first_update", "last_update"]))
+    raw["windows"] = draw(st.sampled_from([None, *_all_windows]))
+    timers = ["first_update", "last_update", *(["window_end", None] if raw["windows"] in _all_windows[2:] else [])]
+    raw["timer"] = draw(st.sampled_from(timers))
     raw["max_lateness"] = draw(st.none() | _durations(10))
     if buffer := draw(st.none() | _buffers()):
         raw["buffer"] = buffer
@@ -156,6 +191,7 @@ def table_history_configs(draw: st.DrawFn) -> TableHistoryConfig:
     kept = draw(st.sampled_from(["history", "history", "history", "latest"]))
     raw: dict[str, Any] = {"input": "records", "max_ahead": draw(st.none() | _durations(10))}
     raw |= {"versions": "latest"} if kept == "latest" else {"history_retention": draw(_durations(15))}
+    raw["windows"] = draw(st.sampled_from([None, *_all_windows]))
     return TableHistoryConfig.model_validate(raw)
 
 
@@ -168,6 +204,7 @@ def stream_table_join_configs(draw: st.DrawFn) -> StreamTableJoinConfig:
         "join": draw(st.sampled_from(["inner", "left"])),
         "max_ahead": draw(st.none() | _durations(10)),
         "joiner": draw(st.sampled_from([None, None, "tidegate.testing.joiners:dashed"])),
+        "windows": draw(st.sampled_from([None, *_all_windows, "headers"])),
     }
     if grace := draw(st.none() | _mostly(st.integers(0, 12), st.just(MAX_TIME))):
         raw |= {"grace": f"{grace}ms", "wait_for_table": draw(st.none() | _durations(5))}
@@ -179,8 +216,12 @@ def stream_table_join_configs(draw: st.DrawFn) -> StreamTableJoinConfig:
 @st.composite
 def _tables(draw: st.DrawFn, epoch: int) -> Table:
     """A table of a few records, whose offsets are their own."""
-    rows = (event for event in _placed(draw(st.lists(_table_records, max_size=12)), epoch) if isinstance(event, Row))
-    return Table(draw(table_history_configs()), tuple(row._replace(headers=b"") for row in rows))
+    placed = _placed(draw(st.lists(_table_records, max_size=12)), epoch)
+    rows = [event._replace(headers=b"") if isinstance(event, Row) else event for event in placed]
+    windows = draw(_table_windows)
+    told = draw(windowed(rows)) if windows else rows
+    config = draw(table_history_configs()).model_copy(update={"windows": windows or "none"})
+    return Table(config, tuple(row for row in told if isinstance(row, Row)))
 
 
 @st.composite
@@ -188,8 +229,8 @@ def join_histories(draw: st.DrawFn, max_size: int = 24) -> list[Event]:
     """A table, then records mostly; an advance, a flush or another table now and then."""
     epoch = draw(_epochs)
     events = _mostly(_joinable, _records, _others, _tables(epoch))
-    drawn = draw(st.lists(events, max_size=draw(_lengths) * max_size))
-    return [draw(_tables(epoch)), *_placed(drawn, epoch)]
+    stream = _placed(draw(st.lists(events, max_size=draw(_lengths) * max_size)), epoch)
+    return [draw(_tables(epoch)), *draw(st.just(stream) | windowed(stream))]
 
 
 _numbers = st.sampled_from(

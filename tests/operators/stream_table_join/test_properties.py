@@ -100,7 +100,7 @@ class Pair:
         """The result is what the reference has noted since it was last cleared."""
         found = [(row["offset"], row["valid_from"], row["cause"]) for row in result.emissions.to_pylist()]
         self.left += [offset for offset, _, _ in found]
-        assert found == [(row.offset, met and met.timestamp, cause) for row, met, cause in self.reference.emissions]
+        assert found == [(row.offset, met and met.timestamp, cause) for row, _, met, cause in self.reference.emissions]
         held = [(row["offset"], row["arrived"]) for row in self.state.snapshot().to_pylist()]
         assert held == [(held.row.offset, held.arrived) for held in self.reference.held]
         assert result.stream_time == self.reference.stream_time

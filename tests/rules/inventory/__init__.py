@@ -5,6 +5,7 @@ from tests.rules.inventory import (
     commit,
     fence,
     kafka,
+    keys,
     local_state,
     mark,
     start,
@@ -26,4 +27,5 @@ RULES = (
     *upkeep.RULES,
     *kafka.RULES,
     *tables.RULES,
+    *keys.RULES,
 )

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from tidegate.contracts.config import Duration, OperatorConfig, OperatorRules, TableFacts, TableRead
-from tidegate.contracts.event_time import format_duration_ms
+from tidegate.contracts.config import (
+    AddedWindows,
+    Duration,
+    KeyRules,
+    OperatorConfig,
+    OperatorRules,
+    OutputWindows,
+    TableFacts,
+    TableRead,
+    Written,
+    added_windows,
+    known_to_kafka,
+    passed_on,
+)
+from tidegate.contracts.event_time import MAX_TIMESTAMP, format_duration_ms
 
 
-class StreamTableJoinRules(OperatorRules):
+class StreamTableJoinRules(KeyRules):
     """Joins each record of a stream with the version of a table that was valid when the record happened."""
 
-    live: ClassVar[frozenset[str]] = frozenset({"join", "grace", "wait_for_table", "joiner"})
+    live: ClassVar[frozenset[str]] = frozenset({"join", "grace", "wait_for_table", "joiner", "windows"})
 
     kind: Literal["stream_table_join"] = "stream_table_join"
     """Kind of operator."""
@@ -35,6 +49,11 @@ class StreamTableJoinRules(OperatorRules):
             raise ValueError("without a grace no record is held, so none can wait; add a grace such as grace: 5m")
         return wait
 
+    def cannot_follow(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
+        """Windows' keys and plain ones do not mix."""
+        assert isinstance(before, StreamTableJoinRules)
+        return self.other_keys(before)
+
     def reads(self) -> TableRead:
         """The table that it reads."""
         return TableRead(self.table, self.wait_for_table)
@@ -43,26 +62,50 @@ class StreamTableJoinRules(OperatorRules):
 class StreamTableJoinConfig(StreamTableJoinRules, OperatorConfig):
     """A stream-table join between topics."""
 
-    def refuses(self, table: TableFacts) -> str | None:
-        """Why it cannot read such a table: "cause; remedy". None: it can.
+    output_windows: OutputWindows = "headers"
+    """How output names the windows of its keys: `headers`, or `kafka`: Kafka's bytes of windowed keys."""
+
+    @field_validator("output_windows")
+    @classmethod
+    def _are_known(cls, output: OutputWindows, info: ValidationInfo) -> OutputWindows:
+        return known_to_kafka(output, info.data.get("windows"))
+
+    def adds_windows(self) -> AddedWindows | None:
+        """Return how windows are added to the output."""
+        return added_windows(self, self.output_windows)
+
+    def writes(self) -> Written:
+        """Return what it says of its output topic: records that nobody told of windows may still bear them."""
+        windows = passed_on(self, self.output_windows) if self.windowed else None
+        return Written(windows=windows, key_format=self.told_key_format)
+
+    def refuses(self, table: TableFacts) -> Iterator[str]:
+        """Yield why it cannot read such a table, each "cause; remedy".
 
         KIP-923: a grace needs a history, kept for longer than it; Kafka Streams takes equal ones as well.
         """
-        if self.grace is None:
-            return None
-        grace = format_duration_ms(self.grace)
-        if table.history_retention is None:
-            return (
-                f"grace {grace} with a table of latest values, which has no earlier versions; "
+        if table.windowed and not self.windowed:
+            yield "its keys are of windows and the stream's are not; write windows: headers, session or {time: 1h}"
+        if self.windowed and not table.windowed:
+            yield "its keys are of no windows and the stream's are; write windows: ignore to look up plain keys"
+        if None not in (table.key_format, self.told_key_format) and table.key_format != self.told_key_format:
+            yield f"its key_format is {table.key_format} and the stream's is {self.key_format}; write the same"
+        if self.grace is not None:
+            yield from self._grace_refuses(self.grace, table.history_retention)
+
+    @staticmethod
+    def _grace_refuses(grace: int, kept: int | None) -> Iterator[str]:
+        waits = format_duration_ms(grace)
+        if kept is None:
+            yield (
+                f"grace {waits} with a table of latest values, which has no earlier versions; "
                 "remove grace, or give the table a history_retention greater than it"
             )
-        if table.history_retention <= self.grace:
-            retention = format_duration_ms(table.history_retention)
-            return (
-                f"the table's history_retention {retention} is not greater than grace {grace}, so that versions would "
-                "be gone before they are looked up; raise the table's history_retention or lower grace"
+        elif kept <= grace:
+            yield (
+                f"the table's history_retention {format_duration_ms(kept)} is not greater than grace {waits}, so that "
+                "versions would be gone before they are looked up; raise the table's history_retention or lower grace"
             )
-        return None
 
     def functions(self) -> tuple[str, ...]:
         """The joiner, if there is one."""

@@ -1,6 +1,6 @@
 """The stream-table join as KIP-923 words it: a late record at once, the others by timestamp once the grace is over.
 
-The slow oracle, for tests only: one list, sorted at every turn. May import: contracts.
+The slow oracle, for tests only: one list, sorted at every turn. May import: contracts, operators.keys_reference.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 from tidegate.contracts.event_time import MAX_TIME, NO_TIMESTAMP
 from tidegate.contracts.records import Row
+from tidegate.operators.keys_reference import Told, Window, told
 from tidegate.operators.stream_table_join.config import StreamTableJoinRules
 
 
@@ -18,26 +19,27 @@ class Table(Protocol):
 
     stream_time: int
 
-    def get(self, key: bytes, as_of: int | None) -> Row | None:
+    def get(self, key: bytes, as_of: int | None, window: Window) -> Row | None:
         """The record that is the version of that key then."""
 
 
 class Held(NamedTuple):
-    """A record in the buffer, and the clock of the batch in which it came."""
+    """A record in the buffer, under its own key, the clock of the batch in which it came, and its key's window."""
 
     row: Row
     arrived: int
+    window: Window
 
 
 @dataclass
 class Reference:
-    """One partition. `emissions` are (row, what it met, cause), `rejected` (row, reason)."""
+    """One partition. `emissions` are (row, its window, what it met, cause), `rejected` (row, reason)."""
 
     config: StreamTableJoinRules
     table: Table
     stream_time: int = -1
     held: list[Held] = field(default_factory=list)
-    emissions: list[tuple[Row, Row | None, str]] = field(default_factory=list)
+    emissions: list[tuple[Row, Window, Row | None, str]] = field(default_factory=list)
     rejected: list[tuple[Row, str]] = field(default_factory=list)
     applied: int = 0
     stopped_at: None = None
@@ -49,17 +51,19 @@ class Reference:
             self.rejected.append((row, reason))
             return
         self.applied += 1
+        key, window, _ = self._told(row)
+        row = row._replace(key=key)
         if row.key is None:
-            self._join(row)
+            self._join(row, window)
         elif grace and row.timestamp < self.stream_time - grace:
-            self._join(row, late=True)
+            self._join(row, window, late=True)
         else:
             self.stream_time = max(self.stream_time, row.timestamp)
             if grace:
-                self.held.append(Held(row, clock_ms))
+                self.held.append(Held(row, clock_ms, window))
                 self.release(clock_ms)
             else:
-                self._join(row)
+                self._join(row, window)
 
     def settle(self, clock_ms: int) -> None:
         """What the configuration, which is a new one, no longer holds has left."""
@@ -74,12 +78,12 @@ class Reference:
         """What is due has left, as far as it does not wait for the table. None: no clock ends the waiting."""
         self.held.sort(key=lambda held: (held.row.timestamp, held.row.offset))
         while self.held and self._is_due(self.held[0], clock_ms):
-            self._join(self.held.pop(0).row)
+            self._leave()
 
     def flush(self) -> None:
         """Nothing is held."""
         while self.held:
-            self._join(self.held.pop(0).row)
+            self._leave()
 
     def _is_due(self, held: Held, clock_ms: int | None) -> bool:
         if held.row.timestamp > self.stream_time - (self.config.grace or 0):
@@ -88,18 +92,31 @@ class Reference:
         waited = not wait or (clock_ms is not None and clock_ms >= held.arrived + wait)
         return waited or held.row.timestamp <= self.table.stream_time
 
-    def _join(self, row: Row, late: bool = False) -> None:
-        version = self.table.get(row.key, row.timestamp) if row.key is not None else None
+    def _leave(self) -> None:
+        held = self.held.pop(0)
+        self._join(held.row, held.window)
+
+    def _join(self, row: Row, window: Window, late: bool = False) -> None:
+        version = self.table.get(row.key, row.timestamp, window) if row.key is not None else None
         if version or self.config.join == "left":
-            self.emissions.append((row, version, "late" if late else "matched" if version else "unmatched"))
+            self.emissions.append((row, window, version, "late" if late else "matched" if version else "unmatched"))
 
     def _rejection(self, row: Row, clock_ms: int) -> str:
         if row.value is None:
             return "null value"
+        if row.timestamp == NO_TIMESTAMP:
+            return "no timestamp: null"
+        if fault := self._told(row).fault:
+            return fault
         if row.timestamp < 0:
-            return "no timestamp: null" if row.timestamp == NO_TIMESTAMP else "negative timestamp"
+            return "negative timestamp"
         if row.timestamp > MAX_TIME:
             return "timestamp out of range"
         if self.config.max_ahead is not None and row.timestamp > clock_ms + self.config.max_ahead:
             return "too far ahead"
-        return "null key" if row.key is None and self.config.join == "inner" else ""
+        keyed = self.config.join == "inner" or self.config.windowed
+        return "null key" if row.key is None and keyed else ""
+
+    def _told(self, row: Row) -> Told:
+        """A join overwrites nothing: records of windows that nobody asked for meet what their own key does."""
+        return told(row, self.config) if self.config.windowed else Told(row.key)

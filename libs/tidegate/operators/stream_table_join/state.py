@@ -18,6 +18,7 @@ from tidegate.kernels import arena, columns, growth, slots, time_buffer
 from tidegate.kernels.payloads import Batch, Payloads, batch_of, record_length, repack
 from tidegate.kernels.version_chains import VersionedState
 from tidegate.operators import refusals, result_tables
+from tidegate.operators.keys import PlainKeys, WindowKeys
 from tidegate.operators.refusals import Dated
 from tidegate.operators.stream_table_join import measures, tables
 from tidegate.operators.stream_table_join import step as kernel
@@ -56,7 +57,10 @@ _NO_RECORDS = Records.from_rows([])
 def rules_of(config: StreamTableJoinRules) -> kernel.Rules:
     """The configuration in numbers."""
     return kernel.Rules(
-        grace=config.grace or 0, wait=config.wait_for_table or kernel.NO_WAIT, inner=config.join == "inner"
+        grace=config.grace or 0,
+        wait=config.wait_for_table or kernel.NO_WAIT,
+        inner=config.join == "inner",
+        keyed=config.join == "inner" or config.windowed,
     )
 
 
@@ -92,6 +96,7 @@ class StreamTableJoinState:
 
     def __init__(self, config: StreamTableJoinRules, joiner: Joiner | None, storage: Storage) -> None:
         self._config = config
+        self._keys = WindowKeys(config.windows) if config.windowed else PlainKeys()
         self._rules = rules_of(config)
         self._joiner = joiner
         self._storage = storage
@@ -113,11 +118,13 @@ class StreamTableJoinState:
 
     def step(self, records: Records, clock_ms: int) -> StepResult:
         """What was due has left, every record is counted once, and the state equals what the changelog describes."""
-        dated = refusals.dated(records, self._config, clock_ms)
+        own, undecodable, newest = refusals.dated(records, self._config, clock_ms)
+        batch, _, missing = self._keys.keyed(own, undecodable)
+        dated = Dated(batch, missing, newest)
         outcome = self._outcome(len(records))
         moment = self._moment(clock_ms)
         self._run(lambda: kernel.absorb(self._state, dated, moment, self._rules, outcome))
-        return self._result(dated, outcome)
+        return self._result(dated, outcome, own)
 
     def advance(self, stream_time: int) -> StepResult:
         """T is at least `stream_time`; what became due is joined, except what still waits for the table."""
@@ -125,13 +132,13 @@ class StreamTableJoinState:
         outcome.tally[kernel.STREAM_TIME] = advanced(self.stream_time, stream_time)
         due = int(outcome.tally[kernel.STREAM_TIME]) - self._rules.grace
         kernel.release(self._state, due, self._moment(0), self._rules.wait, outcome)
-        return self._result(refusals.dated(_NO_RECORDS, self._config, 0), outcome)
+        return self._without_records(outcome)
 
     def flush(self) -> StepResult:
         """Nothing is held; everything that was is joined."""
         outcome = self._outcome(0)
         kernel.release(self._state, kernel.MAX, self._moment(0), kernel.NO_WAIT, outcome)
-        return self._result(refusals.dated(_NO_RECORDS, self._config, 0), outcome)
+        return self._without_records(outcome)
 
     def restore(self, rows: pa.Table, stream_time: int) -> None:
         """The changelog rows are applied, the latest of a slot last; T is `stream_time`."""
@@ -146,7 +153,7 @@ class StreamTableJoinState:
         count = time.numbers[time_buffer.HELD]
         held = time.heap[:count]
         in_order = held[np.lexsort((time.arrival[held], time.place[:count]))]
-        return tables.changes(self._state, batch_of(_NO_RECORDS), in_order)
+        return self._keys.shown(tables.changes(self._state, batch_of(_NO_RECORDS), in_order))
 
     def _map(self) -> None:
         """The kernels see the storage's current arrays."""
@@ -179,7 +186,7 @@ class StreamTableJoinState:
             self._map()
 
     def _replay(self, rows: pa.RecordBatch) -> None:
-        batch = batch_of(columns.records_of(rows))
+        batch = self._keys.replayed(batch_of(columns.records_of(rows)), rows)
         deleted = np.asarray(rows.column("op").to_numpy(zero_copy_only=False) == "delete", np.bool_)
         arrived = columns.int_column(rows.column(tables.ARRIVED.name))
         outcome, index = self._outcome(len(rows)), self._offsets
@@ -205,16 +212,16 @@ class StreamTableJoinState:
             kernel.index_by_offset(self._state, held, self._by_offset)
         return self._by_offset
 
-    def _result(self, dated: Dated, outcome: kernel.Outcome) -> StepResult:
-        """What the outcome says, in tables; then the batch is settled."""
+    def _result(self, dated: Dated, outcome: kernel.Outcome, own: Batch) -> StepResult:
+        """Return what the outcome says, in tables; then settle the batch. `own`: the records under their own keys."""
         self._by_offset = None
         batch = dated.batch
         changed = np.empty(outcome.tally[kernel.TOUCHED], np.int32)
         changed = changed[: kernel.net_changes(self._state, outcome, changed)]
         emissions = self._emissions(batch, outcome)
-        rejected = refusals.rejected(self._state.payloads, batch, outcome.refused, dated.newest)
-        changes = tables.changes(self._state, batch, changed)
-        undo = tables.undo(self._state, batch, changed)
+        rejected = refusals.rejected(self._state.payloads, own, outcome.refused, dated.newest)
+        changes = self._keys.shown(tables.changes(self._state, batch, changed))
+        undo = self._keys.shown(tables.undo(self._state, batch, changed))
         self._settle(batch, outcome)
         self._numbers[STREAM_TIME] = outcome.tally[kernel.STREAM_TIME]
         held, held_bytes = (int(number) for number in self._state.time.numbers)
@@ -229,12 +236,17 @@ class StreamTableJoinState:
             measures=measures.measures(outcome, emissions, held, held_bytes),
         )
 
+    def _without_records(self, outcome: kernel.Outcome) -> StepResult:
+        dated = refusals.dated(_NO_RECORDS, self._config, 0)
+        return self._result(dated, outcome, dated.batch)
+
     def _emissions(self, batch: Batch, outcome: kernel.Outcome) -> pa.Table:
         if outcome.tally[kernel.EMITTED] == 0:
-            return tables.EMISSIONS.empty_table()
+            return self._keys.shown(tables.EMISSIONS.empty_table())
         if self._table is None:
             raise AssertionError("records were joined before a table was read")
-        return tables.emissions(self._state, batch, outcome, self._table.versions, self._rules.inner, self._joiner)
+        versions, inner = self._table.versions, self._rules.inner
+        return tables.emissions(self._state, batch, outcome, versions, self._keys, inner, self._joiner)
 
     def _settle(self, batch: Batch, outcome: kernel.Outcome) -> None:
         """Stored payloads equal what is held. The tables of the batch must have been made before."""

@@ -44,11 +44,15 @@ NO_WAIT = 0
 
 
 class Rules(NamedTuple):
-    """The configuration in numbers: grace 0 for no buffer, NO_WAIT for records that do not wait for the table."""
+    """The configuration in numbers: grace 0 for no buffer, NO_WAIT for records that do not wait for the table.
+
+    `inner`: what meets nothing vanishes. `keyed`: records without a key are rejected.
+    """
 
     grace: int
     wait: int
     inner: bool
+    keyed: bool
 
 
 class Moment(NamedTuple):
@@ -260,7 +264,7 @@ def _refusal(dated: Dated, row: int, rules: Rules) -> Any:
     if dated.batch.value_length[row] < 0:
         return refusals.NULL_VALUE
     code = refusals.bad_timestamp(dated.batch.timestamp[row], dated.undecodable[row], dated.newest)
-    if code == ACCEPTED and rules.inner and dated.batch.key_length[row] < 0:
+    if code == ACCEPTED and rules.keyed and dated.batch.key_length[row] < 0:
         return refusals.NULL_KEY
     return code
 

@@ -14,6 +14,7 @@ from tidegate.kernels.payloads import Batch, Located, locate
 from tidegate.kernels.time_buffer import NOT_HELD
 from tidegate.kernels.version_chains import Trail, Versions
 from tidegate.operators import result_tables
+from tidegate.operators.keys import Keys
 from tidegate.operators.result_tables import changes_schema, ops, words
 from tidegate.operators.stream_table_join import step
 from tidegate.operators.stream_table_join.joiner import Joiner
@@ -34,7 +35,13 @@ CAUSES = pa.array(["matched", "unmatched", "late"])
 
 
 def emissions(
-    state: step.State, batch: Batch, outcome: step.Outcome, versions: Versions, inner: bool, joiner: Joiner | None
+    state: step.State,
+    batch: Batch,
+    outcome: step.Outcome,
+    versions: Versions,
+    keys: Keys,
+    inner: bool,
+    joiner: Joiner | None,
 ) -> pa.Table:
     """What left, in order, with what it met: alone where that is nothing, or not at all in an inner join."""
     count = outcome.tally[step.EMITTED]
@@ -53,13 +60,16 @@ def emissions(
         "headers": binary_column(*buffers, records.headers_start, _null_if_none(records.headers_length)),
         "timestamp": pa.array(records.timestamp),
         "valid_from": pa.array(met.valid_from, mask=~found),
+        "offset": pa.array(records.offset),
+        "cause": words(np.where(late, LATE, np.where(found, MATCHED, UNMATCHED)), CAUSES),
     }
-    columns["value"] = paired(values, table, met.version) if joiner is None else _joined(joiner, columns, values, table)
-    causes = words(np.where(late, LATE, np.where(found, MATCHED, UNMATCHED)), CAUSES)
-    return pa.table(columns | {"offset": pa.array(records.offset), "cause": causes}, EMISSIONS)
+    rows = keys.shown(pa.table(columns))
+    value = paired(values, table, met.version) if joiner is None else _joined(joiner, rows, values, table)
+    schema = pa.schema([*EMISSIONS, *keys.columns])
+    return rows.append_column("value", value).select(schema.names).cast(schema)
 
 
-def _joined(joiner: Joiner, columns: dict[str, pa.ChunkedArray], values: Strings, table: Strings) -> pa.ChunkedArray:
+def _joined(joiner: Joiner, columns: pa.Table, values: Strings, table: Strings) -> pa.ChunkedArray:
     """What the joiner makes of the records and of what they met."""
     of_stream = {"key": columns["key"], "value": binary_column(*values)}
     of_stream |= {name: columns[name] for name in ("headers", "timestamp")}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tidegate.contracts.operator import Layout, Storage
-from tidegate.operators.keys import WINDOW
+from tidegate.operators.keys import slot_of
 from tidegate.operators.suppression.config import SuppressionConfig, SuppressionRules
 from tidegate.operators.suppression.state import LAYOUT, SuppressionState, damage_of
 from tidegate.operators.suppression.tables import PLACE_COLUMNS
@@ -25,7 +25,7 @@ class Suppression:
 
     def __init__(self, config: SuppressionRules) -> None:
         self.config = config
-        self.slot: tuple[str, ...] = ("key", *WINDOW) if config.until == "window_close" else ("key",)
+        self.slot: tuple[str, ...] = slot_of(config)
 
     def damage(self, storage: Storage) -> str | None:
         """What is wrong with a storage that a batch was complete in; None: nothing. Trusts nothing that is in it."""

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from tidegate.contracts.config import Config, Duration, OperatorConfig, OperatorRules
-from tidegate.contracts.event_time import MAX_TIMESTAMP
+from tidegate.contracts.config import (
+    AddedWindows,
+    Config,
+    Duration,
+    KeyRules,
+    OperatorConfig,
+    OperatorRules,
+    OutputWindows,
+    Windows,
+    Written,
+    added_windows,
+    known_to_kafka,
+    passed_on,
+)
+from tidegate.contracts.event_time import MAX_TIMESTAMP, format_duration_ms
 from tidegate.operators.bounds import Bounds, EagerBuffer, StrictBuffer
 
 
@@ -40,10 +54,12 @@ Until: TypeAlias = Annotated[TimeLimit | Literal["window_close"] | None, BeforeV
 Buffer: TypeAlias = Annotated[EagerBuffer | StrictBuffer | None, BeforeValidator(_read_buffer)]
 
 
-class SuppressionRules(OperatorRules):
+class SuppressionRules(KeyRules):
     """Holds the newest record of each key back until a time limit, or until a bound of the buffer lets it go."""
 
-    live: ClassVar[frozenset[str]] = frozenset({"until", "buffer", "grace", "timer", "bytes_of", "max_lateness"})
+    live: ClassVar[frozenset[str]] = frozenset(
+        {"until", "buffer", "grace", "timer", "bytes_of", "max_lateness", "windows"}
+    )
 
     kind: Literal["suppression"] = "suppression"
     """Kind of operator."""
@@ -53,12 +69,31 @@ class SuppressionRules(OperatorRules):
     """Bounds and what to do when one is reached; omitted: unbounded."""
     grace: Duration | None = Field(default=None, validate_default=True)
     """With `until: window_close`: how long after its end a window takes late records."""
-    timer: Literal["first_update", "last_update"] = "first_update"
-    """The limit is counted from a key's first held timestamp, or from its latest (which may hold it forever)."""
+    timer: Literal["first_update", "last_update", "window_end"] | None = Field(default=None, validate_default=True)
+    """The limit is counted from a key's first held timestamp, from its latest (which may hold it forever), or from the
+    end of its window; omitted: `window_end` where the input is windowed, otherwise `first_update`."""
     bytes_of: Literal["value", "record"] = "value"
     """What bytes count: the value, or key, value and headers."""
     max_lateness: Duration | None = None
     """Records with a timestamp further behind stream time are late; default: none is."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _what_closes_is_a_window(cls, raw: Any) -> Any:
+        if isinstance(raw, Mapping) and raw.get("until") == "window_close" and raw.get("windows") is None:
+            return {**raw, "windows": "headers"}
+        return raw
+
+    @field_validator("until")
+    @classmethod
+    def _windows_close(cls, until: Until, info: ValidationInfo) -> Until:
+        windows = info.data.get("windows")
+        if until == "window_close" and windows in ("none", "ignore"):
+            raise ValueError(
+                f"only windows close, and windows: {windows} leaves them out of keys; write windows: headers, session "
+                "or {time: 1h}, or until: {time_limit: 30s}"
+            )
+        return until
 
     @field_validator("buffer")
     @classmethod
@@ -89,10 +124,13 @@ class SuppressionRules(OperatorRules):
 
     @field_validator("timer")
     @classmethod
-    def _windows_have_no_timer(cls, timer: str, info: ValidationInfo) -> str:
-        if timer == "last_update" and info.data.get("until") == "window_close":
+    def _counts_from_what_there_is(cls, timer: str | None, info: ValidationInfo) -> str | None:
+        windowed = info.data.get("windows") not in ("none", "ignore", None)
+        if timer not in (None, "window_end") and info.data.get("until") == "window_close":
             raise ValueError("a window leaves when it closes, whatever its updates; remove timer")
-        return timer
+        if timer == "window_end" and not windowed and "windows" in info.data:
+            raise ValueError("its keys have no windows; remove timer, or write windows: headers, session or {time: 1h}")
+        return timer or ("window_end" if windowed else "first_update")
 
     @field_validator("max_lateness")
     @classmethod
@@ -104,12 +142,53 @@ class SuppressionRules(OperatorRules):
     def cannot_follow(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
         """Windows' keys and plain ones do not mix, and a window whose result has left is not remembered."""
         assert isinstance(before, SuppressionRules)
+        if refused := self.other_keys(before):
+            return refused
         if (self.until == "window_close") != (before.until == "window_close"):
-            return {"until": "windows' keys and plain ones are not held together"}
+            return {"until": "windows that close and keys that wait do not leave in the same order"}
         if (self.grace or 0) > (before.grace or 0):
             return {"grace": "windows whose results have left are not remembered, and would give a second one"}
         return {}
 
+    @classmethod
+    def windows_before(cls, settings: Mapping[str, Any]) -> Windows:
+        """Return what `windows` was: windows that close were those of the headers."""
+        return "headers" if settings.get("until") == "window_close" else super().windows_before(settings)
+
 
 class SuppressionConfig(SuppressionRules, OperatorConfig):
     """Suppression between two topics."""
+
+    output_windows: OutputWindows = "headers"
+    """How output names the windows of its keys: `headers`, or `kafka`: Kafka's bytes of windowed keys."""
+
+    @field_validator("output_windows")
+    @classmethod
+    def _are_known(cls, output: OutputWindows, info: ValidationInfo) -> OutputWindows:
+        return known_to_kafka(output, info.data.get("windows"))
+
+    def adds_windows(self) -> AddedWindows | None:
+        """Return how windows are added to the output."""
+        return added_windows(self, self.output_windows)
+
+    def writes(self) -> Written:
+        """Return what it says of its output topic."""
+        return Written(windows=passed_on(self, self.output_windows), key_format=self.told_key_format)
+
+    @classmethod
+    def inferred(cls, raw: Mapping[str, Any], topic: Written) -> dict[str, Any]:
+        """Return the options that the writer of its input settles; the grace, where windows close."""
+        found = super().inferred(raw, topic)
+        if raw.get("until") == "window_close" and topic.closes_after is not None:
+            found["grace"] = f"{topic.closes_after}ms"
+        return found
+
+    def disagrees(self, topic: Written) -> Iterator[tuple[str, str]]:
+        """Yield each option that contradicts the writer of its input."""
+        yield from super().disagrees(topic)
+        if self.grace is not None and topic.closes_after not in (None, self.grace):
+            grace = format_duration_ms(topic.closes_after or 0)
+            yield (
+                "grace",
+                f"the windows of its input change until {grace} after they end; write {grace} or remove it",
+            )

@@ -1,6 +1,6 @@
 """Suppression as KIP-328's page words it: insert or update, then evict the oldest while a bound is violated.
 
-The slow oracle, for tests only: one dict, searched from end to end. May import: contracts, kernels.record_headers.
+The slow oracle, for tests only: one dict, searched from end to end. May import: contracts, operators.keys_reference.
 """
 
 from __future__ import annotations
@@ -8,18 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tidegate.contracts.event_time import MAX_TIME, MAX_TIMESTAMP, MAX_WINDOW_END, NO_TIMESTAMP
-from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
+from tidegate.contracts.event_time import MAX_TIME, NO_TIMESTAMP
 from tidegate.contracts.records import Row
-from tidegate.kernels.record_headers import decode_headers, header_value
+from tidegate.operators.keys_reference import Window, told
 from tidegate.operators.suppression.config import SuppressionRules, TimeLimit
-
-Window = tuple[int, int] | None
 
 
 class Slot(NamedTuple):
-    """A held key: its newest record, and where it stands in the order. A closed window has its key alone, and an
-    arrival < 0."""
+    """A held key: its newest record, under the record's own key, and where it stands in the order. A closed window has
+    its key alone, and an arrival < 0."""
 
     place: int
     arrival: int
@@ -61,7 +58,7 @@ class Reference:
 
     def settle(self, clock_ms: int) -> None:
         """What the configuration, which is a new one, no longer holds has left."""
-        self._evict("window_close" if self.windowed else "time")
+        self._evict("window_close" if self.closes else "time")
 
     def advance(self, stream_time: int) -> None:
         """Stream time is at least that."""
@@ -73,20 +70,21 @@ class Reference:
         remembered = {key: slot if slot.closed else slot.as_closed() for key, slot in self.held.items()}
         while self.held:
             self._emit_oldest("flush")
-        self.held = remembered if self.windowed else {}
+        self.held = remembered if self.closes else {}
 
     @property
-    def windowed(self) -> bool:
-        """True when keys are of windows."""
+    def closes(self) -> bool:
+        """True when windows leave as they close."""
         return self.config.until == "window_close"
 
     def _bound(self, row: Row) -> int | None:
         """The bound that a late record missed."""
-        if self.windowed:
+        if self.closes:
             open_after = self.stream_time - (self.config.grace or 0)
-            assert row.key is not None
-            slot = self.held.get((row.key, window_of(row)))
-            return open_after if window_of(row)[1] <= open_after or (slot and slot.closed) else None
+            key, window, _ = told(row, self.config)
+            assert key is not None and window is not None
+            slot = self.held.get((key, window))
+            return open_after if window[1] <= open_after or (slot and slot.closed) else None
         lateness = self.config.max_lateness
         return None if lateness is None or row.timestamp >= self.stream_time - lateness else self.stream_time - lateness
 
@@ -95,8 +93,8 @@ class Reference:
             return "null key"
         if row.timestamp == NO_TIMESTAMP:
             return "no timestamp: null"
-        if self.windowed and (reason := bad_window(row)):
-            return reason
+        if fault := told(row, self.config).fault:
+            return fault
         if row.timestamp < 0:
             return "negative timestamp"
         if row.timestamp > MAX_TIME:
@@ -105,15 +103,16 @@ class Reference:
         return "too far ahead" if ahead is not None and row.timestamp > clock_ms + ahead else ""
 
     def _accept(self, row: Row) -> None:
-        assert row.key is not None
         before = dict(self.held), list(self.emissions), self.stream_time
-        window = window_of(row) if self.windowed else None
-        old = self.held.get((row.key, window))
-        fresh = row.timestamp if window is None else window[1]
+        key, window, _ = told(row, self.config)
+        assert key is not None
+        old = self.held.get((key, window))
+        fresh = window[1] if window is not None and self.config.timer == "window_end" else row.timestamp
         place = old.place if old and self.config.timer == "first_update" else fresh
-        self.held[row.key, window] = Slot(place, old.arrival if old else row.offset, row, window)
+        arrival = old.arrival if old else row.offset
+        self.held[key, window] = Slot(place, arrival, row._replace(key=key), window)
         self.stream_time = max(self.stream_time, row.timestamp)
-        self._evict("window_close" if self.windowed else "time")
+        self._evict("window_close" if self.closes else "time")
         buffer = self.config.buffer
         if buffer and buffer.when_full == "shut_down" and self._full():
             self.held, self.emissions, self.stream_time = before
@@ -130,7 +129,7 @@ class Reference:
 
     def _due(self) -> bool:
         until = self.config.until
-        limit = self.config.grace if self.windowed else until.time_limit if isinstance(until, TimeLimit) else None
+        limit = self.config.grace if self.closes else until.time_limit if isinstance(until, TimeLimit) else None
         return limit is not None and min(slot.place for slot in self.held.values()) <= self.stream_time - limit
 
     def _full(self) -> str:
@@ -147,30 +146,11 @@ class Reference:
 
     def _size(self, row: Row) -> int:
         parts = (row.value,) if self.config.bytes_of == "value" else (row.key, row.value, row.headers)
-        bounds = 16 if self.windowed and self.config.bytes_of == "record" else 0
+        bounds = 16 if self.config.windowed and self.config.bytes_of == "record" else 0
         return bounds + sum(len(part or b"") for part in parts)
 
     def _emit_oldest(self, cause: str) -> None:
         key = min(self.held, key=lambda held: self.held[held][:2])
         slot = self.held.pop(key)
-        if not slot.closed and (slot.row.value is not None or not self.windowed):
+        if not slot.closed and (slot.row.value is not None or not self.closes):
             self.emissions.append((slot, cause))
-
-
-def window_of(row: Row) -> tuple[int, int]:
-    """The window that the headers name."""
-    start, end = (int(header_value(row.headers, name) or b"") for name in (HEADER_WINDOW_START, HEADER_WINDOW_END))
-    return start, end
-
-
-def bad_window(row: Row) -> str:
-    """Why the record is of no window; empty if it is of one."""
-    bounds = [header_value(row.headers, name) for name in (HEADER_WINDOW_START, HEADER_WINDOW_END)]
-    names = [name for name, _ in decode_headers(row.headers)]
-    if not {HEADER_WINDOW_START.encode(), HEADER_WINDOW_END.encode()} <= set(names):
-        return "no window: headers with its bounds are missing"
-    numbers = [int(bound) if bound and bound.isdigit() and len(bound) < 20 else -1 for bound in bounds]
-    start, end = numbers
-    if not (0 <= start <= MAX_TIME and start <= end and (end <= MAX_WINDOW_END or end == MAX_TIMESTAMP)):
-        return "no window: its bounds are no interval within the range of time"
-    return ""

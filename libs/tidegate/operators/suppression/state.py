@@ -18,7 +18,7 @@ from tidegate.kernels import arena, columns, growth, slots, time_buffer
 from tidegate.kernels.payloads import Batch, Payloads, batch_of, record_length, repack
 from tidegate.operators import refusals
 from tidegate.operators.bounds import EagerBuffer, StrictBuffer
-from tidegate.operators.keys import Keys, PlainKeys, WindowKeys, other_keys
+from tidegate.operators.keys import keys_of, other_keys
 from tidegate.operators.suppression import measures, tables
 from tidegate.operators.suppression import step as kernel
 from tidegate.operators.suppression.config import SuppressionRules, TimeLimit
@@ -74,7 +74,7 @@ def rules_of(config: SuppressionRules) -> kernel.Rules:
         last_update=config.timer == "last_update",
         bytes_of_record=config.bytes_of == "record",
         max_lateness=-1 if config.max_lateness is None else config.max_lateness,
-        windowed=config.until == "window_close",
+        closes=config.until == "window_close",
     )
 
 
@@ -125,7 +125,7 @@ class SuppressionState:
     def __init__(self, config: SuppressionRules, storage: Storage) -> None:
         self._config = config
         self._rules = rules_of(config)
-        self._keys: Keys = WindowKeys() if self._rules.windowed else PlainKeys()
+        self._keys = keys_of(config)
         self._storage = storage
         self._map()
         self._begin()
@@ -139,7 +139,7 @@ class SuppressionState:
         """Every record up to a stop is counted once; the state equals what the changelog describes."""
         own, undecodable, newest = refusals.dated(records, self._config, clock_ms)
         batch, ends, missing = self._keys.keyed(own, undecodable)
-        places = ends if self._rules.windowed else batch.timestamp
+        places = ends if self._config.timer == "window_end" else batch.timestamp
         outcome = self._outcome(len(records))
         stopped = self._run(lambda: kernel.absorb(self._state, batch, places, missing, newest, self._rules, outcome))
         return self._result(batch, outcome, own, newest, stopped)
@@ -155,7 +155,7 @@ class SuppressionState:
     def flush(self) -> StepResult:
         """Emit everything that is held, with cause `flush`; windows are closed by it, and remembered as such."""
         outcome = self._outcome(0)
-        if not self._rules.windowed:
+        if not self._rules.closes:
             kernel.evict(self._state, kernel.MAX, kernel.FLUSH, self._rules, outcome)
             return self._result(_NO_RECORDS, outcome)
         held = self._in_order()
@@ -193,8 +193,8 @@ class SuppressionState:
         if not self._numbers[OPENED]:
             self._numbers[OPENED] = 1
             self._numbers[STREAM_TIME] = NO_STREAM_TIME
-            self._numbers[WINDOWED] = self._rules.windowed
-        if self._numbers[WINDOWED] != self._rules.windowed:
+            self._numbers[WINDOWED] = self._config.windowed
+        if self._numbers[WINDOWED] != self._config.windowed:
             raise other_keys()
         if self._numbers[BYTES_OF] != self._rules.bytes_of_record:
             kernel.recount(self._state, self._rules)
@@ -258,7 +258,7 @@ class SuppressionState:
         """Return what the outcome says, in tables; then settle the batch. `own`: the records under their own keys."""
         changed = np.empty(outcome.tally[kernel.TOUCHED], np.int32)
         changed = changed[: kernel.net_changes(self._state, outcome, changed)]
-        if self._rules.windowed:
+        if self._rules.closes:
             kernel.forget_tombstones(self._state, batch, outcome)
         keys, refused, payloads = self._keys, outcome.refused, self._state.payloads
         emissions = keys.shown(tables.emissions(self._state, batch, outcome))
@@ -284,7 +284,7 @@ class SuppressionState:
 
     def _lateness(self) -> tuple[int, str]:
         """Return how late a record may be, in ms, and what a later one is told."""
-        if self._rules.windowed:
+        if self._rules.closes:
             return self._rules.time_limit, "its window is closed"
         return self._rules.max_lateness, "older than max_lateness"
 

@@ -53,7 +53,7 @@ the checks of all slots."""
 class Rules(NamedTuple):
     """The configuration in numbers: -1 for no time limit and no bound of lateness, MAX for no bound of the buffer.
 
-    `windowed`: keys are of windows, places are windows' ends, and the time limit is the windows' grace.
+    `closes`: windows leave when they close: places are windows' ends, and the time limit is the windows' grace.
     """
 
     time_limit: int
@@ -64,7 +64,7 @@ class Rules(NamedTuple):
     last_update: bool
     bytes_of_record: bool
     max_lateness: int
-    windowed: bool
+    closes: bool
 
 
 class State(NamedTuple):
@@ -102,7 +102,7 @@ def absorb(
     `newest`: the largest timestamp that is taken.
     """
     tally = outcome.tally
-    cause = wide(WINDOW_CLOSE if rules.windowed else TIME)
+    cause = wide(WINDOW_CLOSE if rules.closes else TIME)
     evict(state, due_until(rules.time_limit, tally[STREAM_TIME]), cause, rules, outcome)  # under new rules alone
     for row in range(tally[NEXT_ROW], len(batch.offset)):
         tally[NEXT_ROW] = row
@@ -285,7 +285,7 @@ def _refusal(batch: Batch, row: int, place: int, undecodable: int, newest: int, 
     code = refusals.bad_timestamp(timestamp, undecodable, newest)
     if code != ACCEPTED:
         return code
-    if rules.windowed:
+    if rules.closes:
         return LATE if place <= stream_time - rules.time_limit else ACCEPTED
     return LATE if rules.max_lateness >= 0 and timestamp < stream_time - rules.max_lateness else ACCEPTED
 

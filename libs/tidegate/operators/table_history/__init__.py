@@ -8,6 +8,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tidegate.contracts.operator import Layout, Storage
+from tidegate.operators.keys import slot_of
 from tidegate.operators.table_history.config import TableHistoryConfig, TableHistoryRules
 from tidegate.operators.table_history.state import LAYOUT, TableHistoryState, damage_of
 
@@ -23,7 +24,7 @@ class TableHistory:
 
     def __init__(self, config: TableHistoryRules) -> None:
         self.config = config
-        self.slot: tuple[str, ...] = ("key",) if config.versions == "latest" else ("key", "timestamp")
+        self.slot: tuple[str, ...] = slot_of(config, *(() if config.versions == "latest" else ("timestamp",)))
 
     def damage(self, storage: Storage) -> str | None:
         """What is wrong with a storage that a batch was complete in; None: nothing. Trusts nothing that is in it."""

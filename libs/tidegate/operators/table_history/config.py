@@ -6,13 +6,14 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from tidegate.contracts.config import Duration, OperatorConfig, OperatorRules, TableFacts
+from tidegate.contracts.config import Duration, KeyRules, OperatorConfig, OperatorRules, TableFacts
+from tidegate.contracts.event_time import MAX_TIMESTAMP
 
 
-class TableHistoryRules(OperatorRules):
+class TableHistoryRules(KeyRules):
     """Keeps every version of every key of a table for a retention, or the latest values alone."""
 
-    live: ClassVar[frozenset[str]] = frozenset({"history_retention"})
+    live: ClassVar[frozenset[str]] = frozenset({"history_retention", "windows"})
 
     kind: Literal["table_history"] = "table_history"
     """Kind of operator."""
@@ -32,6 +33,11 @@ class TableHistoryRules(OperatorRules):
                 "a history needs it; write history_retention: 30d, or versions: latest for a table without history"
             )
         return retention
+
+    def cannot_follow(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
+        """Windows' keys and plain ones do not mix."""
+        assert isinstance(before, TableHistoryRules)
+        return self.other_keys(before)
 
 
 class TableHistoryConfig(TableHistoryRules, OperatorConfig):
@@ -53,4 +59,4 @@ class TableHistoryConfig(TableHistoryRules, OperatorConfig):
 
     def as_table(self) -> TableFacts:
         """What it is to operators that read it."""
-        return TableFacts(self.history_retention)
+        return TableFacts(self.history_retention, self.windowed, self.told_key_format)

@@ -1,6 +1,6 @@
 """A versioned table as KIP-889 words it: every version of a key, found by the time from which it was valid.
 
-The slow oracle, for tests only: a dict of dicts, searched from end to end. May import: contracts.
+The slow oracle, for tests only: a dict of dicts, searched from end to end. May import: contracts, keys_reference.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from tidegate.contracts.event_time import MAX_TIME, NO_TIMESTAMP
 from tidegate.contracts.records import Row
+from tidegate.operators.keys_reference import Window, told
 from tidegate.operators.table_history.config import TableHistoryRules
 
 
@@ -18,7 +19,7 @@ class Reference:
 
     config: TableHistoryRules
     stream_time: int = -1
-    versions: dict[bytes, dict[int, Row]] = field(default_factory=dict)
+    versions: dict[tuple[bytes, Window], dict[int, Row]] = field(default_factory=dict)
     late: list[tuple[Row, int, int]] = field(default_factory=list)
     rejected: list[tuple[Row, str]] = field(default_factory=list)
     applied: int = 0
@@ -46,9 +47,9 @@ class Reference:
     def flush(self) -> None:
         """Nothing is held back."""
 
-    def get(self, key: bytes, as_of: int | None = None) -> Row | None:
+    def get(self, key: bytes, as_of: int | None = None, window: Window = None) -> Row | None:
         """The version that was valid then, the newest without a time; None: there was none, or a tombstone."""
-        history = self.versions.get(key)
+        history = self.versions.get((key, window))
         if not history:
             return None
         newest = max(history)
@@ -62,7 +63,7 @@ class Reference:
 
     def get_range(self, key: bytes, first: int, last: int) -> list[Row]:
         """The versions that were valid at some instant of [first, last], oldest first."""
-        history, found = self.versions.get(key, {}), []
+        history, found = self.versions.get((key, None), {}), []
         if last < self._readable_from:
             return [row for row in [self.get(key, last)] if row and first <= last]
         for time in sorted(history):
@@ -84,6 +85,8 @@ class Reference:
             return "null key"
         if row.timestamp == NO_TIMESTAMP:
             return "no timestamp: null"
+        if fault := told(row, self.config).fault:
+            return fault
         if row.timestamp < 0:
             return "negative timestamp"
         if row.timestamp > MAX_TIME:
@@ -92,13 +95,14 @@ class Reference:
         return "too far ahead" if ahead is not None and row.timestamp > clock_ms + ahead else ""
 
     def _accept(self, row: Row) -> None:
-        assert row.key is not None
-        history = self.versions.setdefault(row.key, {})
+        key, window, _ = told(row, self.config)
+        assert key is not None
+        history = self.versions.setdefault((key, window), {})
         self.superseded += row.timestamp in history
         self.applied += row.timestamp not in history
         if not self._is_history:
             history.clear()
-        history[row.timestamp] = row
+        history[row.timestamp] = row._replace(key=key)
         self.advance(row.timestamp)
 
     def _expire(self) -> None:

@@ -21,6 +21,7 @@ from tidegate.kernels.payloads import Batch, Payloads, batch_of
 from tidegate.kernels.time_buffer import TimeBuffer
 from tidegate.kernels.version_chains import READABLE_FROM, TIMELESS, Trail, Versions
 from tidegate.operators import refusals
+from tidegate.operators.keys import keys_of
 from tidegate.operators.result_tables import EMISSIONS
 from tidegate.operators.table_history import measures, tables
 from tidegate.operators.table_history import step as kernel
@@ -107,6 +108,7 @@ class TableHistoryState:
 
     def __init__(self, config: TableHistoryRules, storage: Storage) -> None:
         self._config = config
+        self._keys = keys_of(config)
         self._retention = kernel.LATEST if config.history_retention is None else config.history_retention
         self._storage = storage
         self._reading = np.zeros(version_chains.NUMBERS, np.int64)
@@ -126,15 +128,24 @@ class TableHistoryState:
         """What is held now. Growth makes it stale: fetch it again for each batch."""
         return self._state.versions
 
-    def get(self, key: bytes, as_of: int | None = None) -> Version | None:
-        """The version of the key that was valid at that time; the newest one without a time. None for a tombstone."""
-        return get(self.versions, key, as_of)
+    def get(self, key: bytes, as_of: int | None = None, *, window: tuple[int, int] | None = None) -> Version | None:
+        """The version of the key that was valid at that time; the newest one without a time. None for a tombstone.
+
+        `window`: the key's, start and end, where windows are part of keys.
+        """
+        return get(self.versions, self._keys.key(key, window), as_of)
 
     def get_range(
-        self, key: bytes, from_ms: int | None = None, to_ms: int | None = None, ascending: bool = False
+        self,
+        key: bytes,
+        from_ms: int | None = None,
+        to_ms: int | None = None,
+        ascending: bool = False,
+        *,
+        window: tuple[int, int] | None = None,
     ) -> list[Version]:
         """The versions of the key that were valid at some instant of [from, to], the newest first unless ascending."""
-        return get_range(self.versions, key, from_ms, to_ms, ascending)
+        return get_range(self.versions, self._keys.key(key, window), from_ms, to_ms, ascending)
 
     def put(self, row: Row) -> bool:
         """The record has had its effect, of which no changelog tells; False: it is too late. Its key is not null."""
@@ -145,9 +156,10 @@ class TableHistoryState:
 
     def step(self, records: Records, clock_ms: int) -> StepResult:
         """Every record is counted once; the state equals what the changelog describes."""
-        batch, undecodable, newest = refusals.dated(records, self._config, clock_ms)
-        outcome = self._absorb(batch, undecodable, newest, self._outcome(len(records)))
-        return self._result(batch, outcome, newest)
+        own, undecodable, newest = refusals.dated(records, self._config, clock_ms)
+        keyed = self._keys.keyed(own, undecodable)
+        outcome = self._absorb(keyed.batch, keyed.missing, newest, self._outcome(len(records)))
+        return self._result(keyed.batch, outcome, own, newest)
 
     def advance(self, stream_time: int) -> StepResult:
         """T is at least `stream_time`; what expired is gone. Nothing is emitted."""
@@ -171,7 +183,8 @@ class TableHistoryState:
         """The rows (all `put`) from which `restore` makes an equal state, by timestamp and offset."""
         stored, used = self.versions.payloads, self._state.pool.numbers[slots.USED]
         held = np.flatnonzero(self._state.standing[:used] == kernel.STORED)
-        return tables.changes(self._state, _NO_RECORDS, held[np.lexsort((stored.offset[held], stored.timestamp[held]))])
+        in_order = held[np.lexsort((stored.offset[held], stored.timestamp[held]))]
+        return self._keys.shown(tables.changes(self._state, _NO_RECORDS, in_order))
 
     def _map(self) -> None:
         """The kernels see the storage's current arrays."""
@@ -263,20 +276,22 @@ class TableHistoryState:
             version_chains.repack(versions, spare)
 
     def _replay(self, rows: pa.RecordBatch) -> None:
-        batch = batch_of(columns.records_of(rows))
+        batch = self._keys.replayed(batch_of(columns.records_of(rows)), rows)
         deleted = np.asarray(rows.column("op").to_numpy(zero_copy_only=False) == "delete", np.bool_)
         outcome, trail = self._outcome(0), self._trail(len(deleted))
         self._run(lambda outcome: kernel.replay(self._state, batch, deleted, self._retention, trail, outcome), outcome)
 
-    def _result(self, batch: Batch, outcome: kernel.Outcome, newest: int = MAX_TIMESTAMP) -> StepResult:
-        """What the outcome says, in tables; then the batch is settled."""
+    def _result(
+        self, batch: Batch, outcome: kernel.Outcome, own: Batch = _NO_RECORDS, newest: int = MAX_TIMESTAMP
+    ) -> StepResult:
+        """Return what the outcome says, in tables; then settle the batch. `own`: the records under their own keys."""
         changed = np.empty(outcome.tally[kernel.TOUCHED], np.int32)
         changed = changed[: kernel.net_changes(self._state, outcome, changed)]
         stored, refused = self.versions.payloads, outcome.refused
-        changes = tables.changes(self._state, batch, outcome.touched[changed])
-        undo = tables.undo(self._state, outcome, changed)
-        late = refusals.late(stored, batch, refused, self._retention, "older than history_retention")
-        rejected = refusals.rejected(stored, batch, refused, newest)
+        changes = self._keys.shown(tables.changes(self._state, batch, outcome.touched[changed]))
+        undo = self._keys.shown(tables.undo(self._state, outcome, changed))
+        late = refusals.late(stored, own, refused, self._retention, "older than history_retention")
+        rejected = refusals.rejected(stored, own, refused, newest)
         self._settle(outcome)
         return StepResult(
             emissions=EMISSIONS.empty_table(),

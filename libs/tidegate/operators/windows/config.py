@@ -7,7 +7,18 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from tidegate.contracts.config import AddedWindows, Config, Count, Duration, OperatorConfig, OperatorRules
+from tidegate.contracts.config import (
+    AddedWindows,
+    Config,
+    Count,
+    Duration,
+    OperatorConfig,
+    OperatorRules,
+    OutputWindows,
+    TimeWindows,
+    Windows,
+    Written,
+)
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.operators.bounds import StrictBuffer
 
@@ -331,12 +342,48 @@ def least_retention(window: Tumbling | Hopping | Session | Unlimited) -> int:
     return 0
 
 
+def closes_after(window: Tumbling | Hopping | Session | Unlimited) -> int | None:
+    """Return how long after its end (a session's: its last record) a window takes records, in ms; None: for ever."""
+    match window:
+        case Unlimited():
+            return None
+        case Session():
+            return window.session + window.grace + 1
+    return window.grace
+
+
 class WindowConfig(WindowRules, OperatorConfig):
     """Windowed aggregation between two topics."""
 
-    def adds_windows(self) -> AddedWindows | None:
+    output_windows: OutputWindows = "headers"
+    """How results name their windows: `headers`, or `kafka`: Kafka's bytes of windowed keys."""
+
+    @field_validator("output_windows")
+    @classmethod
+    def _has_an_end_to_tell(cls, output: OutputWindows, info: ValidationInfo) -> OutputWindows:
+        if output == "kafka" and isinstance(info.data.get("window"), Unlimited):
+            raise ValueError("Kafka's bytes do not say that a window is unlimited; write windows: headers")
+        return output
+
+    def adds_windows(self) -> AddedWindows:
         """Return how the results name their windows."""
-        return "headers"
+        if self.output_windows == "headers":
+            return "headers"
+        return "session" if isinstance(self.window, Session) else "time"
+
+    def writes(self) -> Written:
+        """Return what it says of its output topic."""
+        return Written(windows=self._named(), closes_after=closes_after(self.window), key_format=self.told_key_format)
+
+    def _named(self) -> Windows:
+        match self.window:
+            case _ if self.output_windows == "headers":
+                return "headers"
+            case Tumbling():
+                return TimeWindows(time=f"{self.window.tumbling}ms")
+            case Hopping():
+                return TimeWindows(time=f"{self.window.hopping}ms")
+        return "session"
 
     def functions(self) -> tuple[str, ...]:
         """The functions of evictor and aggregate."""

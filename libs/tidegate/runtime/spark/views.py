@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tidegate.contracts.config import Format, OperatorRules
+from tidegate.contracts.config import Format, KeyRules, OperatorRules
 
 _SHOWN_AS: dict[Format, str] = {"bytes": "{0}", "string": "CAST({0} AS STRING)", "json": "CAST({0} AS STRING)"}
 _LAST_MS = 2**63 // 1_000
@@ -61,6 +61,16 @@ def register_emissions(spark: Any, name: str, config: OperatorRules, *more: str)
 def shown_columns(config: OperatorRules) -> tuple[str, str]:
     """The SQL expressions that show key and value in the configured formats."""
     return _SHOWN_AS[config.key_format].format("key"), _SHOWN_AS[config.value_format].format("value")
+
+
+def window_names(config: KeyRules) -> tuple[str, ...]:
+    """Return the columns that, with the key, say what a key is under the configuration: its window's, if it has one."""
+    return ("window_start", "window_end") if config.windowed else ()
+
+
+def window_columns(config: KeyRules) -> str:
+    """Return the same columns as they are written behind `key`."""
+    return "".join(f", {name}" for name in window_names(config))
 
 
 def as_time(milliseconds: str) -> str:

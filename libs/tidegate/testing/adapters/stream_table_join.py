@@ -17,7 +17,7 @@ from tidegate.testing.driver import Driver, Emission
 def run(scenario: Mapping[str, Any]) -> dict[str, Any]:
     """What the join made of the scenario's stream and table records, in their order."""
     history, join = _table(scenario["config"]), _join(scenario["config"])
-    if join.refuses(history.as_table()):
+    if any(join.refuses(history.as_table())):
         return {"exception": {"at_offset": -1}, "output": []}
     table = Driver(TableHistory(history))
     stream = Driver(StreamTableJoin(join), table=table)

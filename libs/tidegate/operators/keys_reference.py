@@ -1,0 +1,68 @@
+"""What a key is, as the rule words it: where the input is windowed, (key, start, end) is the key.
+
+Part of the slow oracles, for tests only. May import: contracts, kernels.record_headers.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidegate.contracts.config import KeyRules, TimeWindows
+from tidegate.contracts.event_time import MAX_TIME, MAX_TIMESTAMP, MAX_WINDOW_END
+from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
+from tidegate.contracts.records import Row
+from tidegate.kernels.record_headers import decode_headers, header_value
+
+Window = tuple[int, int] | None
+
+
+class Told(NamedTuple):
+    """A record's own key, the window that the key is of, and why there is none although there must be one."""
+
+    key: bytes | None
+    window: Window = None
+    fault: str = ""
+
+
+def told(row: Row, config: KeyRules) -> Told:
+    """Return what the record tells of its key."""
+    windows = config.windows
+    if row.key is None or windows == "ignore":
+        return Told(row.key)
+    if windows == "none":
+        told_unasked = {HEADER_WINDOW_START, HEADER_WINDOW_END} <= _names(row)
+        return Told(row.key, None, _UNTOLD if told_unasked else "")
+    if windows == "headers":
+        return _by_headers(row)
+    return _by_bytes(row.key, windows.time if isinstance(windows, TimeWindows) else None)
+
+
+_UNTOLD = "its key is of a window; write windows: headers, or windows: ignore to leave windows out of keys"
+
+
+def _names(row: Row) -> set[str]:
+    return {name.decode() for name, _ in decode_headers(row.headers)}
+
+
+def _by_headers(row: Row) -> Told:
+    if not {HEADER_WINDOW_START, HEADER_WINDOW_END} <= _names(row):
+        return Told(row.key, None, "no window: headers with its bounds are missing")
+    bounds = [header_value(row.headers, name) or b"" for name in (HEADER_WINDOW_START, HEADER_WINDOW_END)]
+    start, end = (int(bound) if bound.isdigit() and len(bound) < 20 else -1 for bound in bounds)
+    return _within(row.key, start, end)
+
+
+def _by_bytes(key: bytes, size: int | None) -> Told:
+    """The key, and behind it the start of a time window, or the end and the start of a session."""
+    added = 16 if size is None else 8
+    if len(key) < added:
+        return Told(key, None, "no window: its key is too short to name one in Kafka's bytes")
+    start = int.from_bytes(key[-8:], "big", signed=True)
+    end = int.from_bytes(key[-16:-8], "big", signed=True) if size is None else start + size
+    return _within(key[:-added], start, end)
+
+
+def _within(key: bytes | None, start: int, end: int) -> Told:
+    if not (0 <= start <= MAX_TIME and start <= end and (end <= MAX_WINDOW_END or end == MAX_TIMESTAMP)):
+        return Told(key, None, "no window: its bounds are no interval within the range of time")
+    return Told(key, (start, end))

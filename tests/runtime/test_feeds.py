@@ -1,0 +1,198 @@
+"""What operators of one file say of the topics between them settles what is left out, and contradictions are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tidegate.contracts.config import TimeWindows
+from tidegate.contracts.errors import ConfigurationError
+from tidegate.contracts.schema import FORMAT, BatchMeta, Counts
+from tidegate.runtime.application import Application, application_of, config_of, settings_of
+from tidegate.runtime.changes import as_kept, changes
+
+pytestmark = pytest.mark.fast
+
+FILE = {"application": "app", "lake": "lake", "keep_output": "1d", "kafka": {"bootstrap.servers": "b:9092"}}
+COUNTS: dict[str, Any] = {
+    "kind": "windowed_aggregation",
+    "input": "events",
+    "output": "counts",
+    "window": {"tumbling": "1h", "grace": "10m"},
+    "aggregate": {"count": True},
+    "emit": "updates",
+}
+KAFKA_COUNTS = COUNTS | {"output": {"topic": "counts", "key": {"windows": "kafka"}}}
+SESSIONS = COUNTS | {"window": {"session": "5ms", "grace": "10ms"}}
+FINAL: dict[str, Any] = {"kind": "suppression", "input": "counts", "output": "final", "until": "window_close"}
+LIMITED: dict[str, Any] = {"kind": "suppression", "input": "counts", "until": {"time_limit": "30s"}}
+TABLE: dict[str, Any] = {"kind": "table_history", "input": "rates", "history_retention": "30d"}
+JOIN: dict[str, Any] = {"kind": "stream_table_join", "input": "counts", "table": "table", "join": "left"}
+
+
+def application(**operators: dict[str, Any]) -> Application:
+    return application_of({**FILE, "operators": operators})
+
+
+def problems(**operators: dict[str, Any]) -> dict[str, str]:
+    """Where there is a problem, and its cause."""
+    with pytest.raises(ConfigurationError) as raised:
+        application(**operators)
+    return {problem.where: problem.cause for problem in raised.value.problems}
+
+
+def topic(name: str, **key: Any) -> dict[str, Any]:
+    return {"topic": name, "key": key}
+
+
+@pytest.mark.parametrize("order", [("counts", "final"), ("final", "counts")])
+def test_a_suppression_takes_windows_and_grace_from_the_windows_that_feed_it(order) -> None:
+    operators = {"counts": COUNTS, "final": FINAL}
+    final = application(**{name: operators[name] for name in order}).operators["final"]
+    assert (final.windows, final.grace, final.timer) == ("headers", 600_000, "window_end")
+
+
+def test_a_session_closes_a_millisecond_after_its_gap_and_grace() -> None:
+    assert application(counts=SESSIONS, final=FINAL).operators["final"].grace == 16
+
+
+@pytest.mark.parametrize(("writer", "windows"), [(COUNTS, "headers"), (KAFKA_COUNTS, TimeWindows(time="1h"))])
+def test_where_windows_are_named_is_inferred_from_the_writer(writer, windows) -> None:
+    limited = application(counts=writer, limited=LIMITED).operators["limited"]
+    assert (limited.windows, limited.timer) == (windows, "window_end")
+
+
+def test_what_a_suppression_passes_on_is_inferred_behind_it() -> None:
+    read = application(counts=COUNTS, final=FINAL, kept=TABLE | {"input": "final"}).operators["kept"]
+    assert read.windows == "headers"
+
+
+def test_a_format_of_keys_is_inferred_from_the_writer() -> None:
+    assert application(counts=COUNTS | {"key_format": "string"}, final=FINAL).operators["final"].key_format == "string"
+
+
+def test_without_a_writer_in_the_file_keys_are_the_records_own() -> None:
+    assert application(limited=LIMITED).operators["limited"].windows == "none"
+
+
+def test_a_topic_says_what_its_keys_are() -> None:
+    said = LIMITED | {"input": topic("counts", windows="headers", of="string")}
+    limited = application(limited=said).operators["limited"]
+    assert (limited.input, limited.windows, limited.key_format) == ("counts", "headers", "string")
+
+
+def test_all_contradictions_between_operators_are_told_at_once() -> None:
+    found = problems(
+        counts=KAFKA_COUNTS | {"key_format": "string"},
+        final=FINAL | {"input": topic("counts", windows={"time": "2h"}, of="json"), "grace": "5m"},
+        limited=LIMITED | {"windows": "none"},
+        table=TABLE,
+        join=JOIN | {"grace": "40d"},
+    )
+    assert found == {
+        "operators.final.windows": "the topic's writer names windows by {time: 1h}",
+        "operators.final.key_format": "the topic's writer says string",
+        "operators.final.grace": "the windows of its input change until 10m after they end",
+        "operators.limited.windows": "the topic's writer names windows by {time: 1h}",
+        "operators.join.table": found["operators.join.table"],
+    }
+
+
+def test_every_reason_against_a_join_s_table_is_told() -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        application(counts=COUNTS, table=TABLE, join=JOIN | {"grace": "40d"})
+    causes = [problem.cause for problem in raised.value.problems]
+    assert causes[0] == "its keys are of no windows and the stream's are"
+    assert causes[1].startswith("the table's history_retention 30d is not greater than grace 40d")
+
+
+def test_a_join_may_look_plain_keys_up_on_purpose() -> None:
+    assert application(counts=COUNTS, table=TABLE, join=JOIN | {"windows": "ignore"})
+
+
+def test_a_windowed_table_takes_windowed_streams_alone() -> None:
+    windowed = TABLE | {"input": topic("rates", windows="headers")}
+    assert application(counts=COUNTS, table=windowed, join=JOIN)
+    assert problems(table=windowed, join=JOIN) == {
+        "operators.join.table": "its keys are of windows and the stream's are not"
+    }
+
+
+@pytest.mark.parametrize(
+    ("operator", "option", "cause"),
+    [
+        (FINAL | {"grace": 0, "windows": "none"}, "until", "only windows close, and windows: none leaves them out"),
+        (LIMITED | {"timer": "window_end"}, "timer", "its keys have no windows"),
+        (LIMITED | {"output": topic("out", windows="kafka")}, "output_windows", "its keys have no windows"),
+        (
+            FINAL | {"grace": 0, "output": topic("out", windows="kafka")},
+            "output_windows",
+            "headers do not say whether windows are sessions",
+        ),
+        (LIMITED | {"input": topic("counts", window="headers")}, "input", "not a topic"),
+        (LIMITED | {"windows": "somewhere"}, "windows", "not a way to name windows"),
+        (COUNTS | {"window": {"unlimited": True}} | {"output": topic("o", windows="kafka")}, "output_windows", "Kafka"),
+    ],
+)
+def test_what_cannot_be_is_refused_where_it_is_written(operator, option, cause) -> None:
+    found = problems(it=operator)
+    assert found[f"operators.it.{option}"].startswith(cause)
+
+
+def log_of(settings: dict[str, Any]) -> BatchMeta:
+    """The newest batch of a log that has read records under these settings."""
+    return BatchMeta(
+        format=FORMAT,
+        operator="it",
+        table_id="t",
+        epoch=1,
+        batch=1,
+        attempt="a",
+        action="batch",
+        clock=0,
+        config="hash",
+        settings=settings,
+        totals={0: Counts(records_in=1, applied=1)},
+    )
+
+
+BEFORE = {"kind": "suppression", "input": "counts", "until": {"time_limit": "30000ms"}}
+
+
+def test_a_log_from_before_goes_on_to_ignore_windows_until_the_file_says_otherwise() -> None:
+    inferred = application(counts=COUNTS, limited=LIMITED).operators["limited"]
+    kept = as_kept(log_of(BEFORE), inferred)
+    assert (kept.windows, kept.timer) == ("ignore", "first_update")
+    assert as_kept(log_of(settings_of(kept)), inferred) == kept
+    assert not [change for change in changes(config_of(BEFORE), kept) if change.refused]
+
+
+def test_a_new_log_rejects_records_of_windows_that_nobody_spoke_of() -> None:
+    unsaid = application(limited=LIMITED).operators["limited"]
+    assert as_kept(None, unsaid) is unsaid
+    assert as_kept(log_of(settings_of(unsaid)), unsaid) is unsaid
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "refused"),
+    [
+        ("ignore", "none", False),
+        ("none", "ignore", False),
+        ("headers", {"time": "1h"}, False),
+        ("none", "headers", True),
+        ("ignore", "session", True),
+        ({"time": "1h"}, "ignore", True),
+    ],
+)
+@pytest.mark.parametrize("kind", [LIMITED, TABLE, JOIN])
+def test_keys_of_windows_and_plain_keys_never_follow_each_other_under_one_name(kind, was, now, refused) -> None:
+    more = {"timer": "first_update"} if kind is LIMITED else {}
+    before, after = (config_of(kind | more | {"windows": windows}) for windows in (was, now))
+    (change,) = changes(before, after)
+    assert (change.option, change.refused is not None) == ("windows", refused)
+
+
+def test_final_results_of_a_log_from_before_are_of_the_windows_that_headers_name() -> None:
+    before = {"kind": "suppression", "input": "counts", "until": "window_close", "grace": "0ms"}
+    assert config_of(before).windows == "headers"
