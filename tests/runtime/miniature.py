@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+from tidegate.contracts.errors import EngineError
 from tidegate.contracts.schema import Counts
 from tidegate.runtime import driver as drivers
 from tidegate.runtime.application import Application, application_of
@@ -44,6 +45,8 @@ class Jobs:
     opened: set[int] = field(default_factory=set)
     attempts: list[KafkaAttempt] = field(default_factory=list)
     plans: list[PartitionPlan] = field(default_factory=list)
+    shares_lake: bool = True
+    probes: int = 0
     brought_back: list[list[int]] = field(default_factory=list)
     cores: int = 2
 
@@ -60,6 +63,11 @@ class Jobs:
     def give_up(self) -> None: ...
 
     def warm_up(self, config: Any) -> None: ...
+
+    def check_lake(self, log: Path) -> None:
+        self.probes += 1
+        if not self.shares_lake:
+            raise EngineError("executors do not share the lake")
 
     def each(self, work: Any, items: Sequence[Any]) -> list[Any]:
         return [work(item) for item in items]

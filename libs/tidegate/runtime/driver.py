@@ -103,7 +103,7 @@ class OperatorDriver:
         self._lineage: dict[int, list[history.Commit]] = {}
         self._seconds: dict[str, float] = {}
         self._piece = pace.FIRST_BYTES
-        self._owned = self._well = False
+        self._owned = self._well = self._shares_lake = False
         self._turned: float | None = None
         self._ends: dict[int, int] = {}
         self.newest: BatchMeta
@@ -153,6 +153,9 @@ class OperatorDriver:
         self._owned = True
         self._recovering.doubt()
         warm.result()
+        if not self._shares_lake:
+            self._jobs.check_lake(self._log.path)
+            self._shares_lake = True
 
     # ---- running
 

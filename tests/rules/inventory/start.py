@@ -7,6 +7,20 @@ _STREAM = "runtime/stream/driver"
 
 RULES = (
     Rule(
+        name="executors that do not share the lake are refused before the first batch",
+        chapter=Chapter.START,
+        tests=tests(
+            "runtime/test_lake_probe",
+            "an_executor_with_another_lake_is_refused_and_named",
+            "a_driver_asks_once_before_its_first_batch",
+        ),
+        removals=(
+            without("runtime/lake_probe", "if sight.answer is None:", "if False:"),
+            without("runtime/lake_probe", "if not probe.with_name(sight.answer).exists():", "if False:"),
+            without(_DRIVER, "self._jobs.check_lake(self._log.path)"),
+        ),
+    ),
+    Rule(
         name="an operator that has run before never begins a new log by itself",
         chapter=Chapter.START,
         tests=(

@@ -6,12 +6,14 @@ Only plans and results go through Spark; a task gets a group of partitions and w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.errors import EngineError
 from tidegate.runtime.answers import raise_worst
 from tidegate.runtime.batch import Attempt, KafkaAttempt, PartitionFailure, PartitionPlan, PartitionResult, Returned
+from tidegate.runtime.lake_probe import check_shared, look
 from tidegate.runtime.planning import spread
 from tidegate.runtime.task import bring_back, make_durable, run_group, warm_up
 
@@ -52,6 +54,10 @@ class Jobs:
     def warm_up(self, config: OperatorRules) -> None:
         """The Python workers have imported and compiled what a batch needs."""
         self._on_each_core(lambda: warm_up(config))
+
+    def check_lake(self, log: Path) -> None:
+        """Raise EngineError unless driver and executors share the lake of the log."""
+        check_shared(log, lambda probe: self._on_each_core(lambda: look(probe)))
 
     def make_durable(self, attempt: Attempt) -> None:
         """The operator's local states are synced to disk, on every machine that has some."""

@@ -58,7 +58,7 @@ class StreamDriver:
             keep_output_ms=None if config.keep_output == "forever" else config.keep_output,
             rewind_window_ms=config.rules.rewind_window,
         )
-        self._claimed = False
+        self._claimed = self._shares_lake = False
         self._log: OperatorLog
         self._lineage: dict[int, list[history.Commit]]
         self.newest: BatchMeta
@@ -82,6 +82,9 @@ class StreamDriver:
         self._log.commit(claim, [])
         self.newest, self._lineage = claim, history.lineage(self._log, claim)
         reach("after_claim")
+        if not self._shares_lake:
+            self._compacting.jobs.check_lake(self._log.path)
+            self._shares_lake = True
 
     def batch(self, rows: DataFrame, spark_batch: int) -> None:
         """The batch is in the log, once, whoever tried it before; what `foreachBatch` calls.

@@ -1,0 +1,72 @@
+"""Executors that do not share the lake with the driver are refused before the first batch."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.miniature import Jobs, application, driver_of
+from tests.runtime.scripted_kafka import ScriptedKafka
+from tidegate.contracts.errors import EngineError
+from tidegate.runtime import driver as drivers
+from tidegate.runtime.lake_probe import Sight, check_shared, look
+from tidegate.state.log_entries import STAGING
+
+pytestmark = pytest.mark.fast
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    (made := tmp_path / "lake" / "op").mkdir(parents=True)
+    return made
+
+
+def here(probe: Path) -> list[Sight]:
+    return [look(probe), look(probe)]
+
+
+def nowhere(probe: Path) -> list[Sight]:
+    """The lake is not mounted on the second executor."""
+    return [look(probe), look(elsewhere(probe))]
+
+
+def on_a_copy(probe: Path) -> list[Sight]:
+    """The second executor has a copy of the driver's lake."""
+    shutil.copytree(probe.parent, elsewhere(probe).parent)
+    return [look(probe), look(elsewhere(probe))]
+
+
+def elsewhere(probe: Path) -> Path:
+    return Path(str(probe).replace("/lake/", "/elsewhere/"))
+
+
+def test_a_lake_that_all_share_passes_and_nothing_is_left_in_it(log: Path) -> None:
+    check_shared(log, here)
+    assert list((log / STAGING).iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("executors", "problem"), [(nowhere, "does not see what the driver wrote"), (on_a_copy, "the driver does not see")]
+)
+def test_an_executor_with_another_lake_is_refused_and_named(log: Path, executors, problem: str) -> None:
+    with pytest.raises(EngineError, match="do not share the lake") as refused:
+        check_shared(log, executors)
+    assert problem in str(refused.value.value)
+    assert "process" in str(refused.value.value)
+    assert "same path" in refused.value.remedy
+    assert list((log / STAGING).iterdir()) == []
+
+
+def test_a_driver_asks_once_before_its_first_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kafka, jobs = ScriptedKafka(), Jobs()
+    monkeypatch.setattr(drivers, "client", lambda options: kafka)
+    driver = driver_of(application(tmp_path), jobs)
+    jobs.shares_lake = False
+    with pytest.raises(EngineError, match="do not share the lake"):
+        driver.start()
+    jobs.shares_lake = True
+    for _ in range(3):
+        driver.start()
+    assert jobs.probes == 2
