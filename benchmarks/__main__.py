@@ -50,6 +50,7 @@ BOUNDS: dict[str, dict[str, Bound]] = {
         "status_s": Bound(most=3),
         "entry_of_one_partition_bytes": Bound(most=4_000),
     },
+    "kills": {"start_to_commit_s_p50": Bound(most=3)},
     "commits": {"commit_time_ratio": Bound(most=1.5), "live_files_ratio": Bound(most=1.5)},
     "cores": {"busy_cores": Bound(least=1.6)},
     "join": {"ratio": Bound(least=5.0)},

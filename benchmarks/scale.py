@@ -131,8 +131,8 @@ class Share:
                 return None, [], found.use.reason
             local.begin(self.epoch, self.batch + 1, f"a{self.batch + 1}")
             step = found.state.step(some, 0)
+            local.complete(step.undo)
             files = self._write(step)
-            local.complete()
         return step, files, found.use.reason
 
     def _write(self, step: StepResult) -> list[DataFile]:

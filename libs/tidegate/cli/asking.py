@@ -5,12 +5,16 @@ May import: click, contracts, runtime.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import click
 
 from tidegate.runtime.application import Application
 from tidegate.runtime.requests import Kind, Requests
 
 DRIVER_TIMEOUT_S = 300.0
+PAUSE_S = 0.1
 
 
 def requests_of(application: Application, name: str) -> Requests:
@@ -35,7 +39,13 @@ def carry_out(request: Kind, application: Application, name: str, content: str =
     try:
         driver = OperatorDriver(Wiring(spark=spark, application=application, name=name))
         driver.start()
-        {"apply": driver.apply, "compact": driver.compact, "flush": driver.flush}[request]()
+        work: Callable[[], bool | None] = {
+            "apply": driver.apply,
+            "compact": driver.compact,
+            "flush": driver.flush,
+        }[request]
+        while work() is False:  # local states are on their way back
+            time.sleep(PAUSE_S)
     finally:
         spark.stop()
     return "this command"
