@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace as Answer
 from typing import Any, Literal
 
@@ -35,6 +35,8 @@ class ScriptedKafka:
         self.starts: dict[int, int] = {}
         self.offset_retention: float | None = None
         self.compacted = False
+        self.epoch_ends: dict[tuple[int, int], int] = {}
+        self.fetched: dict[int, Callable[[int, int], tuple[int, bytes]]] = {}
 
     @property
     def names(self) -> list[str]:
@@ -116,6 +118,18 @@ class ScriptedKafka:
         found = [(p, *self.marks.get(p, (-1, ""))) for p in request.topics[0].partition_indexes]
         rows = [Answer(partition_index=p, error_code=0, committed_offset=o, metadata=text) for p, o, text in found]
         return Answer(error_code=code, topics=[Answer(partitions=rows)])
+
+    def _OffsetForLeaderEpoch(self, request: Any, code: int) -> Any:
+        [asked] = request.topics[0].partitions
+        end = self.epoch_ends.get((asked.partition, asked.leader_epoch), -1)
+        return Answer(topics=[Answer(partitions=[Answer(error_code=code, end_offset=end)])])
+
+    def _Fetch(self, request: Any, code: int) -> Any:
+        [asked] = request.topics[0].partitions
+        end, records = self.fetched[asked.partition](asked.fetch_offset, asked.last_fetched_epoch)
+        diverging = Answer(end_offset=end)
+        rows = [Answer(error_code=code, aborted_transactions=[], records=records, diverging_epoch=diverging)]
+        return Answer(error_code=0, responses=[Answer(partitions=rows)])
 
     def _ListOffsets(self, request: Any, code: int) -> Any:
         found = self.stable if request.isolation_level == _READ_COMMITTED else self.ends

@@ -1,0 +1,150 @@
+"""An input that loses records after they were read: leader epochs tell, also when it has grown past them again."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.kafka_peers import columns
+from tests.runtime.miniature import Jobs, application, driver_of
+from tests.runtime.scripted_kafka import ScriptedKafka
+from tests.runtime.test_metrics import meta
+from tidegate.contracts.errors import InputTruncated, UserError
+from tidegate.contracts.records import Row
+from tidegate.contracts.schema import BatchMeta
+from tidegate.kernels.record_batch import encode
+from tidegate.operators.suppression import SuppressionConfig
+from tidegate.runtime import driver as drivers
+from tidegate.runtime.kafka.fetch import fetch
+from tidegate.runtime.ledger import after_claim, after_skip
+from tidegate.runtime.opening import check_nothing_truncated, truncated_ranges
+from tidegate.runtime.planning import plan_records
+from tidegate.runtime.skipping import check_skip
+
+pytestmark = pytest.mark.fast
+
+CONFIG = SuppressionConfig(kind="suppression", input="in", until={"time_limit": "1h"})
+READ = replace(meta(3, 0, {}), offsets={"in": {0: 100, 1: 20, 2: 30}}, epochs={0: 5, 1: 5})
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> ScriptedKafka:
+    scripted = ScriptedKafka()
+    monkeypatch.setattr(drivers, "client", lambda _options: scripted)
+    return scripted
+
+
+@pytest.fixture
+def jobs() -> Jobs:
+    return Jobs()
+
+
+def batches(first: int, *epochs: int) -> bytes:
+    """Batches of one record each, from that offset on, of these leader epochs."""
+    made = b""
+    for offset, epoch in enumerate(epochs, first):
+        rows = [Row(b"k", b"v", 1, offset)]
+        [batch] = encode(columns(rows), None, producer_id=-1, producer_epoch=-1, base_sequence=-1, max_batch_bytes=999)
+        made += struct.pack(">q", offset) + batch.data[8:12] + struct.pack(">i", epoch) + batch.data[16:]
+    return made
+
+
+def read(kafka: ScriptedKafka, start: int, end: int, epoch: int):
+    return fetch(kafka, "in", 0, start, end, max_bytes=2**20, deadline_s=5, epoch=epoch)  # type: ignore[arg-type]
+
+
+def test_a_fetch_says_what_was_read_before_and_gives_the_leader_epoch_of_what_it_has_read() -> None:
+    kafka, asked = ScriptedKafka(), []
+
+    def answer(offset: int, epoch: int) -> tuple[int, bytes]:
+        asked.append((offset, epoch))
+        return -1, batches(10, 3, 4) if offset == 10 else batches(12, 4, 6, 7)
+
+    kafka.fetched[0] = answer
+    got = read(kafka, 10, 14, epoch=2)
+    assert asked == [(10, 2), (12, 4)]
+    assert (got.next_offset, got.epoch, len(got.records)) == (14, 6, 4)  # 7 is that of offset 14
+
+
+def test_where_what_was_read_is_no_longer_there_nothing_is_read() -> None:
+    kafka = ScriptedKafka()
+    kafka.fetched[0] = lambda _offset, _epoch: (60, batches(100, 7))
+    with pytest.raises(InputTruncated, match="in/0 has lost records") as stopped:
+        read(kafka, 100, 101, epoch=5)
+    assert stopped.value.value == "offsets 60 to 99, of leader epoch 5"
+
+
+@pytest.mark.parametrize(("end", "epoch_end", "lost"), [(60, -1, 60), (60, 60, 60), (130, 60, 60), (130, -1, None)])
+def test_an_end_below_what_was_read_is_a_truncation_and_so_is_one_of_its_leader_epoch(
+    end: int, epoch_end: int, lost: int | None
+) -> None:
+    """Offset 100 of partition 0 was reached in leader epoch 5; the last case has lost nothing."""
+    kafka = ScriptedKafka()
+    kafka.topics["in"] = ("id of in", 3)
+    kafka.ends = {0: end, 1: 20, 2: 31}
+    kafka.epoch_ends = {(0, 5): epoch_end, (1, 5): 20}
+    found = truncated_ranges(kafka, READ, "in")  # type: ignore[arg-type]
+    assert found == ({} if lost is None else {0: (100, lost)})
+
+
+def test_a_truncation_is_told_with_the_command_that_accepts_it() -> None:
+    kafka = ScriptedKafka()
+    kafka.topics["in"] = ("id of in", 3)
+    kafka.ends = {0: 60, 1: 20, 2: 29}
+    with pytest.raises(InputTruncated) as told:
+        check_nothing_truncated(kafka, READ, CONFIG)  # type: ignore[arg-type]
+    assert told.value.value == "partition 0: offsets 60 to 99; partition 2: offsets 29 to 29"
+    assert told.value.remedy.endswith(f"tidegate skip FILE {READ.operator} 0:100-60 2:30-29")
+
+
+def test_a_driver_stops_when_its_input_ends_before_what_it_has_read(
+    jobs: Jobs, kafka: ScriptedKafka, tmp_path: Path
+) -> None:
+    driver = driver_of(application(tmp_path), jobs)
+    kafka.stable = kafka.ends = {0: 5, 1: 5}
+    driver._surely(driver.round)
+    kafka.stable = kafka.ends = {0: 4, 1: 5}
+    with pytest.raises(InputTruncated, match="in has lost records"):
+        driver.round()
+
+
+def test_a_task_that_meets_a_truncation_makes_the_driver_name_all_ranges(
+    jobs: Jobs, kafka: ScriptedKafka, tmp_path: Path
+) -> None:
+    """Both partitions have grown past what was read."""
+    driver = driver_of(application(tmp_path), jobs)
+    kafka.stable = kafka.ends = {0: 5, 1: 5}
+    driver._surely(driver.round)
+    driver.newest = replace(driver.newest, epochs={0: 1, 1: 1})
+    kafka.stable = kafka.ends = {0: 9, 1: 9}
+    kafka.epoch_ends = {(0, 1): 2, (1, 1): 3}
+
+    def diverging(_attempt: object) -> None:
+        raise InputTruncated("in/0 has lost records")
+
+    jobs.before = diverging
+    with pytest.raises(InputTruncated) as stopped:
+        driver.round()
+    assert stopped.value.value == "partition 0: offsets 2 to 4; partition 1: offsets 3 to 4"
+
+
+def test_a_plan_has_the_leader_epoch_of_what_was_read_and_the_log_keeps_it() -> None:
+    plans = plan_records(READ, "in", {0: 110, 2: 31}, {}, {})
+    assert [(plan.partition, plan.epoch) for plan in plans] == [(0, 5), (2, -1)]
+    assert BatchMeta.from_json(READ.to_json()).epochs == {0: 5, 1: 5}
+
+
+@pytest.mark.parametrize("named", [{0: (100, 59)}, {0: (100, 61)}, {0: (99, 60)}, {0: (60, 100)}])
+def test_a_truncation_is_accepted_back_to_where_what_was_read_ends_and_nowhere_else(named) -> None:
+    check_skip({0: (100, 60)}, {0: (100, 60)})
+    with pytest.raises(UserError):
+        check_skip({0: (100, 60)}, named)
+
+
+def test_where_a_loss_was_accepted_the_former_leader_epoch_says_nothing() -> None:
+    claim = after_claim(READ, attempt="a", clock=9, config="c", topics={})
+    skipped = after_skip(claim, "in", {0: (100, 60)})
+    assert (skipped.offsets["in"][0], skipped.epochs, skipped.skipped) == (60, {1: 5}, {0: (100, 60)})
