@@ -28,8 +28,8 @@ _RANGE = re.compile(r"(\d+):(\d+)-(\d+)")
 def command(file: Path, operator: str, ranges: tuple[str, ...], as_json: bool) -> None:
     """Go on behind records that the input topic deleted before OPERATOR had read them.
 
-    The operator stops by itself and names the ranges; TO is the first offset to go on at. The log records what was
-    skipped, and when.
+    The operator stops by itself and names the ranges; TO is the first offset to go on at. It is before FROM where the
+    topic lost records that were read: what it has there now is read. The log records what was skipped, and when.
 
     Example: tidegate skip flights.yaml carrier_updates 0:1200-1900 3:15-77
     """

@@ -7,6 +7,7 @@
     |- StateError           what is stored contradicts itself or belongs to another: stop, name the file
     |  |- Fenced            a newer driver owns the operator: this one ends
     |  |- Superseded        a newer attempt owns a partition's local state: this task touches nothing
+    |  |- InputTruncated    the input lost records after they were read: stop, until that is accepted
     |  |- Undecided         nothing tells whether the newest output was published: stop, until a person says
     |  `- OffsetsGone       the input lost records before they were read: stop, until the loss is accepted
     `- EngineError          Spark, Delta, Kafka or the disk failed; wraps its cause; the driver tries again a few times
@@ -116,6 +117,10 @@ class Superseded(StateError):
 
 class Undecided(StateError):
     """Nothing tells whether a partition's newest output was published."""
+
+
+class InputTruncated(StateError):
+    """The input no longer has records that were read, and may have others at their offsets."""
 
 
 class OffsetsGone(StateError):

@@ -76,7 +76,7 @@ class TablePlan:
 @dataclass(frozen=True, kw_only=True)
 class PartitionPlan:
     """What one partition has to do: read offsets [start, end), or advance its stream time, or flush, or let go what a
-    new configuration no longer holds.
+    new configuration no longer holds. `epoch`: the leader epoch of what was read before `start`; -1: not known.
     """
 
     partition: int
@@ -88,6 +88,7 @@ class PartitionPlan:
     wanted: Wanted
     producer: Producer | None
     table: TablePlan | None = None
+    epoch: int = -1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +110,7 @@ class PartitionResult:
     stop_reason: str = ""
     recovery: str = ""
     replica: str = ""
+    epoch: int = -1
     seconds: dict[str, float] = field(default_factory=dict)
 
 

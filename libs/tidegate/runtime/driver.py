@@ -21,6 +21,7 @@ from tidegate.contracts.errors import (
     BufferFull,
     EngineError,
     Fenced,
+    InputTruncated,
     OffsetsGone,
     StartOver,
     Superseded,
@@ -279,6 +280,8 @@ class OperatorDriver:
         topic, idle_after = self._config.input, self._config.idle_after
         ends = self._ends = offsets.stable(self._kafka(), topic)
         self._check_topics()
+        if any(end < self.newest.offsets[topic].get(partition, 0) for partition, end in ends.items()):
+            opening.check_nothing_truncated(self._kafka(), self.newest, self._config)
         if first := plan_apply(self.newest, topic, self._producers(), self._lineage):
             return first
         plans = plan_records(self.newest, topic, ends, self._producers(), self._lineage)
@@ -383,6 +386,9 @@ class OperatorDriver:
         except OffsetsGone:
             starts = offsets.earliest(self._kafka(), self._config.input)
             opening.check_nothing_lost(self.newest, self._config, starts)
+            raise
+        except InputTruncated:
+            opening.check_nothing_truncated(self._kafka(), self.newest, self._config)
             raise
 
     def _tell_recoveries(self, meta: BatchMeta, results: Sequence[PartitionResult]) -> None:

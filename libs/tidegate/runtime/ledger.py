@@ -63,13 +63,18 @@ def after_claim(
 
 
 def after_skip(claim: BatchMeta, topic: str, ranges: Mapping[int, tuple[int, int]]) -> BatchMeta:
-    """The metadata of a claim that also goes past offsets [from, to) of the partitions, and says so."""
+    """The metadata of a claim that also goes past offsets [from, to) of the partitions, and says so.
+
+    Where `to` is before `from`, what was read from there on is no longer in the input, and what it has now is read.
+    """
     offsets = claim.offsets[topic] | {partition: end for partition, (_start, end) in ranges.items()}
+    epochs = {partition: epoch for partition, epoch in claim.epochs.items() if partition not in ranges}
     skips = [(claim.batch, claim.clock, partition, start, end) for partition, (start, end) in ranges.items()]
     return replace(
         claim,
         action="skip",
         offsets={**claim.offsets, topic: offsets},
+        epochs=epochs,
         skipped=dict(ranges),
         skips=(*claim.skips, *skips)[-MOST_SKIPS:],
     )
@@ -111,6 +116,7 @@ def after_batch(
             **newest.offsets,
             topic: {**newest.offsets.get(topic, {}), **{r.partition: r.next_offset for r in results}},
         },
+        epochs={**newest.epochs, **{r.partition: r.epoch for r in results if r.epoch >= 0}},
         stream_time={**newest.stream_time, **{r.partition: r.stream_time for r in results}},
         last={**newest.last, **{r.partition: (batch, attempt) for r in results}},
         counts=counts,

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidegate.contracts.config import OperatorConfig
-from tidegate.contracts.errors import EngineError, OffsetsGone, StateError, TidegateError, UserError
+from tidegate.contracts.errors import EngineError, InputTruncated, OffsetsGone, StateError, TidegateError, UserError
 from tidegate.contracts.schema import FORMAT, BatchMeta
 from tidegate.kernels.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
+from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import KafkaClient, NoSuchTopic, Topic
 from tidegate.runtime.outlets import configured
 
@@ -133,6 +134,30 @@ def check_nothing_lost(before: BatchMeta, config: OperatorConfig, starts: Mappin
             remedy="restore them, or accept the loss, which the log then records: "
             f"tidegate skip FILE {before.operator} {ranges}",
         )
+
+
+def check_nothing_truncated(kafka: KafkaClient, before: BatchMeta, config: OperatorConfig) -> None:
+    """Raise InputTruncated, which names the ranges, if the input no longer has all that was read of it."""
+    if ranges := truncated_ranges(kafka, before, config.input):
+        commands = " ".join(f"{partition}:{reached}-{end}" for partition, (reached, end) in ranges.items())
+        raise InputTruncated(
+            f"{config.input} has lost records after {before.operator} had read them, as after an unclean leader "
+            "election, or on a broker that was brought back from a copy",
+            value="; ".join(f"partition {p}: offsets {end} to {reached - 1}" for p, (reached, end) in ranges.items()),
+            remedy="bring them back, or go on with what the input has at these offsets now; the log records it: "
+            f"tidegate skip FILE {before.operator} {commands}",
+        )
+
+
+def truncated_ranges(kafka: KafkaClient, before: BatchMeta, topic: str) -> dict[int, tuple[int, int]]:
+    """Return per partition (next offset, the end of what was read and is still there), where that end is before it.
+
+    The partition may have grown again since, with other records: then the leader epochs tell.
+    """
+    reached, ends = before.offsets.get(topic, {}), offsets.latest(kafka, topic)
+    known = {p: epoch for p, epoch in before.epochs.items() if p in reached}
+    ends |= {p: min(end, ends[p]) for p, end in offsets.epoch_ends(kafka, topic, known).items() if p in ends}
+    return {p: (reached[p], end) for p, end in sorted(ends.items()) if p in reached and end < reached[p]}
 
 
 def lost_ranges(before: BatchMeta, topic: str, starts: Mapping[int, int]) -> dict[int, tuple[int, int]]:

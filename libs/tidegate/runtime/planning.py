@@ -133,4 +133,5 @@ def _plan(
             snapshot=newest.snapshot.get(partition, -1),
         ),
         producer=producers.get(partition),
+        epoch=newest.epochs.get(partition, -1),
     )

@@ -40,7 +40,7 @@ class KafkaPort:
     def read(self, plan: PartitionPlan) -> Fetched:
         """The committed records of the plan's range, up to the attempt's limit in bytes."""
         if plan.start == plan.end:
-            return Fetched(records=Records.from_rows([]), next_offset=plan.start)
+            return Fetched(records=Records.from_rows([]), next_offset=plan.start, epoch=plan.epoch)
         return fetch(
             client(self.attempt.kafka),
             self.attempt.topic,
@@ -49,6 +49,7 @@ class KafkaPort:
             plan.end,
             max_bytes=self.attempt.max_batch_bytes,
             deadline_s=self.deadline.remaining_s,
+            epoch=plan.epoch,
         )
 
     def open(self, plan: PartitionPlan, step: StepResult, next_offset: int) -> Producer | None:

@@ -20,14 +20,14 @@ from tidegate.runtime.ledger import after_claim, after_skip
 from tidegate.state.operator_log import OperatorLog
 
 Ranges = Mapping[int, tuple[int, int]]
-"""Per partition offsets [from, to)."""
+"""Per partition offsets [from, to): lost unread; with `to` before `from`: lost after they were read, back to there."""
 
 
 def check_skip(lost: Ranges, named: Ranges) -> None:
     """Nothing, if each range named is lost, from its beginning on. UserError otherwise."""
     for partition, (start, end) in named.items():
         gone = lost.get(partition)
-        if gone is None or start != gone[0] or not start < end <= gone[1]:
+        if gone is None or start != gone[0] or not (start < end <= gone[1] or end == gone[1]):
             raise UserError(
                 f"offsets {start} to {end} of partition {partition} are not what was lost unread",
                 value=f"lost: {shown(lost) or 'nothing'}",
@@ -54,7 +54,8 @@ def skip(application: Application, name: str, named: Ranges) -> int:
     if newest is None:
         raise UserError("nothing has been read yet, so nothing is lost", value=name, remedy="run the operator")
     opening.check_topics(newest, config, opening.find_topics(kafka, config, newest.topics))
-    check_skip(opening.lost_ranges(newest, config.input, offsets.earliest(kafka, config.input)), named)
+    lost = opening.lost_ranges(newest, config.input, offsets.earliest(kafka, config.input))
+    check_skip(lost | opening.truncated_ranges(kafka, newest, config.input), named)
     claim = after_claim(newest, attempt=uuid4().hex, clock=clock.now_ms(), config=newest.config, topics=newest.topics)
     log.commit(after_skip(claim, config.input, named), [])
     return claim.batch

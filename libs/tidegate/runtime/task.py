@@ -136,6 +136,7 @@ def run_partition(attempt: Attempt, plan: PartitionPlan, port: Port) -> Partitio
         stopped_at=step.stopped_at,
         stop_reason=step.stop_reason,
         recovery=recovered.told,
+        epoch=fetched.epoch,
         replica="" if replica is None else replica.told,
         seconds=watch.seconds,
     )

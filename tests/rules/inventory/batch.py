@@ -286,8 +286,8 @@ RULES = (
         removals=(
             without(
                 _PORT,
-                "deadline_s=self.deadline.remaining_s,\n        )\n\n",
-                "deadline_s=self.attempt.deadline_s,\n        )\n\n",
+                "deadline_s=self.deadline.remaining_s,\n            epoch",
+                "deadline_s=self.attempt.deadline_s,\n            epoch",
             ),
         ),
     ),

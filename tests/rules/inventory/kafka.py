@@ -68,8 +68,33 @@ RULES = (
         chapter=Chapter.KAFKA,
         tests=tests("runtime/test_driver", "topic_ids_are_compared_before_and_after_a_batch_is_read"),
         removals=(
-            without(_DRIVER, "        self._check_topics()\n        if first :=", "        if first :="),
+            without(_DRIVER, "        self._check_topics()\n        if any(end", "        if any(end"),
             without(_DRIVER, "self._check_topics()  # what was read is of these topics"),
+        ),
+    ),
+    Rule(
+        name="a truncated input stops the operator, also when it has grown again",
+        chapter=Chapter.KAFKA,
+        tests=tests(
+            "runtime/test_truncation",
+            "a_fetch_says_what_was_read_before_and_gives_the_leader_epoch_of_what_it_has_read",
+            "where_what_was_read_is_no_longer_there_nothing_is_read",
+            "an_end_below_what_was_read_is_a_truncation_and_so_is_one_of_its_leader_epoch",
+            "a_driver_stops_when_its_input_ends_before_what_it_has_read",
+            "a_task_that_meets_a_truncation_makes_the_driver_name_all_ranges",
+            "a_plan_has_the_leader_epoch_of_what_was_read_and_the_log_keeps_it",
+            "where_a_loss_was_accepted_the_former_leader_epoch_says_nothing",
+        ),
+        removals=(
+            without("runtime/kafka/fetch", "if (truncated := _diverging(answer)) is not None:", "if truncated := 0:"),
+            without(
+                "runtime/kafka/fetch", "fetch_offset=position, last_fetched_epoch=epoch,", "fetch_offset=position,"
+            ),
+            without("runtime/kafka/fetch", "(found.base_offset < offset) & ", ""),
+            without("runtime/planning", "epoch=newest.epochs.get(partition, -1),", "epoch=-1,"),
+            without(_DRIVER, "if any(end < self.newest.offsets[topic].get(partition, 0) for", "if any(False for"),
+            without("runtime/ledger", " if partition not in ranges}", "}"),
+            without(_OPENING, "    ends |= {p: min(end, ends[p])", "    _ = {p: min(end, ends[p])"),
         ),
     ),
     Rule(

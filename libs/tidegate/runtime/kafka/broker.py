@@ -100,9 +100,18 @@ class Broker:
     _child: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @classmethod
-    def start(cls, data: Path, jars: Path, *, port: int | None = None, security: Security | None = None) -> Broker:
+    def start(
+        cls,
+        data: Path,
+        jars: Path,
+        *,
+        port: int | None = None,
+        security: Security | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> Broker:
         """A broker on this data folder answers, at the port, or at a free one; with `security` also over TLS.
 
+        `settings`: further settings of the broker, by Kafka's names, which go before Tidegate's own.
         The folder is formatted once and keeps its topics from start to start. The broker is a process of its own, which
         outlives the caller unless it is stopped. UserError: no Java, no jars, folder or port in use; EngineError: it
         died or did not answer in time.
@@ -115,7 +124,7 @@ class Broker:
         port = free_ports(1)[0] if port is None else _require_free(port)
         controller, *others = free_ports(1 + len(_SECURED), other_than=port)
         secured = {protocol: f"{HOST}:{other}" for protocol, other in zip(_SECURED, others, strict=True)}
-        _write_settings(data, port, controller, secured, security)
+        _write_settings(data, port, controller, secured, security, settings or {})
         _format_once(java, jars, data, security)
         child = _launch(java, jars, data)
         told = {"pid": child.pid, "port": port, "secured": secured if security else {}}
@@ -226,7 +235,12 @@ def _is_locked(data: Path) -> bool:
 
 
 def _write_settings(
-    data: Path, port: int, controller_port: int, secured: Mapping[str, str], security: Security | None
+    data: Path,
+    port: int,
+    controller_port: int,
+    secured: Mapping[str, str],
+    security: Security | None,
+    others: Mapping[str, str],
 ) -> None:
     addresses = {"PLAINTEXT": f"{HOST}:{port}", **(secured if security else {})}
     settings = _SETTINGS.format(
@@ -242,6 +256,7 @@ def _write_settings(
             mechanisms=",".join(_MECHANISMS),
             logins="\n".join(_login(mechanism, security.users) for mechanism in _MECHANISMS),
         )
+    settings += "".join(f"{name}={value}\n" for name, value in others.items())
     (data / "server.properties").write_text(settings)
 
 

@@ -15,7 +15,7 @@ from kafka.errors import CorruptRecordError, OffsetOutOfRangeError
 from kafka.protocol.consumer import FetchRequest
 from kafka.record import MemoryRecords
 
-from tidegate.contracts.errors import EngineError, OffsetsGone, StateError, Unavailable
+from tidegate.contracts.errors import EngineError, InputTruncated, OffsetsGone, StateError, Unavailable
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.record_batch import Decoded, decode
 from tidegate.kernels.record_frames import MAGIC, frames
@@ -23,35 +23,51 @@ from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.positions import earliest
 from tidegate.runtime.kafka.retry import Deadline, is_retriable, refusal
 
+NO_EPOCH = -1
 _READ_COMMITTED = 1
+_EPOCH_AT = 12
+"""Where the leader epoch is in a record batch of magic 2: behind base offset and size."""
 _MAX_WAIT_MS = 500
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fetched:
-    """The records of a range as far as it was read, and the offset to go on at."""
+    """The records of a range as far as it was read, and the offset to go on at.
+
+    `epoch`: the leader epoch of the record batch before that offset, -1 where it is not known.
+    """
 
     records: Records
     next_offset: int
+    epoch: int = NO_EPOCH
 
 
 def fetch(
-    client: KafkaClient, topic: str, partition: int, start: int, end: int, *, max_bytes: int, deadline_s: float
+    client: KafkaClient,
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    *,
+    max_bytes: int,
+    deadline_s: float,
+    epoch: int = NO_EPOCH,
 ) -> Fetched:
     """The committed records with start <= offset < end, in one buffer.
 
     Reads on until `next_offset` is `end`, or until the batches read hold more than half of `max_bytes`: it stops behind
     one of them, since the copying that joins a second answer to a full one costs more than another call. Brokers that
     are not ready are asked again until the deadline, in seconds from the call; EngineError when it has passed.
-    StateError when the start of the range is no longer there.
+    StateError when the start of the range is no longer there; InputTruncated when what was read before it, in `epoch`,
+    is not what the partition has there now.
     """
     parts: list[Records] = []
     position, held, deadline = start, 0, Deadline(deadline_s)
     while position < end and held <= max_bytes // 2:
-        read = _read_some(client, topic, partition, position, end, max_bytes - held, deadline)
+        read, epoch = _read_some(client, topic, partition, position, end, epoch, max_bytes - held, deadline)
         parts += [read.records] if len(read.records) else []
         position, held = read.next_offset, held + read.bytes_used
-    return Fetched(records=concatenate(parts), next_offset=position)
+    return Fetched(records=concatenate(parts), next_offset=position, epoch=epoch)
 
 
 def concatenate(parts: Sequence[Records]) -> Records:
@@ -126,13 +142,20 @@ def _timestamp(record: Any) -> int:
 
 
 def _read_some(
-    client: KafkaClient, topic: str, partition: int, position: int, end: int, wanted: int, deadline: Deadline
-) -> Decoded:
-    """At least one batch from the position on."""
+    client: KafkaClient,
+    topic: str,
+    partition: int,
+    position: int,
+    end: int,
+    epoch: int,
+    wanted: int,
+    deadline: Deadline,
+) -> tuple[Decoded, int]:
+    """Return at least one batch from the position on, and the leader epoch of the last one."""
     last_error: EngineError | None = None
     for _attempt in deadline.attempts():
         try:
-            answer = _ask(client, topic, partition, position, wanted, deadline)
+            answer = _ask(client, topic, partition, position, epoch, wanted, deadline)
         except EngineError as error:
             last_error = error
             continue
@@ -143,9 +166,15 @@ def _read_some(
         if answer.error_code:
             client.forget_leaders(topic)
             continue
+        if (truncated := _diverging(answer)) is not None:
+            raise InputTruncated(
+                f"{topic}/{partition} has lost records after they were read",
+                value=f"offsets {truncated} to {position - 1}, of leader epoch {epoch}",
+                remedy="accept the loss with `tidegate skip`; see unclean.leader.election.enable",
+            )
         read = _decoded(topic, partition, answer, position, end)
         if read.next_offset > position:
-            return read
+            return read, _epoch_before(answer.records, read.next_offset, epoch)
     raise Unavailable(
         f"offsets {position} to {end} of {topic}/{partition} did not arrive in time",
         value=last_error,
@@ -153,10 +182,28 @@ def _read_some(
     ) from last_error
 
 
-def _ask(client: KafkaClient, topic: str, partition: int, position: int, wanted: int, deadline: Deadline) -> Any:
+def _diverging(answer: Any) -> int | None:
+    """Return where the partition ceases to be what was read; None: it does not, or the broker is too old to say."""
+    diverging = getattr(answer, "diverging_epoch", None)
+    return None if diverging is None or diverging.end_offset < 0 else int(diverging.end_offset)
+
+
+def _epoch_before(raw: bytes, offset: int, before: int) -> int:
+    """Return the leader epoch of the last record batch that begins before the offset; `before` where none says it."""
+    found = frames(np.frombuffer(raw, np.uint8))
+    said = found.start[(found.base_offset < offset) & (found.magic == MAGIC)]
+    if not len(said):
+        return before
+    at = int(said[-1]) + _EPOCH_AT
+    return int.from_bytes(raw[at : at + 4], "big", signed=True)
+
+
+def _ask(
+    client: KafkaClient, topic: str, partition: int, position: int, epoch: int, wanted: int, deadline: Deadline
+) -> Any:
     """What the leader says of the partition, records included."""
     wanted_partition = FetchRequest.FetchTopic.FetchPartition(
-        partition=partition, fetch_offset=position, partition_max_bytes=wanted
+        partition=partition, fetch_offset=position, last_fetched_epoch=epoch, partition_max_bytes=wanted
     )
     request = FetchRequest(
         max_wait_ms=_MAX_WAIT_MS,

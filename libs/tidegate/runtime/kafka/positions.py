@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.retry import Deadline, is_retriable, refusal, too_late
@@ -32,6 +32,33 @@ def latest(client: KafkaClient, topic: str) -> dict[int, int]:
 def stable(client: KafkaClient, topic: str) -> dict[int, int]:
     """The last stable offset of each partition: every transaction below it has ended."""
     return _offsets(client, topic, _LATEST, _READ_COMMITTED)
+
+
+def epoch_ends(client: KafkaClient, topic: str, epochs: Mapping[int, int]) -> dict[int, int]:
+    """Return where what was written in each partition's leader epoch, or before, ends now; none where nobody knows."""
+    found: dict[int, int] = {}
+    for partition, epoch in epochs.items():
+        found |= _epoch_end(client, topic, partition, epoch)
+    return found
+
+
+def _epoch_end(client: KafkaClient, topic: str, partition: int, epoch: int) -> dict[int, int]:
+    code, what, deadline = 0, f"ask for the end of a leader epoch of {topic}/{partition}", Deadline(TIMEOUT_S)
+    wanted = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    asked = wanted.OffsetForLeaderPartition(partition=partition, current_leader_epoch=-1, leader_epoch=epoch)
+    request = OffsetForLeaderEpochRequest(
+        replica_id=-1, topics=[wanted(topic=topic, partitions=[asked])], min_version=3, max_version=4
+    )
+    for _attempt in deadline.attempts():
+        answer = client.send(request, client.leader(topic, partition, deadline), timeout_s=deadline.remaining_s)
+        row = answer.topics[0].partitions[0]
+        code = row.error_code
+        if not code:
+            return {partition: row.end_offset} if row.end_offset >= 0 else {}
+        if not is_retriable(code):
+            raise refusal(code, what)
+        client.forget_leaders(topic)
+    raise too_late(code, what)
 
 
 def _offsets(client: KafkaClient, topic: str, timestamp: int, isolation: int) -> dict[int, int]:
