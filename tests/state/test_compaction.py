@@ -144,15 +144,16 @@ def test_a_checkpoint_of_others_does_not_let_metadata_go_that_is_needed(log: Ope
 
 
 def test_metadata_goes_only_together_with_what_builds_upon_it(log: OperatorLog) -> None:
-    """batches: 1 is complete; 2 and 3 say what they changed --- 4 is a compaction, hence complete --- 5"""
+    """1 is complete; 2 and 3 say what they changed --- 4, 5, 7, 8 are compactions, hence complete --- 6"""
     for batch in (1, 2, 3):
-        commit_rows(log, batch, {("late", 0): rows("x")}, clock=clock_of(batch))
-    run(log, 4, clock=clock_of(4))
-    commit_rows(log, 5, {("late", 0): rows("x")}, clock=clock_of(5))
-    run(log, 6, keep=3_500, clock=clock_of(6))
-    assert (log.batches("late", 0), log.batches("meta", -1)) == ([3, 5], [1, 2, 3, 4, 5])
-    run(log, 7, keep=2_500, clock=clock_of(7))
-    assert log.batches("meta", -1) == [4, 5, 6]
+        commit_rows(log, batch, {}, clock=clock_of(batch))
+    for batch in (4, 5):
+        run(log, batch, clock=clock_of(batch))
+    commit_rows(log, 6, {}, clock=clock_of(6))
+    run(log, 7, keep=4_500, clock=clock_of(7))  # 1 and 2 are old
+    assert log.batches("meta", -1) == [1, 2, 3, 4, 5, 6]
+    run(log, 8, keep=3_500, clock=clock_of(8))  # 4 is old, too
+    assert log.batches("meta", -1) == [5, 6, 7]
 
 
 def test_a_second_compaction_finds_nothing_more_to_rewrite_but_metadata(log: OperatorLog) -> None:

@@ -102,6 +102,18 @@ def test_a_claim_and_a_compaction_and_what_a_checkpoint_is_written_of_have_compl
     assert [version for version in range(12) if checkpoint_path(log.path, version).exists()] == [5, 10]
 
 
+def test_a_checkpoint_is_written_of_a_version_with_complete_metadata_alone(
+    log: OperatorLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is due at version 4, which says what it changed: it is written of version 5."""
+    for batch in range(1, 5):
+        commit_rows(log, batch, {})
+    monkeypatch.setattr(operator_log, "CHECKPOINT_EVERY", 2)
+    for batch in (5, 6):
+        commit_rows(log, batch, {})
+    assert [version for version in range(7) if checkpoint_path(log.path, version).exists()] == [5]
+
+
 def test_delta_never_cleans_the_log_up_by_itself(log: OperatorLog) -> None:
     assert DeltaTable(str(log.path)).metadata().configuration["delta.enableExpiredLogCleanup"] == "false"
 
@@ -677,16 +689,16 @@ def test_a_log_of_another_format_is_refused(log: OperatorLog, monkeypatch: pytes
         reopened(log)
 
 
-@pytest.mark.parametrize("lacking", [1, 2])
+@pytest.mark.parametrize(("lacking", "what"), [(1, "entries"), (2, "metadata")])
 def test_a_log_that_lacks_what_its_newest_metadata_is_put_together_from_is_refused(
-    log: OperatorLog, lacking: int
+    log: OperatorLog, lacking: int, what: str
 ) -> None:
     """Version 1 is complete, version 2 says what it changed."""
     commit_rows(log, 1, {})
     commit_rows(log, 2, {})
     entry = entry_path(log.path, lacking)
     entry.write_text("\n".join(line for line in entry.read_text().splitlines() if "commitInfo" not in line))
-    with pytest.raises(StateError, match="lacks the"):
+    with pytest.raises(StateError, match=f"lacks the {what}"):
         reopened(log)
 
 

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidegate.contracts.config import AddedWindows
 from tidegate.contracts.errors import StartOver, StateError, Undecided
@@ -225,7 +224,7 @@ class Publication:
         return Tail(found, written and begun and not self._client().is_compacted(topic))
 
     def _has(self, kind: str, partition: int, batch: int) -> bool:
-        return batch in self._log.batches(kind, partition, after_batch=batch - 1)
+        return self._log.read(kind, partition, batch - 1, ["batch"], up_to=batch).num_rows > 0
 
     def _undecided(self, batches: Mapping[int, int]) -> Undecided:
         return Undecided(
@@ -272,4 +271,4 @@ class Publication:
 
     def _rows(self, kind: str, partition: int, batch: int, since: int) -> pa.Table:
         """The batch's rows of the kind; none if it is from before `since`."""
-        return self._log.read(kind, partition, after_batch=max(batch, since) - 1).filter(pc.field("batch") == batch)
+        return self._log.read(kind, partition, after_batch=max(batch, since) - 1, up_to=batch)

@@ -177,8 +177,8 @@ RULES = (
         removals=(
             without(
                 "runtime/publication",
-                '.filter(pc.field("batch") == batch)\n',
-                '.sort_by([("seq", "descending")])\n',
+                "since) - 1, up_to=batch)\n",
+                'since) - 1, up_to=batch).sort_by([("seq", "descending")])\n',
             ),
             without("runtime/publication", "batch=batch,", "batch=newest.batch,"),
             without("runtime/dead_letters", '    return letters.sort_by("offset")\n', "    return letters\n"),

@@ -120,6 +120,7 @@ RULES = (
         tests=tests(
             "state/test_operator_log",
             "a_claim_and_a_compaction_and_what_a_checkpoint_is_written_of_have_complete_metadata",
+            "a_checkpoint_is_written_of_a_version_with_complete_metadata_alone",
         ),
         removals=(
             without(_LOG, "or meta.epoch != newest.epoch", ""),
