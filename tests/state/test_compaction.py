@@ -587,6 +587,24 @@ def test_a_state_of_which_half_is_dead_becomes_a_snapshot(log: OperatorLog, monk
     assert [part.snapshot for part in parts if part.kind == "state"] == [True]
 
 
+def test_a_compaction_beside_batches_takes_a_bounded_part_and_the_next_ones_the_others(
+    log: OperatorLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for batch in (1, 2):
+        commit_rows(log, batch, {("state", partition): changes("a=1") for partition in range(4)})
+    size = sum(file.size for file in log.data_files("state", 0))
+    monkeypatch.setattr(compaction, "TURN_BYTES", 2 * size + size // 2)
+    held = dict.fromkeys(range(4), 1)
+    turns = [compaction.plan(log, meta(log, batch), slot=("key",), published=None, held=held) for batch in range(3, 30)]
+    assert {len(parts) for parts in turns} == {2}
+    assert {part.partition for parts in turns for part in parts} == {0, 1, 2, 3}
+    assert len(compaction.plan(log, meta(log, 3), slot=("key",), published=None)) == 4, (
+        "one that is asked for takes all"
+    )
+    monkeypatch.setattr(compaction, "TURN_BYTES", 1)
+    assert len(compaction.plan(log, meta(log, 3), slot=("key",), published=None, held=held)) == 1
+
+
 # --- maintenance by others beside a compaction
 
 

@@ -7,9 +7,10 @@ that reads the log sees nothing of it. It can be worked out beside batches, sinc
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice, tee
+from itertools import accumulate, groupby, islice, tee
 from pathlib import Path
 
 import pyarrow as pa
@@ -31,6 +32,9 @@ LARGE_FILE_BYTES = 128 * 2**20
 
 FEW_ROWS = 100_000
 """A partition's state files with at most so many rows are rewritten as a snapshot without asking what it saves."""
+
+TURN_BYTES = 2 * 2**30
+"""Files of about so many bytes are rewritten by one compaction beside batches; the next one takes others."""
 
 _OUTPUT = ("emission", "late", "rejected")
 
@@ -181,7 +185,18 @@ def plan(
                         attempt=meta.attempt,
                     )
                 )
-    return parts
+    return parts if held is None else _of_a_turn(parts, meta.batch)
+
+
+def _of_a_turn(parts: list[Rewrite], batch: int) -> list[Rewrite]:
+    """Return as many of the parts as a turn may take, one at least; drawn by the batch, so that each has its turn."""
+    sizes = [sum(file.size for file in part.files) for part in parts]
+    if sum(sizes) <= TURN_BYTES:
+        return parts
+    drawn = random.Random(batch).sample(range(len(parts)), len(parts))
+    reached = accumulate(sizes[part] for part in drawn)
+    taken = drawn[: max(1, sum(size <= TURN_BYTES for size in reached))]
+    return [parts[part] for part in sorted(taken)]
 
 
 def _newest_expired(log: OperatorLog, clock: int, keep_output_ms: int | None) -> int:

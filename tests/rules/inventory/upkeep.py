@@ -197,6 +197,17 @@ RULES = (
         ),
     ),
     Rule(
+        name="a compaction beside batches rewrites a bounded part",
+        chapter=Chapter.UPKEEP,
+        tests=tests(
+            "state/test_compaction", "a_compaction_beside_batches_takes_a_bounded_part_and_the_next_ones_the_others"
+        ),
+        removals=(
+            without(_COMPACTION, "return parts if held is None else _of_a_turn(parts, meta.batch)", "return parts"),
+            without(_COMPACTION, "random.Random(batch)", "random.Random(0)"),
+        ),
+    ),
+    Rule(
         name="no work grows with the length of the log",
         chapter=Chapter.UPKEEP,
         tests=tests("state/test_length", "the_work_is_the_same_at_ten_times_the_length"),
