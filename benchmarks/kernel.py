@@ -84,6 +84,6 @@ def _run(records: Records) -> tuple[float, float]:
             )
         )
         inside += time.perf_counter() - began
-        state._result(batch, outcome, MAX_TIMESTAMP, stopped)
+        state._result(batch, outcome, batch, MAX_TIMESTAMP, stopped)
         whole += time.perf_counter() - began
     return inside, whole

@@ -115,5 +115,7 @@ def test_what_cannot_be_joined_is_refused_with_a_remedy(spark):
         asof_join(stream, history, key="k", timestamp="at")
     with pytest.raises(UserError, match="history lacks columns"):
         asof_join(stream.drop("status"), history.drop("valid_to"), key="k", timestamp="at")
+    with pytest.raises(UserError, match="keys are of windows"):
+        asof_join(stream.drop("status"), history.selectExpr("*", "0L AS window_start"), key="k", timestamp="at")
     with pytest.raises(UserError, match="no such join"):
         asof_join(stream.drop("status"), history, key="k", timestamp="at", how="right")

@@ -123,8 +123,6 @@ def _number(data: Array, at: int, length: int) -> Any:
 
 def untold(batch: Batch) -> Array:
     """Return a code per row: UNTOLD for the records whose headers have a window's start and end, otherwise 0."""
-    if not batch.headers_length.any():
-        return np.zeros(len(batch.offset), np.int8)
     return np.where(bounds_of(batch).code == NO_BOUNDS, 0, UNTOLD).astype(np.int8)
 
 

@@ -42,8 +42,9 @@ class PlainKeys:
 
     def keyed(self, batch: Batch, undecodable: Array) -> Keyed:
         """Return the records of a batch."""
-        missing = _missing(undecodable, window_keys.untold(batch)) if self._refuses else undecodable
-        return Keyed(batch, np.zeros(len(batch.offset), np.int64), missing)
+        if self._refuses and batch.headers_length.any():
+            undecodable = _missing(undecodable, window_keys.untold(batch))
+        return Keyed(batch, np.zeros(len(batch.offset), np.int64), undecodable)
 
     def key(self, key: bytes, window: tuple[int, int] | None) -> bytes:
         """Return a key's bytes, as the kernels see them."""

@@ -77,6 +77,11 @@ def _check(stream_df: DataFrame, history_df: DataFrame, key: str, timestamp: str
     if missing := {"key", "value", "valid_from", "valid_to"} - set(history_df.columns):
         remedy = "give the rows of <table>_history, or columns named like its"
         raise UserError("the history lacks columns", value=_listed(sorted(missing)), remedy=remedy)
+    if "window_start" in history_df.columns:
+        remedy = (
+            "choose one window's rows and drop window_start and window_end, or let a stream_table_join look them up"
+        )
+        raise UserError("the history's keys are of windows", value="window_start, window_end", remedy=remedy)
     if taken := set(ADDED) & set(stream_df.columns):
         remedy = "rename them: the join adds columns of these names"
         raise UserError("the stream has columns of the result", value=_listed(sorted(taken)), remedy=remedy)
