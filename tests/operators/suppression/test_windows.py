@@ -155,3 +155,11 @@ def _run(operator, rows):
 
 def _results(emissions):
     return sorted((row["key"], row["value"], row["timestamp"]) for row in emissions)
+
+
+@pytest.mark.parametrize("cut", range(1, 12))
+def test_headers_that_end_within_a_bound_name_no_window_and_nothing_behind_them_is_read(cut: int) -> None:
+    state = opened(until="window_close", grace=0)
+    row = update(b"A", b"1", 1, (1_700_000_000_000, 1_700_000_000_010), 0)
+    (found,) = state.step(Records.from_rows([row._replace(headers=row.headers[:-cut])]), 0).rejected.to_pylist()
+    assert found["cause"] == "no window: headers with its bounds are missing"
