@@ -387,6 +387,7 @@ def _new_slot(state: State) -> Any:
         state.row[slot] = 0
         state.payloads.block[slot] = 0
         state.payloads.check[slot] = 0
+        state.time.position[slot] = time_buffer.NOT_HELD
     return slot
 
 
