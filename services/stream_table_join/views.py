@@ -20,9 +20,10 @@ def register(spark: Any, name: str, config: StreamTableJoinRules) -> list[str]:
 
     Columns: partition, key, window_start and window_end (where the input is windowed), value, headers, timestamp,
     offset, arrived (clock of the batch in which it came, ms),
-    event_time, due (the stream time at which it leaves, unless it waits for the table).
+    event_time, due (the stream time at which it leaves, once the table has read on).
 
-    `<name>_emissions` has two more columns: status (matched, unmatched, late), and valid_from, that of the version met.
+    `<name>_emissions` has two more columns: status (matched, unmatched, late, expired), and valid_from, that
+    of the version met.
     """
     windows, met = window_columns(config), ("cause AS status", f"{as_time('valid_from')} AS valid_from")
     register_emissions(spark, name, config, *window_names(config), *met)

@@ -17,6 +17,8 @@ from tidegate.runtime import clock
 from tidegate.runtime.application import Application
 from tidegate.runtime.doctor import lake
 from tidegate.runtime.doctor.lake import CHECKS, DISK_CHECKS, Disk, Log
+from tidegate.state import leases
+from tidegate.state.alignment import Lease
 from tidegate.state.data_files import write_rows
 from tidegate.state.decisions import MAX_BATCHES
 from tidegate.state.log_entries import entry_path
@@ -187,3 +189,14 @@ def test_disks_are_looked_at_where_the_folders_would_be_made(tmp_path: Path) -> 
     seen = {disk.role: disk for disk in lake.look_at_disks(application(tmp_path / "not" / "yet"))}
     assert seen.keys() == {"lake", "state"}
     assert seen["lake"].writable and 0 < seen["lake"].free <= seen["lake"].total
+
+
+def test_a_reader_that_is_away_for_longer_than_the_rewind_window_is_told_with_its_lease(world: World) -> None:
+    world.commit()
+    now_ms, window_ms = clock.now_ms(), world.application.operators[NAME].rewind_window
+    leases.write(world.path, "here", Lease(1, now_ms - window_ms + 60_000, {0: 5}))
+    leases.write(world.path, "gone", Lease(1, now_ms - 2 * window_ms, {0: 5}))
+    [(problem, value, remedy)] = found(world.seen())
+    assert problem == "the table no longer waits for a reader that is away"
+    assert value.startswith("gone, for ")
+    assert str(leases.path_of(world.path, "gone")) in remedy

@@ -113,3 +113,12 @@ def test_a_driver_that_was_killed_is_told_and_one_that_runs_or_drained_is_not(wo
     with file.of_run():
         pass
     assert world.found() == []
+
+
+def test_due_records_that_wait_for_their_table_are_told_while_the_driver_runs(world: World) -> None:
+    ConditionFile(world.path).tell_waits("facts", [0, 2])
+    assert "due records wait for their table" not in [problem for problem, _, _ in world.found()]
+    with Requests(world.path).driving():
+        [(problem, value, remedy)] = world.found()
+    assert (problem, "facts" in value, "0, 2" in value) == ("due records wait for their table", True, True)
+    assert "start the table's service" in remedy

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from threading import Event, Thread
 
 import pytest
@@ -18,6 +19,7 @@ from tidegate.contracts.errors import ConfigurationError, StateError, UserError
 from tidegate.contracts.schema import Pin
 from tidegate.runtime import clock
 from tidegate.runtime.application import application_of
+from tidegate.runtime.doctor.diagnosis import diagnose
 from tidegate.runtime.driver import OperatorDriver, Wiring
 from tidegate.runtime.kafka.records_io import write_all
 from tidegate.testing.replay import Replay
@@ -193,16 +195,78 @@ def _table_id(here):
     return str(DeltaTable(str(here.folder / "lake" / TABLE)).metadata().id)
 
 
-def test_the_join_goes_on_while_the_table_s_service_is_down_and_status_says_how_far_it_is_behind(joined):
+def test_a_join_without_grace_goes_on_while_the_table_s_service_is_down_and_status_says_how_far_it_is_behind(joined):
+    here = joined()
+    here.put((0, b'"A"', 1_000))
+    here.write("table", (0, b'"B"', 1_500))  # nobody reads it yet
+    here.send((0, b"1", 2_000))
+    here.far_ahead()
+    assert here.seen()[0] == ("k0", 1, "A", "matched")
+    table = operator_status(here.application, JOIN)["table"]
+    assert (table["name"], table["behind_ms"][0]) == (TABLE, FAR_MS - 1_000)
+    assert operator_status(here.application, TABLE)["table"] is None
+
+
+def test_a_join_with_a_grace_waits_for_what_the_table_has_yet_to_read_and_says_so(joined):
     here = joined(grace="1s")
     here.put((0, b'"A"', 1_000))
     here.send((0, b"1", 2_000))
     here.write("table", (0, b'"B"', 1_500))  # nobody reads it yet
+    here.write("stream", *[(key, b'"far"', FAR_MS) for key in range(PARTITIONS)])
+    join = here.driver(JOIN)
+    thread = Thread(target=join.run, args=(Event(),), kwargs={"until_caught_up": True})
+    thread.start()
+    until(lambda: operator_status(here.application, JOIN)["why"]["rule"] == "waiting for table")
+    assert (thread.is_alive(), here.seen()) == (True, [])
+    assert "due records wait for their table" in [found.problem for found in diagnose(here.application)]
+    here.run(TABLE)
+    thread.join(120)
+    assert not thread.is_alive()
+    assert here.seen() == [("k0", 1, "B", "matched")]
+    here.check_replay()
+
+
+def test_a_wait_for_the_table_is_bounded_by_the_clock_where_that_is_asked_for(joined):
+    here = joined(grace="1s", wait_for_table="2s")
+    here.put((0, b'"A"', 1_000))
+    here.send((0, b"1", 2_000))
+    here.write("table", (0, b'"B"', 1_500))  # nobody reads it
     here.far_ahead()
     assert here.seen() == [("k0", 1, "A", "matched")]
-    table = operator_status(here.application, JOIN)["table"]
-    assert (table["name"], table["behind_ms"][0]) == (TABLE, FAR_MS - 1_000)
-    assert operator_status(here.application, TABLE)["table"] is None
+    here.check_replay()
+
+
+def test_a_table_that_is_far_ahead_keeps_what_its_join_has_yet_to_meet(joined):
+    """table: 40 versions of k0, 100 s apart, kept for 5 s --- the join's stream comes after all of them"""
+    here = joined(grace="1s")
+    here.keeping = {"history_retention": "5s"}
+    here.put((0, b"0", 0))
+    here.send((0, b'"first"', 1))
+    here.put(*[(0, b"%d" % number, 100_000 * number) for number in range(1, 40)])
+    here.send(*[(0, b"%d" % number, 100_000 * number + 7) for number in range(1, 40)])
+    here.send((0, b'"far"', 4_000_000))
+    assert [row[1:] for row in here.seen()] == [("first", 0, "matched"), *((n, n, "matched") for n in range(1, 40))]
+    assert 3_899_007 <= here.put((0, b"40", 4_000_000)).newest.floor[0] <= 3_995_000
+    here.check_replay()
+
+
+def test_a_join_that_begins_before_the_history_of_its_table_stops_and_may_be_told_to_go_on(joined):
+    here = joined()
+    here.keeping = {"history_retention": "1s"}
+    here.put((0, b'"A"', 1_000), (0, b'"B"', 2_000), (0, b'"C"', 9_000))
+    with pytest.raises(UserError, match="before the history of its table"):
+        here.send((0, b"1", 1_500))
+    here.joining["before_history"] = "join"
+    here.run(JOIN)
+    assert here.seen() == [("k0", 1, None, "expired")]
+
+
+def until(true):
+    """It has become true, within a minute."""
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
 
 
 def test_a_join_that_starts_before_its_table_waits_for_it(joined):
@@ -226,29 +290,38 @@ def test_a_table_that_was_compacted_while_the_join_was_behind_is_caught_up_and_d
     here = joined()
     here.keeping = {"history_retention": "1s"}
     here.put((0, b'"A"', 1_000), (1, b'"X"', 1_000))
-    here.send((0, b"1", 1_500))
+    here.send((0, b"1", 1_500), (0, b"2", 9_500))
+    here.run(JOIN)  # its first lease says what it needs since then
     here.put((0, b'"B"', 2_000), (0, b'"C"', 9_000)).compact()  # A is gone, and so is what told of it
     here.put((0, b'"D"', 9_500))
-    here.send((0, b"2", 1_500), (0, b"3", 8_500), (0, b"4", 9_500))
-    assert [row[2] for row in here.seen()] == ["A", None, "B", "D"]
+    here.send((0, b"3", 1_500), (0, b"4", 8_500), (0, b"5", 9_500))
+    assert [row[2:] for row in here.seen()] == [
+        ("A", "matched"),
+        ("A", "matched"),
+        (None, "expired"),
+        ("B", "matched"),
+        ("D", "matched"),
+    ]
     shutil.rmtree(here.folder / "state")
-    here.send((0, b"5", 8_500))
-    assert here.seen()[-1] == ("k0", 5, "B", "matched")
+    here.send((0, b"6", 8_500))
+    assert here.seen()[-1] == ("k0", 6, "B", "matched")
     here.check_replay()
 
 
-def test_a_record_waits_for_the_table_s_time_as_long_as_it_may(joined, monkeypatch):
-    """stream: 1 at 3 000 --- the table is at 1 000, then at 4 000: 1 goes --- 2 at 50 000 waits for an hour at most"""
+def test_a_record_waits_until_the_table_has_read_on_as_long_as_it_may(joined, monkeypatch):
+    """stream: 1 at 3 000 --- the table has B and C to read, then has read them: 1 goes --- 2 waits an hour at most"""
     here = joined(grace="1s", wait_for_table="1h")
     here.put((0, b'"A"', 1_000))
-    here.send((0, b"1", 3_000), (0, b"2", 50_000))
+    here.write("table", (0, b'"B"', 2_000), (0, b'"C"', 4_000))
+    here.write("stream", (0, b"1", 3_000), (0, b"2", 50_000))
     join = here.driver(JOIN)
     join.start()
     join.round()
     assert here.seen() == []
-    here.put((0, b'"B"', 2_000), (0, b'"C"', 4_000))
+    here.run(TABLE)
     join.round()
     assert here.seen() == [("k0", 1, "B", "matched")]
+    here.write("table", (0, b'"D"', 5_000))
     here.write("stream", (0, b"3", 90_000))
     join.round()
     assert len(here.seen()) == 1

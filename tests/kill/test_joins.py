@@ -14,6 +14,7 @@ RECORDS = 200_000
 TABLE_POINTS = ["after_claim", "after_dirty_header:2", "after_complete_header:2", "before_commit:2", "after_commit:2"]
 JOIN_POINTS = [
     "after_claim",
+    "after_lease",
     "after_dirty_header:2",
     "after_half_of_output:2",
     "after_complete_header:2",

@@ -22,6 +22,7 @@ from tests.kill.service import FENCED, Service, Start, in_turn
 
 BY_ITSELF = {
     "after_claim",
+    "after_lease",
     "during_configuration_change",
     "between_initialisations",
     "in_settling_before_end",

@@ -32,7 +32,7 @@ from tidegate.operators.windows.reference import Reference as WindowReference
 from tidegate.operators.windows.reference import Window as AggregateWindow
 from tidegate.operators.windows.reference import read_number
 from tidegate.testing import strategies
-from tidegate.testing.laws import Advance, Change, Clock, Event, Flush, Table, Trace
+from tidegate.testing.laws import Advance, Change, Clock, Event, Flush, Hold, Table, Trace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,11 +80,13 @@ def _play(reference: Any, history: Sequence[Event], clock_ms: int) -> Notes:
         elif isinstance(event, Flush):
             reference.flush()
         elif isinstance(event, Table):
-            reference.table = _table(event, notes.clock_ms)
+            reference.table, reference.open_until = _table(event, notes.clock_ms), event.open_until
             reference.release(notes.clock_ms)
         elif isinstance(event, Clock):
             notes.clock_ms = event.ms
             reference.settle(notes.clock_ms)
+        elif isinstance(event, Hold):
+            reference.hold(event.needs)
         elif isinstance(event, Change):
             reference.config = event.config
             reference.settle(notes.clock_ms)
@@ -144,12 +146,13 @@ def table_history_reference(config: TableHistoryConfig, history: Sequence[Event]
         stream_time=reference.stream_time if history else -1,
         held=[{"op": "put"} | _columns(row) | _bounds(window) for row, window in versions],
         held_bytes=sum(_bytes(*version) for version in versions),
+        floor=reference.floor if history and config.history_retention is not None else None,
     )
 
 
 def stream_table_join_reference(config: StreamTableJoinConfig, history: Sequence[Event], clock_ms: int) -> Trace:
     """The trace that the reference foretells. Histories begin with a table."""
-    reference = JoinReference(config, _table(history[0], clock_ms))
+    reference = JoinReference(config, _table(history[0], clock_ms), open_until=history[0].open_until)
     notes = _play(reference, history[1:], clock_ms)
     return Trace(
         emissions=[_joined(config, *emission) for emission in reference.emissions],
@@ -347,7 +350,7 @@ CASES = {
     ),
     "table_history": Case(
         configs=strategies.table_history_configs(),
-        histories=strategies.histories() | strategies.windowed_histories(),
+        histories=strategies.table_histories() | strategies.windowed_histories(),
         reference=table_history_reference,
         holding=TableHistoryConfig.model_validate({"input": "records", "history_retention": "1h"}),
         bytes_per_record=160,

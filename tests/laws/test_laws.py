@@ -103,7 +103,7 @@ def test_law_4_the_changelog_restores_the_same_state(case: Case, make_log: MakeL
     rows = log.rows()
     restored = Partition(partition.operator, CLOCK_MS)
     restored.trace.stream_time = partition.trace.stream_time
-    restored.read_table(partition.table)
+    restored.read_table(partition.table, partition.open_until)
     restored.catch_up(rows.take(np.argsort(rows["key"].to_pylist(), kind="stable")))
     assert restored.state.snapshot() == partition.state.snapshot()
     assert restored.state.stream_time == partition.state.stream_time

@@ -97,3 +97,10 @@ def test_an_open_transaction_is_named_by_id_when_everything_before_it_is_read() 
 
 def test_what_comes_before_an_open_transaction_is_read_first() -> None:
     assert explain_partition(RUNNING, replace(CAUGHT_UP, stable=12, end=15)).rule == "behind"
+
+
+def test_a_join_whose_due_records_wait_says_for_which_table() -> None:
+    condition = Condition(state="running", since=1, waits="for facts")
+    assert explain_operator(OperatorFacts(driven=True, condition=condition)) == ("waiting for table", "for facts")
+    behind = explain_partition(Explanation("waiting for table", ""), replace(CAUGHT_UP, stable=12, end=12))
+    assert behind.rule == "behind"

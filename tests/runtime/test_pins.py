@@ -15,15 +15,19 @@ from tests.state.logs import HOUR_MS, MiniDriver, files, meta, new_log, rows
 from tests.state.tally_operator import Tally, TallyState
 from tidegate.contracts.config import OperatorConfig, read
 from tidegate.contracts.errors import EngineError, StateError, Unavailable, UserError
+from tidegate.contracts.event_time import ALWAYS, NEVER
 from tidegate.contracts.records import Records, Row
 from tidegate.contracts.schema import FORMAT, BatchMeta, Counts, Pin
 from tidegate.kernels.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 from tidegate.operators.table_history import TableHistory, TableHistoryConfig
 from tidegate.operators.table_history.state import TableHistoryState
+from tidegate.runtime.alignment import Gates, Renewal
 from tidegate.runtime.application import config_hash, settings_of
 from tidegate.runtime.batch import PartitionPlan, PartitionResult, TablePlan
 from tidegate.runtime.pins import PinnedTable
+from tidegate.state import leases
+from tidegate.state.alignment import Lease
 from tidegate.state.compaction import compact
 from tidegate.state.decisions import Wanted, Way
 from tidegate.state.local_state import LocalState
@@ -58,9 +62,15 @@ PLAN = PartitionPlan(
 class Table(MiniDriver):
     """The service of the table: as the tests of the state room drive one, its commits saying what the reader needs."""
 
+    read_to = 0
+
     def commit(self, changes: pa.Table, attempt: str, stream_time: int) -> None:
         """The changes are the next batch."""
-        said = {"offsets": {"in": {0: 0}}, "last": {0: (self.batch + 1, attempt)}, "stream_time": {0: stream_time}}
+        said = {
+            "offsets": {"in": {0: self.read_to}},
+            "last": {0: (self.batch + 1, attempt)},
+            "stream_time": {0: stream_time},
+        }
         batch = meta(self.log, self.batch + 1, epoch=self.epoch, attempt=attempt, counts={0: Counts()}, **said)
         self.log.commit(batch, files(self.log, batch, {("state", 0): changes} if changes.num_rows else {}))
         self.batch += 1
@@ -99,12 +109,19 @@ def replica(root: Path, plan: TablePlan) -> tuple[Recovered, dict[int, int]]:
         return made, made.state.held()
 
 
-def use(reader: PinnedTable, clock_ms: int = 0) -> None:
-    """A batch of the reader has used the pin in partition 0."""
-    results = PartitionResult(
-        partition=0, action="batch", next_offset=0, stream_time=0, counts=Counts(), measures={}, files=(), producer=None
+def use(reader: PinnedTable, clock_ms: int = 0, waiting: int = 0) -> None:
+    """A batch of the reader has used the pin in partition 0; so many records then wait for the table."""
+    result = PartitionResult(
+        partition=0,
+        action="batch",
+        next_offset=0,
+        stream_time=100,
+        counts=Counts(),
+        measures={"waiting_records_now": waiting},
+        files=(),
+        producer=None,
     )
-    reader.note_used([results], clock_ms)
+    reader.note_used([replace(PLAN, table=reader.plan(PLAN))], [result], clock_ms)
 
 
 def test_a_pin_is_the_newest_version_and_stands_until_the_next(table: Table) -> None:
@@ -181,18 +198,55 @@ def test_an_older_reader_does_not_set_a_replica_back(table: Table, tmp_path: Pat
         replica(tmp_path, old)
 
 
-def test_what_waits_may_go_on_when_the_table_s_time_has_grown_or_was_waited_for(table: Table) -> None:
-    reader, held = pinned(table, wait=500), replace(READER, active={0: 1_000})
+def test_what_waits_may_go_on_when_the_table_has_read_on_or_was_waited_for(table: Table) -> None:
+    """T 100, grace 10: the table's topic ended at 1 when a record of 90 was due, and the table has read none of it."""
+    reader = pinned(table, topic="in", gates=Gates(grace=10, wait=500))
+    held = replace(READER, active={0: 1_000}, stream_time={0: 100}, totals={0: Counts(held=1)})
+    assert reader.gates is not None
     assert reader.moved(held, 1_000) == {0}, "not known yet"
-    use(reader, 1_000)
+    reader.gates.note_ends(held, {0: 1})
+    assert reader.plan(PLAN).open_until == NEVER
+    use(reader, 1_000, waiting=1)
     assert reader.moved(held, 1_499) == set()
     assert reader.moved(held, 1_500) == {0}
-    use(reader, 1_500)
+    use(reader, 1_500, waiting=1)
     assert reader.moved(held, 9_999) == set()
+    table.read_to = 1
     table.run([(2, True)])
     reader.pin()
     assert reader.moved(held, 9_999) == {0}
-    assert pinned(table).moved(held, 9_999) == set(), "one that does not wait"
+    assert reader.plan(PLAN).open_until == ALWAYS
+    assert pinned(table).moved(held, 9_999) == set(), "one that holds nothing"
+
+
+def test_the_table_is_told_what_its_reader_needs_before_the_first_pin_and_while_it_runs(table: Table) -> None:
+    lease = Renewal(reader="reader", log=table.log.path, grace=10)
+    reader = PinnedTable(
+        reader="reader", name="tally", config=OperatorConfig(kind="tally", input="in"), path=table.log.path, lease=lease
+    )
+    reader.open(READER, 1_000)
+    assert leases.read(table.log.path, 0) == {"reader": Lease(7, 1_000, {0: -11})}
+    moved = replace(READER, stream_time={0: 100}, needs={0: 40})
+    lease.renew(moved, 1_999)
+    assert leases.read(table.log.path, 0)["reader"].needs == {0: -11}, "once a second at most"
+    lease.renew(moved, 2_000)
+    assert leases.read(table.log.path, 0)["reader"] == Lease(7, 2_000, {0: 40})
+    lease.renew(moved, 11_999)
+    assert leases.read(table.log.path, 0)["reader"].clock == 2_000
+    lease.renew(moved, 12_000)
+    assert leases.read(table.log.path, 0)["reader"].clock == 12_000, "every ten at least"
+
+
+def test_a_replica_is_read_with_the_floor_of_the_pin(tmp_path: Path) -> None:
+    table = History(tmp_path, "1h")
+    table.put((b"A", 0), (b"B", 1), (b"C", 9))
+    newest = table.log.newest()
+    assert newest is not None
+    reader = PinnedTable(reader="reader", name="facts", config=table.config, path=table.log.path)
+    reader.open(READER)
+    assert reader.plan(PLAN).floor is None, "of a log that does not tell it"
+    reader.meta = replace(newest, floor={0: 5})
+    assert reader.plan(PLAN).floor == 5
 
 
 def test_a_table_without_a_log_is_waited_for(tmp_path: Path) -> None:

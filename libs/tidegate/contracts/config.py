@@ -96,9 +96,11 @@ class TimestampField(Config):
 
 
 class TableRead(NamedTuple):
-    """The operator whose table another one reads, and how long that one waits for it at the most, ms (None: never)."""
+    """The operator whose table another one reads, for how long that one holds records, and for how long these then wait
+    at most for the table, ms (None: until it has caught up)."""
 
     table: str
+    grace: int
     wait: int | None
 
 

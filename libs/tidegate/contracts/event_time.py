@@ -25,6 +25,9 @@ MAX_WINDOW_END = 2 * MAX_TIME
 MAX_TIMESTAMP = 2**63 - 1
 """The largest int64: the end of a window that never ends, and of intervals that are open."""
 
+ALWAYS, NEVER = MAX_TIMESTAMP, -(2**62)
+"""The ends of time, for bounds: at or after every timestamp, and before every one."""
+
 NO_TIMESTAMP = -(2**63)
 """In place of a timestamp that is null; its record is rejected."""
 

@@ -25,6 +25,7 @@ from typing import Literal, NamedTuple
 
 KillPoint = Literal[
     "after_claim",
+    "after_lease",
     "during_configuration_change",
     "between_initialisations",
     "after_dirty_header",

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidegate.contracts.event_time import ALWAYS
 from tidegate.contracts.records import Records
 from tidegate.contracts.schema import Counts
 
@@ -64,7 +65,8 @@ class StepResult:
     `changes` is the net changelog: op, key, value, headers, timestamp, offset and the operator's own columns; one `put`
     per slot held and changed, one `delete` per slot that was held before and is gone. `undo` leads back: restored onto
     the state after the batch, with the T of before, it gives the state of before; it may have columns of its own.
-    `stopped_at` is the offset before which a `shut_down` bound stopped the batch.
+    `stopped_at` is the offset before which a `shut_down` bound stopped the batch. `floor`: of a history, the
+    first time whose versions are all kept. `needs`: of what reads a table, the earliest time that it may still look up.
     """
 
     emissions: pa.Table
@@ -77,6 +79,8 @@ class StepResult:
     stopped_at: int | None = None
     stop_reason: str = ""
     measures: dict[str, int] = field(default_factory=dict)
+    floor: int | None = None
+    needs: int | None = None
 
 
 class OperatorState(Protocol):
@@ -117,8 +121,19 @@ class OperatorState(Protocol):
 class TableReader(OperatorState, Protocol):
     """One partition's state of an operator that reads a table."""
 
-    def read_table(self, table: Any) -> None:
-        """What follows looks up in that state of the table's partition; to be called before the first step."""
+    def read_table(self, table: Any, open_until: int = ALWAYS) -> None:
+        """What follows looks up in that state of the table's partition; to be called before the first step.
+
+        What is held for a grace leaves up to the event time `open_until`: for later times the table is not complete.
+        """
+        ...
+
+
+class ReadTable(OperatorState, Protocol):
+    """One partition's state of an operator whose versions others read."""
+
+    def hold(self, floor: int, needs: int) -> None:
+        """Keep what a reader may look up as of `needs` or later; versions before `floor` have gone already."""
         ...
 
 

@@ -137,6 +137,11 @@ class BatchMeta:
     settings: dict[str, Any] = field(default_factory=dict)  # the configuration, as it would be written
     applied: str = ""  # the configuration (its hash) that what is held has met
     remembered: dict[int, int] = field(default_factory=dict)  # event time before which a shorter memory has forgotten
+    readers: dict[str, tuple[int, int]] = field(default_factory=dict)  # of a table: epoch and clock of their leases
+    floor: dict[int, int] = field(default_factory=dict)  # of a table: the first time whose versions are all kept
+    needs: dict[int, int] = field(default_factory=dict)  # of a reader: the earliest time that it may still look up
+    # the event time up to which the table was complete that the batch read:
+    gates: dict[int, int] = field(default_factory=dict, metadata=OF_THE_BATCH)
 
     def to_json(self) -> str:
         """Return all of it as one line of JSON; inverse of `from_json`."""

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 from tidegate.contracts.config import AddedWindows, OperatorRules
 from tidegate.contracts.errors import TidegateError
+from tidegate.contracts.event_time import ALWAYS
 from tidegate.contracts.schema import Counts
 from tidegate.runtime.kafka.transactions import Producer
 from tidegate.runtime.outlets import Outlets
@@ -60,7 +61,8 @@ class TablePlan:
     """One partition of the table that an operator reads, as of the Delta version that the batch is pinned to.
 
     `name` is that of the replica's folder, `wanted` the commit of the table's log that the replica is to equal, `tail`
-    the state files that the commits of its lineage added.
+    the state files that the commits of its lineage added. `floor`: the first time whose versions are all there; None:
+    of a log that does not tell it. `open_until`: records held for a grace leave up to that time.
     """
 
     name: str
@@ -71,6 +73,15 @@ class TablePlan:
     stream_time: int
     wanted: Wanted
     tail: tuple[DataFile, ...]
+    floor: int | None = None
+    open_until: int = ALWAYS
+
+
+class Hold(NamedTuple):
+    """What a table keeps: from `needs` on for its readers; what was before `floor` has gone already."""
+
+    floor: int
+    needs: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +99,7 @@ class PartitionPlan:
     wanted: Wanted
     producer: Producer | None
     table: TablePlan | None = None
+    hold: Hold | None = None
     epoch: int = -1
 
 
@@ -108,6 +120,8 @@ class PartitionResult:
     producer: Producer | None
     stopped_at: int | None = None
     stop_reason: str = ""
+    floor: int | None = None
+    needs: int | None = None
     recovery: str = ""
     replica: str = ""
     epoch: int = -1

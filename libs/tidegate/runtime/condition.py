@@ -27,13 +27,15 @@ State = Literal["starting", "running", "waiting", "drained", Incident]
 class Condition:
     """How a driver is doing since `since` (ms, wall clock), and why.
 
-    `unclear`: partitions whose newest publication Kafka has not confirmed. `recovered`: how a partition's state came
-    back, other than by going on. `recovering`: why the states of partitions that wait for it are being rebuilt.
+    `waits`: for which table records wait that are due, and in which partitions. `unclear`: partitions whose newest
+    publication Kafka has not confirmed. `recovered`: how a partition's state came back, other than by going on.
+    `recovering`: why the states of partitions that wait for it are being rebuilt.
     """
 
     state: State
     since: int
     why: str = ""
+    waits: str = ""
     unclear: tuple[int, ...] = ()
     recovered: Mapping[int, str] = field(default_factory=dict)
     recovering: Mapping[int, str] = field(default_factory=dict)
@@ -75,6 +77,13 @@ class ConditionFile:
         """It is told which partitions' publications are not confirmed."""
         if (unclear := tuple(sorted(partitions))) != self._told.unclear:
             self._write(replace(self._told, unclear=unclear))
+
+    def tell_waits(self, table: str, partitions: Iterable[int]) -> None:
+        """Write for which table due records wait, and in which partitions, if that changed."""
+        where = ", ".join(map(str, partitions))
+        told = f"due records wait until the table {table} has read on, partitions {where}: look at its service"
+        if (waits := told if where else "") != self._told.waits:
+            self._write(replace(self._told, waits=waits))
 
     def tell_recovered(self, partition: int, how: str) -> None:
         """It is told how the partition's state came back."""

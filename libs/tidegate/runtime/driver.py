@@ -33,6 +33,7 @@ from tidegate.contracts.naming import group_id
 from tidegate.contracts.schema import BatchMeta
 from tidegate.operators.registry import operator_for
 from tidegate.runtime import clock, history, opening, outlets, pace
+from tidegate.runtime.alignment import Seen, readers_of
 from tidegate.runtime.answers import results_of
 from tidegate.runtime.application import Application, config_of
 from tidegate.runtime.batch import KafkaAttempt, PartitionPlan, PartitionResult
@@ -46,7 +47,7 @@ from tidegate.runtime.kafka.transactions import Producer
 from tidegate.runtime.lanes import beside
 from tidegate.runtime.ledger import after_batch
 from tidegate.runtime.persistence import Persistence
-from tidegate.runtime.pins import pinned_table
+from tidegate.runtime.pins import PinnedTable, pinned_table
 from tidegate.runtime.planning import plan_apply, plan_flush, plan_held, plan_idle, plan_records
 from tidegate.runtime.publication import Publication
 from tidegate.runtime.recording import Recorder
@@ -68,6 +69,8 @@ IDLE_POLL_S = 0.01
 """Pause when there was nothing to do and `trigger` is shorter."""
 SHOW_EVERY_S = 5.0
 """How often the offsets of partitions without output are given to the consumer group."""
+WAIT_TOLD_AFTER_S = 5.0
+"""A join that waits for its table for so long says so; a shorter wait is the table's ordinary batch."""
 PROBE_TIMEOUT_S = 5.0
 """How long a broker may take to say that it is back; a signal is heeded after that at the latest."""
 
@@ -106,6 +109,7 @@ class OperatorDriver:
         self._piece = pace.FIRST_BYTES
         self._owned = self._well = self._shares_lake = False
         self._turned: float | None = None
+        self._waiting_since: float | None = None
         self._ends: dict[int, int] = {}
         self.newest: BatchMeta
 
@@ -136,6 +140,7 @@ class OperatorDriver:
             rewind_window_ms=self._config.rewind_window,
         )
         self._table = pinned_table(application, self.name)
+        self._readers = readers_of(application, self.name)
 
     # ---- start
 
@@ -150,7 +155,7 @@ class OperatorDriver:
         self._recorder.note(self.newest)
         self._lineage = history.lineage(self._log, self.newest)
         if self._table is not None:
-            self._table.open(self.newest)
+            self._table.open(self.newest, clock.now_ms())
         self._owned = True
         self._recovering.doubt()
         warm.result()
@@ -202,9 +207,21 @@ class OperatorDriver:
             self._notice_rival()
         if self._publication is not None:
             self._publication.show(self.newest, every_s=SHOW_EVERY_S)
+        self._keep_in_step()
         self._answer_requests()
         self._compact_beside()
         return bool(plans)
+
+    def _keep_in_step(self) -> None:
+        """Tell the table what is needed of it, and people what waits for the table."""
+        if self._table is None:
+            return
+        if self._table.lease is not None:
+            self._table.lease.renew(self.newest, clock.now_ms())
+        waiting = [] if self._table.gates is None else self._table.gates.waiting()
+        self._waiting_since = (self._waiting_since or time.monotonic()) if waiting else None
+        if self._waiting_since is None or time.monotonic() - self._waiting_since >= WAIT_TOLD_AFTER_S:
+            self._condition.tell_waits(self._table.name, waiting)
 
     def batch(self, plans: Sequence[PartitionPlan]) -> None:
         """One micro-batch is committed and published. Raises BufferFull after it, when a bound stopped a partition."""
@@ -279,12 +296,15 @@ class OperatorDriver:
     def _plans(self) -> list[PartitionPlan]:
         topic, idle_after = self._config.input, self._config.idle_after
         ends = self._ends = offsets.stable(self._kafka(), topic)
+        if self._table is not None:
+            self._look_at(self._table)
         self._check_topics()
         if any(end < self.newest.offsets[topic].get(partition, 0) for partition, end in ends.items()):
             opening.check_nothing_truncated(self._kafka(), self.newest, self._config)
         if first := plan_apply(self.newest, topic, self._producers(), self._lineage):
             return first
-        plans = plan_records(self.newest, topic, ends, self._producers(), self._lineage)
+        full = self._table.gates.full() if self._table is not None and self._table.gates is not None else ()
+        plans = plan_records(self.newest, topic, ends, self._producers(), self._lineage, full)
         plans += self._plans_of_waiting({plan.partition for plan in plans})
         if idle_after is None:
             return plans
@@ -292,11 +312,16 @@ class OperatorDriver:
         begun, now = offsets.latest(self._kafka(), topic), clock.now_ms()
         return plans + plan_idle(self.newest, topic, begun, now, idle_after, self._producers(), self._lineage, busy)
 
+    def _look_at(self, table: PinnedTable) -> None:
+        """The table is pinned, after the end of its topic was read; that after the end of the stream."""
+        if table.gates is not None:
+            table.gates.note_ends(self.newest, offsets.latest(self._kafka(), table.topic))
+        table.pin()
+
     def _plans_of_waiting(self, busy: Collection[int]) -> list[PartitionPlan]:
         """Plans without records, for partitions that hold what may go on: the table has moved, or was waited for."""
         if self._table is None:
             return []
-        self._table.pin()
         moved = self._table.moved(self.newest, clock.now_ms()) - set(busy)
         return plan_held(self.newest, self._config.input, self._producers(), self._lineage, moved)
 
@@ -340,7 +365,7 @@ class OperatorDriver:
         batch, attempt, now = self.newest.batch + 1, uuid4().hex, clock.now_ms()
         started = time.monotonic()
         try:
-            plans = self._pinned(plans)
+            readers, plans = self._held(self._pinned(plans), now)
             answers = self._results(self._attempt(batch, attempt, now), plans)
             results = [self._recovering.told(result) for result in answers]
             self._check_topics()  # what was read is of these topics
@@ -352,6 +377,8 @@ class OperatorDriver:
                 attempt=attempt,
                 clock=now,
                 inputs={} if self._table is None else self._table.inputs,
+                readers=readers,
+                gates={plan.partition: plan.table.open_until for plan in plans if plan.table is not None},
             )
         except Exception:
             self._abort(plans, attempt)
@@ -362,7 +389,9 @@ class OperatorDriver:
         self._to_log(meta, [file for result in results for file in result.files])
         reach("after_commit")
         if self._table is not None:
-            self._table.note_used(results, now)
+            self._table.note_used(plans, results, now)
+        if self._readers is not None:
+            self._readers.tell_given_up(plans, results, batch)
         self._seconds = {"job": ran - started, **_slowest(results), "commit": time.monotonic() - ran}
         self._piece = pace.next_piece(self._piece, ran - started, pace.left_behind(plans, results))
         return results
@@ -378,6 +407,13 @@ class OperatorDriver:
             return plans
         table.pin()
         return [replace(plan, table=table.plan(plan)) for plan in plans]
+
+    def _held(self, plans: Sequence[PartitionPlan], now: int) -> tuple[Seen, Sequence[PartitionPlan]]:
+        """The readers of this table, and the plans with what each partition keeps for them."""
+        if self._readers is None:
+            return {}, plans
+        readers, holds = self._readers.held(self.newest, plans, now)
+        return readers, [replace(plan, hold=holds[plan.partition]) for plan in plans]
 
     def _results(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> list[PartitionResult]:
         """What every partition did; a loss of input is told of all partitions at once."""
@@ -505,6 +541,8 @@ class OperatorDriver:
     def _reached(self, targets: dict[int, int]) -> bool:
         reached = self.newest.offsets[self._config.input]
         settled = self._publication is None or not self._publication.unclear
+        gates = None if self._table is None else self._table.gates
+        settled = settled and (gates is None or gates.settled(self.newest))
         return settled and all(reached[partition] >= target for partition, target in targets.items())
 
     def _producers(self) -> dict[int, Producer]:

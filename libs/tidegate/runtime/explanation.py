@@ -15,6 +15,7 @@ Rule = Literal[
     "running",
     "starting",
     "waiting",
+    "waiting for table",
     "broker away",
     "no driver",
     "bound reached",
@@ -73,6 +74,8 @@ def explain_operator(facts: OperatorFacts) -> Explanation:
         return Explanation("waiting", told.why)
     if told is None or told.state == "starting":
         return Explanation("starting", "a driver is starting")
+    if told.waits:
+        return Explanation("waiting for table", told.waits)
     if told.recovering:
         rebuilt = f"{len(told.recovering)} local states are still to be rebuilt from the log; other partitions go on"
         return Explanation("running", f"a driver runs on this machine; {rebuilt}")
@@ -108,7 +111,7 @@ def explain_partition(operator: Explanation, facts: PartitionFacts) -> Explanati
 
 
 def _behind(operator: Explanation, records: int) -> Explanation:
-    if operator.rule == "running":
+    if operator.rule in ("running", "waiting for table"):
         return Explanation("behind", f"{records:,} offsets to read")
     return Explanation("held up", f"{records:,} offsets to read; {operator.rule}")
 

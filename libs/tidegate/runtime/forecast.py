@@ -13,7 +13,7 @@ from typing import cast
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.event_time import NO_STREAM_TIME, format_duration_ms
 from tidegate.contracts.naming import log_path
-from tidegate.contracts.operator import OperatorState, TableReader
+from tidegate.contracts.operator import OperatorState, ReadTable, TableReader
 from tidegate.contracts.records import Records
 from tidegate.contracts.schema import BatchMeta, Pin
 from tidegate.kernels.storage import MemoryStorage
@@ -150,4 +150,6 @@ def committed_state(log: OperatorLog, newest: BatchMeta, partition: int, config:
     operator = operator_for(config)
     state = operator.open(MemoryStorage(operator.layout))
     state.restore(log.read("state", partition), newest.stream_time.get(partition, NO_STREAM_TIME))
+    if (floor := newest.floor.get(partition)) is not None:
+        cast(ReadTable, state).hold(floor, floor)
     return state

@@ -59,6 +59,7 @@ def after_claim(
         recovered={},
         skipped={},
         settled={},
+        gates={},
     )
 
 
@@ -95,10 +96,13 @@ def after_batch(
     attempt: str,
     clock: int,
     inputs: Mapping[str, Pin] = NOTHING,
+    readers: Mapping[str, tuple[int, int]] = NOTHING,
+    gates: Mapping[int, int] = NOTHING,
 ) -> BatchMeta:
     """The metadata of a batch: maps complete for all partitions, moved on for those that took part.
 
-    `inputs`: of each table that was read its pin.
+    `inputs`: of each table that was read its pin. `readers`: of a table, those that it has kept versions for. `gates`:
+    per partition until when records could leave, as far as the table is concerned that is read.
     Raises StateError when a partition's counts do not balance: nothing may be lost silently.
     """
     for result in results:
@@ -129,6 +133,10 @@ def after_batch(
         active={**newest.active, **{r.partition: clock for r in results if r.counts.records_in}},
         advanced={**newest.advanced, **{r.partition: clock for r in results if r.action == "idle"}},
         inputs=dict(inputs),
+        readers=dict(readers),
+        floor={**newest.floor, **{r.partition: r.floor for r in results if r.floor is not None}},
+        needs={**newest.needs, **{r.partition: r.needs for r in results if r.needs is not None}},
+        gates=dict(gates),
         recovered={r.partition: r.recovery for r in results if r.partition in newest.last and _came_back(r)},
     )
 
@@ -151,6 +159,7 @@ def after_compaction(
         measures={},
         opened=(),
         recovered={},
+        gates={},
         snapshot={**newest.snapshot, **dict.fromkeys(partitions, batch if through is None else through)},
         compacted=batch,
         recorded=batch - 1 if through is None else through,

@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.errors import StartOver, StateError, Unavailable, UserError
-from tidegate.contracts.event_time import NO_STREAM_TIME
+from tidegate.contracts.event_time import ALWAYS, NO_STREAM_TIME
+from tidegate.contracts.kill_points import reach
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.schema import BatchMeta, Pin, after_document
+from tidegate.runtime.alignment import Gates, Renewal
 from tidegate.runtime.application import Application, config_of
 from tidegate.runtime.batch import PartitionPlan, PartitionResult, TablePlan
 from tidegate.runtime.history import touched
@@ -41,39 +43,44 @@ class Added(NamedTuple):
     file: DataFile | None
 
 
-class Met(NamedTuple):
-    """What a batch of the reader met in a partition: the table's newest batch there, its T, and the batch's clock."""
-
-    batch: int
-    stream_time: int
-    clock: int
-
-
 def pinned_table(application: Application, reader: str) -> PinnedTable | None:
     """The table that the operator reads; None: it reads none."""
     read = application.operators[reader].reads()
     if read is None:
         return None
     config, path = application.operators[read.table], log_path(application.lake, read.table)
-    return PinnedTable(reader=reader, name=read.table, config=config, path=path, wait=read.wait)
+    table = config.as_table()
+    is_history = table is not None and table.history_retention is not None
+    return PinnedTable(
+        reader=reader,
+        name=read.table,
+        config=config,
+        path=path,
+        topic=config.input,
+        lease=Renewal(reader=reader, log=path, grace=read.grace) if is_history else None,
+        gates=Gates(grace=read.grace, wait=read.wait) if read.grace else None,
+    )
 
 
 @dataclass(kw_only=True)
 class PinnedTable:
-    """The log of a table as its reader knows it. `wait`: how long the reader waits for it at the most, ms.
+    """The log of a table as its reader knows it. `topic`: what the table reads.
 
     `config`: what the table was written under as of the pin; the file's for a log that does not tell it.
-    `added`: per partition the newest commits. `met`: per partition what the reader's newest batch met.
+    `added`: per partition the newest commits. `met`: per partition the table's newest batch that one of the reader met.
+    `lease`: what the reader tells the table, where it has a history. `gates`: where the reader holds records for it.
     """
 
     reader: str
     name: str
     config: OperatorConfig
     path: Path
-    wait: int | None = None
+    topic: str = ""
+    lease: Renewal | None = None
+    gates: Gates | None = None
     version: int = -1
     added: dict[int, list[Added]] = field(default_factory=dict)
-    met: dict[int, Met] = field(default_factory=dict)
+    met: dict[int, int] = field(default_factory=dict)
     meta: BatchMeta | None = None
     _print: tuple[int, int] | None = None
 
@@ -82,13 +89,18 @@ class PinnedTable:
         """The pin, as a batch's metadata has it."""
         return {self.name: Pin(self.version, self._meta().table_id)}
 
-    def open(self, newest: BatchMeta) -> None:
-        """The pin is the newest version. Unavailable while there is no log, or one that nobody has claimed.
+    def open(self, newest: BatchMeta, clock_ms: int = 0) -> None:
+        """Pin the newest version, after the table was told what is needed of it (`clock_ms`: the wall clock).
 
-        UserError for another number of partitions than the reader's, StateError for a log that is another one than it
-        has read, or older.
+        Unavailable while there is no log, or one that nobody has claimed. UserError for another number of partitions
+        than the reader's, StateError for a log that is another one than it has read, or older.
         """
         self.meta, self.added, self.met = None, {}, {}
+        if self.gates is not None:
+            self.gates = Gates(grace=self.gates.grace, wait=self.gates.wait)
+        if self.lease is not None and newest_version(self.path) is not None:
+            self.lease.first(newest, clock_ms)
+            reach("after_lease")
         version = newest_version(self.path)
         meta = None if version is None else OperatorLog.at(self.path, version).newest()
         if version is None or meta is None:
@@ -149,34 +161,34 @@ class PinnedTable:
                 lineage=tuple(added.commit for added in tail),
             ),
             tail=tuple(added.file for added in tail[1:] if added.file is not None),
+            floor=meta.floor.get(partition),
+            open_until=ALWAYS if self.gates is None else self.gates.open_until(plan, self._read(partition)),
         )
 
-    def note_used(self, results: Sequence[PartitionResult], clock_ms: int) -> None:
+    def note_used(self, plans: Sequence[PartitionPlan], results: Sequence[PartitionResult], clock_ms: int) -> None:
         """The replicas of those partitions equal the pin, in a batch of that clock."""
-        last = self._meta().last
-        for partition in (result.partition for result in results):
-            batch = last.get(partition, NO_COMMIT)[0]
-            self.met[partition] = Met(batch, self.stream_time(partition), clock_ms)
+        last, tables = self._meta().last, {plan.partition: plan.table for plan in plans}
+        for result in results:
+            self.met[result.partition] = last.get(result.partition, NO_COMMIT)[0]
+            table = tables[result.partition]
+            if self.gates is not None and table is not None:
+                self.gates.note_used(result, table.open_until, clock_ms)
 
     def moved(self, newest: BatchMeta, now_ms: int) -> set[int]:
-        """The partitions in which what waits for the table may go on: T has grown there, or it was waited for."""
-        if self.wait is None:
+        """The partitions in which what waits for the table may go on: it has read on, or it was waited for."""
+        if self.gates is None:
             return set()
-        return {
-            partition for partition in newest.active if self._has_moved(partition, newest.active[partition], now_ms)
-        }
+        held = (partition for partition, counts in newest.totals.items() if counts.held)
+        return {p for p in held if self.gates.may_go_on(newest, p, self._read(p), now_ms)}
 
-    def _has_moved(self, partition: int, active_ms: int, now_ms: int) -> bool:
-        met = self.met.get(partition)
-        if met is None or self.stream_time(partition) > met.stream_time:
-            return True
-        waited_until = active_ms + (self.wait or 0)
-        return met.clock < waited_until <= now_ms
+    def _read(self, partition: int) -> int:
+        """How far the table has read its topic at the pin."""
+        return self._meta().offsets.get(self.topic, {}).get(partition, 0)
 
     def _tail(self, partition: int) -> list[Added]:
         """The commits from somewhat before the replica's on; all that are known if it was not seen yet."""
         known, met = self.added.get(partition, []), self.met.get(partition)
-        newer = sum(added.commit[0] > met.batch for added in known) if met is not None else len(known)
+        newer = sum(added.commit[0] > met for added in known) if met is not None else len(known)
         return known[-(newer + MARGIN) :]
 
     def _meta(self) -> BatchMeta:

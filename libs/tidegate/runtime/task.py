@@ -21,8 +21,9 @@ from pyspark import TaskContext
 
 from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.errors import EngineError, Superseded, TidegateError
+from tidegate.contracts.event_time import ALWAYS
 from tidegate.contracts.kill_points import reach
-from tidegate.contracts.operator import Operator, OperatorState, StepResult, TableReader
+from tidegate.contracts.operator import Operator, OperatorState, ReadTable, StepResult, TableReader
 from tidegate.contracts.records import Records
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.batch import Attempt, KafkaAttempt, PartitionFailure, PartitionPlan, PartitionResult, Returned
@@ -109,7 +110,10 @@ def run_partition(attempt: Attempt, plan: PartitionPlan, port: Port) -> Partitio
             local, operator, attempt.log, attempt.version, plan.wanted, plan.partition, plan.stream_time
         )
         if replica is not None:
-            cast(TableReader, recovered.state).read_table(replica.state)
+            open_until = ALWAYS if plan.table is None else plan.table.open_until
+            cast(TableReader, recovered.state).read_table(replica.state, open_until)
+        if plan.hold is not None:
+            cast(ReadTable, recovered.state).hold(*plan.hold)
         watch.lap("recover")
         fetched = port.read(plan)
         watch.lap("fetch")
@@ -135,6 +139,8 @@ def run_partition(attempt: Attempt, plan: PartitionPlan, port: Port) -> Partitio
         producer=producer,
         stopped_at=step.stopped_at,
         stop_reason=step.stop_reason,
+        floor=step.floor,
+        needs=step.needs,
         recovery=recovered.told,
         epoch=fetched.epoch,
         replica="" if replica is None else replica.told,
@@ -165,9 +171,12 @@ def _replica(attempt: Attempt, plan: PartitionPlan) -> Iterator[Recovered | None
     with LocalState.lock(
         attempt.state, plan.partition, operator=table.name, table_id=table.table_id, token=token
     ) as local:
-        yield recover(
+        replica = recover(
             local, operator, table.log, table.version, wanted, plan.partition, table.stream_time, tail=table.tail
         )
+        if table.floor is not None:
+            cast(ReadTable, replica.state).hold(table.floor, table.floor)
+        yield replica
 
 
 @lru_cache(maxsize=16)

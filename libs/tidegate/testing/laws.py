@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, cast
 import pyarrow as pa
 
 from tidegate.contracts.config import OperatorRules
-from tidegate.contracts.event_time import MAX_TIMESTAMP
-from tidegate.contracts.operator import Layout, Operator, OperatorState, StepResult, TableReader
+from tidegate.contracts.event_time import ALWAYS, MAX_TIMESTAMP, NEVER
+from tidegate.contracts.operator import Layout, Operator, OperatorState, ReadTable, StepResult, TableReader
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
@@ -33,10 +33,13 @@ class Flush(NamedTuple):
 
 
 class Table(NamedTuple):
-    """The table that is read is the one that these records make; what may leave for that does."""
+    """The table that is read is the one that these records make, complete for event times up to `open_until`; what may
+    leave for that does.
+    """
 
     config: OperatorRules
     rows: tuple[Row, ...]
+    open_until: int = ALWAYS
 
     def state(self, clock_ms: int) -> OperatorState:
         """The table's state, after one batch of that clock."""
@@ -52,14 +55,20 @@ class Clock(NamedTuple):
     ms: int
 
 
+class Hold(NamedTuple):
+    """A table keeps what its readers may look up as of `needs` or later."""
+
+    needs: int
+
+
 class Change(NamedTuple):
     """The configuration is that one from here on; what it no longer holds has left."""
 
     config: OperatorRules
 
 
-Event = Row | Advance | Flush | Table | Clock | Change
-Step = list[Row] | Advance | Flush | Table | Clock | Change
+Event = Row | Advance | Flush | Table | Hold | Clock | Change
+Step = list[Row] | Advance | Flush | Table | Hold | Clock | Change
 
 
 @dataclass
@@ -76,6 +85,7 @@ class Trace:
     held_bytes: int = 0
     stopped_at: int | None = None
     lateness: dict[str, int] = field(default_factory=dict)
+    floor: int | None = None
 
     def note(self, result: StepResult) -> None:
         """The result of a batch is part of the trace."""
@@ -87,6 +97,7 @@ class Trace:
         self.stream_time = result.stream_time
         self.held_bytes = result.counts.held_bytes
         self.stopped_at = result.stopped_at
+        self.floor = result.floor
         for name, number in result.measures.items():
             if name.startswith("lateness_"):
                 self.note_lateness(name, number)
@@ -130,11 +141,13 @@ class Partition:
         self.trace = Trace()
         self._layout = layout or small(operator.layout)
         self.table: OperatorState | None = None
+        self.open_until, self.needs = ALWAYS, ALWAYS
         self._open(MemoryStorage(self._layout))
 
     def play(self, step: Step) -> StepResult:
         """The step has had its effect and is in the trace."""
         result = self.attempt(step)
+        self.needs = step.needs if isinstance(step, Hold) else self.needs
         self.trace.note(result)
         return result
 
@@ -145,7 +158,9 @@ class Partition:
         if isinstance(step, Flush):
             return self.state.flush()
         if isinstance(step, Table):
-            self.read_table(step.state(self.clock_ms))
+            self.read_table(step.state(self.clock_ms), step.open_until)
+        elif isinstance(step, Hold):
+            self._hold(step.needs)
         elif isinstance(step, Clock):
             self.clock_ms = step.ms
         elif isinstance(step, Change):
@@ -153,11 +168,17 @@ class Partition:
             self.reopen(self.storage)
         return self.state.step(Records.from_rows(step if isinstance(step, list) else []), self.clock_ms)
 
-    def read_table(self, table: OperatorState | None) -> None:
+    def read_table(self, table: OperatorState | None, open_until: int = ALWAYS) -> None:
         """That is the table which the operator reads from now on, after restarts too; None: it reads none."""
-        self.table = table
+        self.table, self.open_until = table, open_until
         if table is not None:
-            cast(TableReader, self.state).read_table(table)
+            cast(TableReader, self.state).read_table(table, open_until)
+
+    def _hold(self, needs: int) -> None:
+        """A history goes on with the floor that its log tells, and keeps what is needed."""
+        if self.trace.floor is not None or needs != ALWAYS:
+            floor = NEVER if self.trace.floor is None else self.trace.floor
+            cast(ReadTable, self.state).hold(floor, needs)
 
     def play_all(self, history: Sequence[Event], cuts: set[int]) -> Trace:
         """The whole history up to a stop, and the trace with what is held in the end."""
@@ -178,6 +199,7 @@ class Partition:
     def catch_up(self, rows: pa.Table) -> None:
         """The log's rows are applied to the state, whose T then is the trace's."""
         self.state.restore(rows, self.trace.stream_time)
+        self._hold(self.needs)
 
     def rebuild(self, rows: pa.Table) -> None:
         """Goes on from an empty storage and the log's rows: a restart from the operator log."""
@@ -187,4 +209,5 @@ class Partition:
     def _open(self, storage: MemoryStorage) -> None:
         self.storage = storage
         self.state: OperatorState = self.operator.open(storage)
-        self.read_table(self.table)
+        self.read_table(self.table, self.open_until)
+        self._hold(self.needs)

@@ -13,6 +13,7 @@ from typing import cast
 
 import pyarrow as pa
 
+from tidegate.contracts.event_time import ALWAYS
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.operator import OperatorState, StepResult, TableReader
 from tidegate.contracts.schema import BatchMeta
@@ -69,7 +70,8 @@ class Replay:
     def _replayed(self, before: BatchMeta, meta: BatchMeta, partition: int) -> Replayed:
         state = self._state(partition)
         for table, pin in meta.inputs.items():
-            cast(TableReader, state).read_table(table_state(self.application, table, pin, partition))
+            read = table_state(self.application, table, pin, partition)
+            cast(TableReader, state).read_table(read, meta.gates.get(partition, ALWAYS))
         results = list(self._results(state, before, meta, partition))
         return Replayed(
             batch=meta.batch,

@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tidegate.contracts.event_time import MAX_TIME, NO_TIMESTAMP, parse_duration_ms
+from tidegate.contracts.event_time import ALWAYS, MAX_TIME, NO_TIMESTAMP, parse_duration_ms
 from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.contracts.records import Row
 from tidegate.kernels.record_headers import encode_headers
@@ -19,7 +19,7 @@ from tidegate.operators.stream_table_join import StreamTableJoinConfig
 from tidegate.operators.suppression import SuppressionConfig
 from tidegate.operators.table_history import TableHistoryConfig
 from tidegate.operators.windows import WindowConfig
-from tidegate.testing.laws import Advance, Clock, Event, Flush, Table
+from tidegate.testing.laws import Advance, Clock, Event, Flush, Hold, Table
 
 FIRST_OFFSET, GAP = 5, 3
 
@@ -54,9 +54,9 @@ _table_records = _mostly(_joinable, _records)
 
 
 @st.composite
-def histories(draw: st.DrawFn, max_size: int = 24) -> list[Event]:
-    """Records mostly; an advance, a flush or another clock now and then."""
-    return _placed(draw(st.lists(_events, max_size=draw(_lengths) * max_size)), draw(_epochs))
+def histories(draw: st.DrawFn, max_size: int = 24, events: st.SearchStrategy[Any] = _events) -> list[Event]:
+    """Records mostly; an advance, a flush or another clock now and then, or what else the events are."""
+    return _placed(draw(st.lists(events, max_size=draw(_lengths) * max_size)), draw(_epochs))
 
 
 def _placed(drawn: list[Any], epoch: int) -> list[Event]:
@@ -65,6 +65,8 @@ def _placed(drawn: list[Any], epoch: int) -> list[Event]:
     for at, event in enumerate(drawn):
         if isinstance(event, Clock):
             placed.append(Clock(epoch + event.ms))
+        elif isinstance(event, Hold):
+            placed.append(Hold(epoch + event.needs))
         elif type(event) is tuple:
             key, value, timestamp, block = event
             soon = 0 <= timestamp <= 2 * HOUR
@@ -72,6 +74,11 @@ def _placed(drawn: list[Any], epoch: int) -> list[Event]:
         else:
             placed.append(event)
     return placed
+
+
+def table_histories() -> st.SearchStrategy[list[Event]]:
+    """Histories of a table, whose readers say now and then what they need."""
+    return histories(events=_mostly(_records, _others, st.integers(-1, 20).map(Hold)))
 
 
 def _offset(at: int) -> int:
@@ -205,6 +212,7 @@ def stream_table_join_configs(draw: st.DrawFn) -> StreamTableJoinConfig:
         "max_ahead": draw(st.none() | _durations(10)),
         "joiner": draw(st.sampled_from([None, None, "tidegate.testing.joiners:dashed"])),
         "windows": draw(st.sampled_from([None, *_all_windows, "headers"])),
+        "before_history": "join",
     }
     if grace := draw(st.none() | _mostly(st.integers(0, 12), st.just(MAX_TIME))):
         raw |= {"grace": f"{grace}ms", "wait_for_table": draw(st.none() | _durations(5))}
@@ -222,6 +230,12 @@ def _tables(draw: st.DrawFn, epoch: int) -> Table:
     told = draw(windowed(rows)) if windows else rows
     config = draw(table_history_configs()).model_copy(update={"windows": windows or "none"})
     return Table(config, tuple(row for row in told if isinstance(row, Row)))
+    rows = (event for event in _placed(draw(st.lists(_table_records, max_size=12)), epoch) if isinstance(event, Row))
+    return Table(
+        draw(table_history_configs()),
+        tuple(row._replace(headers=b"") for row in rows),
+        draw(st.just(ALWAYS) | st.integers(epoch - 1, epoch + 30)),
+    )
 
 
 @st.composite

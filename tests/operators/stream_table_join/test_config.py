@@ -42,9 +42,9 @@ def test_a_joiner_is_a_function_of_a_module(joiner: str) -> None:
 
 def test_what_others_need_to_know_is_the_table_the_wait_and_the_joiner() -> None:
     told = config(grace="5m", wait_for_table="1m", joiner="some.module:function")
-    assert told.reads() == TableRead("weather", 60_000)
+    assert told.reads() == TableRead("weather", 300_000, 60_000)
     assert told.functions() == ("some.module:function",)
-    assert (config().reads(), config().functions()) == (TableRead("weather", None), ())
+    assert (config().reads(), config().functions()) == (TableRead("weather", 0, None), ())
 
 
 @pytest.mark.parametrize("grace", ["1d", "25h"])

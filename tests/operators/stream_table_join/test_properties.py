@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.hypothesis_profile import many
 from tests.operators.stream_table_join.partitions import config, table_of
+from tidegate.contracts.event_time import ALWAYS
 from tidegate.contracts.operator import StepResult
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.storage import MemoryStorage
@@ -26,7 +27,7 @@ LINES = st.lists(st.tuples(KEYS, st.sampled_from(["0", "1", None]), st.integers(
 GRACES = st.integers(1, 12).map(lambda ms: {"grace": f"{ms}ms"})
 WAITS = st.none() | st.integers(0, 9).map(lambda ms: f"{ms}ms")
 RULES = st.builds(
-    lambda grace, wait, join: grace | {"wait_for_table": wait, "join": join},
+    lambda grace, wait, join: grace | {"wait_for_table": wait, "join": join, "before_history": "join"},
     GRACES,
     WAITS,
     st.sampled_from(["inner", "left"]),
@@ -44,7 +45,7 @@ class Pair:
 
     def __init__(self, rules: dict[str, Any]) -> None:
         self.clock_ms = 0
-        self.offset = 0
+        self.offset, self.open_until = 0, ALWAYS
         self.accepted: list[int] = []
         self.left: list[int] = []
         self.storage = MemoryStorage(small(StreamTableJoin.layout))
@@ -55,16 +56,17 @@ class Pair:
     def open(self, rules: dict[str, Any]) -> None:
         """Both go on under those rules."""
         self.state = StreamTableJoin(config(**rules)).open(self.storage)
-        self.state.read_table(self.table)
+        self.state.read_table(self.table, self.open_until)
         self.reference.config = config(**rules)
 
-    def read(self, lines: list[Any]) -> None:
-        """The table has those records."""
+    def read(self, lines: list[Any], open_until: int) -> None:
+        """The table has those records, and is complete up to that time."""
         self.table = table_of(*lines)
         self.reference.table = TableReference(self.table._config)
         for row in rows_of(lines, 0):
             self.reference.table.process(row, 0)
-        self.state.read_table(self.table)
+        self.open_until = self.reference.open_until = open_until
+        self.state.read_table(self.table, open_until)
 
     def batch(self, lines: list[Any]) -> StepResult:
         """Both have taken the records, in a batch of the present clock."""
@@ -84,7 +86,7 @@ class Pair:
         if what == "restart":
             self.open(rules)
         elif what == "table":
-            self.read(lines)
+            self.read(lines, 4 * by_ms)
         self.reference.emissions.clear()
         if what == "advance":
             self.reference.advance(self.state.stream_time + by_ms)

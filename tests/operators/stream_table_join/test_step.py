@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.operators.stream_table_join.partitions import Line, config, joined, opened, records, table_of
+from tidegate.contracts.event_time import NEVER
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.storage import MemoryStorage
 from tidegate.operators.stream_table_join import StreamTableJoin
@@ -120,29 +121,32 @@ def test_the_changelog_has_a_put_when_a_record_stays_and_a_delete_when_it_has_le
     assert result.changes["value"].to_pylist() == [b"0", None]
 
 
-def held_by(*lines: Line, **given: Any) -> Any:
-    """A join that waits for its table at most 100 ms, after a batch of clock 1,000."""
-    state = opened(given.pop("table"), grace="5ms", wait_for_table="100ms")
+def held_by(*lines: Line, wait: str | None = "100ms", open_until: int = NEVER) -> Any:
+    """A join that waits for its table, 100 ms at most, after a batch of clock 1,000; the table has (k, 1, 0)."""
+    state = opened(table_of(("k", "1", 0)), grace="5ms", wait_for_table=wait)
+    state.read_table(table_of(("k", "1", 0)), open_until)
     state.step(records(*lines), 1_000)
     return state
 
 
-def test_a_record_waits_until_the_table_s_time_has_reached_its_own() -> None:
-    state = held_by(("k", "0", 10), ("k", "0", 20), table=table_of(("k", "1", 9)))
+def test_a_record_leaves_once_the_table_is_complete_for_its_time() -> None:
+    state = held_by(("k", "0", 10), ("k", "0", 11), ("k", "0", 20))
     assert joined(state.step(records(), 1_099)) == []
-    state.read_table(table_of(("k", "1", 9), ("other", "2", 10)))
+    state.read_table(table_of(("k", "1", 0)), 10)
     assert [row[2:] for row in joined(state.step(records(), 1_050))] == [(10, "matched")]
 
 
-def test_a_record_waits_no_longer_than_told_by_the_clock_of_the_batch() -> None:
-    state = held_by(("k", "0", 10), ("k", "0", 20), table=table_of())
+def test_a_record_waits_for_as_long_as_the_table_takes_unless_a_clock_ends_it() -> None:
+    lines = ("k", "0", 10), ("k", "0", 20)
+    assert joined(held_by(*lines, wait=None).step(records(), 10**15)) == []
+    state = held_by(*lines)
     assert joined(state.step(records(), 1_099)) == []
-    assert [row[2:] for row in joined(state.step(records(), 1_100))] == [(10, "unmatched")]
+    assert [row[2:] for row in joined(state.step(records(), 1_100))] == [(10, "matched")]
 
 
 def test_nothing_overtakes_a_record_that_waits_but_late_ones() -> None:
     #  10 waits for the table; 3 is late; what comes later by the clock waits longer, the older goes first
-    state = held_by(("k", "0", 10), table=table_of(("k", "1", 8)))
+    state = held_by(("k", "0", 10))
     result = state.step(records(("k", "0", 20), ("k", "0", 3), ("k", "0", 16), first=1), 1_060)
     assert [row[2:] for row in joined(result)] == [(3, "late")]
     assert [row[2] for row in joined(state.step(records(("k", "0", 30), first=4), 1_100))] == [10]
@@ -150,10 +154,19 @@ def test_nothing_overtakes_a_record_that_waits_but_late_ones() -> None:
 
 
 def test_an_advance_releases_by_the_grace_but_ends_no_wait_and_a_flush_ends_all() -> None:
-    state = held_by(("k", "0", 10), ("k", "0", 12), table=table_of(("k", "1", 10)))
+    state = held_by(("k", "0", 10), ("k", "0", 12), open_until=10)
     assert [row[2:] for row in joined(state.advance(1_000))] == [(10, "matched")]
     assert state.advance(5).stream_time == 1_000
     assert [row[2:] for row in joined(state.flush())] == [(12, "matched")]
+
+
+def test_what_waits_for_the_table_alone_is_measured_and_needed() -> None:
+    #  T = 20, grace 5: 10 and 15 are due and wait, 18 is within its grace; an earlier time than 10 is never asked for
+    state = held_by(("k", "00", 10), ("k", "0", 15), ("k", "0", 18), ("k", "0", 20))
+    result = state.step(records(), 1_001)
+    waiting = [result.measures[f"waiting_{what}_now"] for what in ("records", "bytes")]
+    assert (waiting, result.needs) == ([2, 5], 10)
+    assert state.flush().needs == 15
 
 
 @pytest.mark.parametrize(("grace", "released"), [("2ms", [10, 11]), ("5ms", []), ("9ms", []), (0, [10, 11, 13])])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from tests.operators.table_history.partitions import changed, held, opened, records
+from tidegate.contracts.event_time import NEVER
 from tidegate.kernels.storage import MemoryStorage
 from tidegate.operators.table_history import TableHistory, TableHistoryConfig
 from tidegate.operators.table_history.reading import Version
@@ -170,3 +173,27 @@ def test_the_driver_s_state_can_be_asked_for_versions() -> None:
         Version(b"c", 2, 3),
         Version(b"y", 3, None),
     ]
+
+
+def test_versions_that_a_reader_needs_stay_and_go_when_it_has_moved_on() -> None:
+    #  versions of 0, 10, 20, 30; retention 5: alone the table would keep those from 25 on
+    lines = records(*(("k", str(at), at) for at in (0, 10, 20, 30)))
+    state = opened(history_retention="5ms")
+    state.hold(NEVER, 12)
+    result = state.step(lines, 0)
+    assert (result.floor, result.counts.held, result.measures["given_up"]) == (12, 3, 0)
+    assert [version and version.valid_from for version in map(partial(state.get, b"k"), (11, 12, 29))] == [None, 10, 20]
+    state.hold(12, 22)
+    assert [row["timestamp"] for row in state.step(records(), 0).changes.to_pylist()] == [10]
+    state.hold(22, 5)
+    assert state.step(records(), 0).floor == 22, "what has gone does not come back"
+
+
+def test_more_than_hold_for_readers_is_given_up_and_counted() -> None:
+    #  a version has 3 bytes; three are held for a reader, behind the newest, which stays whatever happens
+    lines = records(*(("k", f"{at:02}", at) for at in (0, 10, 20, 30)))
+    for bound, floor, given_up in ((9, 0, 0), (8, 30, 3)):
+        state = opened(history_retention=0, hold_for_readers=bound)
+        state.hold(NEVER, 0)
+        result = state.step(lines, 0)
+        assert (result.floor, result.measures["given_up"]) == (floor, given_up)

@@ -3,6 +3,11 @@
 from tests.rules.rule import Chapter, Rule, tests, without
 
 _PINS, _TASK, _DRIVER, _RECOVERY = "runtime/pins", "runtime/task", "runtime/driver", "state/recovery"
+_ALIGNMENT, _HISTORY, _JOIN = "state/alignment", "operators/table_history", "operators/stream_table_join"
+_DRIVERS, _LAW = (
+    "runtime/alignment",
+    tests("laws/test_alignment", "every_schedule_of_table_and_join_gives_the_same_join_in_the_same_order"),
+)
 
 RULES = (
     Rule(
@@ -87,5 +92,103 @@ RULES = (
             without(_PINS, "if read is not None and version < read.version:", "if False:"),
             without(_PINS, "self._refuse_foreign(actions)"),
         ),
+    ),
+    Rule(
+        name="a table keeps what its readers have yet to look up",
+        chapter=Chapter.TABLES,
+        tests=(
+            *tests(
+                "operators/table_history/test_step", "versions_that_a_reader_needs_stay_and_go_when_it_has_moved_on"
+            ),
+            *_LAW,
+        ),
+        removals=(
+            without(
+                f"{_HISTORY}/state", "min(stream_time - self._retention, self._needs)", "stream_time - self._retention"
+            ),
+        ),
+    ),
+    Rule(
+        name="a record leaves once the table has read what was in its topic when the record was due",
+        chapter=Chapter.TABLES,
+        tests=(
+            *tests("operators/stream_table_join/test_step", "a_record_leaves_once_the_table_is_complete_for_its_time"),
+            *_LAW,
+        ),
+        removals=(without(f"{_JOIN}/step", "state.time.place[0] > moment.open_until and", "False and"),),
+    ),
+    Rule(
+        name="the gate opens up to what was due before the end that the table has read, and no further",
+        chapter=Chapter.TABLES,
+        tests=tests(
+            "state/test_alignment",
+            "a_gate_opens_up_to_what_was_due_before_the_end_that_the_table_has_read",
+            "a_gate_that_stays_shut_for_long_remembers_less_and_opens_no_earlier",
+        ),
+        removals=(without(_ALIGNMENT, "self._due[0][1] <= offset", "True"),),
+    ),
+    Rule(
+        name="a reader tells its table what it needs before its first pin",
+        chapter=Chapter.TABLES,
+        tests=tests(
+            "runtime/test_pins", "the_table_is_told_what_its_reader_needs_before_the_first_pin_and_while_it_runs"
+        ),
+        removals=(without(_PINS, "self.lease.first(newest, clock_ms)"),),
+    ),
+    Rule(
+        name="a superseded driver's lease, and one that cannot be read, let nothing go",
+        chapter=Chapter.TABLES,
+        tests=tests(
+            "state/test_alignment",
+            "a_superseded_driver_s_lease_lets_nothing_go",
+            "a_lease_is_read_as_it_was_written_and_what_is_no_lease_needs_everything",
+        ),
+        removals=(
+            without(_ALIGNMENT, "NEVER if lease.epoch < epochs[reader][0] else lease.needs", "lease.needs"),
+            without("state/leases", "return Lease(0, clock, {})", "return Lease(0, clock, {0: 2**60})"),
+        ),
+    ),
+    Rule(
+        name="a lease older than the rewind window no longer counts",
+        chapter=Chapter.TABLES,
+        tests=tests("state/test_alignment", "a_lease_older_than_the_rewind_window_no_longer_counts"),
+        removals=(without(_ALIGNMENT, "if lease.clock >= clock - rewind_window_ms", ""),),
+    ),
+    Rule(
+        name="no more than hold_for_readers is kept for readers alone",
+        chapter=Chapter.TABLES,
+        tests=tests("operators/table_history/test_step", "more_than_hold_for_readers_is_given_up_and_counted"),
+        removals=(without(f"{_HISTORY}/state", "self._give_up(due, outcome)"),),
+    ),
+    Rule(
+        name="what a table no longer knows is expired, never silently unmatched",
+        chapter=Chapter.TABLES,
+        tests=tests(
+            "operators/stream_table_join/test_before_history",
+            "what_the_history_no_longer_answers_is_expired_and_never_silently_unmatched",
+            "an_inner_join_counts_what_is_expired",
+        ),
+        removals=(
+            without(
+                f"{_JOIN}/step",
+                "return EXPIRED_VERSION if records.timestamp[row] < versions",
+                "return NONE if 0 < versions",
+            ),
+        ),
+    ),
+    Rule(
+        name="a stream that stands before the history of its table stops the join",
+        chapter=Chapter.TABLES,
+        tests=tests(
+            "operators/stream_table_join/test_before_history",
+            "a_stream_that_begins_before_the_history_of_its_table_stops_with_the_ways_on",
+        ),
+        removals=(without(f"{_JOIN}/step", "return BEFORE_HISTORY", "pass"),),
+    ),
+    Rule(
+        name="a replica is read with the floor of its pin",
+        chapter=Chapter.TABLES,
+        tests=tests("runtime/test_pins", "a_replica_is_read_with_the_floor_of_the_pin"),
+        removals=(without(_PINS, "floor=meta.floor.get(partition),", ""),),
     ),
 )

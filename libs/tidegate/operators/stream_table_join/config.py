@@ -27,7 +27,9 @@ from tidegate.contracts.event_time import MAX_TIMESTAMP, format_duration_ms
 class StreamTableJoinRules(KeyRules):
     """Joins each record of a stream with the version of a table that was valid when the record happened."""
 
-    live: ClassVar[frozenset[str]] = frozenset({"join", "grace", "wait_for_table", "joiner", "windows"})
+    live: ClassVar[frozenset[str]] = frozenset(
+        {"join", "grace", "wait_for_table", "before_history", "joiner", "windows"}
+    )
 
     kind: Literal["stream_table_join"] = "stream_table_join"
     """Kind of operator."""
@@ -38,7 +40,10 @@ class StreamTableJoinRules(KeyRules):
     grace: Duration | None = None
     """How long a record waits, in stream time, for the table's version to be there; omitted or 0: not at all."""
     wait_for_table: Duration | None = Field(default=None, validate_default=True)
-    """Records also wait until the table's stream time has reached theirs, that long at most by the clock."""
+    """How long, by the clock, a record whose grace is over waits at most for a table that is behind; omitted: until the
+    table has caught up."""
+    before_history: Literal["stop", "join"] = "stop"
+    """What to do with a stream that stands before the history of its table: `stop`, or `join` what is still known."""
     joiner: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] | None = None
     """`module:function` that makes the values; omitted: `{"stream": ..., "table": ...}`."""
 
@@ -56,7 +61,7 @@ class StreamTableJoinRules(KeyRules):
 
     def reads(self) -> TableRead:
         """The table that it reads."""
-        return TableRead(self.table, self.wait_for_table)
+        return TableRead(self.table, self.grace or 0, self.wait_for_table)
 
 
 class StreamTableJoinConfig(StreamTableJoinRules, OperatorConfig):

@@ -27,14 +27,21 @@ def counts(outcome: step.Outcome, emitted: int, held: int, held_bytes: int) -> C
     )
 
 
-def measures(outcome: step.Outcome, emissions: pa.Table, held: int, held_bytes: int) -> dict[str, int]:
-    """Lateness in ms, emissions by cause, the records that an inner join dropped, and the size of the buffer."""
+def measures(
+    outcome: step.Outcome, emissions: pa.Table, waiting: tuple[int, int], held: int, held_bytes: int
+) -> dict[str, int]:
+    """Lateness in ms, emissions by cause, what an inner join dropped, sizes of the buffer and what is overdue."""
     tally = [int(number) for number in outcome.tally]
     emitted = {row["values"]: row["counts"] for row in pc.value_counts(emissions["cause"]).to_pylist()}
     found = refusals.measures(outcome.refused, tally[step.NEXT_ROW])
     found |= {f"emitted_{cause}": emitted.get(cause, 0) for cause in tables.CAUSES.to_pylist()}
+    dropped, dropped_expired = tally[step.EMITTED] - emissions.num_rows, tally[step.EXPIRED] - found["emitted_expired"]
     return found | {
-        "dropped_unmatched": tally[step.EMITTED] - emissions.num_rows,
+        "dropped_unmatched": dropped - dropped_expired,
+        "dropped_expired": dropped_expired,
+        "expired_lookups": tally[step.EXPIRED],
+        "waiting_records_now": int(waiting[0]),
+        "waiting_bytes_now": int(waiting[1]),
         "buffer_records_now": held,
         "buffer_bytes_now": held_bytes,
         "buffer_records_max": tally[step.HELD_MAX],

@@ -8,19 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from tidegate.contracts.event_time import MAX_TIME, NO_TIMESTAMP
+from tidegate.contracts.event_time import ALWAYS, MAX_TIME, NO_TIMESTAMP
 from tidegate.contracts.records import Row
 from tidegate.operators.keys_reference import Told, Window, told
 from tidegate.operators.stream_table_join.config import StreamTableJoinRules
 
 
 class Table(Protocol):
-    """The table's side; `stream_time` is its own."""
-
-    stream_time: int
+    """The table's side."""
 
     def get(self, key: bytes, as_of: int | None, window: Window) -> Row | None:
         """The record that is the version of that key then."""
+
+    def has_expired(self, key: bytes, as_of: int, window: Window) -> bool:
+        """True when what the key was then is no longer known."""
 
 
 class Held(NamedTuple):
@@ -33,7 +34,10 @@ class Held(NamedTuple):
 
 @dataclass
 class Reference:
-    """One partition. `emissions` are (row, its window, what it met, cause), `rejected` (row, reason)."""
+    """One partition. `emissions` are (row, its window, what it met, cause), `rejected` (row, reason).
+
+    `open_until`: the event time up to which the table is complete, as far as records with a grace are concerned.
+    """
 
     config: StreamTableJoinRules
     table: Table
@@ -42,6 +46,7 @@ class Reference:
     emissions: list[tuple[Row, Window, Row | None, str]] = field(default_factory=list)
     rejected: list[tuple[Row, str]] = field(default_factory=list)
     applied: int = 0
+    open_until: int = ALWAYS
     stopped_at: None = None
 
     def process(self, row: Row, clock_ms: int) -> None:
@@ -88,9 +93,10 @@ class Reference:
     def _is_due(self, held: Held, clock_ms: int | None) -> bool:
         if held.row.timestamp > self.stream_time - (self.config.grace or 0):
             return False
+        if not self.config.grace or held.row.timestamp <= self.open_until:
+            return True
         wait = self.config.wait_for_table
-        waited = not wait or (clock_ms is not None and clock_ms >= held.arrived + wait)
-        return waited or held.row.timestamp <= self.table.stream_time
+        return wait is not None and (clock_ms or 0) >= held.arrived + wait
 
     def _leave(self) -> None:
         held = self.held.pop(0)
@@ -98,8 +104,10 @@ class Reference:
 
     def _join(self, row: Row, window: Window, late: bool = False) -> None:
         version = self.table.get(row.key, row.timestamp, window) if row.key is not None else None
+        expired = row.key is not None and self.table.has_expired(row.key, row.timestamp, window)
+        cause = "expired" if expired else "late" if late else "matched" if version else "unmatched"
         if version or self.config.join == "left":
-            self.emissions.append((row, window, version, "late" if late else "matched" if version else "unmatched"))
+            self.emissions.append((row, window, version, cause))
 
     def _rejection(self, row: Row, clock_ms: int) -> str:
         if row.value is None:

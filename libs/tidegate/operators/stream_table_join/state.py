@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from tidegate.contracts.event_time import NO_STREAM_TIME, advanced
+from tidegate.contracts.errors import UserError
+from tidegate.contracts.event_time import ALWAYS, NEVER, NO_STREAM_TIME, advanced
 from tidegate.contracts.operator import Array, ArraySpec, Layout, StepResult, Storage
 from tidegate.contracts.records import Records
 from tidegate.kernels import arena, columns, growth, slots, time_buffer
 from tidegate.kernels.payloads import Batch, Payloads, batch_of, record_length, repack
-from tidegate.kernels.version_chains import VersionedState
+from tidegate.kernels.version_chains import READABLE_FROM, VersionedState
 from tidegate.operators import refusals, result_tables
 from tidegate.operators.keys import PlainKeys, WindowKeys
 from tidegate.operators.refusals import Dated
@@ -58,7 +59,7 @@ def rules_of(config: StreamTableJoinRules) -> kernel.Rules:
     """The configuration in numbers."""
     return kernel.Rules(
         grace=config.grace or 0,
-        wait=config.wait_for_table or kernel.NO_WAIT,
+        wait=kernel.NO_LIMIT if config.wait_for_table is None else config.wait_for_table,
         inner=config.join == "inner",
         keyed=config.join == "inner" or config.windowed,
     )
@@ -101,6 +102,7 @@ class StreamTableJoinState:
         self._joiner = joiner
         self._storage = storage
         self._table: VersionedState | None = None
+        self._open_until = ALWAYS
         self._by_offset: Array | None = None
         self._map()
         if not self._numbers[OPENED]:
@@ -112,12 +114,18 @@ class StreamTableJoinState:
         """T of the partition; NO_STREAM_TIME before the first accepted record."""
         return int(self._numbers[STREAM_TIME])
 
-    def read_table(self, table: VersionedState) -> None:
-        """What follows looks up in that table; to be called before anything is joined, and whenever it is another."""
-        self._table = table
+    def read_table(self, table: VersionedState, open_until: int = ALWAYS) -> None:
+        """What follows looks up in that table; to be called before anything is joined, and whenever it is another.
+
+        What is held for a grace leaves up to the event time `open_until`: for later times the table is not complete.
+        """
+        self._table, self._open_until = table, open_until
 
     def step(self, records: Records, clock_ms: int) -> StepResult:
-        """What was due has left, every record is counted once, and the state equals what the changelog describes."""
+        """What was due has left, every record is counted once, and the state equals what the changelog describes.
+
+        Raises UserError, in the middle of the batch, where the stream has not reached the history of its table.
+        """
         own, undecodable, newest = refusals.dated(records, self._config, clock_ms)
         batch, _, missing = self._keys.keyed(own, undecodable)
         dated = Dated(batch, missing, newest)
@@ -127,7 +135,7 @@ class StreamTableJoinState:
         return self._result(dated, outcome, own)
 
     def advance(self, stream_time: int) -> StepResult:
-        """T is at least `stream_time`; what became due is joined, except what still waits for the table."""
+        """T is at least `stream_time`; what became due is joined, except what waits for the table."""
         outcome = self._outcome(0)
         outcome.tally[kernel.STREAM_TIME] = advanced(self.stream_time, stream_time)
         due = int(outcome.tally[kernel.STREAM_TIME]) - self._rules.grace
@@ -137,7 +145,7 @@ class StreamTableJoinState:
     def flush(self) -> StepResult:
         """Nothing is held; everything that was is joined."""
         outcome = self._outcome(0)
-        kernel.release(self._state, kernel.MAX, self._moment(0), kernel.NO_WAIT, outcome)
+        kernel.release(self._state, kernel.MAX, kernel.Moment(0, ALWAYS, NEVER), self._rules.wait, outcome)
         return self._without_records(outcome)
 
     def restore(self, rows: pa.Table, stream_time: int) -> None:
@@ -162,7 +170,12 @@ class StreamTableJoinState:
         self._state = state_of(arrays)
 
     def _moment(self, clock_ms: int) -> kernel.Moment:
-        return kernel.Moment(clock_ms, NO_STREAM_TIME if self._table is None else self._table.stream_time)
+        open_until = self._open_until if self._rules.grace else ALWAYS
+        return kernel.Moment(clock_ms, open_until, self._history() if self._config.before_history == "stop" else NEVER)
+
+    def _history(self) -> int:
+        """Return the first time of which the table knows everything."""
+        return NEVER if self._table is None else int(self._table.versions.numbers[READABLE_FROM])
 
     def _outcome(self, records: int) -> kernel.Outcome:
         """Room for everything that so many records can do; memory that is not written to is not taken."""
@@ -181,9 +194,19 @@ class StreamTableJoinState:
 
     def _run(self, work: Callable[[], int]) -> None:
         """The kernel has come to its end, with all the slots that it wanted."""
-        while work() == kernel.NEEDS_SLOT:
+        while (signal := work()) != kernel.DONE:
+            if signal == kernel.BEFORE_HISTORY:
+                self._refuse_to_go_on()
             self._storage.grow(growth.more_slots(self._storage.capacity(), "slots"))
             self._map()
+
+    def _refuse_to_go_on(self) -> None:
+        raise UserError(
+            "the stream stands before the history of its table: what its records should meet may be gone",
+            value=f"the table is complete from event time {self._history()} ms on",
+            remedy="raise the table's history_retention and let it read its topic again, give the join a table of its "
+            "own, which then keeps what this join needs, or write before_history: join to join what is still known",
+        )
 
     def _replay(self, rows: pa.RecordBatch) -> None:
         batch = self._keys.replayed(batch_of(columns.records_of(rows)), rows)
@@ -225,6 +248,7 @@ class StreamTableJoinState:
         self._settle(batch, outcome)
         self._numbers[STREAM_TIME] = outcome.tally[kernel.STREAM_TIME]
         held, held_bytes = (int(number) for number in self._state.time.numbers)
+        due = self.stream_time - self._rules.grace
         return StepResult(
             emissions=emissions,
             late=result_tables.REFUSED.empty_table(),
@@ -233,7 +257,8 @@ class StreamTableJoinState:
             undo=undo,
             counts=measures.counts(outcome, emissions.num_rows, held, held_bytes),
             stream_time=self.stream_time,
-            measures=measures.measures(outcome, emissions, held, held_bytes),
+            measures=measures.measures(outcome, emissions, kernel.waiting(self._state, due), held, held_bytes),
+            needs=min(due, int(self._state.time.place[0])) if held else due,
         )
 
     def _without_records(self, outcome: kernel.Outcome) -> StepResult:

@@ -22,29 +22,33 @@ from tidegate.kernels.compiled.words import prefetch
 from tidegate.kernels.payloads import Batch, Located, Payloads
 from tidegate.kernels.slots import SlotPool
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES, TimeBuffer
-from tidegate.kernels.version_chains import FAR_AHEAD, NONE, Trail, Versions
+from tidegate.kernels.version_chains import FAR_AHEAD, NONE, READABLE_FROM, Trail, Versions
 from tidegate.operators import refusals
 from tidegate.operators.refusals import ACCEPTED, Dated, Refused
 
-DONE, NEEDS_SLOT = range(2)
-"""Why a kernel returned: all rows are read, or a larger state is wanted."""
+DONE, NEEDS_SLOT, BEFORE_HISTORY = range(3)
+"""Why a kernel returned: all rows are read, a larger state is wanted, or the stream is before the table's history."""
 
 LISTED = -1
 """The `row` of a slot that was touched, but by no row of the batch."""
 
 MAX = 2**63 - 1
 
-NEXT_ROW, STREAM_TIME, EMITTED, TOUCHED, HELD_MAX, HELD_BYTES_MAX, SETTLED = range(7)
-TALLIES = 7
+NEXT_ROW, STREAM_TIME, EMITTED, TOUCHED, HELD_MAX, HELD_BYTES_MAX, SETTLED, EXPIRED = range(8)
+TALLIES = 8
 
 CHECK, NUMBERS = 2, 3
 """The sum of the checks of all slots is the last of a state's numbers."""
 
-NO_WAIT = 0
+NO_LIMIT = MAX
+"""A wait for the table that no clock ends."""
+
+EXPIRED_VERSION = -2
+"""In place of the version that was met: the table no longer knows which one it was."""
 
 
 class Rules(NamedTuple):
-    """The configuration in numbers: grace 0 for no buffer, NO_WAIT for records that do not wait for the table.
+    """The configuration in numbers: grace 0 for no buffer, NO_LIMIT for a wait as long as the table takes.
 
     `inner`: what meets nothing vanishes. `keyed`: records without a key are rejected.
     """
@@ -56,10 +60,12 @@ class Rules(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """When it is: by the clock of the batch (0: no clock ends a wait), and in the table's stream time."""
+    """When it is by the clock of the batch (0: no clock ends a wait), until when records may leave, as far as the table
+    is concerned, and before when a stream must not stand."""
 
     clock: int
-    table_time: int
+    open_until: int
+    history: int
 
 
 class State(NamedTuple):
@@ -97,7 +103,7 @@ class Met(NamedTuple):
 
 @compiled_in_place
 def absorb(state: State, dated: Dated, moment: Moment, rules: Rules, outcome: Outcome) -> Any:
-    """What was due has left; then the rows from tally[NEXT_ROW] on have had their effect. DONE, or NEEDS_SLOT."""
+    """What was due has left; then the rows from tally[NEXT_ROW] on have had their effect. Why it returned."""
     tally = outcome.tally
     release(state, tally[STREAM_TIME] - rules.grace, moment, rules.wait, outcome)
     for row in range(tally[NEXT_ROW], len(dated.batch.offset)):
@@ -106,6 +112,8 @@ def absorb(state: State, dated: Dated, moment: Moment, rules: Rules, outcome: Ou
         code = _refusal(dated, row, rules)
         if code != ACCEPTED:
             refusals.refuse(outcome.refused, row, code, timestamp, tally[STREAM_TIME])
+        elif dated.batch.key_length[row] >= 0 and max(timestamp, tally[STREAM_TIME]) < moment.history:
+            return BEFORE_HISTORY
         elif _is_joined_at_once(dated.batch, row, tally[STREAM_TIME], rules):
             _join_at_once(dated.batch, row, rules, outcome)
         else:
@@ -121,13 +129,31 @@ def absorb(state: State, dated: Dated, moment: Moment, rules: Rules, outcome: Ou
 
 @inlined
 def release(state: State, due: int, moment: Moment, wait: int, outcome: Outcome) -> None:
-    """No record with a timestamp up to `due` is held, except behind one that waits for the table."""
+    """No record with a timestamp up to `due` is held, except behind one for which the table is not complete yet."""
     while state.time.numbers[HELD] > 0 and state.time.place[0] <= due:
         slot = wide(state.time.heap[0])
-        if wait != NO_WAIT and state.time.place[0] > moment.table_time and moment.clock - state.arrived[slot] < wait:
+        if state.time.place[0] > moment.open_until and moment.clock - state.arrived[slot] < wait:
             return
         _emit(outcome, wide(state.row[slot]) - 1 if state.row[slot] > 0 else ~slot, False)
         _leave(state, slot, outcome)
+
+
+@compiled_in_place
+def waiting(state: State, due: int) -> tuple[int, int]:
+    """Return how many held records have a timestamp up to `due`, and their bytes: they wait for the table alone."""
+    time = state.time
+    records = 0
+    size = 0
+    node = 0
+    walking = time.numbers[HELD] > 0
+    while walking:
+        is_due = node < time.numbers[HELD] and time.place[node] <= due
+        if is_due:
+            records += 1
+            size += time.size[time.heap[node]]
+        node = time_buffer.next_node(node, is_due)
+        walking = node > 0
+    return records, size
 
 
 @compiled_in_place
@@ -204,8 +230,12 @@ def _fetch_ahead(state: State, batch: Batch, outcome: Outcome, at: int) -> None:
 
 
 @compiled_in_place
-def meet(versions: Versions, data: Array, arena: Array, records: Located, trail: Trail, met: Met) -> None:
-    """`met` has what each record meets: the version of its key that was valid at its timestamp. `trail`: scratch."""
+def meet(versions: Versions, data: Array, arena: Array, records: Located, trail: Trail, met: Met) -> Any:
+    """`met` has what each record meets: the version of its key that was valid at its timestamp. `trail`: scratch.
+
+    Returned: for how many the table no longer knows it.
+    """
+    expired = 0
     rows = len(met.version)
     for row in range(rows):
         trail.prints[row] = _fingerprint(data, arena, records.key_start[row], records.key_length[row])
@@ -216,11 +246,13 @@ def meet(versions: Versions, data: Array, arena: Array, records: Located, trail:
             prefetch(versions.payloads.value_length, met.version[row])
     for row in range(rows):
         version = met.version[row]
-        found = version != NONE and versions.payloads.value_length[version] >= 0
-        met.version[row] = version if found else NONE
+        found = version >= 0 and versions.payloads.value_length[version] >= 0
+        met.version[row] = version if found else min(version, NONE)
+        expired += 1 if version == EXPIRED_VERSION else 0
         met.start[row] = version_chains.value_start(versions, version) if found else 0
         met.length[row] = versions.payloads.value_length[version] if found else NULL_LENGTH
         met.valid_from[row] = version_chains.valid_from(versions, version) if found else 0
+    return expired
 
 
 @inlined
@@ -233,7 +265,10 @@ def _fingerprint(data: Array, arena: Array, start: int, length: int) -> Any:
 
 @inlined
 def _version(versions: Versions, data: Array, arena: Array, records: Located, trail: Trail, row: int) -> Any:
-    """The slot of the version that answers for the record, which may be a tombstone; NONE: there is none."""
+    """The slot of the version that answers for the record, which may be a tombstone; NONE: there is none.
+
+    EXPIRED_VERSION: the key has versions, of which the one that was valid then may be gone.
+    """
     start = records.key_start[row]
     length = records.key_length[row]
     if length < 0:
@@ -242,8 +277,12 @@ def _version(versions: Versions, data: Array, arena: Array, records: Located, tr
         key = version_chains.find_fetched(versions, trail, row, data, start, length)
     else:
         key = version_chains.find_fetched(versions, trail, row, arena, ~start, length)
-    at = version_chains.entry_as_of(versions, key, records.timestamp[row]) if key != NONE else NONE
-    return version_chains.version_at(versions, key, at) if at != NONE else NONE
+    if key == NONE:
+        return NONE
+    at = version_chains.entry_as_of(versions, key, records.timestamp[row])
+    if at == NONE:
+        return EXPIRED_VERSION if records.timestamp[row] < versions.numbers[READABLE_FROM] else NONE
+    return version_chains.version_at(versions, key, at)
 
 
 @inlined

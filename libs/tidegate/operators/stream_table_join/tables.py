@@ -30,8 +30,8 @@ UNDO = CHANGES.append(SLOT)
 
 Columns = TypeVar("Columns", Located, step.Met, Trail)
 
-MATCHED, UNMATCHED, LATE = range(3)
-CAUSES = pa.array(["matched", "unmatched", "late"])
+MATCHED, UNMATCHED, LATE, EXPIRED = range(4)
+CAUSES = pa.array(["matched", "unmatched", "late", "expired"])
 
 
 def emissions(
@@ -48,20 +48,22 @@ def emissions(
     buffers = batch.data, state.payloads.arena.data
     records, met, trail = _empty(Located, count), _empty(step.Met, count), _empty(Trail, count)
     locate(state.payloads, batch, outcome.emitted[:count], records)
-    step.meet(versions, *buffers, records, trail, met)
+    outcome.tally[step.EXPIRED] = step.meet(versions, *buffers, records, trail, met)
     late, found = outcome.late[:count], met.length != NULL_LENGTH
     if inner and not found.all():
         records, met = _chosen(records, found), _chosen(met, found)
         late, found = late[found], found[found]
     values = Strings(*buffers, records.value_start, records.value_length)
     table = Strings(versions.payloads.arena.data, versions.payloads.arena.data, met.start, met.length)
+    answered = np.where(late, LATE, np.where(found, MATCHED, UNMATCHED))
+    causes = np.where(met.version == step.EXPIRED_VERSION, EXPIRED, answered)
     columns = {
         "key": binary_column(*buffers, records.key_start, records.key_length),
         "headers": binary_column(*buffers, records.headers_start, _null_if_none(records.headers_length)),
         "timestamp": pa.array(records.timestamp),
         "valid_from": pa.array(met.valid_from, mask=~found),
         "offset": pa.array(records.offset),
-        "cause": words(np.where(late, LATE, np.where(found, MATCHED, UNMATCHED)), CAUSES),
+        "cause": words(causes, CAUSES),
     }
     rows = keys.shown(pa.table(columns))
     value = paired(values, table, met.version) if joiner is None else _joined(joiner, rows, values, table)

@@ -6,14 +6,14 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from tidegate.contracts.config import Duration, KeyRules, OperatorConfig, OperatorRules, TableFacts
+from tidegate.contracts.config import Duration, KeyRules, OperatorConfig, OperatorRules, Size, TableFacts
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 
 
 class TableHistoryRules(KeyRules):
     """Keeps every version of every key of a table for a retention, or the latest values alone."""
 
-    live: ClassVar[frozenset[str]] = frozenset({"history_retention", "windows"})
+    live: ClassVar[frozenset[str]] = frozenset({"history_retention", "hold_for_readers", "windows"})
 
     kind: Literal["table_history"] = "table_history"
     """Kind of operator."""
@@ -21,6 +21,8 @@ class TableHistoryRules(KeyRules):
     """`latest`: a plain table of the latest values by offset, for joins without grace; omitted: a history."""
     history_retention: Duration | None = Field(default=None, validate_default=True)
     """How far behind stream time versions can be written and read; needed for a history."""
+    hold_for_readers: Size = 2**30
+    """Bytes of a partition's expired versions that are kept for readers which have yet to look them up."""
 
     @field_validator("history_retention")
     @classmethod
@@ -33,6 +35,13 @@ class TableHistoryRules(KeyRules):
                 "a history needs it; write history_retention: 30d, or versions: latest for a table without history"
             )
         return retention
+
+    @field_validator("hold_for_readers")
+    @classmethod
+    def _latest_values_are_not_held(cls, size: int, info: ValidationInfo) -> int:
+        if info.data.get("versions") == "latest":
+            raise ValueError("a table of latest values has no versions to hold; remove it, or remove versions: latest")
+        return size
 
     def cannot_follow(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
         """Windows' keys and plain ones do not mix."""

@@ -25,8 +25,9 @@ def counts(state: step.State, outcome: step.Outcome) -> Counts:
 
 
 def measures(state: step.State, outcome: step.Outcome) -> dict[str, int]:
-    """Lateness in ms, the versions that expired, and the keys that there are."""
+    """Lateness in ms, versions that expired, those of them that readers still needed, and the keys that there are."""
     return refusals.measures(outcome.refused, int(outcome.tally[step.NEXT_ROW])) | {
         "expired": int(outcome.tally[step.EXPIRED]),
+        "given_up": int(outcome.tally[step.GIVEN_UP]),
         "keys_now": int(state.numbers[step.KEYS_HELD]),
     }

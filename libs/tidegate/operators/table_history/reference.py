@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tidegate.contracts.event_time import MAX_TIME, NO_TIMESTAMP
+from tidegate.contracts.event_time import ALWAYS, MAX_TIME, NEVER, NO_TIMESTAMP
 from tidegate.contracts.records import Row
 from tidegate.operators.keys_reference import Window, told
 from tidegate.operators.table_history.config import TableHistoryRules
@@ -15,7 +15,10 @@ from tidegate.operators.table_history.config import TableHistoryRules
 
 @dataclass
 class Reference:
-    """One partition. `late` are (row, lateness, bound), `rejected` (row, reason)."""
+    """One partition. `late` are (row, lateness, bound), `rejected` (row, reason).
+
+    `needs`: the earliest time that a reader may still look up; `gone`: the time before which versions have expired.
+    """
 
     config: TableHistoryRules
     stream_time: int = -1
@@ -23,6 +26,8 @@ class Reference:
     late: list[tuple[Row, int, int]] = field(default_factory=list)
     rejected: list[tuple[Row, str]] = field(default_factory=list)
     applied: int = 0
+    needs: int = ALWAYS
+    gone: int = NEVER
     superseded: int = 0
     stopped_at: None = None
 
@@ -30,8 +35,8 @@ class Reference:
         """The record has had its effect, unless it was refused."""
         if reason := self._rejection(row, clock_ms):
             self.rejected.append((row, reason))
-        elif self._is_history and row.timestamp < self._readable_from:
-            self.late.append((row, self.stream_time - row.timestamp, self._readable_from))
+        elif self._is_history and row.timestamp < self._oldest_write:
+            self.late.append((row, self.stream_time - row.timestamp, self._oldest_write))
         else:
             self._accept(row)
 
@@ -55,16 +60,26 @@ class Reference:
         newest = max(history)
         if as_of is None or not self._is_history:
             found = newest
-        elif as_of < self._readable_from:
+        elif as_of < self.floor:
             found = newest if newest <= as_of else -1
         else:
             found = max((time for time in history if time <= as_of), default=-1)
         return history[found] if found in history and history[found].value is not None else None
 
+    def has_expired(self, key: bytes, as_of: int, window: Window = None) -> bool:
+        """True when what the key was then is no longer known; the newest version may answer all the same."""
+        newest = max(self.versions.get((key, window), {}), default=NEVER)
+        return self._is_history and as_of < min(self.floor, newest)
+
+    def hold(self, needs: int) -> None:
+        """Keep what a reader may look up as of that time or later."""
+        self.needs = needs
+        self._expire()
+
     def get_range(self, key: bytes, first: int, last: int) -> list[Row]:
         """The versions that were valid at some instant of [first, last], oldest first."""
         history, found = self.versions.get((key, None), {}), []
-        if last < self._readable_from:
+        if last < self.floor:
             return [row for row in [self.get(key, last)] if row and first <= last]
         for time in sorted(history):
             until = min((other for other in history if other > time), default=2**63)
@@ -77,7 +92,12 @@ class Reference:
         return self.config.history_retention is not None
 
     @property
-    def _readable_from(self) -> int:
+    def floor(self) -> int:
+        """The first time whose versions are all there."""
+        return max(self.gone, min(self._oldest_write, self.needs))
+
+    @property
+    def _oldest_write(self) -> int:
         return self.stream_time - (self.config.history_retention or 0)
 
     def _rejection(self, row: Row, clock_ms: int) -> str:
@@ -106,7 +126,10 @@ class Reference:
         self.advance(row.timestamp)
 
     def _expire(self) -> None:
-        """Of the versions that were valid by the oldest readable time, the newest stays."""
-        for history in self.versions.values() if self._is_history else ():
-            for time in sorted(time for time in history if time <= self._readable_from)[:-1]:
+        """Of the versions that were valid by the floor, the newest stays."""
+        if not self._is_history:
+            return
+        self.gone = self.floor
+        for history in self.versions.values():
+            for time in sorted(time for time in history if time <= self.floor)[:-1]:
                 del history[time]

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.lib.stride_tricks import as_strided
 
-from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME, advanced
+from tidegate.contracts.event_time import ALWAYS, MAX_TIMESTAMP, NEVER, NO_STREAM_TIME, advanced
 from tidegate.contracts.operator import Array, ArraySpec, Layout, StepResult, Storage
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels import arena, columns, growth, payloads, slots, time_buffer, version_chains
@@ -112,6 +112,7 @@ class TableHistoryState:
         self._retention = kernel.LATEST if config.history_retention is None else config.history_retention
         self._storage = storage
         self._reading = np.zeros(version_chains.NUMBERS, np.int64)
+        self._floor, self._needs = NEVER, ALWAYS
         self._map()
         if not self._numbers[OPENED]:
             self._numbers[OPENED] = 1
@@ -122,6 +123,11 @@ class TableHistoryState:
     def stream_time(self) -> int:
         """T of the partition; NO_STREAM_TIME before the first accepted record."""
         return int(self._numbers[STREAM_TIME])
+
+    def hold(self, floor: int, needs: int) -> None:
+        """Keep what a reader may look up as of `needs` or later; versions before `floor` have gone already."""
+        self._floor, self._needs = floor, needs
+        self._set_stream_time(self.stream_time)
 
     @property
     def versions(self) -> Versions:
@@ -194,15 +200,21 @@ class TableHistoryState:
 
     def _set_stream_time(self, stream_time: int) -> None:
         """T is that, and readers see what this configuration keeps."""
-        latest = self._retention == kernel.LATEST
         self._numbers[STREAM_TIME] = stream_time
-        self._reading[READABLE_FROM] = NO_STREAM_TIME if latest else stream_time - self._retention
-        self._reading[TIMELESS] = latest
+        self._reading[READABLE_FROM] = self._floor_at(stream_time)
+        self._reading[TIMELESS] = self._retention == kernel.LATEST
+
+    def _floor_at(self, stream_time: int) -> int:
+        """Return the first time whose versions are all kept: retention or a reader asks for them."""
+        if self._retention == kernel.LATEST:
+            return NO_STREAM_TIME
+        return max(self._floor, min(stream_time - self._retention, self._needs))
 
     def _outcome(self, records: int) -> kernel.Outcome:
         """Room for everything that so many records can do; memory that is not written to is not taken."""
         tally = np.zeros(kernel.TALLIES, np.int64)
         tally[kernel.STREAM_TIME] = self.stream_time
+        tally[kernel.FLOOR] = self._floor_at(self.stream_time)
         room = int(self._state.pool.numbers[slots.USED]) + records
         lengths_and_times = (np.empty(records, np.int64) for _ in kernel.Kept._fields[1:])
         kept = kernel.Kept(np.empty(KEPT_BYTES, np.uint8), *lengths_and_times)
@@ -221,11 +233,27 @@ class TableHistoryState:
         """What has expired at the outcome's T is gone, and listed in the order in which it came."""
         if self._retention == kernel.LATEST:
             return
-        before = outcome.tally[kernel.TOUCHED]
+        before, tally = outcome.tally[kernel.TOUCHED], outcome.tally
         due = np.empty(self._state.expiry.numbers[time_buffer.HELD], np.int32)
-        kernel.expire(self._state, outcome.tally[kernel.STREAM_TIME] - self._retention, due, outcome)
+        tally[kernel.FLOOR] = self._floor_at(int(tally[kernel.STREAM_TIME]))
+        kernel.expire(self._state, tally[kernel.FLOOR], due, outcome)
+        self._give_up(due, outcome)
         expired = outcome.touched[before : outcome.tally[kernel.TOUCHED]]
         expired[:] = expired[np.argsort(self.versions.payloads.offset[expired])]
+
+    def _give_up(self, due: Array, outcome: kernel.Outcome) -> None:
+        """Keep no more for readers than `hold_for_readers` allows: beyond it retention alone counts.
+
+        Where the whole partition is smaller than that, nothing needs to be measured.
+        """
+        tally, bound = outcome.tally, self._config.hold_for_readers
+        kept = tally[kernel.STREAM_TIME] - self._retention
+        if tally[kernel.FLOOR] >= kept or self._numbers[kernel.BYTES_HELD] <= bound:
+            return
+        if kernel.held_back(self._state, kept, due) > bound:
+            expired = tally[kernel.EXPIRED]
+            kernel.expire(self._state, kept, due, outcome)
+            tally[kernel.FLOOR], tally[kernel.GIVEN_UP] = kept, tally[kernel.EXPIRED] - expired
 
     def _trail(self, rows: int) -> Trail:
         return Trail(np.empty(rows, np.int64), np.empty(rows, np.int64))
@@ -234,6 +262,7 @@ class TableHistoryState:
         """Every version that was touched is stored or free; the tables of the batch must have been made before."""
         kernel.settle(self._state, outcome)
         self._set_stream_time(int(outcome.tally[kernel.STREAM_TIME]))
+        self._reading[READABLE_FROM] = outcome.tally[kernel.FLOOR]
 
     def _run(self, work: Callable[[kernel.Outcome], int], outcome: kernel.Outcome) -> kernel.Outcome:
         """What the kernel noted when it had read all rows, with all the room that it wanted."""
@@ -302,6 +331,7 @@ class TableHistoryState:
             counts=measures.counts(self._state, outcome),
             stream_time=self.stream_time,
             measures=measures.measures(self._state, outcome),
+            floor=None if self._retention == kernel.LATEST else int(self._reading[READABLE_FROM]),
         )
 
 

@@ -8,7 +8,7 @@ Every version that the batch touched is listed once.
 
 Expiry needs no time per version: a version leaves when its successor is as old as the retention, so only the second
 version of each key is looked at, and those stand in a time buffer of keys. What has expired after some records follows
-from T and the versions alone, so that it is enough to look once, after the last record of a batch.
+from T, the readers' needs and the versions alone, so that it is enough to look once, after the last record of a batch.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ since; or opened and gone within the batch."""
 DONE, NEEDS_SLOT, NEEDS_KEY, NEEDS_ARENA, NEEDS_CHAINS, NEEDS_KEPT = range(6)
 """Why a kernel returned: all rows are read, or it wants more room."""
 
-NEXT_ROW, STREAM_TIME, TOUCHED, APPLIED, SUPERSEDED, EXPIRED, WANTED, KEPT_BYTES = range(8)
-TALLIES = 8
-"""WANTED: the bytes for which there was no room. KEPT_BYTES: those of the records that were replaced."""
+NEXT_ROW, STREAM_TIME, TOUCHED, APPLIED, SUPERSEDED, EXPIRED, WANTED, KEPT_BYTES, FLOOR, GIVEN_UP = range(10)
+TALLIES = 10
+"""WANTED: the bytes for which there was no room. KEPT_BYTES: those of the records that were replaced. FLOOR: the first
+time whose versions are all kept. GIVEN_UP: versions that readers had yet to look up and that went all the same."""
 
 LATEST = -1
 """In place of a retention: a table of latest values."""
@@ -154,6 +155,18 @@ def expire(state: State, until: int, due: Array, outcome: Outcome) -> None:
         _fetch_due(state.versions, due, keys, at)
         if at >= 0:
             _expire_key(state, wide(due[at]), until, outcome)
+
+
+@compiled_in_place
+def held_back(state: State, until: int, due: Array) -> Any:
+    """Return the bytes of the versions that `expire` would let go, those on which only readers hold."""
+    versions = state.versions
+    total = 0
+    for at in range(_list_due(state.expiry, until, due)):
+        key = wide(due[at])
+        for entry in range(version_chains.entries_until(versions, key, until) - 1):
+            total += payloads.payload_length(versions.payloads, version_chains.version_at(versions, key, entry))
+    return total
 
 
 @inlined

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tidegate.contracts.errors import TidegateError
@@ -22,7 +22,9 @@ from tidegate.runtime.application import Application
 from tidegate.runtime.beginning import PROBLEM, REMEDY, traces_in_database, traces_of_states
 from tidegate.runtime.doctor.findings import Finding, Findings, of_error, roughly
 from tidegate.runtime.history import has_version
-from tidegate.state import disk
+from tidegate.state import disk, leases
+from tidegate.state.alignment import Lease, alive
+from tidegate.state.cleanup import MIN_WINDOW_MS
 from tidegate.state.decisions import MAX_BATCHES
 from tidegate.state.operator_log import CHECKPOINT_EVERY, CHECKPOINT_FILES_PER_ENTRY, OperatorLog, Tally
 from tidegate.state.orphans import Orphans, orphans
@@ -52,7 +54,7 @@ class Disk:
 
 @dataclass(frozen=True, kw_only=True)
 class Log:
-    """An operator's log. `wrong`: why it cannot be read. `entries`: since its newest checkpoint."""
+    """An operator's log. `wrong`: why it cannot be read. `entries`: since its newest checkpoint. `leases`: readers'."""
 
     name: str
     path: Path
@@ -62,6 +64,8 @@ class Log:
     tally: Tally = NO_FILES
     entries: int = 0
     orphans: Orphans = NO_ORPHANS
+    leases: Mapping[str, Lease] = field(default_factory=dict)
+    rewind_window_ms: int = 0
     now_ms: int = 0
 
     def finding(self, problem: str, value: object, remedy: str) -> Finding:
@@ -117,6 +121,8 @@ def _log(application: Application, name: str) -> Log | None:
                 tally=log.tally,
                 entries=log.entries_since_checkpoint,
                 orphans=orphans(log, clock_ms=now_ms),
+                leases=leases.read(path, now_ms),
+                rewind_window_ms=application.operators[name].rewind_window,
                 now_ms=now_ms,
             )
     except TidegateError as error:
@@ -203,6 +209,15 @@ def files_have_commits(log: Log) -> Findings:
         yield log.finding("files of attempts that failed long ago are still there", shown, remedy)
 
 
+def readers_are_there(log: Log) -> Findings:
+    """The table is read by those who said that they read it."""
+    counting = alive(log.leases, log.now_ms, max(log.rewind_window_ms, MIN_WINDOW_MS))
+    for reader in sorted(log.leases.keys() - counting.keys()):
+        shown = f"{reader}, for {roughly(log.now_ms - log.leases[reader].clock)}"
+        remedy = f"start it, or, if it is gone for good: rm {leases.path_of(log.path, reader)}"
+        yield log.finding("the table no longer waits for a reader that is away", shown, remedy)
+
+
 def clock_has_not_gone_back(log: Log) -> Findings:
     """The newest commit does not lie in the future."""
     if log.newest is not None and log.newest.clock > log.now_ms + CLOCK_AHEAD_MS:
@@ -218,5 +233,6 @@ CHECKS: Sequence[Callable[[Log], Findings]] = (
     log_has_checkpoints,
     log_is_compacted,
     files_have_commits,
+    readers_are_there,
     clock_has_not_gone_back,
 )

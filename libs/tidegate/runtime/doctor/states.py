@@ -124,6 +124,13 @@ def states_are_of_the_log(states: LocalStates) -> Findings:
         yield states.finding("local state of a former log is left over", table, remedy)
 
 
+def driver_waits_for_no_table(states: LocalStates) -> Findings:
+    """What is due leaves."""
+    if states.driven and states.told is not None and states.told.waits:
+        remedy = "start the table's service, or see why it is behind: tidegate status; wait_for_table bounds the wait"
+        yield states.finding("due records wait for their table", states.told.waits, remedy)
+
+
 def driver_has_not_failed(states: LocalStates) -> Findings:
     """The last driver here did not end by itself."""
     told = states.told
@@ -142,5 +149,6 @@ CHECKS: Sequence[Callable[[LocalStates], Findings]] = (
     states_are_whole,
     states_are_on_a_local_disk,
     states_are_of_the_log,
+    driver_waits_for_no_table,
     driver_has_not_failed,
 )

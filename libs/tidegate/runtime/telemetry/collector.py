@@ -58,6 +58,14 @@ class ServiceCollector(Collector):
         return sheet.families.values()
 
 
+_ALIGNMENT = {
+    "tidegate_expired_lookups_total": "expired_lookups",
+    "tidegate_waiting_records": "waiting_records_now",
+    "tidegate_given_up_versions_total": "given_up",
+}
+"""What joins and their tables say of waiting for each other."""
+
+
 class Sheet:
     """The metrics' families, to be filled in."""
 
@@ -134,6 +142,9 @@ def _measures(sheet: Sheet, operator: str, figures: OperatorFigures) -> None:
         _late_and_overdue(sheet, measures, operator, partition)
         _emissions(sheet, measures, operator, partition)
         _buffer(sheet, measures, operator, partition)
+        for name, measure in _ALIGNMENT.items():
+            if measure in measures:
+                sheet.put(name, measures[measure], operator, partition)
     averages = figures.metrics.report()
     for part, storage in _STORAGES.items():
         for what in ("records", "bytes"):

@@ -79,6 +79,10 @@ METRICS = (
     ),
     Metric("tidegate_overtime_seconds", "summary", OF_PARTITION, "How long after their time emissions came."),
     Metric("tidegate_overtime_min_seconds", "gauge", OF_PARTITION, "The smallest overtime."),
+    # a table and its readers: counted since the service started
+    Metric("tidegate_expired_lookups_total", "counter", OF_PARTITION, "Lookups of versions that the table lost."),
+    Metric("tidegate_waiting_records", "gauge", OF_PARTITION, "Due records that wait for their table alone."),
+    Metric("tidegate_given_up_versions_total", "counter", OF_PARTITION, "Versions that went, though needed."),
     # progress
     Metric("tidegate_next_offset", "gauge", OF_PARTITION, "The offset that is read next."),
     Metric("tidegate_consumer_lag_records", "gauge", OF_PARTITION, "Offsets to read, as the last round saw the topic."),

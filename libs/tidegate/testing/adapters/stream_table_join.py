@@ -43,6 +43,7 @@ def _join(raw: Mapping[str, Any]) -> StreamTableJoinConfig:
             "table": "table",
             "join": raw["join"],
             "grace": None if grace is None else f"{grace}ms",
+            "before_history": "join",
             "joiner": f"{joiners.__name__}:{joiners.dashed.__name__}" if dashed else None,
         }
     )

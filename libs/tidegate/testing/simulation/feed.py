@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tidegate.contracts.records import Row
 from tidegate.kernels.record_batch import OutgoingColumns, encode, encode_headers
-from tidegate.testing.simulation.settings import INPUT
+from tidegate.testing.simulation.settings import GRACE_MS, INPUT, RETENTION_MS, TABLE_INPUT
 from tidegate.testing.simulation.world import World
 
 _KEYS = [b"a", b"b", b"c", b"d", b"e", b"a key that is longer than the others", b"", None]
@@ -21,12 +21,15 @@ _VALUES = [None, b"", b"x", b"yy", b"zzz", b"a value that is longer than the oth
 _HEADERS = [b"", b"", encode_headers([(b"h", b"v"), (b"n", None)])]
 _MOST_AT_ONCE = 6
 _LATEST_BY_MS, _AHEAD_BY_MS = 12, 9
+_TIMES_WITH_TABLE = 3
+"""So many times the records are produced where half of them are a table's, and a grace holds the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Open:
     """A transaction in the input that has not ended: it bounds the last stable offset."""
 
+    topic: str
     partition: int
     producer: int
     offsets: range
@@ -37,10 +40,13 @@ class Feed:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._left = world.settings.records
         self._open: list[Open] = []
         self._producers = 0
         self._times = [0] * world.settings.partitions
+        self._newest = {INPUT: [-1] * world.settings.partitions, TABLE_INPUT: [-1] * world.settings.partitions}
+        self._rows = {INPUT: self._row, TABLE_INPUT: self._version}
+        self._with_table = world.oracle.table is not None
+        self._left = world.settings.records * (_TIMES_WITH_TABLE if self._with_table else 1)
         self._chance: Random = world.chance.of("feed")
 
     def some(self) -> None:
@@ -50,7 +56,7 @@ class Feed:
         if self._left and self._chance.random() < 0.6:
             count = min(self._left, self._chance.randrange(1, _MOST_AT_ONCE))
             self._left -= count
-            self._produce(self._chance.randrange(len(self._times)), count)
+            self._produce(self._topic(), self._chance.randrange(len(self._times)), count)
 
     def rest(self) -> None:
         """The whole input is there; no transaction is open in it."""
@@ -59,20 +65,27 @@ class Feed:
         self._open = []
         while self._left:
             self._left -= 1
-            self._produce(self._chance.randrange(len(self._times)), 1)
+            self._produce(self._topic(), self._chance.randrange(len(self._times)), 1)
 
     def one_each(self) -> None:
         """A last record is in each partition."""
-        for partition in range(len(self._times)):
-            self._produce(partition, 1)
+        for oracle in self._world.oracles.values():
+            for partition in range(len(self._times)):
+                self._produce(oracle.input, partition, 1)
 
-    def ends(self) -> dict[int, int]:
+    def ends(self, topic: str = INPUT) -> dict[int, int]:
         """Where each partition ends."""
-        return {p: self._world.broker.logs[INPUT, p].end for p in range(len(self._times))}
+        return {p: self._world.broker.logs[topic, p].end for p in range(len(self._times))}
 
-    def _produce(self, partition: int, count: int) -> None:
-        log = self._world.broker.logs[INPUT, partition]
-        first, rows = log.end, [self._row(partition, log.end + i) for i in range(count)]
+    def _topic(self) -> str:
+        return TABLE_INPUT if self._with_table and self._chance.random() < 0.5 else INPUT
+
+    def _inputs(self, topic: str, partition: int) -> dict[int, Row]:
+        return next(oracle for oracle in self._world.oracles.values() if oracle.input == topic).inputs[partition]
+
+    def _produce(self, topic: str, partition: int, count: int) -> None:
+        log = self._world.broker.logs[topic, partition]
+        first, rows = log.end, [self._rows[topic](partition, log.end + i) for i in range(count)]
         in_transaction = self._world.chance.happens("input_transaction")
         self._producers += 1
         [batch] = encode(
@@ -85,21 +98,33 @@ class Feed:
             transactional=in_transaction,
         )
         log.append(batch.data)
-        self._world.oracle.inputs[partition] |= {row.offset: row for row in rows}
+        self._inputs(topic, partition).update({row.offset: row for row in rows})
         if in_transaction:
-            self._open.append(Open(partition=partition, producer=self._producers, offsets=range(first, log.end)))
+            self._open.append(
+                Open(topic=topic, partition=partition, producer=self._producers, offsets=range(first, log.end))
+            )
 
     def _end(self, opened: Open, *, commit: bool) -> None:
-        self._world.broker.logs[INPUT, opened.partition].mark(opened.producer, 0, commit=commit)
+        self._world.broker.logs[opened.topic, opened.partition].mark(opened.producer, 0, commit=commit)
         if not commit:
             for offset in opened.offsets:
-                del self._world.oracle.inputs[opened.partition][offset]
+                del self._inputs(opened.topic, opened.partition)[offset]
 
     def _row(self, partition: int, offset: int) -> Row:
         self._times[partition] += self._chance.randrange(_AHEAD_BY_MS)
         timestamp = max(0, self._times[partition] - self._chance.randrange(_LATEST_BY_MS))
         key, value, headers = (self._chance.choice(some) for some in (_KEYS, _VALUES, _HEADERS))
+        self._newest[INPUT][partition] = max(self._newest[INPUT][partition], timestamp)
         return Row(key, value, timestamp, offset, headers)
+
+    def _version(self, partition: int, offset: int) -> Row:
+        """A record of the table: never late for it, nor for a record that it may meet; far ahead now and then."""
+        first = max(
+            0, self._newest[INPUT][partition] - GRACE_MS + 1, self._newest[TABLE_INPUT][partition] - RETENTION_MS
+        )
+        timestamp = first + self._chance.randrange(self._chance.choice((2 * GRACE_MS, 2 * GRACE_MS, 3 * RETENTION_MS)))
+        self._newest[TABLE_INPUT][partition] = max(self._newest[TABLE_INPUT][partition], timestamp)
+        return Row(self._chance.choice(_KEYS), self._chance.choice(_VALUES), timestamp, offset, b"")
 
 
 def _columns(rows: list[Row]) -> OutgoingColumns:

@@ -37,9 +37,9 @@ class Lake:
     def __init__(self, world: World) -> None:
         self._world = world
         self._tables: dict[Path, pa.Table] = {}
-        self._entries: dict[int, list[Any]] = {}
+        self._entries: dict[tuple[Path, int], list[Any]] = {}
         self._under_way: list[tuple[Path, int, Sequence[Any]]] = []
-        self._newest: BatchMeta | None = None
+        self._newest: dict[Path, BatchMeta] = {}
 
     def create(self, path: str, *, schema: Any, **properties: Any) -> None:
         """As `DeltaTable.create`."""
@@ -78,8 +78,8 @@ class Lake:
         if not _put(log, version, actions):
             return False
         if (document := log_entries.document_of(actions)) is not None:
-            self._newest = after_document(self._newest, document)
-            self._world.committed(self._newest)
+            self._newest[log] = after_document(self._newest.get(log), document)
+            self._world.committed(self._newest[log], version)
         return True
 
     def write(self, table: pa.Table, path: Path, *, sync: bool) -> None:
@@ -113,9 +113,9 @@ class Lake:
 
     def entry(self, log: Path, version: int) -> list[Any] | None:
         """As `log_entries.read_actions`; an entry is read once, as nobody ever changes it."""
-        found = self._entries.get(version)
+        found = self._entries.get((log, version))
         if found is None and (found := _read_actions(log, version)) is not None:
-            self._entries[version] = found
+            self._entries[log, version] = found
         return found
 
     def _rows(self, path: Path, file: DataFile, schema: pa.Schema, between: tuple[int, int]) -> pa.Table:

@@ -9,7 +9,7 @@ each commit has to emit. Whatever becomes visible in Kafka must be the next of t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -58,8 +58,10 @@ class Emission(NamedTuple):
 class Oracle:
     """Follows the log and the output of one run."""
 
+    table: Oracle | None = None
+
     def __init__(self, config: OperatorConfig, partitions: int) -> None:
-        self._config = config
+        self._config, self.input = config, config.input
         self.slot = operator_for(config).slot
         self._partitions = [self._new_partition() for _ in range(partitions)]
         self.inputs: list[dict[int, Row]] = [{} for _ in range(partitions)]
@@ -81,7 +83,7 @@ class Oracle:
 
     def offsets(self) -> dict[int, int]:
         """The input offsets that the log has reached."""
-        return self.newest.offsets[INPUT] if self.newest is not None else {}
+        return self.newest.offsets[self.input] if self.newest is not None else {}
 
     def everything_is_visible(self) -> bool:
         """True when all output of the log can be read, and its marks say so."""
@@ -109,11 +111,16 @@ class Oracle:
             )
             raise self._violation
 
-    def undisturbed(self, partition: int) -> list[tuple[object, ...]]:
-        """What one batch over the whole input emits."""
+    def waits(self) -> bool:
+        """True while something that is due is held."""
+        return False
+
+    def came_and_was_due(self, partition: int) -> tuple[list[Any], list[Any]]:
+        """What was emitted, and what one batch over the whole input emits."""
         calm = self._new_partition()
         result = calm.play([row for _, row in sorted(self.inputs[partition].items())])
-        return [emission[2:] for emission in _emissions(-1, result)]
+        came = [emission[2:] for emission in self.expected[OUTPUT, partition]]
+        return came, [emission[2:] for emission in _emissions(-1, result)]
 
     def _new_partition(self) -> Partition:
         return Partition(operator_for(self._config), 0)
@@ -130,7 +137,7 @@ class Oracle:
 
     # ---- the log
 
-    def _committed(self, meta: BatchMeta, ends: dict[int, int]) -> None:
+    def _committed(self, meta: BatchMeta, ends: dict[int, int], version: int) -> None:
         """Check the batch; `ends` are those of the input partitions, open transactions included."""
         before = self.newest
         if before is not None and (meta.batch <= before.batch or meta.epoch < before.epoch):
@@ -141,10 +148,17 @@ class Oracle:
             result = self._play(partition, before, meta)
             if (result.counts, result.stream_time) != (counts, meta.stream_time[partition]):
                 raise Violation(f"batch {meta.batch}, partition {partition}: {counts}, must be {result.counts}")
+            self._note(partition, result)
             self._expect(OUTPUT, partition, _emissions(meta.batch, result))
             self._expect(DEAD_LETTERS, partition, _dead_letters(meta.batch, partition, result))
         self.flushed |= meta.action == "flush"
         self.newest, self._ends = meta, ends
+
+    def _prepare(self, twin: Partition, partition: int, before: BatchMeta, meta: BatchMeta) -> None:
+        """The twin knows what the batch knew beside its records."""
+
+    def _note(self, partition: int, result: StepResult) -> None:
+        """What the batch did may be needed at the end."""
 
     def _expect(self, topic: str, partition: int, written: list[Emission]) -> None:
         """It is written, if the operator has the topic."""
@@ -157,7 +171,8 @@ class Oracle:
             raise Violation("a batch before any claim")
         twin = self._partitions[partition]
         twin.clock_ms = meta.clock
-        start, end = before.offsets[INPUT][partition], meta.offsets[INPUT][partition]
+        self._prepare(twin, partition, before, meta)
+        start, end = before.offsets[self.input][partition], meta.offsets[self.input][partition]
         if start != end:
             return twin.play([row for offset, row in sorted(self.inputs[partition].items()) if start <= offset < end])
         if meta.action == "flush":

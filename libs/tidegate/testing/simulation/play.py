@@ -23,16 +23,31 @@ from tidegate.runtime.driver import OperatorDriver, Wiring
 from tidegate.runtime.kafka.fetch import fetch
 from tidegate.runtime.requests import Kind, Requests
 from tidegate.runtime.settling import NothingUndecided, settle
+from tidegate.state import leases
+from tidegate.state.alignment import Lease
 from tidegate.state.operator_log import OperatorLog
 from tidegate.state.slots import live_rows
 from tidegate.testing.simulation.broker import OFFSET_RETENTION_S
 from tidegate.testing.simulation.client import SimulatedClient
 from tidegate.testing.simulation.feed import Feed
+from tidegate.testing.simulation.joined import JoinOracle, TableOracle
 from tidegate.testing.simulation.lake import Lake
 from tidegate.testing.simulation.machine import Machine
 from tidegate.testing.simulation.oracle import Oracle, Violation, sorted_rows
 from tidegate.testing.simulation.seams import substituted
-from tidegate.testing.simulation.settings import APPLICATION, BY_THE_CLOCK, INPUT, OPERATOR, OPERATORS, OUTPUT, Settings
+from tidegate.testing.simulation.settings import (
+    APPLICATION,
+    BY_THE_CLOCK,
+    INPUT,
+    JOINED,
+    OPERATOR,
+    OPERATORS,
+    OUTPUT,
+    RETENTION_MS,
+    TABLE,
+    TABLE_INPUT,
+    Settings,
+)
 from tidegate.testing.simulation.spark import SimulatedSpark
 from tidegate.testing.simulation.stage import Actor, Crash
 from tidegate.testing.simulation.world import World
@@ -61,7 +76,7 @@ def simulate(settings: Settings) -> Report:
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as name, _silent():
         application = _application(settings.operator)
-        world = World(settings, Path(name), Oracle(application.operators[OPERATOR], settings.partitions))
+        world = World(settings, Path(name), _oracle(application, settings.partitions))
         play = Play(world, application)
         with substituted(world, play.lake):
             problem = play.problem()
@@ -90,9 +105,27 @@ def _application(operator: str) -> Application:
             "lake": "lake",
             "keep_output": "forever",
             "kafka": {"bootstrap.servers": "simulation:9092"},
-            "operators": {OPERATOR: {"kind": "suppression", "input": INPUT, "output": OUTPUT, **OPERATORS[operator]}},
+            "operators": (_TABLE if operator == JOINED else {})
+            | {OPERATOR: {"kind": "suppression", "input": INPUT, "output": OUTPUT, **OPERATORS[operator]}},
         }
     )
+
+
+_TABLE = {
+    TABLE: {
+        "kind": "table_history",
+        "input": TABLE_INPUT,
+        "history_retention": f"{RETENTION_MS}ms",
+        "rewind_window": "365d",  # longer than any silence: a reader that is away still counts
+    }
+}
+
+
+def _oracle(application: Application, partitions: int) -> Oracle:
+    config = application.operators[OPERATOR]
+    if TABLE not in application.operators:
+        return Oracle(config, partitions)
+    return JoinOracle(config, TableOracle(application.operators[TABLE], partitions), partitions)
 
 
 class Stop:
@@ -119,8 +152,9 @@ class Stop:
 
 @dataclass(frozen=True, eq=False)
 class Running:
-    """A driver and the way to end it."""
+    """A driver of the operator and the way to end it."""
 
+    name: str
     actor: Actor
     stop: Stop
 
@@ -138,6 +172,11 @@ class Play:
         self._drivers: list[Running] = []
         self._chance = world.chance.of("director")
         self._started = 0
+        self._names = list(world.oracles)
+        if TABLE in self._names:  # the join was there before its table had anything to forget
+            log = log_path(folder, TABLE)
+            log.mkdir()
+            leases.write(log, OPERATOR, Lease(0, world.clock.now_ms(), {}))
 
     def problem(self) -> str | None:
         """What was wrong with the run; None when nothing was."""
@@ -161,8 +200,8 @@ class Play:
         self._feed.some()
         self._weather()
         self._weather_of_the_broker()
-        if not self._drivers:
-            self._start(self._chance.choice(self._world.machines))
+        for name in self._without_driver():
+            self._start(self._chance.choice(self._world.machines), name)
         for actor in self._world.stage.actors:
             actor.paused = max(0, actor.paused - 1)
         if ready := [actor for actor in self._world.stage.actors if not actor.paused]:
@@ -173,8 +212,8 @@ class Play:
         world, chance, machine = self._world, self._world.chance, self._chance.choice(self._world.machines)
         if chance.happens("clock_jump"):
             world.clock.jump(self._chance.choice(_JUMPS_MS))
-        if len(self._drivers) < MOST_DRIVERS and chance.happens("takeover"):
-            self._start(machine)
+        if len(self._drivers) < MOST_DRIVERS * len(self._names) and chance.happens("takeover"):
+            self._start(machine, self._any_name())
         if chance.happens("forgotten_id"):
             world.broker.forget_an_id(self._chance)
         if self._drivers and chance.happens("drain"):
@@ -188,16 +227,23 @@ class Play:
             if chance.happens(request):
                 self._ask(machine, "compact" if request == "compaction" else "flush")
 
-    def _start(self, machine: Machine) -> None:
+    def _without_driver(self) -> list[str]:
+        return [name for name in self._names if all(driver.name != name for driver in self._drivers)]
+
+    def _any_name(self) -> str:
+        return self._names[0] if len(self._names) == 1 else self._chance.choice(self._names)
+
+    def _start(self, machine: Machine, name: str) -> None:
         stop, application = Stop(self._world), self._application.model_copy(update={"state": machine.folder})
 
         def drive() -> None:
-            wiring: Any = Wiring(spark=SimulatedSpark(self._world), application=application, name=OPERATOR)
+            wiring: Any = Wiring(spark=SimulatedSpark(self._world), application=application, name=name)
             driver = OperatorDriver(wiring)
             driver.run(stop)  # type: ignore[arg-type]
 
         self._started += 1
-        self._drivers.append(Running(self._world.stage.enter(f"driver {self._started}", machine, drive), stop))
+        actor = self._world.stage.enter(f"driver {self._started} of {name}", machine, drive)
+        self._drivers.append(Running(name, actor, stop))
 
     def _weather_of_the_broker(self) -> None:
         world, chance = self._world, self._world.chance
@@ -246,7 +292,7 @@ class Play:
 
     def _reap(self) -> None:
         """Drivers that ended are gone; Violation if one ended in a way that it should not."""
-        self._world.oracle.check()
+        self._world.check()
         for driver in [driver for driver in self._drivers if driver.actor.ended]:
             self._drivers.remove(driver)
             self._judge(driver.actor)
@@ -279,14 +325,15 @@ class Play:
         raise Violation(f"{len(self._drivers)} drivers are left")
 
     def _alone(self) -> bool:
-        return len(self._drivers) == len(self._world.stage.actors) == 1
+        one_each = not self._without_driver() and len(self._drivers) == len(self._names)
+        return one_each and len(self._world.stage.actors) == len(self._drivers)
 
     def _until(self, reached: Callable[[], bool]) -> None:
         world = self._world
         for _ in range(CALM_MOMENTS):
             world.broker.tick(all_at_once=True)
-            if not self._drivers:
-                self._start(world.machines[0])
+            for name in self._without_driver():
+                self._start(world.machines[0], name)
             for actor in list(world.stage.actors):
                 world.stage.resume(actor)
             self._reap()
@@ -296,14 +343,16 @@ class Play:
         raise Violation(f"it goes on for ever: {world.oracle.offsets()} of {self._feed.ends()}, by {here}")
 
     def _done(self) -> bool:
-        oracle = self._world.oracle
-        return oracle.offsets() == self._feed.ends() and oracle.everything_is_visible() and self._world.broker.settled()
+        oracles = self._world.oracles.values()
+        read = all(oracle.offsets() == self._feed.ends(oracle.input) for oracle in oracles)
+        left = not any(oracle.waits() for oracle in oracles)
+        return read and left and all(o.everything_is_visible() for o in oracles) and self._world.broker.settled()
 
     def _drain(self) -> None:
-        [survivor] = self._drivers
-        survivor.stop.set()
-        while not survivor.actor.ended:
-            self._world.stage.resume(survivor.actor)
+        for survivor in self._drivers:
+            survivor.stop.set()
+            while not survivor.actor.ended:
+                self._world.stage.resume(survivor.actor)
         self._reap()
         self._world.broker.tick(all_at_once=True)
         if not self._world.oracle.everything_is_visible():
@@ -312,20 +361,20 @@ class Play:
     def _compare(self) -> None:
         """The output as it is read, the log's state and an undisturbed run agree with the oracle."""
         world, oracle = self._world, self._world.oracle
-        log = OperatorLog.at(log_path(self._application.lake, OPERATOR), None)
         by_itself = world.settings.operator not in BY_THE_CLOCK and not oracle.flushed
         for (topic, partition), due in oracle.expected.items():
             there = self._readable(topic, partition) + world.broker.logs[topic, partition].deleted
             _same(f"records to read in {topic}/{partition}", there, len(due))
             world.seen["emissions" if topic == OUTPUT else "dead letters"] += len(due)
-        for partition in range(world.settings.partitions):
-            rows, held = live_rows(log.read("state", partition), oracle.slot), oracle.held(partition)
-            told = [sorted_rows(each, held.column_names) for each in (rows, held)]
-            _same(f"state in the log of {partition}", *told)
-            if by_itself:
-                due = oracle.expected[OUTPUT, partition]
-                _same(f"output of {partition}", [tuple(e[2:]) for e in due], oracle.undisturbed(partition))
-        world.seen["batches"] += log.newest().batch  # type: ignore[union-attr]
+        for name, watching in world.oracles.items():
+            log = OperatorLog.at(log_path(self._application.lake, name), None)
+            world.seen["batches"] += log.newest().batch  # type: ignore[union-attr]
+            for partition in range(world.settings.partitions):
+                rows, held = live_rows(log.read("state", partition), watching.slot), watching.held(partition)
+                told = [sorted_rows(each, held.column_names) for each in (rows, held)]
+                _same(f"state in the log of {partition} of {name}", *told)
+        for partition in range(world.settings.partitions) if by_itself else ():
+            _same(f"output of {partition}", *oracle.came_and_was_due(partition))
         world.seen["transactions timed out"] += world.broker.timed_out
 
     def _readable(self, topic: str, partition: int) -> int:

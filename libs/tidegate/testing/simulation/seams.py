@@ -28,6 +28,7 @@ from tidegate.state import (
     decisions,
     disk,
     header,
+    leases,
     local_state,
     log_entries,
     operator_log,
@@ -40,6 +41,7 @@ from tidegate.testing.simulation.lake import Lake
 from tidegate.testing.simulation.world import World
 
 _sleep, _monotonic, _reserve, _write_header = time.sleep, time.monotonic, os.posix_fallocate, header.HeaderFile.write
+_write_lease = leases.write
 
 _BATCHES_BETWEEN_COMPACTIONS = 6
 _DIRECTOR = threading.main_thread().ident
@@ -75,6 +77,7 @@ def substituted(world: World, lake: Lake) -> Iterator[None]:
         (os, "posix_fallocate", edges.reserve),
         (header.HeaderFile, "write", lambda file, new, *, synced: edges.write_header(file, new, synced)),
         (local_state, "_BOOT_ID", edges),
+        (leases, "write", edges.write_lease),
     ]
     with ExitStack() as stack:
         for owner, name, substitute in replaced:
@@ -140,6 +143,14 @@ class Edges:
         if synced:
             self.sync(file.path)
 
+    def write_lease(self, log: Path, reader: str, lease: Any) -> None:
+        """As `leases.write`."""
+        self._world.step("before a lease")
+        if self._world.chance.happens("lost_lease"):
+            raise OSError(errno.EIO, "Input/output error")
+        _write_lease(log, reader, lease)
+        self._world.step("after a lease")
+
     def reserve(self, descriptor: int, offset: int, length: int) -> None:
         """As `os.posix_fallocate`."""
         if self._simulated() and self._world.chance.happens("disk_full"):
@@ -149,11 +160,11 @@ class Edges:
     def recover(self, local: Any, operator: Operator, *rest: Any, **more: Any) -> recovery.Recovered:
         """As `recovery.recover`; what comes back is what the oracle knows, and a rebuild takes its time."""
         recovered = recovery.recover(local, operator, *rest, **more)
-        _, _, wanted, partition, _ = rest
+        log, _, wanted, partition, _ = rest
         rebuilt = recovered.use.way is decisions.Way.REBUILD and recovered.rows > 0
         begun = recovered.use.way is decisions.Way.REBUILD and not rebuilt
         self._world.seen["state begun" if begun else f"recovered by {recovered.use.way.value}"] += 1
-        self._world.oracle.recovered(partition, wanted.last, recovered.state)
+        self._world.oracles[log.name].recovered(partition, wanted.last, recovered.state)
         if rebuilt:
             self._world.clock.advance(self._world.settings.rebuild_s)
         return recovered

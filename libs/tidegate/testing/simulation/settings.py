@@ -12,6 +12,10 @@ from tidegate.testing.simulation.chance import RATES
 
 INPUT, OUTPUT, DEAD_LETTERS = "records", "suppressed", "refused"
 APPLICATION, OPERATOR = "simulated", "latest"
+TABLE, TABLE_INPUT = "facts", "facts"
+JOINED = "table and join"
+"""A join, beside the service of its table."""
+GRACE_MS, RETENTION_MS = 20, 35
 
 _COUNT = {"kind": "windowed_aggregation", "aggregate": {"count": True}, "emit": "final"}
 OPERATORS: dict[str, dict[str, Any]] = {
@@ -29,6 +33,7 @@ OPERATORS: dict[str, dict[str, Any]] = {
     "idle": {"until": {"time_limit": "30ms"}, "idle_after": "4s"},
     "final counts": _COUNT | {"window": {"tumbling": "8ms", "grace": "5ms"}, "dead_letters": DEAD_LETTERS},
     "sessions": _COUNT | {"window": {"session": "4ms", "grace": "5ms"}},
+    JOINED: {"kind": "stream_table_join", "table": TABLE, "join": "left", "grace": f"{GRACE_MS}ms"},
     "evicted elements": _COUNT
     | {"window": {"hopping": "8ms", "advance": "4ms", "grace": "5ms"}, "evictor": {"count": 2}},
 }

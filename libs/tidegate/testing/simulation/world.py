@@ -12,7 +12,7 @@ from tidegate.testing.simulation.chance import Chance
 from tidegate.testing.simulation.clock import VirtualClock
 from tidegate.testing.simulation.machine import Machine
 from tidegate.testing.simulation.oracle import Oracle
-from tidegate.testing.simulation.settings import DEAD_LETTERS, INPUT, OUTPUT, Settings
+from tidegate.testing.simulation.settings import DEAD_LETTERS, INPUT, OPERATOR, OUTPUT, TABLE, TABLE_INPUT, Settings
 from tidegate.testing.simulation.stage import Crash, Stage
 
 STEP_S = 0.003
@@ -37,7 +37,7 @@ class World:
         self.chance = Chance(settings.seed, settings.faults, settings.intensity)
         self.clock = VirtualClock()
         self.stage = Stage()
-        topics = dict.fromkeys((INPUT, OUTPUT, DEAD_LETTERS), settings.partitions)
+        topics = dict.fromkeys((INPUT, OUTPUT, DEAD_LETTERS, TABLE_INPUT), settings.partitions)
         self.broker = Broker(topics, settings.version, self.clock, self.chance)
         self.machines = [Machine(f"machine-{number}", folder / f"machine-{number}") for number in range(2)]
         self.broker.watchers = oracle.watchers
@@ -51,7 +51,7 @@ class World:
         if actor is None or self.stage.dying() or not self.stage.is_turn_of_this_thread():
             return
         self.clock.advance(STEP_S)
-        self.oracle.check()
+        self.check()
         self.seen[place] += 1
         if self.chance.happens(_death(place)):
             self.seen[f"crash {place}"] += 1
@@ -80,11 +80,23 @@ class World:
         """True while no request is answered."""
         return not self.chance.calm and self.clock.monotonic() < self._down_until_s
 
-    def committed(self, meta: BatchMeta) -> None:
-        """The operator's log has the batch."""
+    @property
+    def oracles(self) -> dict[str, Oracle]:
+        """Those of the operator and, where it reads one, of its table."""
+        table = self.oracle.table
+        return {OPERATOR: self.oracle} | ({} if table is None else {TABLE: table})
+
+    def check(self) -> None:
+        """Nothing was wrong so far, with either."""
+        for oracle in self.oracles.values():
+            oracle.check()
+
+    def committed(self, meta: BatchMeta, version: int) -> None:
+        """The operator's log has the batch, at that Delta version."""
         self.say("batch %d of epoch %d is in the log: %s %s", meta.batch, meta.epoch, meta.action, meta.counts)
-        ends = {partition: log.end for (topic, partition), log in self.broker.logs.items() if topic == INPUT}
-        self.oracle.committed(meta, ends)
+        oracle = self.oracles[meta.operator]
+        ends = {partition: log.end for (topic, partition), log in self.broker.logs.items() if topic == oracle.input}
+        oracle.committed(meta, ends, version)
 
     def say(self, line: str, *facts: object) -> None:
         """The line, with the facts in it, is part of the story of the run, if somebody reads it."""
