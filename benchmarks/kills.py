@@ -92,8 +92,12 @@ def configured(folder: Path, bootstrap: str) -> Path:
     """The application's file: one operator that holds every key."""
     file = folder / "kills.json"
     operator = {"kind": "suppression", "input": TOPIC, "output": "out", "until": {"time_limit": "10000d"}}
-    given = {"application": "kills", "kafka": {"bootstrap.servers": bootstrap}, "operators": {OPERATOR: operator}}
-    file.write_text(json.dumps(given | {"lake": str(folder / "lake"), "state": str(folder / "state")}))
+    given = {"application": "kills", "keep_output": "1d", "kafka": {"bootstrap.servers": bootstrap}}
+    file.write_text(
+        json.dumps(
+            given | {"lake": str(folder / "lake"), "state": str(folder / "state"), "operators": {OPERATOR: operator}}
+        )
+    )
     create_topic({"bootstrap.servers": bootstrap}, "out", PARTITIONS)
     return file
 

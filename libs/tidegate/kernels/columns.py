@@ -65,6 +65,8 @@ def binary_column(
 
 def assemble(lengths: Array, write: Callable[[slice, Array], None], chunk_bytes: int = CHUNK_BYTES) -> pa.ChunkedArray:
     """A column of byte strings of those lengths (-1: a null); `write(rows, content)` puts some rows' into `content`."""
+    if not np.any(lengths != NULL_LENGTH):  # as headers often are: no bytes to look for
+        return pa.chunked_array([pa.nulls(len(lengths), pa.binary())])
     ends = np.cumsum(np.maximum(lengths, 0))
     chunks = [_binary_chunk(lengths, rows, write) for rows in _cuts(ends, chunk_bytes)]
     return pa.chunked_array(chunks, pa.binary())
