@@ -24,7 +24,11 @@ lines = logging.getLogger("tidegate")
 @click.command("run")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--operator", "name", help="Run this operator alone.")
-@click.option("--until-caught-up", is_flag=True, help="End when the input as of the start is processed and published.")
+@click.option(
+    "--until-caught-up",
+    is_flag=True,
+    help="Exit after processing the records present at startup; a join waits for its table to have read them.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON line per batch.")
 @click.option("--verbose", is_flag=True, help="A line per batch, and where its time went.")
 def command(file: Path, name: str | None, until_caught_up: bool, as_json: bool, verbose: bool) -> None:

@@ -23,7 +23,7 @@ RATES = {
     "short_fetch": 0.2,  # per fetch: one record batch at a time
     "unclear_commit": 0.08,  # per try of a commit to the log
     "lake_failure": 0.01,  # per data file read
-    "lost_lease": 0.2,  # per lease that is written: the table goes on with the former one
+    "lost_lease": 0.5,  # per lease that is written: the table goes on with the former one
     "disk_full": 0.01,  # per file made, in the lake and on the local disk
     "clock_jump": 0.06,  # per moment, here and below
     "broker_outage": 0.03,
