@@ -21,7 +21,7 @@ from tidegate.contracts.errors import TidegateError, UserError
 from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.application import Application, load
 from tidegate.runtime.driver import OperatorDriver, Wiring
-from tidegate.runtime.spark.session import start_session
+from tidegate.runtime.spark.session import running_spark, start_spark
 from tidegate.runtime.telemetry.log_lines import about, speak_as
 from tidegate.runtime.telemetry.telemetry import telemetry_of
 
@@ -69,11 +69,9 @@ def _both(one: Listener, other: Listener) -> Listener:
 
 @contextmanager
 def session(application: Application) -> Iterator[Any]:
-    """The Spark session of the application; one that runs already is used, and left running."""
-    from pyspark.sql import SparkSession
-
-    running = SparkSession.getActiveSession()
-    spark = running or start_session(application.application, application.spark.master, application.spark.conf)
+    """The Spark of the application; one that runs already is used, and left running."""
+    running = running_spark()
+    spark = running or start_spark(application.application, application.spark.master, application.spark.conf)
     try:
         yield spark
     finally:

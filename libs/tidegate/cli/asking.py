@@ -33,9 +33,9 @@ def carry_out(request: Kind, application: Application, name: str, content: str =
         return "the running driver"
     click.echo("starting Spark: no driver runs here", err=True)
     from tidegate.runtime.driver import OperatorDriver, Wiring
-    from tidegate.runtime.spark.session import start_session
+    from tidegate.runtime.spark.session import start_spark
 
-    spark = start_session(f"tidegate {request}", application.spark.master, application.spark.conf)
+    spark = start_spark(f"tidegate {request}", application.spark.master, application.spark.conf)
     try:
         driver = OperatorDriver(Wiring(spark=spark, application=application, name=name))
         driver.start()
