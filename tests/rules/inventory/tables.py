@@ -191,4 +191,19 @@ RULES = (
         tests=tests("runtime/test_pins", "a_replica_is_read_with_the_floor_of_the_pin"),
         removals=(without(_PINS, "floor=meta.floor.get(partition),", ""),),
     ),
+    Rule(
+        name="with 64 MiB waiting for its table no more of the stream is read in a partition",
+        chapter=Chapter.TABLES,
+        tests=tests("runtime/test_alignment", "with_64_mib_waiting_no_more_of_the_stream_is_read_in_that_partition"),
+        removals=(without(_DRIVERS, "if used.waiting_bytes >= MOST_WAITING_BYTES", "if False"),),
+    ),
+    Rule(
+        name="what an idle advance makes due waits for an end of the table's topic that is read after it",
+        chapter=Chapter.TABLES,
+        tests=tests("runtime/test_alignment", "what_an_idle_advance_makes_due_waits_for_an_end_that_is_read_after_it"),
+        removals=(
+            without(_DRIVERS, 'plan.action != "idle" and ', ""),
+            without(_DRIVERS, 'if result.action == "batch":', "if True:"),
+        ),
+    ),
 )
