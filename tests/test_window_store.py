@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import hypothesis_profile  # noqa: F401
-from tests.kernels.collisions import keys_with_equal_fingerprints
+from tests.kernels.collisions import SEED, keys_with_equal_fingerprints
 from tidegate import WindowStore
 from tidegate.contracts.errors import ConfigurationError, UserError
 from tidegate.contracts.event_time import MAX_TIMESTAMP
+from tidegate.kernels import storage
 
 pytestmark = pytest.mark.fast
 
@@ -63,7 +64,9 @@ class Oracle:
 
 def both(setting: dict[str, Any], grace_ms: int | None) -> tuple[WindowStore, Oracle]:
     grace_ms = None if grace_ms is None else min(grace_ms, setting["retention_ms"])
-    store = WindowStore("tested", write_grace_ms=grace_ms, **setting)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(storage, "fresh_seed", lambda: SEED)  # so that keys have equal fingerprints
+        store = WindowStore("tested", write_grace_ms=grace_ms, **setting)
     return store, Oracle(**setting, write_grace_ms=setting["retention_ms"] if grace_ms is None else grace_ms)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kernels.collisions import keys_with_equal_fingerprints
+from tests.kernels.collisions import SEED_WORDS, keys_with_equal_fingerprints
 from tidegate.kernels import hash_index
 
 pytestmark = pytest.mark.fast
@@ -17,23 +17,27 @@ fingerprints = st.sampled_from([0, 1, 14, 15, 31, 2**63 - 1, -(2**63), -1])
 changes = st.lists(st.tuples(st.integers(0, SLOTS - 1), fingerprints), max_size=40)
 
 
+def index_of(places: int) -> hash_index.Index:
+    return hash_index.Index(np.zeros(places, np.int32), SEED_WORDS)
+
+
 def fingerprint_of(key: bytes) -> int:
-    return int(hash_index.fingerprint(np.frombuffer(key, np.uint8), 0, len(key)))
+    return int(hash_index.fingerprint(index_of(1), np.frombuffer(key, np.uint8), 0, len(key)))
 
 
-def slots_with(index: np.ndarray, prints: np.ndarray, fingerprint: int) -> set[int]:
+def slots_with(index: hash_index.Index, prints: np.ndarray, fingerprint: int) -> set[int]:
     """All slots that probing for the fingerprint comes by."""
     found = set()
     place = hash_index.candidate(index, prints, fingerprint, hash_index.home(index, fingerprint))
-    while index[place]:
-        found.add(int(index[place]) - 1)
+    while index.places[place]:
+        found.add(int(index.places[place]) - 1)
         place = hash_index.candidate(index, prints, fingerprint, hash_index.next_place(index, place))
     return found
 
 
 @given(changes=changes)
 def test_probing_finds_exactly_the_slots_of_a_fingerprint(changes: list[tuple[int, int]]) -> None:
-    index, prints = np.zeros(2 * SLOTS, np.int32), np.zeros(SLOTS, np.int64)
+    index, prints = index_of(2 * SLOTS), np.zeros(SLOTS, np.int64)
     inside: dict[int, int] = {}
     for slot, fingerprint in changes:
         if slot in inside:
@@ -45,14 +49,15 @@ def test_probing_finds_exactly_the_slots_of_a_fingerprint(changes: list[tuple[in
             inside[slot] = fingerprint
         for wanted in set(inside.values()) | {fingerprint}:
             assert slots_with(index, prints, wanted) == {at for at, its in inside.items() if its == wanted}
-        assert np.count_nonzero(index) == len(inside)
+        assert np.count_nonzero(index.places) == len(inside)
 
 
 @given(content=st.binary(max_size=40), before=st.integers(0, 3), after=st.integers(0, 9))
 def test_a_fingerprint_depends_on_the_bytes_alone(content: bytes, before: int, after: int) -> None:
     alone = np.frombuffer(content, np.uint8)
     inside = np.frombuffer(b"x" * before + content + b"y" * after, np.uint8)
-    assert hash_index.fingerprint(inside, before, len(content)) == hash_index.fingerprint(alone, 0, len(content))
+    found = hash_index.fingerprint(index_of(1), inside, before, len(content))
+    assert found == hash_index.fingerprint(index_of(1), alone, 0, len(content))
 
 
 @given(keys=st.sets(st.binary(max_size=9), min_size=2), data=st.data())
@@ -73,7 +78,7 @@ def test_bytes_are_the_same_when_no_byte_differs(left: bytes, at: int, byte: int
 
 @pytest.mark.parametrize("key", ["k%06d", "customer-%06d", "%d", "%024d-and-a-tail"])
 def test_keys_that_count_up_are_spread_evenly(key: str) -> None:
-    index = np.zeros(2**15, np.int32)
+    index = index_of(2**15)
     homes = [int(hash_index.home(index, fingerprint_of((key % number).encode()))) for number in range(10_000)]
     assert len(set(homes)) > 7_500  # chance: 32,768 (1 - e^(-10,000 / 32,768)) = 8,620
 
@@ -82,3 +87,31 @@ def test_different_keys_can_have_equal_fingerprints() -> None:
     keys = keys_with_equal_fingerprints()
     assert len(set(keys)) == len(keys) >= 8
     assert len({fingerprint_of(key) for key in keys}) == 1
+
+
+@given(word=st.integers(-(2**63), 2**63 - 1), flips=st.integers(1, 2**64 - 1))
+def test_a_checksum_sees_every_change_of_a_word(word: int, flips: int) -> None:
+    changed = np.int64(word) ^ np.array([flips], np.uint64).view(np.int64)[0]
+    assert hash_index.mix(np.int64(word)) != hash_index.mix(changed)
+    assert hash_index.mix(np.int64(word)) != hash_index.mix(~np.int64(word))
+
+
+def test_keys_that_collide_under_one_seed_do_not_under_another() -> None:
+    keys = keys_with_equal_fingerprints(1_000)
+    other = hash_index.Index(np.zeros(1, np.int32), np.frombuffer(b"any other secret", np.int64))
+    found = {int(hash_index.fingerprint(other, np.frombuffer(key, np.uint8), 0, len(key))) for key in keys}
+    assert len(found) == len(keys)
+
+
+@pytest.mark.parametrize("length", [1, 7, 8, 16, 64])
+def test_every_bit_of_a_key_changes_half_of_its_place(length: int) -> None:
+    index = index_of(2**16)
+    rng = np.random.default_rng(length)
+    changed = []
+    for _ in range(200):
+        key = rng.integers(0, 256, length, np.uint8)
+        other = key.copy()
+        other[rng.integers(length)] ^= 1 << rng.integers(8)
+        homes = [int(hash_index.home(index, fingerprint_of(content.tobytes()))) for content in (key, other)]
+        changed.append((homes[0] ^ homes[1]).bit_count())
+    assert 6 < np.mean(changed) < 10

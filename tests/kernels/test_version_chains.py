@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kernels.collisions import keys_with_equal_fingerprints
+from tests.kernels.collisions import SEED_WORDS, keys_with_equal_fingerprints
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels import arena, payloads, slots, version_chains
 from tidegate.kernels.arena import Arena
-from tidegate.kernels.hash_index import fingerprint
+from tidegate.kernels.hash_index import Index, fingerprint
 from tidegate.kernels.payloads import Batch, Payloads
 from tidegate.kernels.slots import SlotPool
 from tidegate.kernels.version_chains import NONE, READABLE_FROM, TIMELESS, Trail, Versions
@@ -40,7 +40,7 @@ def empty(chain_words: int = 64 * SIZE) -> Versions:
     stored = Payloads(blocks(64 * SIZE), int32s(), int32s(), int32s(), int32s(), int64s(), int64s(), int64s())
     return Versions(
         np.array([-(2**63), 0]),
-        np.zeros(2 * SIZE, np.int32),
+        Index(np.zeros(2 * SIZE, np.int32), SEED_WORDS.copy()),
         SlotPool(np.zeros(slots.NUMBERS, np.int64), prints),
         prints,
         int32s(),
@@ -74,7 +74,7 @@ class Table:
         assert room
         payloads.store(self.versions.payloads, version, data, 0)
         if slot == NONE:
-            slot = version_chains.add_key(self.versions, fingerprint(data.data, 0, len(key)))
+            slot = version_chains.add_key(self.versions, fingerprint(self.versions.key_index, data.data, 0, len(key)))
         assert version_chains.entries_until(self.versions, slot, timestamp) == at
         version_chains.make_room(self.versions, slot, at)
         version_chains.insert(self.versions, slot, at, timestamp, version)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kernels.collisions import keys_with_equal_fingerprints
-from tests.operators.suppression.partitions import config, opened, records
+from tests.kernels.collisions import SEED, keys_with_equal_fingerprints
+from tests.operators.suppression.partitions import config, records
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels import arena, hash_index, slots, time_buffer
 from tidegate.kernels.storage import MemoryStorage
@@ -49,11 +49,12 @@ def by_name(arrays: Any) -> dict[str, Any]:
 
 def assert_index_finds(arrays: Any, in_heap: list[int]) -> None:
     """Probing from a slot's fingerprint comes to the slot before an empty place."""
+    index = hash_index.Index(arrays["index"], arrays["seed"])
     for slot in in_heap:
-        at = hash_index.home(arrays["index"], arrays["fingerprint"][slot])
+        at = hash_index.home(index, arrays["fingerprint"][slot])
         while arrays["index"][at] != slot + 1:
             assert arrays["index"][at] != 0
-            at = hash_index.next_place(arrays["index"], at)
+            at = hash_index.next_place(index, at)
 
 
 def assert_blocks_are_apart(arrays: Any, in_heap: list[int]) -> None:
@@ -80,7 +81,8 @@ def test_the_arrays_are_consistent_after_every_batch(config: Any, history: Any, 
 
 def test_keys_of_equal_fingerprints_are_told_apart_by_their_bytes() -> None:
     keys = keys_with_equal_fingerprints()
-    state = opened(until={"time_limit": "10ms"})
+    operator = Suppression(config(until={"time_limit": "10ms"}))
+    state = operator.open(MemoryStorage(operator.layout, SEED))
     state.step(Records.from_rows(Row(key, b"%d" % at, at, at) for at, key in enumerate(keys[:6])), 0)
     batch = [Row(key, b"new", 9, 10 + at) for at, key in enumerate(keys)]
     result = state.step(Records.from_rows(batch), 0)
