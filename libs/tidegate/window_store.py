@@ -30,7 +30,7 @@ from tidegate.kernels.windows import ARRAYS, CAPACITY, DONE, make_room, windows_
 
 LAYOUT = Layout(
     kind="window_store",
-    version=1,
+    version=2,
     arrays=(ArraySpec("numbers", "int64", "fixed", kernel.NUMBERS), *ARRAYS),
     capacity=CAPACITY,
 )

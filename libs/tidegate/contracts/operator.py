@@ -30,6 +30,10 @@ class ArraySpec:
     factor: int = 1
 
 
+SEED = ArraySpec("seed", "int64", "fixed", 2)
+"""The secret that seeds the hash of keys: the one array of a new storage that is not zero, where the layout has it."""
+
+
 @dataclass(frozen=True)
 class Layout:
     """The arrays of a state and the capacities that they start with; `kind` and `version` guard against mix-ups."""
@@ -44,7 +48,7 @@ class Storage(Protocol):
     """Where a state's arrays live: process memory or memory-mapped files."""
 
     def arrays(self) -> Mapping[str, Array]:
-        """The current arrays. A new storage's are zero. Growth makes earlier arrays stale: fetch them again."""
+        """The current arrays. A new storage's are zero, SEED aside. Growth makes earlier arrays stale: fetch again."""
         ...
 
     def capacity(self) -> Mapping[str, int]:

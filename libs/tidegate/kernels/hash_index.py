@@ -1,4 +1,7 @@
-"""An open-addressing hash index over slots. May import: numpy, contracts, kernels.
+"""A seeded open-addressing hash index over slots. May import: numpy, contracts, kernels.
+
+The seed is a secret of the storage: without it nobody can choose keys that meet in one place. Multiplying by a secret
+and folding the 128-bit product cannot be predicted or run backwards without it, and costs one multiplication a word.
 
 The index holds `slot + 1` at a place reached from the key's fingerprint by linear probing; 0 is an empty place, so that
 a new array is an empty index. Its length is a power of two of at least twice the slots. Removal shifts later entries
@@ -8,27 +11,38 @@ candidate, and the caller compares the bytes of keys that are too long to be tol
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tidegate.contracts.operator import Array
 from tidegate.kernels.compiled import inlined
-from tidegate.kernels.compiled.words import WORD, product, word_at
+from tidegate.kernels.compiled.words import WORD, folded, product, word_at
 
-_SEED = 0x2545F4914F6CDD1D
 _FACTOR = -0x61C8864680B583EB
 _LONG = -(2**63)
+_LOW_32 = 2**32 - 1
+
+
+KNOWN_SEED = np.array([0, _FACTOR], np.int64)
+"""For an index of what no producer chooses."""
+
+
+class Index(NamedTuple):
+    """The places of an index, and its seed: two words."""
+
+    places: Array
+    seed: Array
 
 
 @inlined
-def fingerprint(data: Array, start: int, length: int) -> Any:
+def fingerprint(index: Index, data: Array, start: int, length: int) -> Any:
     """An int64 that says which key it is: exactly for keys that are `told_by_fingerprint`, and as a hash for others.
 
     A short key's is its bytes with its length above them, so >= 0; a long key's is negative.
     """
     if not told_by_fingerprint(length):
-        return _hash(data, start, length) | _LONG
+        return _hash(index.seed, data, start, length) | _LONG
     if start + WORD <= len(data):
         return word_at(data, start) & ((1 << 8 * length) - 1) | length << 56
     found = np.int64(length) << 56
@@ -44,18 +58,21 @@ def told_by_fingerprint(length: int) -> bool:
 
 
 @inlined
-def _hash(data: Array, start: int, length: int) -> Any:
-    mixed = np.int64(_SEED ^ length)
+def _hash(seed: Array, data: Array, start: int, length: int) -> Any:
+    mixed = seed[0] ^ length
     for at in range(start, start + length - WORD, WORD):
-        mixed = mix(mixed ^ word_at(data, at))
-    return mix(mixed ^ word_at(data, start + length - WORD))
+        mixed = folded(mixed ^ word_at(data, at), seed[1] | 1)
+    return folded(mixed ^ word_at(data, start + length - WORD), seed[1] | 1)
 
 
 @inlined
 def mix(word: int) -> Any:
-    """Every bit of the word has its say in the low bits."""
-    mixed = product(word ^ (word >> 32), _FACTOR)
-    return mixed ^ (mixed >> 32)
+    """Return another word for every word, so that a checksum made of such steps sees any change of one word.
+
+    Shifts are logical: arithmetic ones would mix a word and its complement to the same. No seed: not for an index.
+    """
+    mixed = product(word ^ ((word >> 32) & _LOW_32), _FACTOR)
+    return mixed ^ ((mixed >> 32) & _LOW_32)
 
 
 @inlined
@@ -69,45 +86,45 @@ def same_bytes(left: Array, left_start: int, right: Array, right_start: int, len
 
 
 @inlined
-def home(index: Array, wanted: int) -> Any:
+def home(index: Index, wanted: int) -> Any:
     """The place where the probing for a fingerprint begins."""
-    return mix(wanted) & (len(index) - 1)
+    return folded(wanted ^ index.seed[0], index.seed[1] | 1) & (len(index.places) - 1)
 
 
 @inlined
-def next_place(index: Array, place: int) -> Any:
+def next_place(index: Index, place: int) -> Any:
     """The place after this one, round the end."""
-    return (place + 1) & (len(index) - 1)
+    return (place + 1) & (len(index.places) - 1)
 
 
 @inlined
-def candidate(index: Array, prints: Array, wanted: int, place: int) -> Any:
+def candidate(index: Index, prints: Array, wanted: int, place: int) -> Any:
     """The first place from `place` on that is empty or holds a slot with that fingerprint."""
-    while index[place] != 0 and prints[index[place] - 1] != wanted:
+    while index.places[place] != 0 and prints[index.places[place] - 1] != wanted:
         place = next_place(index, place)
     return place
 
 
 @inlined
-def insert(index: Array, prints: Array, slot: int) -> None:
+def insert(index: Index, prints: Array, slot: int) -> None:
     """The index holds the slot, whose fingerprint is already in `prints`."""
     place = home(index, prints[slot])
-    while index[place] != 0:
+    while index.places[place] != 0:
         place = next_place(index, place)
-    index[place] = slot + 1
+    index.places[place] = slot + 1
 
 
 @inlined
-def remove(index: Array, prints: Array, slot: int) -> None:
+def remove(index: Index, prints: Array, slot: int) -> None:
     """The index does not hold the slot; no probe is interrupted: entries behind it moved up where they may."""
     hole = home(index, prints[slot])
-    while index[hole] != slot + 1:
+    while index.places[hole] != slot + 1:
         hole = next_place(index, hole)
     place = next_place(index, hole)
-    while index[place] != 0:
-        wanted = home(index, prints[index[place] - 1])
-        if ((place - wanted) & (len(index) - 1)) >= ((place - hole) & (len(index) - 1)):
-            index[hole] = index[place]
+    while index.places[place] != 0:
+        wanted = home(index, prints[index.places[place] - 1])
+        if ((place - wanted) & (len(index.places) - 1)) >= ((place - hole) & (len(index.places) - 1)):
+            index.places[hole] = index.places[place]
             hole = place
         place = next_place(index, place)
-    index[hole] = 0
+    index.places[hole] = 0

@@ -1,8 +1,9 @@
 """Values as JSON: which bytes are JSON, and how the others are written in it. May import: numpy, contracts, kernels.
 
 JSON is what the grammar of RFC 8259 says: any value, UTF-8 without a mark in front, space around it. Escapes of lone
-surrogates and keys that occur twice are within the grammar. Nesting is followed down to DEPTH; what is deeper is taken
-for something else. Bytes that are not JSON are written as a string of base64 (RFC 4648, padded).
+surrogates, numbers of any size and keys that occur twice are within the grammar; of equal keys the last one counts.
+Nesting is followed down to DEPTH; what is deeper is not taken for JSON. All that reads JSON values asks here. Bytes
+that are not JSON are written as a string of base64 (RFC 4648, padded).
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ DEPTH = 1024
 _QUOTE, _BACKSLASH, _COMMA, _COLON, _MINUS, _PLUS, _DOT, _ZERO = (ord(sign) for sign in '"\\,:-+.0')
 _ARRAY, _ARRAY_END, _OBJECT, _OBJECT_END = (ord(sign) for sign in "[]{}")
 _E, _U, _TRUE, _FALSE, _NULL = (int.from_bytes(word, "little") for word in (b"e", b"u", b"true", b"false", b"null"))
+_CONTROL_NAMES, _CONTROLS = tuple(b"bfnrt"), tuple(b"\b\f\n\r\t")
+_HIGH_SURROGATE, _LOW_SURROGATE = 0xD800, 0xDC00
 _ESCAPED = tuple(ord(sign) for sign in '"\\/bfnrt')
 
 _ONES = 0x0101_0101_0101_0101
@@ -38,21 +41,107 @@ _PAD = ord("=")
 @inlined
 def is_json(data: Array, start: int, length: int, open_at: Array) -> bool:
     """True when those bytes are JSON. `open_at`: uint8[DEPTH], scratch."""
+    return bool(_walk(data, start, length, None, open_at)[0])
+
+
+@inlined
+def find_member(data: Array, start: int, length: int, name: Array, open_at: Array) -> Any:
+    """Return whether those bytes are JSON, and where the value of the object's member of that name begins and ends.
+
+    The name is UTF-8. The position is -1 where they are no object, or one without such a member.
+    """
+    return _walk(data, start, length, name, open_at)
+
+
+@inlined
+def _walk(data: Array, start: int, length: int, name: Array | None, open_at: Array) -> Any:
     end = start + length
+    value, value_end = wide(-1), wide(-1)
+    sought = False
     at = _space_end(data, start, end)
     depth = 0
     expected = _VALUE
     while 0 <= at < end and (depth > 0 or expected != _AFTER):  # a member of an object takes one round
         if expected == _KEY or expected == _KEY_OR_END:
+            key = at
             at, depth, expected = _key(data, at, end, depth, expected)
+            if name is not None:
+                value_end, sought = (at, False) if sought and depth == 1 and expected == _AFTER else (value_end, sought)
+                if at >= 0 and depth == 1 and expected == _VALUE and _is_named(data, key + 1, name):
+                    sought = True
+                    value = _space_end(data, at, end)
             at = _space_end(data, at, end)
         if 0 <= at < end and (expected == _VALUE or expected == _VALUE_OR_END):
             at, depth, expected = _value(data, at, end, depth, expected, open_at)
+            if name is not None and sought and depth == 1 and expected == _AFTER:
+                value_end, sought = at, False
             at = _space_end(data, at, end)
         if 0 <= at < end and expected == _AFTER and depth > 0:
             at, depth, expected = _after_value(data, at, depth, open_at)
+            if name is not None and sought and depth == 1 and expected == _AFTER:
+                value_end, sought = at, False
             at = _space_end(data, at, end)
-    return bool(at == end and depth == 0 and expected == _AFTER)
+    return at == end and depth == 0 and expected == _AFTER, value, value_end
+
+
+@inlined
+def _is_named(data: Array, at: int, name: Array) -> bool:
+    """True when the string from `at` on, behind its quote, is the name. It is known to be whole."""
+    place = 0
+    while data[at] != _QUOTE:
+        if data[at] == _BACKSLASH:
+            character, at = _unescaped(data, at + 1)
+            size = _utf8_size(character)
+            for byte in range(size):
+                if place == len(name) or name[place] != _utf8_byte(character, size, byte):
+                    return False
+                place += 1
+        else:
+            if place == len(name) or name[place] != data[at]:
+                return False
+            at += 1
+            place += 1
+    return bool(place == len(name))
+
+
+@inlined
+def _unescaped(data: Array, at: int) -> Any:
+    """Return the character of the escape whose backslash is before `at`, and the position behind it."""
+    if data[at] != _U:
+        for escape in range(len(_CONTROLS)):
+            if data[at] == _CONTROL_NAMES[escape]:
+                return wide(_CONTROLS[escape]), at + 1
+        return wide(data[at]), at + 1
+    first, at = _hexadecimal(data, at + 1), at + 5
+    if first >> 10 == _HIGH_SURROGATE >> 10 and data[at] == _BACKSLASH and data[at + 1] == _U:
+        second = _hexadecimal(data, at + 2)
+        if second >> 10 == _LOW_SURROGATE >> 10:
+            return 0x10000 + ((first & 0x3FF) << 10) + (second & 0x3FF), at + 6
+    return first, at
+
+
+@inlined
+def _hexadecimal(data: Array, at: int) -> Any:
+    """Return the number that the four digits at `at` are."""
+    number = wide(0)
+    for place in range(at, at + 4):
+        digit = wide(data[place])
+        number = number << 4 | (digit - _ZERO if digit < _ZERO + 10 else (digit | 32) - 87)
+    return number
+
+
+@inlined
+def _utf8_size(character: int) -> Any:
+    return 1 + (character >= 0x80) + (character >= 0x800) + (character >= 0x10000)
+
+
+@inlined
+def _utf8_byte(character: int, size: int, place: int) -> Any:
+    """Return that byte of the character in UTF-8."""
+    rest = character >> 6 * (size - 1 - place)
+    if place > 0:
+        return 0x80 | (rest & 0x3F)
+    return rest if size == 1 else rest | (0xF00 >> size & 0xFF)
 
 
 @inlined

@@ -93,7 +93,9 @@ def content_hash(payloads: Payloads, slot: int, seed: int) -> Any:
         mixed = mix(mixed ^ payloads.arena.words[word])
         word += 1
         rest -= WORD
-    return mix(mixed ^ (payloads.arena.words[word] & ((1 << 8 * rest) - 1))) if rest > 0 else mixed
+    if rest > 0:
+        mixed = mix(mixed ^ (payloads.arena.words[word] & ((1 << 8 * rest) - 1)))
+    return mix(mixed)
 
 
 @inlined

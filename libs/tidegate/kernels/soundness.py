@@ -14,6 +14,7 @@ from tidegate.kernels import arena, hash_index, payloads, time_buffer
 from tidegate.kernels.arena import Arena
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.compiled.words import WORD
+from tidegate.kernels.hash_index import Index
 from tidegate.kernels.payloads import Payloads
 from tidegate.kernels.slots import FREE, SlotPool
 from tidegate.kernels.time_buffer import HELD, TimeBuffer
@@ -73,18 +74,18 @@ def is_in_order(time: TimeBuffer) -> bool:
 
 
 @compiled_in_place
-def is_indexed(index: Array, prints: Array, held: Array, count: int, seen: Array) -> bool:
+def is_indexed(index: Index, prints: Array, held: Array, count: int, seen: Array) -> bool:
     """The index has each held slot once, nothing else, and no empty place between a slot's home and its place.
 
     `seen`: as long as `held`, all false.
     """
-    last_empty = len(index) - 1
-    while last_empty >= 0 and index[last_empty] != 0:
+    last_empty = len(index.places) - 1
+    while last_empty >= 0 and index.places[last_empty] != 0:
         last_empty -= 1
-    last_empty -= len(index)
+    last_empty -= len(index.places)
     found = 0
-    for place in range(len(index)):
-        slot = wide(index[place]) - 1
+    for place in range(len(index.places)):
+        slot = wide(index.places[place]) - 1
         if slot == -1:
             last_empty = place
             continue
@@ -92,10 +93,10 @@ def is_indexed(index: Array, prints: Array, held: Array, count: int, seen: Array
             return False
         seen[slot] = True
         found += 1
-        probed = (place - hash_index.home(index, prints[slot])) & (len(index) - 1)
+        probed = (place - hash_index.home(index, prints[slot])) & (len(index.places) - 1)
         if probed >= place - last_empty:
             return False
-    return bool(found == count and found < len(index))
+    return bool(found == count and found < len(index.places))
 
 
 @compiled_in_place

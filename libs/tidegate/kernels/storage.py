@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 import numpy as np
 
-from tidegate.contracts.operator import Array, Layout
+from tidegate.contracts.operator import SEED, Array, Layout
 
 RESERVED = 2
 """So many times what an array needs is asked for at once: what is never written to is not taken."""
 
 
-class MemoryStorage:
-    """A Storage in process memory: for the per-record driver, the laws and anything that is not worth a file."""
+def fresh_seed() -> bytes:
+    """Return a secret that no other storage has."""
+    return os.urandom(SEED.factor * np.dtype(SEED.dtype).itemsize)
 
-    def __init__(self, layout: Layout) -> None:
+
+class MemoryStorage:
+    """A Storage in process memory: for the per-record driver, the laws and anything that is not worth a file.
+
+    `seed`: the secret of its hash; a new one by default.
+    """
+
+    def __init__(self, layout: Layout, seed: bytes | None = None) -> None:
         self._layout = layout
         self._capacity = dict(layout.capacity)
         self._arrays = {spec.name: np.zeros(self._length(spec.name), spec.dtype) for spec in layout.arrays}
         self._memory = dict(self._arrays)
+        if SEED in layout.arrays:
+            self._arrays[SEED.name][:] = np.frombuffer(seed or fresh_seed(), SEED.dtype)
 
     def arrays(self) -> Mapping[str, Array]:
         """The current arrays."""

@@ -14,6 +14,7 @@ from tidegate.kernels import arena, hash_index, payloads, slots
 from tidegate.kernels.arena import Arena
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.compiled.words import WORD, prefetch
+from tidegate.kernels.hash_index import Index
 from tidegate.kernels.payloads import Payloads
 from tidegate.kernels.slots import SlotPool
 
@@ -42,7 +43,7 @@ class Versions(NamedTuple):
     """
 
     numbers: Array
-    key_index: Array
+    key_index: Index
     keys: SlotPool
     fingerprint: Array
     block: Array
@@ -117,7 +118,7 @@ def as_of_many(
     versions: Versions, data: Array, key_start: Array, key_length: Array, timestamps: Array, trail: Trail, found: Array
 ) -> None:
     """`found` has what `as_of` gives for each key and timestamp."""
-    take_prints(data, key_start, key_length, trail)
+    take_prints(versions, data, key_start, key_length, trail)
     rows = len(found)
     for row in range(-FAR_AHEAD, rows + 2 * AHEAD):
         fetch_chains(versions, trail, row + AHEAD)
@@ -147,11 +148,11 @@ def _checked(
 
 
 @inlined
-def take_prints(data: Array, key_start: Array, key_length: Array, trail: Trail) -> None:
+def take_prints(versions: Versions, data: Array, key_start: Array, key_length: Array, trail: Trail) -> None:
     """The trail has the fingerprint of each key."""
     for row in range(len(trail.prints)):
         length = max(0, key_length[row])
-        trail.prints[row] = hash_index.fingerprint(data, key_start[row], length)
+        trail.prints[row] = hash_index.fingerprint(versions.key_index, data, key_start[row], length)
 
 
 @inlined
@@ -186,10 +187,11 @@ def fetch_chains(versions: Versions, trail: Trail, row: int) -> None:
     rows = len(prints)
     at = row + 2 * AHEAD
     if 0 <= at < rows:
-        prefetch(versions.key_index, hash_index.home(versions.key_index, prints[at]))
+        prefetch(versions.key_index.places, hash_index.home(versions.key_index, prints[at]))
     at -= AHEAD
     if 0 <= at < rows:
-        prefetch(versions.fingerprint, wide(versions.key_index[hash_index.home(versions.key_index, prints[at])]) - 1)
+        place = hash_index.home(versions.key_index, prints[at])
+        prefetch(versions.fingerprint, wide(versions.key_index.places[place]) - 1)
     if 0 <= row < rows:
         trail.keys[row] = _printed(versions, prints[row])
         if trail.keys[row] != NONE:
@@ -215,7 +217,7 @@ def _printed(versions: Versions, wanted: int) -> Any:
     """A key with that fingerprint; NONE: there is none."""
     place = hash_index.home(versions.key_index, wanted)
     place = hash_index.candidate(versions.key_index, versions.fingerprint, wanted, place)
-    return wide(versions.key_index[place]) - 1
+    return wide(versions.key_index.places[place]) - 1
 
 
 @inlined
@@ -277,7 +279,9 @@ def entries_until(versions: Versions, key: int, timestamp: int) -> Any:
 @inlined
 def find(versions: Versions, data: Array, key_start: int, key_length: int) -> Any:
     """The slot of the key; NONE when it has no version."""
-    return find_printed(versions, hash_index.fingerprint(data, key_start, key_length), data, key_start, key_length)
+    return find_printed(
+        versions, hash_index.fingerprint(versions.key_index, data, key_start, key_length), data, key_start, key_length
+    )
 
 
 @inlined
@@ -286,7 +290,7 @@ def find_printed(versions: Versions, wanted: int, data: Array, key_start: int, k
     place = hash_index.home(versions.key_index, wanted)
     while True:
         place = hash_index.candidate(versions.key_index, versions.fingerprint, wanted, place)
-        key = wide(versions.key_index[place]) - 1
+        key = wide(versions.key_index.places[place]) - 1
         if key < 0 or _has_key(versions, _newest(versions, key), data, key_start, key_length):
             return key
         place = hash_index.next_place(versions.key_index, place)
@@ -467,7 +471,7 @@ def _bytes(entries: int) -> Any:
 @compiled_in_place
 def reindex(versions: Versions) -> None:
     """The index holds every key that has a block, whatever its length was before."""
-    versions.key_index[:] = 0
+    versions.key_index.places[:] = 0
     for key in range(versions.keys.numbers[slots.USED]):
         if versions.capacity[key] != 0:
             hash_index.insert(versions.key_index, versions.fingerprint, key)

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tidegate.contracts.operator import Array, ArraySpec, Storage
+from tidegate.contracts.operator import SEED, Array, ArraySpec, Storage
 from tidegate.kernels import arena, growth, hash_index, payloads, slots, time_buffer, version_chains
 from tidegate.kernels.arena import Arena
 from tidegate.kernels.compiled import inlined, wide
+from tidegate.kernels.hash_index import Index
 from tidegate.kernels.payloads import Batch, Payloads
 from tidegate.kernels.slots import SlotPool
 from tidegate.kernels.time_buffer import TimeBuffer
@@ -46,6 +47,7 @@ ARRAYS = (
     ArraySpec("place", "int64", "slots"),
     ArraySpec("key", "int64", "keys", KEY.itemsize // 8),
     ArraySpec("index", "int32", "index"),
+    SEED,
     ArraySpec("chains", "uint8", "chains"),
     ArraySpec("arena", "uint8", "arena"),
 )
@@ -70,7 +72,7 @@ def windows_of(arrays: Mapping[str, Array]) -> Windows:
     return Windows(
         Versions(
             np.zeros(version_chains.NUMBERS, np.int64),
-            arrays["index"],
+            Index(arrays["index"], arrays["seed"]),
             SlotPool(arrays["keys_numbers"], key["fingerprint"]),
             key["fingerprint"],
             key["block"],
@@ -154,7 +156,9 @@ def open_window(windows: Windows, batch: Batch, row: int, key: int, at: int, sta
     windows.order.position[slot] = time_buffer.NOT_HELD
     payloads.store(windows.versions.payloads, slot, batch, row)
     if key == NONE:
-        fingerprint = hash_index.fingerprint(batch.data, batch.key_start[row], batch.key_length[row])
+        fingerprint = hash_index.fingerprint(
+            windows.versions.key_index, batch.data, batch.key_start[row], batch.key_length[row]
+        )
         key = version_chains.add_key(windows.versions, fingerprint)
     windows.key[slot] = key
     version_chains.make_room(windows.versions, key, at)

@@ -1,19 +1,20 @@
-"""Numbers and other parts of JSON values, for aggregates. May import: the standard library, numpy, orjson, contracts.
+"""Numbers and other parts of JSON values, for aggregates. May import: the standard library, numpy, contracts, kernels.
 
-A whole number that fits into 64 bits is kept exactly; every other one is a double. A null value has no number.
+A whole number that fits into 64 bits, without fraction and exponent, is kept exactly; every other one is the nearest
+double, and none where that is infinite. A null value has no number.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import orjson
 
 from tidegate.contracts.operator import Array
-from tidegate.contracts.records import NULL_LENGTH, Records
+from tidegate.contracts.records import Records
+from tidegate.operators import json_fields
+from tidegate.operators.json_fields import FOUND, NO_JSON
 
 REASONS = (
     "no number: null value",
@@ -27,8 +28,9 @@ REASONS = (
     "no value: value is not a JSON object",
     "no value: field is missing",
 )
-_SMALLEST, _LARGEST = -(2**63), 2**63 - 1
-NULL_VALUE, NO_JSON, NO_OBJECT, NO_FIELD, NO_NUMBER, VALUE_NO_NUMBER = range(1, 7)
+NO_NUMBER, VALUE_NO_NUMBER = 5, 6
+"""Codes behind those of `json_fields`."""
+
 PART = 6
 """Added to the first four codes where a part is missing that need not be a number."""
 
@@ -46,65 +48,35 @@ def read_numbers(records: Records, fields: tuple[str | None, ...]) -> Read:
     """The numbers of those fields (None: of the value itself) of each record."""
     shape = len(fields), len(records)
     read = Read(np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape, np.bool_), np.zeros(shape[1], np.int8))
-    if fields:
-        for row, (document, code) in enumerate(_documents(records)):
-            if code := code or _read_row(document, row, fields, read):
-                read.code[row] = code
+    for at, field in enumerate(fields):
+        codes = _read_field(records, field, read.whole[at], read.double[at], read.is_double[at])
+        np.copyto(read.code, codes, where=read.code == FOUND)
+    for numbers in (read.whole, read.double, read.is_double):
+        numbers[:, read.code != FOUND] = 0
     return read
 
 
-def missing_parts(records: Records, fields: tuple[str, ...]) -> Array:
-    """A code per record: 0, or 1 + the index of the reason why it lacks one of those fields."""
-    codes = np.zeros(len(records), np.int8)
-    if fields:
-        for row, (document, code) in enumerate(_documents(records)):
-            if code := code or _missing_part(document, fields):
-                codes[row] = code + PART
+def _read_field(records: Records, field: str | None, whole: Array, double: Array, is_double: Array) -> Array:
+    """Return a code per record, after writing the field's numbers."""
+    found = json_fields.fields_of(records, field)
+    numbers = json_fields.wholes_of(found)
+    whole[:] = numbers.whole
+    no_number = VALUE_NO_NUMBER if field is None else NO_NUMBER
+    codes = np.where((found.code == FOUND) & ~numbers.is_number, no_number, found.code)
+    for row in np.flatnonzero(numbers.is_number & ~numbers.is_whole).tolist():
+        double[row] = float(found.text(row))
+        is_double[row] = True
+        if math.isinf(double[row]):
+            codes[row] = no_number
     return codes
 
 
-def _missing_part(document: object, fields: tuple[str, ...]) -> int:
-    return next((code for _, code in (_field(document, field) for field in fields) if code), 0)
-
-
-def _documents(records: Records) -> Iterator[tuple[Any, int]]:
-    """Each value as JSON, and a code: 0, or why it is none."""
-    content = records.data.data
-    for start, length in zip(records.value_start.tolist(), records.value_length.tolist(), strict=True):
-        if length == NULL_LENGTH:
-            yield None, NULL_VALUE
-            continue
-        try:
-            yield orjson.loads(content[start : start + length]), 0
-        except orjson.JSONDecodeError:
-            yield None, NO_JSON
-
-
-def _read_row(document: Any, row: int, fields: tuple[str | None, ...], read: Read) -> int:
-    for at, field in enumerate(fields):
-        number, code = (document, 0) if field is None else _field(document, field)
-        if code == 0 and not _is_number(number):
-            code = VALUE_NO_NUMBER if field is None else NO_NUMBER
-        if code:
-            return code
-        _keep(read, at, row, number)
-    return 0
-
-
-def _field(document: object, field: str) -> tuple[Any, int]:
-    if not isinstance(document, dict):
-        return None, NO_OBJECT
-    return (document[field], 0) if field in document else (None, NO_FIELD)
-
-
-def _is_number(number: object) -> bool:
-    kind = type(number)
-    return kind is int or (kind is float and math.isfinite(number))  # type: ignore[arg-type]
-
-
-def _keep(read: Read, at: int, row: int, number: float) -> None:
-    if type(number) is int and _SMALLEST <= number <= _LARGEST:
-        read.whole[at, row] = number
-    else:
-        read.double[at, row] = number
-        read.is_double[at, row] = True
+def missing_parts(records: Records, fields: tuple[str | None, ...]) -> Array:
+    """A code per record: 0, or 1 + the index of the reason why it lacks one of those fields (None: the value itself,
+    which may be null)."""
+    codes = np.zeros(len(records), np.int8)
+    for field in fields:
+        missing = json_fields.fields_of(records, field).code
+        lacks = (missing == NO_JSON) if field is None else (missing != FOUND)
+        np.copyto(codes, missing + PART, where=lacks & (codes == 0))
+    return codes

@@ -17,6 +17,7 @@ Local Linux file systems only: it needs flock, posix_fallocate and shared mappin
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import mmap
 import os
 import time
@@ -30,7 +31,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.contracts.errors import EngineError, Superseded
-from tidegate.contracts.operator import Array, Layout
+from tidegate.contracts.operator import SEED, Array, Layout
 from tidegate.state import disk, undo_rows
 from tidegate.state.decisions import NO_COMMIT, Commit, Header, may_take
 from tidegate.state.header import HeaderFile
@@ -54,6 +55,14 @@ def partitions_here(root: Path, operator: str, table_id: str) -> list[int]:
     """The partitions that have a local state on this machine."""
     folder = root / operator / table_id
     return sorted(int(entry.name) for entry in folder.iterdir()) if folder.is_dir() else []
+
+
+def seed_of(table_id: str) -> bytes:
+    """Return the seed of a log's states: the same on every machine and after every rebuild.
+
+    Delta draws the table id at random when the log is made, so producers cannot know it (decision 0023).
+    """
+    return hashlib.blake2b(table_id.encode(), digest_size=SEED.factor * np.dtype(SEED.dtype).itemsize).digest()
 
 
 class LocalState:
@@ -114,13 +123,15 @@ class LocalState:
         return self._storage
 
     def rebuild(self, layout: Layout) -> MappedStorage:
-        """New arrays, all zero; the generation before stays as it is until `complete` switches."""
+        """New arrays, zero but for the log's seed; the generation before stays as it is until `complete` switches."""
         generation = 1 + max((number for number, _ in self._generations()), default=0)
         folder = self._generation(generation, new=True)
         with disk.disk_errors(folder):
             self._remove_generations_but(self.header.generation if self.header else 0)
             folder.mkdir()
         self._storage = MappedStorage(self, folder, layout, layout.capacity, generation)
+        if SEED in layout.arrays:
+            self._storage.arrays()[SEED.name][:] = np.frombuffer(seed_of(self.table_id), SEED.dtype)
         return self._storage
 
     def begin(self, epoch: int, batch: int, attempt: str) -> None:

@@ -44,7 +44,7 @@ class Table(NamedTuple):
     def state(self, clock_ms: int) -> OperatorState:
         """The table's state, after one batch of that clock."""
         operator = operator_for(self.config)
-        state = operator.open(MemoryStorage(operator.layout))
+        state = operator.open(MemoryStorage(operator.layout, b"%16d" % len(self.rows)))
         state.step(Records.from_rows(self.rows), clock_ms)
         return state
 
@@ -142,7 +142,8 @@ class Partition:
         self._layout = layout or small(operator.layout)
         self.table: OperatorState | None = None
         self.open_until, self.needs = ALWAYS, ALWAYS
-        self._open(MemoryStorage(self._layout))
+        self._storages = 0
+        self._open(self._new_storage())
 
     def play(self, step: Step) -> StepResult:
         """The step has had its effect and is in the trace."""
@@ -203,8 +204,13 @@ class Partition:
 
     def rebuild(self, rows: pa.Table) -> None:
         """Goes on from an empty storage and the log's rows: a restart from the operator log."""
-        self._open(MemoryStorage(self._layout))
+        self._open(self._new_storage())
         self.catch_up(rows)
+
+    def _new_storage(self) -> MemoryStorage:
+        """Return an empty storage, whose seed is another one each time: nothing visible may depend on it."""
+        self._storages += 1
+        return MemoryStorage(self._layout, b"%16d" % self._storages)
 
     def _open(self, storage: MemoryStorage) -> None:
         self.storage = storage

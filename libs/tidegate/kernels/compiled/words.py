@@ -26,6 +26,12 @@ def product(left: int, right: int) -> Any:
     return np.int64((int(left) * int(right) + 2**63) % 2**64 - 2**63)
 
 
+def folded(left: int, right: int) -> Any:
+    """Return the two halves of the unsigned 128-bit product, one XORed onto the other, as an int64."""
+    whole = (int(left) % 2**64) * (int(right) % 2**64)
+    return np.int64(((whole ^ (whole >> 64)) + 2**63) % 2**64 - 2**63)
+
+
 def copy_bytes(source: Array, start: int, target: Array, at: int, length: int) -> None:
     """`length` bytes (>= 0) of the source are in the target, which is other memory."""
     target[at : at + length] = source[start : start + length]
@@ -60,6 +66,16 @@ if NUMBA_ON:
     def product(typing: Any, left: Any, right: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             return builder.mul(*arguments)
+
+        return types.int64(types.int64, types.int64), generate
+
+    @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+    def folded(typing: Any, left: Any, right: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            word, double = ir.IntType(64), ir.IntType(128)
+            whole = builder.mul(*(builder.zext(argument, double) for argument in arguments))
+            upper = builder.trunc(builder.lshr(whole, ir.Constant(double, 64)), word)
+            return builder.xor(builder.trunc(whole, word), upper)
 
         return types.int64(types.int64, types.int64), generate
 

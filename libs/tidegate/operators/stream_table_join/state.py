@@ -15,7 +15,8 @@ from tidegate.contracts.errors import UserError
 from tidegate.contracts.event_time import ALWAYS, NEVER, NO_STREAM_TIME, advanced
 from tidegate.contracts.operator import Array, ArraySpec, Layout, StepResult, Storage
 from tidegate.contracts.records import Records
-from tidegate.kernels import arena, columns, growth, slots, time_buffer
+from tidegate.kernels import arena, columns, growth, hash_index, slots, time_buffer
+from tidegate.kernels.hash_index import Index
 from tidegate.kernels.payloads import Batch, Payloads, batch_of, record_length, repack
 from tidegate.kernels.version_chains import READABLE_FROM, VersionedState
 from tidegate.operators import refusals, result_tables
@@ -37,7 +38,7 @@ _SLOT = np.dtype([*((name, "i8") for name in _LONGS), *((name, "i4") for name in
 
 LAYOUT = Layout(
     kind="stream_table_join",
-    version=1,
+    version=2,
     arrays=(
         ArraySpec("numbers", "int64", "fixed", kernel.NUMBERS),
         ArraySpec("time_numbers", "int64", "fixed", time_buffer.NUMBERS),
@@ -103,7 +104,7 @@ class StreamTableJoinState:
         self._storage = storage
         self._table: VersionedState | None = None
         self._open_until = ALWAYS
-        self._by_offset: Array | None = None
+        self._by_offset: Index | None = None
         self._map()
         if not self._numbers[OPENED]:
             self._numbers[OPENED] = 1
@@ -219,21 +220,24 @@ class StreamTableJoinState:
         self._run(lambda: kernel.replay(self._state, index(), batch, deleted, arrived, outcome))
         self._settle(batch, outcome)
 
-    def _offsets_of(self, slots: Array) -> Array:
+    def _offsets_of(self, slots: Array) -> Index:
         """Return an index of those slots alone: rows that undo a batch name all that they change."""
         held = slots[self._state.time.position[slots] != time_buffer.NOT_HELD]
-        index = np.zeros(1 << (4 * len(slots)).bit_length(), np.int32)
-        kernel.index_by_offset(self._state, held, index)
-        return index
+        return self._indexed(held, 4 * len(slots) + 1)
 
-    def _offsets(self) -> Array:
+    def _offsets(self) -> Index:
         """The index of the held slots by offset, which replaying keeps up to date; other work knows nothing of it."""
         places = 2 * self._storage.capacity()["slots"]
-        if self._by_offset is None or len(self._by_offset) < places:
+        if self._by_offset is None or len(self._by_offset.places) < places:
             held = self._state.time.heap[: self._state.time.numbers[time_buffer.HELD]]
-            self._by_offset = np.zeros(1 << (places - 1).bit_length(), np.int32)
-            kernel.index_by_offset(self._state, held, self._by_offset)
+            self._by_offset = self._indexed(held, places)
         return self._by_offset
+
+    def _indexed(self, slots: Array, places: int) -> Index:
+        """Return an index by offset of the slots, with so many places at the least."""
+        index = Index(np.zeros(1 << (places - 1).bit_length(), np.int32), hash_index.KNOWN_SEED)
+        kernel.index_by_offset(self._state, slots, index)
+        return index
 
     def _result(self, dated: Dated, outcome: kernel.Outcome, own: Batch) -> StepResult:
         """Return what the outcome says, in tables; then settle the batch. `own`: the records under their own keys."""

@@ -19,6 +19,7 @@ from tidegate.kernels import hash_index, payloads, slots, time_buffer, version_c
 from tidegate.kernels.columns import AHEAD
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.compiled.words import prefetch
+from tidegate.kernels.hash_index import Index
 from tidegate.kernels.payloads import Batch, Located, Payloads
 from tidegate.kernels.slots import SlotPool
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES, TimeBuffer
@@ -157,7 +158,7 @@ def waiting(state: State, due: int) -> tuple[int, int]:
 
 
 @compiled_in_place
-def replay(state: State, index: Array, batch: Batch, deleted: Array, arrived: Array, out: Outcome) -> Any:
+def replay(state: State, index: Index, batch: Batch, deleted: Array, arrived: Array, out: Outcome) -> Any:
     """The changelog rows from tally[NEXT_ROW] on are applied; DONE, or NEEDS_SLOT before the row that needs one.
 
     `index`: a hash index of the held slots, by offset.
@@ -165,7 +166,7 @@ def replay(state: State, index: Array, batch: Batch, deleted: Array, arrived: Ar
     offsets = state.payloads.offset
     for row in range(out.tally[NEXT_ROW], len(batch.offset)):
         out.tally[NEXT_ROW] = row
-        slot = wide(index[hash_index.candidate(index, offsets, batch.offset[row], _home(index, batch, row))]) - 1
+        slot = wide(index.places[hash_index.candidate(index, offsets, batch.offset[row], _home(index, batch, row))]) - 1
         if slot >= 0:
             hash_index.remove(index, offsets, slot)
             _leave(state, slot, out)
@@ -178,12 +179,12 @@ def replay(state: State, index: Array, batch: Batch, deleted: Array, arrived: Ar
 
 
 @inlined
-def _home(index: Array, batch: Batch, row: int) -> Any:
+def _home(index: Index, batch: Batch, row: int) -> Any:
     return hash_index.home(index, batch.offset[row])
 
 
 @compiled_in_place
-def index_by_offset(state: State, slots: Array, index: Array) -> None:
+def index_by_offset(state: State, slots: Array, index: Index) -> None:
     """The index, which was empty, has those slots."""
     for at in range(len(slots)):
         hash_index.insert(index, state.payloads.offset, wide(slots[at]))
@@ -238,7 +239,9 @@ def meet(versions: Versions, data: Array, arena: Array, records: Located, trail:
     expired = 0
     rows = len(met.version)
     for row in range(rows):
-        trail.prints[row] = _fingerprint(data, arena, records.key_start[row], records.key_length[row])
+        trail.prints[row] = _fingerprint(
+            versions.key_index, data, arena, records.key_start[row], records.key_length[row]
+        )
     for row in range(-FAR_AHEAD, rows):
         version_chains.fetch_ahead(versions, trail, row)
         if row >= 0:
@@ -256,11 +259,11 @@ def meet(versions: Versions, data: Array, arena: Array, records: Located, trail:
 
 
 @inlined
-def _fingerprint(data: Array, arena: Array, start: int, length: int) -> Any:
+def _fingerprint(index: Index, data: Array, arena: Array, start: int, length: int) -> Any:
     """That of the key; of a null any."""
     if start >= 0:
-        return hash_index.fingerprint(data, start, max(0, length))
-    return hash_index.fingerprint(arena, ~start, length)
+        return hash_index.fingerprint(index, data, start, max(0, length))
+    return hash_index.fingerprint(index, arena, ~start, length)
 
 
 @inlined

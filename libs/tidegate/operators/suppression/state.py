@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME, advanced
-from tidegate.contracts.operator import Array, ArraySpec, Layout, StepResult, Storage
+from tidegate.contracts.operator import SEED, Array, ArraySpec, Layout, StepResult, Storage
 from tidegate.contracts.records import Records
 from tidegate.kernels import arena, columns, growth, slots, time_buffer
+from tidegate.kernels.hash_index import Index
 from tidegate.kernels.payloads import Batch, Payloads, batch_of, record_length, repack
 from tidegate.operators import refusals
 from tidegate.operators.bounds import EagerBuffer, StrictBuffer
@@ -44,6 +45,7 @@ LAYOUT = Layout(
         ArraySpec("finding", "int64", "slots", HALF_LINE // 8),
         ArraySpec("record", "int64", "slots", HALF_LINE // 8),
         ArraySpec("index", "int32", "index"),
+        SEED,
         ArraySpec("arena", "uint8", "arena"),
     ),
     capacity={"fixed": 1, "slots": 1024, "index": 2048, "arena": 65536},
@@ -104,7 +106,7 @@ def state_of(arrays: Mapping[str, Array]) -> kernel.State:
         ),
         slots.SlotPool(arrays["pool_numbers"], finding["arrival"]),
         Payloads(blocks, finding["block"], finding["key_length"], *stored),
-        arrays["index"],
+        Index(arrays["index"], arrays["seed"]),
         finding["fingerprint"],
         finding["row"],
         arrays["numbers"],

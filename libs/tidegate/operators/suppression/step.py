@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from tidegate.contracts.operator import Array
 from tidegate.kernels import hash_index, payloads, slots, time_buffer
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
+from tidegate.kernels.hash_index import Index
 from tidegate.kernels.payloads import Batch, Payloads
 from tidegate.kernels.slots import SlotPool
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES, TimeBuffer
@@ -73,7 +74,7 @@ class State(NamedTuple):
     time: TimeBuffer
     pool: SlotPool
     payloads: Payloads
-    key_index: Array
+    key_index: Index
     fingerprint: Array
     row: Array
     numbers: Array
@@ -113,7 +114,7 @@ def absorb(
             continue
         stream_time = max(tally[STREAM_TIME], timestamp)
         due = due_until(rules.time_limit, stream_time)
-        fingerprint = hash_index.fingerprint(batch.data, batch.key_start[row], batch.key_length[row])
+        fingerprint = hash_index.fingerprint(state.key_index, batch.data, batch.key_start[row], batch.key_length[row])
         slot = _find(state, batch, row, fingerprint)
         if slot >= 0 and is_closed(state, slot):
             refusals.refuse(outcome.refused, row, wide(LATE), timestamp, tally[STREAM_TIME])
@@ -185,7 +186,7 @@ def replay(
     """The changelog rows from tally[NEXT_ROW] on are applied; DONE, or NEEDS_SLOT before the row that needs one."""
     for row in range(out.tally[NEXT_ROW], len(batch.offset)):
         out.tally[NEXT_ROW] = row
-        fingerprint = hash_index.fingerprint(batch.data, batch.key_start[row], batch.key_length[row])
+        fingerprint = hash_index.fingerprint(state.key_index, batch.data, batch.key_start[row], batch.key_length[row])
         slot = _find(state, batch, row, fingerprint)
         if slot < 0 and not deleted[row] and not slots.has_slot(state.pool):
             return NEEDS_SLOT
@@ -260,7 +261,7 @@ def _set_check(state: State, slot: int, check: int) -> None:
 @compiled_in_place
 def reindex(state: State) -> None:
     """The index holds every slot that is held or a ghost, whatever its length was before."""
-    state.key_index[:] = 0
+    state.key_index.places[:] = 0
     for slot in range(state.pool.numbers[slots.USED]):
         if time_buffer.is_held(state.time, slot) or state.payloads.block[slot] != 0:
             hash_index.insert(state.key_index, state.fingerprint, slot)
@@ -443,7 +444,7 @@ def _find(state: State, batch: Batch, row: int, fingerprint: int) -> Any:
     place = hash_index.home(state.key_index, fingerprint)
     while True:
         place = hash_index.candidate(state.key_index, state.fingerprint, fingerprint, place)
-        slot = wide(state.key_index[place]) - 1
+        slot = wide(state.key_index.places[place]) - 1
         if slot < 0 or _has_key(state, batch, slot, row):
             return slot
         place = hash_index.next_place(state.key_index, place)

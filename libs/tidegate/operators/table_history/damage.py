@@ -133,7 +133,7 @@ def _chain_is_whole(state: State, key: int, unseen: Array) -> bool:
             return False
         start = payloads.start_of(stored, version)
         length = wide(stored.key_length[version])
-        if versions.fingerprint[key] != hash_index.fingerprint(stored.arena.data, start, length):
+        if versions.fingerprint[key] != hash_index.fingerprint(versions.key_index, stored.arena.data, start, length):
             return False
         if not version_chains.is_key(versions, key, stored.arena.data, start, length):
             return False

@@ -13,10 +13,11 @@ import pyarrow as pa
 from numpy.lib.stride_tricks import as_strided
 
 from tidegate.contracts.event_time import ALWAYS, MAX_TIMESTAMP, NEVER, NO_STREAM_TIME, advanced
-from tidegate.contracts.operator import Array, ArraySpec, Layout, StepResult, Storage
+from tidegate.contracts.operator import SEED, Array, ArraySpec, Layout, StepResult, Storage
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels import arena, columns, growth, payloads, slots, time_buffer, version_chains
 from tidegate.kernels.arena import Arena
+from tidegate.kernels.hash_index import Index
 from tidegate.kernels.payloads import Batch, Payloads, batch_of
 from tidegate.kernels.time_buffer import TimeBuffer
 from tidegate.kernels.version_chains import READABLE_FROM, TIMELESS, Trail, Versions
@@ -42,7 +43,7 @@ _VERSION = np.dtype(
 
 LAYOUT = Layout(
     kind="table_history",
-    version=1,
+    version=2,
     arrays=(
         ArraySpec("numbers", "int64", "fixed", NUMBERS),
         ArraySpec("expiry_numbers", "int64", "fixed", time_buffer.NUMBERS),
@@ -55,6 +56,7 @@ LAYOUT = Layout(
         ArraySpec("heap", "int32", "keys"),
         ArraySpec("place", "int64", "keys"),
         ArraySpec("index", "int32", "index"),
+        SEED,
         ArraySpec("version", "int64", "versions", _VERSION.itemsize // 8),
         ArraySpec("chains", "uint8", "chains"),
         ArraySpec("arena", "uint8", "arena"),
@@ -77,7 +79,7 @@ def state_of(arrays: Mapping[str, Array], reading: Array) -> kernel.State:
     stored = Payloads(_arena(arrays, "arena"), **{name: version[name] for name in Payloads._fields[1:]})
     versions = Versions(
         numbers=reading,
-        key_index=arrays["index"],
+        key_index=Index(arrays["index"], arrays["seed"]),
         keys=slots.SlotPool(arrays["key_numbers"], key["fingerprint"]),
         **{name: key[name] for name in ("fingerprint", "block", "first", "length", "capacity")},
         chains=_arena(arrays, "chain"),

@@ -93,7 +93,7 @@ def absorb(
     `undecodable`: a code per row, 0 where the timestamp is known. `newest`: the largest timestamp that is taken.
     """
     tally = outcome.tally
-    version_chains.take_prints(batch.data, batch.key_start, batch.key_length, trail)
+    version_chains.take_prints(state.versions, batch.data, batch.key_start, batch.key_length, trail)
     begin = tally[NEXT_ROW]
     for row in range(begin - FAR_AHEAD, len(batch.offset)):
         version_chains.fetch_ahead(state.versions, trail, row)
@@ -126,7 +126,7 @@ def absorb(
 @compiled_in_place
 def replay(state: State, batch: Batch, deleted: Array, retention: int, trail: Trail, outcome: Outcome) -> Any:
     """The changelog rows from tally[NEXT_ROW] on are applied; or it wants room before that row."""
-    version_chains.take_prints(batch.data, batch.key_start, batch.key_length, trail)
+    version_chains.take_prints(state.versions, batch.data, batch.key_start, batch.key_length, trail)
     begin = outcome.tally[NEXT_ROW]
     for row in range(begin - FAR_AHEAD, len(batch.offset)):
         version_chains.fetch_ahead(state.versions, trail, row)

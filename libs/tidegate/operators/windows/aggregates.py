@@ -2,8 +2,10 @@
 
 May import: numpy, pyarrow, contracts, kernels.
 
-A count is one word. A number that is summed has three: the sum of its whole numbers while it fits, the sum of the
-others and of what no longer fitted (which stays within the range of doubles), and how many of those there were. The
+A count is one word. A number that is summed has three: the sum of its whole numbers modulo 2**64, the sum of the
+others (which stays within the range of doubles), and one for two: how many others there were (the low half, which stays
+at its largest) and how often the first word went over its end (the high half, signed). So the sum of whole numbers is
+exact within +-2**94, which takes 2**31 of the largest; what would go beyond counts as another number, a double. The
 smallest and the largest have three: a whole number, another number, and which of them it is. A mean has a sum and a
 count. All words of a window that has no record yet are 0.
 """
@@ -18,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.contracts.operator import Array
-from tidegate.kernels.compiled import inlined
+from tidegate.kernels.compiled import inlined, wide
 
 COUNT, SUM, MIN, MAX, AVG = range(5)
 NAMES = ("count", "sum", "min", "max", "avg")
@@ -27,6 +29,10 @@ _WIDTHS = (1, 3, 3, 3, 4)
 _NOTHING, _WHOLE, _DOUBLE = range(3)
 _LARGEST = 2**63 - 1
 _SMALLEST = -(2**63)
+_EXACT = 2**53
+"""Below it whole numbers are doubles, and a quotient of two is the nearest one."""
+_CARRY = 2**32
+_MOST_CARRIES = 2**30
 _LARGEST_DOUBLE = float(np.finfo(np.float64).max)
 
 
@@ -84,8 +90,10 @@ def add(words: Words, base: int, plan: Plan, numbers: Numbers, row: int) -> None
         whole = numbers.whole[number, row]
         double = numbers.double[number, row]
         which = _DOUBLE if numbers.is_double[number, row] else _WHOLE
-        if kind in (SUM, AVG):
-            _add_number(words, word, whole, double, which)
+        if kind in (SUM, AVG) and which == _WHOLE:
+            _add_whole(words, word, whole, wide(0))
+        elif kind in (SUM, AVG):
+            _add_double(words, word, double, wide(1))
         else:
             _keep(words, word, kind, whole, double, which)
         if kind == AVG:
@@ -102,10 +110,9 @@ def merge(words: Words, base: int, other: int, plan: Plan) -> None:
         if kind == COUNT:
             words.whole[word] += words.whole[source]
         elif kind in (SUM, AVG):
-            _add_number(words, word, words.whole[source], words.double[source + 1], _WHOLE)
-            if words.whole[source + 2] != 0:
-                _add_number(words, word, words.whole[source], words.double[source + 1], _DOUBLE)
-                words.whole[word + 2] += words.whole[source + 2] - 1
+            _add_whole(words, word, words.whole[source], _carries(words.whole[source + 2]))
+            if _others(words.whole[source + 2]) != 0:
+                _add_double(words, word, words.double[source + 1], _others(words.whole[source + 2]))
         elif words.whole[source + 2] != _NOTHING:
             _keep(words, word, kind, words.whole[source], words.double[source + 1], words.whole[source + 2])
         if kind == AVG:
@@ -113,18 +120,49 @@ def merge(words: Words, base: int, other: int, plan: Plan) -> None:
 
 
 @inlined
-def _add_number(words: Words, word: int, whole: int, double: float, which: int) -> None:
-    if which == _WHOLE:
-        held = words.whole[word]
-        if (whole > 0 and held > _LARGEST - whole) or (whole < 0 and held < _SMALLEST - whole):
-            words.double[word + 1] += np.float64(held)
-            words.whole[word + 2] += 1
-            held = 0
-        words.whole[word] = held + whole
+def _add_whole(words: Words, word: int, whole: int, carries: int) -> None:
+    """The sum has the whole number, and `carries` times 2**64."""
+    held = words.whole[word]
+    if whole > 0 and held > _LARGEST - whole:
+        words.whole[word] = (held + _SMALLEST) + (whole + _SMALLEST)
+        carries += 1
+    elif whole < 0 and held < _SMALLEST - whole:
+        words.whole[word] = (held - _SMALLEST) + (whole - _SMALLEST)
+        carries -= 1
     else:
-        total = words.double[word + 1] + double
-        words.double[word + 1] = min(max(total, -_LARGEST_DOUBLE), _LARGEST_DOUBLE)
-        words.whole[word + 2] += 1
+        words.whole[word] = held + whole
+    if carries != 0:
+        _carry(words, word, carries)
+
+
+@inlined
+def _carry(words: Words, word: int, carries: int) -> None:
+    """The sum has `carries` times 2**64 more; with too many it counts as another number."""
+    total = _carries(words.whole[word + 2]) + carries
+    if abs(total) > _MOST_CARRIES:
+        _add_double(words, word, np.float64(words.whole[word]) + total * 2.0**64, wide(1))
+        words.whole[word] = 0
+        total = wide(0)
+    words.whole[word + 2] = total * _CARRY + _others(words.whole[word + 2])
+
+
+@inlined
+def _add_double(words: Words, word: int, double: float, others: int) -> None:
+    """The sum has the double, which so many other numbers amount to."""
+    total = words.double[word + 1] + double
+    words.double[word + 1] = min(max(total, -_LARGEST_DOUBLE), _LARGEST_DOUBLE)
+    count = _others(words.whole[word + 2])
+    words.whole[word + 2] += min(count + others, _CARRY - 1) - count
+
+
+@inlined
+def _carries(word: int) -> Any:
+    return word >> 32
+
+
+@inlined
+def _others(word: int) -> Any:
+    return word & (_CARRY - 1)
 
 
 @inlined
@@ -175,12 +213,21 @@ def _texts(kind: int, words: Array) -> pa.Array:
     whole, double, others = words[:, 0], np.ascontiguousarray(words[:, 1]).view(np.float64), words[:, 2]
     if kind in (MIN, MAX):
         return _unless(others == _NOTHING, _either(whole, double, others == _DOUBLE))
-    total = np.clip(whole + double, -_LARGEST_DOUBLE, _LARGEST_DOUBLE)
+    carries, others = others >> 32, others & (_CARRY - 1)
+    total = np.clip(whole + carries * 2.0**64 + double, -_LARGEST_DOUBLE, _LARGEST_DOUBLE)
+    large = (others == 0) & ((carries != 0) | (np.abs(whole // 2) >= _EXACT // 2))
     if kind == AVG:
-        counts = words[:, 3]
-        mean = np.where(others == 0, whole, total) / np.maximum(counts, 1)
-        return _unless(counts == 0, pa.array(mean).cast(pa.string()))
-    return _either(whole, total, others != 0)
+        counts = np.maximum(words[:, 3], 1)
+        mean = np.where(others == 0, whole, total) / counts
+        for row in np.flatnonzero(large).tolist():
+            mean[row] = (int(whole[row]) + (int(carries[row]) << 64)) / int(counts[row])
+        return _unless(words[:, 3] == 0, pa.array(mean).cast(pa.string()))
+    text = _either(whole, total, others != 0)
+    carried = large & (carries != 0)
+    if not carried.any():
+        return text
+    exact = [str(int(whole[row]) + (int(carries[row]) << 64)) for row in np.flatnonzero(carried).tolist()]
+    return pc.replace_with_mask(text, pa.array(carried), pa.array(exact, pa.string()))
 
 
 def _unless(nothing: Array, text: pa.Array) -> pa.Array:

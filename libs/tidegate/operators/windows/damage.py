@@ -180,6 +180,6 @@ def _has_key(windows: Windows, slot: int, key: int) -> bool:
     stored = versions.payloads
     start = payloads.start_of(stored, slot)
     length = wide(stored.key_length[slot])
-    if versions.fingerprint[key] != hash_index.fingerprint(stored.arena.data, start, length):
+    if versions.fingerprint[key] != hash_index.fingerprint(versions.key_index, stored.arena.data, start, length):
         return False
     return version_chains.is_key(versions, key, stored.arena.data, start, length)

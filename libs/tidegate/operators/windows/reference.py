@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -212,7 +213,7 @@ def read_number(value: bytes | None, name: str | None) -> tuple[Any, str]:
     if value is None:
         return None, "no number: null value"
     try:
-        document = json.loads(value)
+        document = read_json(value)
     except ValueError:
         return None, "no number: value is not JSON"
     if name is None:
@@ -224,5 +225,19 @@ def read_number(value: bytes | None, name: str | None) -> tuple[Any, str]:
     return document[name], "" if _is_number(document[name]) else "no number: field is not a number"
 
 
+def read_json(value: bytes) -> Any:
+    """The value as RFC 8259 has it, in UTF-8; ValueError for others. Whole numbers beyond 64 bits are doubles."""
+    return json.loads(value.decode(), parse_constant=_refuse, parse_int=_whole)
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(name)
+
+
+def _whole(digits: str) -> float:
+    number = float(digits)
+    return int(digits) if abs(number) <= 2**63 and -(2**63) <= int(digits) < 2**63 else number
+
+
 def _is_number(found: Any) -> bool:
-    return isinstance(found, int | float) and not isinstance(found, bool)
+    return isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found)

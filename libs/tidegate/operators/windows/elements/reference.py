@@ -5,7 +5,6 @@ The slow oracle, for tests only: every window is a list of rows. May import: con
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from typing import Any
 from tidegate.contracts.records import Row
 from tidegate.operators.windows import reference as windows
 from tidegate.operators.windows.config import CountEvictor, DeltaEvictor, FunctionEvictor, JsonField, TimeEvictor
-from tidegate.operators.windows.reference import read_number
+from tidegate.operators.windows.reference import read_json, read_number
 
 _NUMERIC: dict[str, Callable[[list[Any]], Any]] = {"sum": sum, "min": min, "max": max, "avg": mean}
 
@@ -137,12 +136,28 @@ def _part(row: Row, spec: object) -> tuple[str, str]:
     if row.value is None:
         return ("null", "") if spec is True else ("", "no value: null value")
     try:
-        document = json.loads(row.value)
+        document = read_json(row.value)
     except ValueError:
         return "", "no value: value is not JSON"
     if not isinstance(spec, JsonField):
         return row.value.decode(), ""
     if not isinstance(document, dict):
         return "", "no value: value is not a JSON object"
-    text = json.dumps(copy.copy(document.get(spec.field)), separators=(",", ":"), ensure_ascii=False)
-    return text, "" if spec.field in document else "no value: field is missing"
+    if spec.field not in document:
+        return "", "no value: field is missing"
+    return _members(row.value.decode())[spec.field], ""
+
+
+def _members(text: str) -> dict[str, str]:
+    """The texts of an object's members by name, the last one of each, as they are written."""
+    members, read, at = {}, json.JSONDecoder().raw_decode, _behind_space(text, 0) + 1
+    while text[at := _behind_space(text, at)] != "}":
+        name, at = read(text, _behind_space(text, at + (text[at] == ",")))
+        start = _behind_space(text, _behind_space(text, at) + 1)
+        _, at = read(text, start)
+        members[name] = text[start:at]
+    return members
+
+
+def _behind_space(text: str, at: int) -> int:
+    return len(text) - len(text[at:].lstrip(" \t\r\n"))

@@ -1,13 +1,11 @@
-"""The values of windows that fired, out of their elements. May import: numpy, orjson, pyarrow, kernels, operators."""
+"""The values of windows that fired, out of their elements. May import: numpy, pyarrow, kernels, operators."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import orjson
 import pyarrow as pa
 
 from tidegate.contracts.errors import UserError
@@ -16,8 +14,7 @@ from tidegate.contracts.records import NULL_LENGTH
 from tidegate.kernels.columns import assemble, binary_column
 from tidegate.kernels.compiled import compiled_in_place, inlined
 from tidegate.kernels.compiled.words import WORD, copy_bytes
-from tidegate.kernels.json_text import is_json
-from tidegate.kernels.payloads import Batch
+from tidegate.operators import json_fields
 from tidegate.operators.windows import aggregates
 from tidegate.operators.windows.aggregates import Numbers, Plan, Words
 from tidegate.operators.windows.config import Aggregates, JsonField
@@ -93,15 +90,6 @@ def _add_up(numbers: Numbers, offsets: Array, plan: Plan, words: Words) -> None:
             aggregates.add(words, window * plan.word[-1], plan, numbers, row)
 
 
-@compiled_in_place
-def find_no_json(batch: Batch, open_at: Array, code: int, codes: Array) -> None:
-    """`codes` has the code where a value is neither JSON nor null. `open_at`: uint8[DEPTH], scratch."""
-    for row in range(len(codes)):
-        length = batch.value_length[row]
-        if length >= 0 and not is_json(batch.data, batch.value_start[row], length, open_at):
-            codes[row] = code
-
-
 def _places(elements: Elements, slots: Array) -> tuple[Array, Array]:
     """Where the elements' values are in the arena, and how long (-1: null)."""
     stored = elements.payloads
@@ -118,19 +106,9 @@ def _all(elements: Elements, lists: Lists) -> Texts:
 
 
 def _fields(elements: Elements, slots: Array, field: str) -> Texts:
-    """A field of each value, which is a JSON object that has it. What is listed several times is read once."""
-    once, where = np.unique(slots, return_inverse=True)
-    texts = [orjson.dumps(orjson.loads(value)[field]) for value in _each_value(elements, once)]
-    length = np.array([len(text) for text in texts], np.int64)
-    start = np.cumsum(length) - length
-    data = np.frombuffer(b"".join(texts), np.uint8)
-    return Texts(data, elements.payloads.arena.data, start[where], length[where])
-
-
-def _each_value(elements: Elements, slots: Array) -> Iterator[memoryview]:
-    data = elements.payloads.arena.data.data
-    for start, length in zip(*(column.tolist() for column in _places(elements, slots)), strict=True):
-        yield data[start : start + length]
+    """A field of each value, which is a JSON object that has it, as it is written there."""
+    found = json_fields.locate(elements.payloads.arena.data, *_places(elements, slots), field)
+    return Texts(_NULL, found.data, ~found.start, found.length)
 
 
 def _one(texts: Texts, lists: Lists, last: bool) -> pa.ChunkedArray:

@@ -19,7 +19,6 @@ from tidegate.contracts.operator import Array, ArraySpec, Layout, StepResult, St
 from tidegate.contracts.records import NULL_LENGTH, Records
 from tidegate.kernels import columns, growth, payloads, slots
 from tidegate.kernels import windows as windows_kernel
-from tidegate.kernels.json_text import DEPTH
 from tidegate.kernels.payloads import Batch, batch_of
 from tidegate.kernels.time_buffer import HELD
 from tidegate.operators import numbers, refusals
@@ -67,7 +66,7 @@ def layout_of(config: WindowRules) -> Layout:
     """The layout of a state whose elements have the numbers that the configuration wants."""
     return Layout(
         kind="windows_with_elements",
-        version=1,
+        version=2,
         arrays=(
             ArraySpec("numbers", "int64", "fixed", NUMBERS),
             ArraySpec("bounds", "int64", "slots", 2),
@@ -188,19 +187,16 @@ class ElementsState:
         """The records with what is read of them, and why something is missing."""
         read = numbers.read_numbers(records, self._fields)
         codes = np.where(undecodable > 0, undecodable, _coded(read.code))
-        codes = np.where(codes > 0, codes, _coded(self._missing_parts(records, batch)))
+        codes = np.where(codes > 0, codes, _coded(self._missing_parts(records)))
         moves = batch.timestamp if moves is None else _frozen(moves)
         whole = Numbers(read.whole, read.double, read.is_double)
         return Rows(keys_of(batch), _values_of(batch), moves, whole, codes.astype(np.int8), newest)
 
-    def _missing_parts(self, records: Records, batch: Batch) -> Array:
+    def _missing_parts(self, records: Records) -> Array:
         given = self._config.aggregate
         parts = [part for part in (given.first, given.last, given.collect) if part is not None]
-        fields = tuple(dict.fromkeys(part.field for part in parts if isinstance(part, JsonField)))
-        codes = np.zeros(len(records), np.int8)
-        if len(fields) < len(parts):
-            results.find_no_json(batch, np.empty(DEPTH, np.uint8), numbers.NO_JSON + numbers.PART, codes)
-        return np.where(codes > 0, codes, numbers.missing_parts(records, fields))
+        fields = dict.fromkeys(part.field if isinstance(part, JsonField) else None for part in parts)
+        return numbers.missing_parts(records, tuple(sorted(fields, key=lambda field: field is not None)))
 
     def _outcome(self, records: int = 0) -> Outcome:
         """Room for what so many records do at the least; memory that is not written to is not taken."""

@@ -1,0 +1,125 @@
+"""Where fields of JSON values are: one meaning of JSON for all that operators read.
+
+May import: numpy, contracts, kernels. Which bytes are JSON, and how deep, is said in `kernels.json_text`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tidegate.contracts.operator import Array
+from tidegate.contracts.records import NULL_LENGTH, Records
+from tidegate.kernels.compiled import compiled_in_place, inlined, wide
+from tidegate.kernels.json_text import DEPTH, find_member, is_json
+
+FOUND, NULL_VALUE, NO_JSON, NO_OBJECT, NO_FIELD = range(5)
+"""Why a value has no such field; FOUND: it has."""
+
+_NO_NAME = np.zeros(0, np.uint8)
+_SPACE, _OBJECT, _MINUS, _ZERO = (ord(sign) for sign in " {-0")
+_SMALLEST = -(2**63)
+_SMALLEST_TENTH = -922337203685477580
+
+
+class Fields(NamedTuple):
+    """The JSON text of a field of each value, as it stands there: `data[start : start + length]`; and a code."""
+
+    data: Array
+    start: Array
+    length: Array
+    code: Array
+
+    def text(self, row: int) -> bytes:
+        """Return the text of a row."""
+        return bytes(self.data[self.start[row] : self.start[row] + self.length[row]])
+
+
+class Wholes(NamedTuple):
+    """Of each text: whether it is a number, whether a whole one of 64 bits, and which one that is."""
+
+    is_number: Array
+    is_whole: Array
+    whole: Array
+
+
+def fields_of(records: Records, field: str | None) -> Fields:
+    """Return where the field of each record's value is (None: the value itself)."""
+    return locate(records.data, records.value_start, records.value_length, field)
+
+
+def locate(data: Array, start: Array, length: Array, field: str | None) -> Fields:
+    """Return where the field is of the values that are at `start`, of that length (-1: null)."""
+    rows = len(start)
+    found = Fields(data, np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.zeros(rows, np.int8))
+    name = _NO_NAME if field is None else np.frombuffer(field.encode("utf-8", "surrogatepass"), np.uint8)
+    _locate(data, start, length, name, field is None, np.empty(DEPTH, np.uint8), found)
+    return found
+
+
+@compiled_in_place
+def _locate(
+    data: Array, starts: Array, lengths: Array, name: Array, whole_value: bool, open_at: Array, found: Fields
+) -> None:
+    for row in range(len(starts)):
+        start, length = wide(starts[row]), wide(lengths[row])
+        if length == NULL_LENGTH:
+            found.code[row] = NULL_VALUE
+            continue
+        if whole_value:
+            whole = is_json(data, start, length, open_at)
+            at, end = _trimmed(data, start, start + length)
+        else:
+            whole, at, end = find_member(data, start, length, name, open_at)
+        if not whole:
+            found.code[row] = NO_JSON
+        elif at < 0:
+            first, _ = _trimmed(data, start, start + length)
+            found.code[row] = NO_FIELD if data[first] == _OBJECT else NO_OBJECT
+        else:
+            found.start[row] = at
+            found.length[row] = end - at
+
+
+@inlined
+def _trimmed(data: Array, start: int, end: int) -> Any:
+    """Return the bounds without the space at both ends."""
+    while start < end and data[start] <= _SPACE:
+        start += 1
+    while start < end and data[end - 1] <= _SPACE:
+        end -= 1
+    return start, end
+
+
+def wholes_of(fields: Fields) -> Wholes:
+    """Return which of the fields' texts are numbers; none where there is no field."""
+    rows = len(fields.start)
+    found = Wholes(np.zeros(rows, np.bool_), np.zeros(rows, np.bool_), np.zeros(rows, np.int64))
+    _read_wholes(fields, found)
+    return found
+
+
+@compiled_in_place
+def _read_wholes(fields: Fields, found: Wholes) -> None:
+    for row in range(len(fields.start)):
+        if fields.code[row] == FOUND:
+            at = fields.start[row]
+            first = fields.data[at]
+            found.is_number[row] = first == _MINUS or _ZERO <= first < _ZERO + 10
+            if found.is_number[row]:
+                found.is_whole[row], found.whole[row] = _whole(fields.data, at, at + fields.length[row])
+
+
+@inlined
+def _whole(data: Array, at: int, end: int) -> Any:
+    """Return whether the JSON number is a whole one of 64 bits without a fraction or an exponent, and which."""
+    negative = data[at] == _MINUS
+    largest = _SMALLEST if negative else _SMALLEST + 1
+    number = wide(0)  # negative, because there is one negative number more
+    for place in range(at + negative, end):
+        digit = wide(data[place]) - _ZERO
+        if digit < 0 or digit > 9 or number < _SMALLEST_TENTH or number * 10 < largest + digit:
+            return False, wide(0)
+        number = number * 10 - digit
+    return True, number if negative else -number
