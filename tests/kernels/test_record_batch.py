@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -19,7 +21,8 @@ from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from tidegate.contracts.errors import EngineError, OutputTooLarge
-from tidegate.contracts.records import Row
+from tidegate.contracts.records import UNREADABLE, Records, Row
+from tidegate.kernels import record_decoder
 from tidegate.kernels.compression import CODES
 from tidegate.kernels.record_batch import (
     EncodedBatch,
@@ -32,6 +35,7 @@ from tidegate.kernels.record_batch import (
     encode_headers,
     header_value,
 )
+from tidegate.kernels.record_headers import varint
 
 pytestmark = pytest.mark.fast
 
@@ -417,8 +421,52 @@ def test_a_size_that_cannot_be_is_an_error_not_an_endless_loop(size: int) -> Non
 
 def test_more_records_than_bytes_are_refused_before_memory_is_taken() -> None:
     batch = rewritten(placed(encoded([Row(b"k", b"v", 1, 0)])), 57, ">i", 2**31 - 1)
-    with pytest.raises(EngineError, match="too small for its number of records"):
-        decode(batch, 0, 9, [])
+    assert refused(decode(batch, 0, 9, []).records) == [(0, 0, "its records do not fit into it")]
+
+
+def refused(records: Records) -> list[tuple[int, int, str]]:
+    """The offsets of the batches that cannot be read, and why."""
+    if records.unreadable is None:
+        return []
+    found = []
+    for row, code in zip(records.rows(), records.unreadable.tolist(), strict=True):
+        if code:
+            said = json.loads(row.value or b"")
+            found.append((said["first_offset"], said["last_offset"], UNREADABLE[code - 1].split(": ")[1]))
+    return found
+
+
+@pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
+def test_a_batch_that_takes_more_than_it_may_is_one_row_and_the_records_around_it_are_read(
+    monkeypatch: pytest.MonkeyPatch, compression: str
+) -> None:
+    monkeypatch.setattr(record_decoder, "LARGEST_BATCH_BYTES", 2**16)
+    bomb = placed(encoded([Row(b"k", bytes(2**17), 1, 0)], compression=compression), 5)
+    assert len(bomb) < 2**14
+    raw = placed(encoded([Row(b"a", b"1", 1, 0)]), 4) + bomb + placed(encoded([Row(b"b", b"2", 2, 0)]), 6)
+    decoded = decode(raw, 0, 99, [])
+    assert refused(decoded.records) == [(5, 5, "its records take more than 256 MiB")]
+    assert [(row.offset, row.key) for row in decoded.records.rows()] == [(4, b"a"), (5, b""), (6, b"b")]
+    assert (decoded.next_offset, len(decoded.records.data) < 2**10) == (7, True)
+
+
+def test_batches_are_read_only_until_they_take_as_much_as_one_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_decoder, "LARGEST_BATCH_BYTES", 2**16)
+    batch = encoded([Row(b"k", bytes(2**15), 1, 0)], compression="gzip")
+    raw = b"".join(placed(batch, offset) for offset in range(5))
+    first = decode(raw, 0, 5, [])
+    assert ([row.offset for row in first.records.rows()], first.next_offset) == ([0, 1], 2)
+    rest = decode(raw[first.bytes_used :], 2, 5, [])
+    assert [row.offset for row in rest.records.rows()] == [2, 3]
+
+
+def test_a_batch_that_was_sent_damaged_is_one_row() -> None:
+    batch = bytearray(placed(encoded([Row(b"k", b"v" * 99, 1, 0)], compression="gzip"), 3))
+    batch[70:80] = bytes(10)
+    raw = resealed(bytes(batch)) + placed(encoded([Row(b"b", b"2", 2, 0)]), 4)
+    decoded = decode(raw, 0, 99, [])
+    assert refused(decoded.records) == [(3, 3, "its compression is damaged")]
+    assert [row.offset for row in decoded.records.rows()] == [3, 4]
 
 
 LARGEST = 2**63 - 1
@@ -480,3 +528,17 @@ def test_a_damaged_block_is_an_error(block: bytes) -> None:
         assert isinstance(decode_headers(block), list)
     except EngineError as error:
         assert "damaged" in error.problem
+
+
+@pytest.mark.parametrize("count", [2**20, 2**62])
+def test_a_count_of_headers_that_cannot_be_is_refused_before_memory_is_taken(count: int) -> None:
+    with pytest.raises(EngineError, match="damaged"):
+        decode_headers(varint(count) + b"\x02h\x02v")
+
+
+def test_many_headers_are_read_in_one_pass() -> None:
+    block = encode_headers([(b"n", None)] * 200_000 + [(b"last", b"v")])
+    began = time.process_time()
+    assert len(decode_headers(block)) == 200_001
+    assert header_value(block, "last") == b"v"
+    assert time.process_time() - began < 2

@@ -13,6 +13,7 @@ from tests.hypothesis_profile import many
 from tests.laws.cases import CASES, Case
 from tidegate.contracts.records import Row
 from tidegate.operators.registry import operator_for
+from tidegate.operators.suppression.state import WINDOWED
 from tidegate.operators.windows.config import Unlimited
 from tidegate.testing import strategies
 from tidegate.testing.laws import Partition, batches
@@ -102,6 +103,47 @@ def flip(partition: Partition, names: list[str], data: st.DataObject) -> None:
     last = len(content) - 1
     at = data.draw(st.integers(0, min(last, 400)) | st.integers(0, last))
     content[at] ^= data.draw(st.integers(1, 255))
+
+
+@many
+@given(data=st.data())
+def test_a_word_that_is_another_is_found_or_changes_nothing(case: Case, data: st.DataObject) -> None:
+    partition, more = held_by(case, data), data.draw(case.histories)
+    damaged = Partition(partition.operator, CLOCK_MS)
+    damaged.trace.stream_time = partition.trace.stream_time
+    damaged.storage = partition.storage.copy()
+    overwrite_word(damaged, arrays_of(case), data)
+    if damage_of(damaged) is None:
+        assert outcome(damaged, more) == outcome(partition, more)
+
+
+def overwrite_word(partition: Partition, names: list[str], data: st.DataObject) -> None:
+    """Turn all bits of a word of one array, or overwrite it: mostly near the front."""
+    name = data.draw(st.sampled_from(names))
+    content = partition.storage.arrays()[name]
+    words = content.view(np.int64) if content.nbytes % 8 == 0 else content
+    at = data.draw(st.integers(0, min(len(words) - 1, 60)))
+    way = data.draw(st.sampled_from(["turned", "zero", "ones", "other"]))
+    other = data.draw(st.integers(-(2**31), 2**31 - 1)) if words.dtype.itemsize >= 4 else 7
+    words[at] = {"turned": ~words[at], "zero": 0, "ones": ~np.zeros(1, words.dtype)[0], "other": other}[way]
+
+
+def test_a_suppression_whose_mark_of_windows_is_turned_is_rebuilt() -> None:
+    operator = operator_for(CASES["suppression"].holding)
+    partition = Partition(operator, CLOCK_MS)
+    partition.play([Row(b"a", b"x", 0, 0)])
+    numbers = partition.storage.arrays()["numbers"]
+    numbers[WINDOWED] = 1 - numbers[WINDOWED]
+    assert operator.damage(partition.storage) == "its numbers cannot be"
+
+
+def test_a_value_whose_words_are_turned_is_found(case: Case) -> None:
+    partition = Partition(operator_for(case.holding), CLOCK_MS)
+    partition.play([Row(b"k" * 8, bytes(64), 1, 0)])
+    content = partition.storage.arrays()["arena"].view(np.int64)
+    used = np.flatnonzero(content == int.from_bytes(b"k" * 8, "little"))
+    content[used] = ~content[used]
+    assert partition.operator.damage(partition.storage) is not None
 
 
 @many

@@ -1,0 +1,75 @@
+"""What is put out leaves in pieces that columns and the encoder can count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tidegate.runtime import output
+from tidegate.runtime.kafka.transactions import Producer
+from tidegate.runtime.outlets import Outlets
+from tidegate.runtime.output import Destination, Rows, open_output
+
+pytestmark = pytest.mark.fast
+
+NONE = pa.table({name: pa.array([], pa.binary()) for name in ("key", "value", "headers")})
+
+
+def emissions(sizes: list[int]) -> pa.Table:
+    """Return emissions with values of those sizes."""
+    return pa.table(
+        {
+            "key": pa.array([b"k%d" % at for at in range(len(sizes))], pa.binary()),
+            "value": pa.array([bytes([at]) * size for at, size in enumerate(sizes)], pa.binary()),
+            "headers": pa.nulls(len(sizes), pa.binary()),
+            "timestamp": pa.array(range(len(sizes)), pa.int64()),
+            "cause": pa.array(["flush"] * len(sizes)),
+        }
+    )
+
+
+def sent(monkeypatch: pytest.MonkeyPatch, rows: pa.Table, piece_bytes: int) -> list[tuple[int, list[bytes]]]:
+    """Return the pieces that are sent: the number of the first row, and the values."""
+    found: list[tuple[int, list[bytes]]] = []
+
+    def send(client: Any, producer: Producer, topic: str, partition: int, columns: Any, stamp: Any, **_: Any) -> Any:
+        found.append((stamp.first_seq, columns.value.to_pylist()))
+        assert len(stamp.cause_codes) == len(columns.timestamp)
+        return object()
+
+    monkeypatch.setattr(output, "PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(output, "send_emissions", send)
+    monkeypatch.setattr(output, "commit_offset", lambda client, producer, *_, **__: producer)
+    to = Destination(
+        operator="o",
+        input="i",
+        outlets=Outlets(output="out", dead_letters=None),
+        limits={"out": 2**20},
+        times_in_values=False,
+        windows=None,
+        group="g",
+        table_id="t",
+        partition=0,
+        batch=1,
+        next_offset=9,
+        deadline_s=1.0,
+    )
+    producer: Any = None
+    open_output(producer, producer, to, Rows(rows, NONE, NONE))
+    return found
+
+
+def test_output_leaves_in_pieces_that_go_on_counting_where_the_last_one_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = emissions([10, 10, 50, 1, 1, 100])
+    found = sent(monkeypatch, rows, 40)
+    assert [first for first, _ in found] == [0, 2, 3, 5]
+    assert [value for _, values in found for value in values] == rows["value"].to_pylist()
+    assert sent(monkeypatch, rows, 10**6) == [(0, rows["value"].to_pylist())]
+
+
+def test_how_the_columns_are_cut_into_chunks_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = emissions([10, 10, 50, 1, 1, 100])
+    chunked = pa.concat_tables([rows.slice(0, 1), rows.slice(1, 3), rows.slice(4)])
+    assert sent(monkeypatch, chunked, 40) == sent(monkeypatch, rows, 40)
