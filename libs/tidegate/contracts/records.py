@@ -20,6 +20,21 @@ Bytes = npt.NDArray[np.uint8]
 NULL_LENGTH = -1
 
 
+UNREADABLE_BATCH = "unreadable record batch"
+UNREADABLE = tuple(
+    f"{UNREADABLE_BATCH}: {reason}"
+    for reason in (
+        "its records take more than 256 MiB",
+        "its compression is damaged",
+        "its records do not fit into it",
+    )
+)
+"""Why a record batch is rejected whose bytes are as they were sent."""
+
+TOO_LARGE, BAD_COMPRESSION, BAD_RECORDS = range(1, 4)
+"""Codes of UNREADABLE, each one more than its index."""
+
+
 class Row(NamedTuple):
     """One record as Python objects: for tests, drivers and the command line, never for the hot path."""
 
@@ -32,7 +47,11 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Records:
-    """A batch of one partition's records, in offset order. All arrays but `data` have the same length."""
+    """A batch of one partition's records, in offset order. All arrays but `data` have the same length.
+
+    `unreadable`: a code per row, 0 for a record; any other says why a record batch in the place of the row cannot be
+    read: the row's value names its offsets, as JSON. None: all rows are records.
+    """
 
     data: Bytes
     offset: Int64s
@@ -43,6 +62,7 @@ class Records:
     value_length: Int64s
     headers_start: Int64s
     headers_length: Int64s
+    unreadable: npt.NDArray[np.int8] | None = None
 
     def __len__(self) -> int:
         return len(self.offset)
@@ -87,6 +107,7 @@ class Records:
             value_length=self.value_length[cut],
             headers_start=self.headers_start[cut],
             headers_length=self.headers_length[cut],
+            unreadable=None if self.unreadable is None else self.unreadable[cut],
         )
 
     def _row(self, index: int) -> Row:

@@ -1,12 +1,14 @@
 """Record batches to columns. May import: the standard library, numpy, contracts, kernels.
 
-Python loops go over batches, kernels over records. Nothing in the bytes is trusted: what does not fit ends in an
-EngineError that names the batch, never in a read outside it.
+Python loops go over batches, kernels over records. Nothing in the bytes is trusted, nothing is read outside a batch.
+Damage on the way ends in an EngineError that names the batch: its checksum is wrong. A batch that came as it was sent
+and cannot be read is one row in the place of its records, which operators reject.
 """
 
 from __future__ import annotations
 
 import heapq
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -14,9 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tidegate.contracts.errors import EngineError
-from tidegate.contracts.records import Bytes, Int64s, Records
+from tidegate.contracts.records import (
+    BAD_COMPRESSION,
+    BAD_RECORDS,
+    TOO_LARGE,
+    Bytes,
+    Int64s,
+    Records,
+)
 from tidegate.kernels.compiled import compiled
-from tidegate.kernels.compression import CODE_MASK, decompress
+from tidegate.kernels.compression import CODE_MASK, LARGEST_BATCH_BYTES, TooLarge, decompress
 from tidegate.kernels.record_frames import (
     CONTROL,
     ENVELOPE_BYTES,
@@ -48,11 +57,15 @@ class Decoded:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Payload:
-    """The records of batches, uncompressed, in one buffer: those of batch i are data[start[i]:end[i]]."""
+    """The records of the first batches, uncompressed, in one buffer: those of batch i are data[start[i]:end[i]].
+
+    `unreadable`: a code per batch, 0 for one that can be read so far.
+    """
 
     data: Bytes
     start: Int64s
     end: Int64s
+    unreadable: Int64s
 
 
 def decode(
@@ -62,9 +75,11 @@ def decode(
 
     `aborted` holds (producer id, first offset) of the aborted transactions, as a read_committed fetch gives them: their
     batches are skipped, and control batches too. `next_offset` is the offset behind the last complete batch, skipped
-    or not, at most `end_offset`. Where no batch is compressed the records point into `raw`: nothing is copied.
+    or not, at most `end_offset`; it is before a compressed batch where those before it take LARGEST_BATCH_BYTES. Where
+    no batch is compressed the records point into `raw`: nothing is copied.
 
-    Raises EngineError, naming a base offset, for damaged batches and for those older than magic 2.
+    A batch that cannot be read, or whose records take more than LARGEST_BATCH_BYTES, is one row with the code of the
+    reason. Raises EngineError, naming a base offset, for damaged batches and for those older than magic 2.
     """
     data = read_only(np.frombuffer(raw, np.uint8))
     found = frames(data)
@@ -75,10 +90,14 @@ def decode(
     inside = (found.last_offset >= start_offset) & (found.base_offset < end_offset)
     check_sums(data, found.where(inside))
     wanted = found.where(inside & ((found.attributes & CONTROL) == 0) & ~_in_aborted(data, found, aborted))
+    payload = _payload(data, wanted)
+    taken = len(payload.start)
+    stopped = taken < len(wanted.start)
+    behind = int(wanted.base_offset[taken]) if stopped else int(found.last_offset[-1]) + 1
     return Decoded(
-        records=_records(_payload(data, wanted), wanted, start_offset, end_offset),
-        next_offset=min(max(int(found.last_offset[-1]) + 1, start_offset), end_offset),
-        bytes_used=int(found.end[-1]),
+        records=_records(payload, wanted.where(np.arange(len(wanted.start)) < taken), start_offset, end_offset),
+        next_offset=min(max(behind, start_offset), end_offset),
+        bytes_used=int(wanted.start[taken] if stopped else found.end[-1]),
     )
 
 
@@ -121,83 +140,163 @@ def _control_type(data: Bytes, start: int, end: int) -> int:
 
 
 def _payload(data: Bytes, batches: Frames) -> _Payload:
+    """Return the records of the batches up to the one with which they take LARGEST_BATCH_BYTES or more."""
     codes = batches.attributes & CODE_MASK
     if not codes.any():
-        return _Payload(data=data, start=batches.start + ENVELOPE_BYTES, end=batches.end)
-    parts = [_uncompressed(data, *place) for place in zip(*(c.tolist() for c in _places(batches, codes)), strict=True)]
-    end = np.cumsum([len(part) for part in parts], dtype=np.int64)
+        return _Payload(
+            data=data,
+            start=batches.start + ENVELOPE_BYTES,
+            end=batches.end,
+            unreadable=np.zeros(len(codes), np.int64),
+        )
+    room = np.empty(2 * LARGEST_BATCH_BYTES, np.uint8)  # memory that is not written to is not taken
+    used, ends, unreadable = 0, [0], []
+    for start, end, code in zip(*(column.tolist() for column in _places(batches, codes)), strict=True):
+        size, reason = _uncompressed(data[start:end], code, room[used : used + LARGEST_BATCH_BYTES])
+        used += size
+        ends.append(used)
+        unreadable.append(reason)
+        if used >= LARGEST_BATCH_BYTES:
+            break
+    bounds = np.array(ends, np.int64)
     return _Payload(
-        data=read_only(np.concatenate(parts)), start=np.concatenate([[0], end[:-1]]).astype(np.int64), end=end
+        data=read_only(room[:used]), start=bounds[:-1], end=bounds[1:], unreadable=np.array(unreadable, np.int64)
     )
 
 
 def _places(batches: Frames, codes: Int64s) -> tuple[Int64s, ...]:
-    return batches.start + ENVELOPE_BYTES, batches.end, batches.base_offset, codes
+    return batches.start + ENVELOPE_BYTES, batches.end, codes
 
 
-def _uncompressed(data: Bytes, start: int, end: int, base_offset: int, code: int) -> Bytes:
-    if code == 0:
-        return data[start:end]
+def _uncompressed(payload: Bytes, code: int, room: Bytes) -> tuple[int, int]:
+    """Return how many bytes at the front of `room` are the records, and why there are none (0: there are)."""
+    if code == 0 and len(payload) <= len(room):
+        room[: len(payload)] = payload
+        return len(payload), 0
     try:
-        return decompress(data[start:end], code)
-    except ValueError as cause:
-        raise damaged_batch(base_offset, str(cause)) from cause
+        return decompress(payload, code, room), 0
+    except TooLarge:
+        return 0, TOO_LARGE
+    except ValueError:
+        return 0, BAD_COMPRESSION
 
 
 def _records(payload: _Payload, batches: Frames, start_offset: int, end_offset: int) -> Records:
-    impossible = np.flatnonzero(batches.record_count > (payload.end - payload.start) // SMALLEST_RECORD)
-    if len(impossible):
-        raise damaged_batch(int(batches.base_offset[impossible[0]]), "it is too small for its number of records")
-    columns = np.empty((8, int(batches.record_count.sum())), np.int64)
-    count, damaged = _read_batches(payload.data, payload.start, payload.end, batches, start_offset, end_offset, columns)
-    if damaged >= 0:
-        raise damaged_batch(int(batches.base_offset[damaged]), "its records do not fit into it")
+    impossible = batches.record_count > (payload.end - payload.start) // SMALLEST_RECORD
+    unreadable = np.where((payload.unreadable == 0) & impossible, BAD_RECORDS, payload.unreadable)
+    columns = np.empty((8, int(batches.record_count[unreadable == 0].sum())), np.int64)
+    count = _read_batches(
+        payload.data, payload.start, payload.end, batches, unreadable, start_offset, end_offset, columns
+    )
     offset, timestamp, *places = columns[:, :count]
     names = ("key_start", "key_length", "value_start", "value_length", "headers_start", "headers_length")
-    return Records(data=payload.data, offset=offset, timestamp=timestamp, **dict(zip(names, places, strict=True)))
+    records = Records(data=payload.data, offset=offset, timestamp=timestamp, **dict(zip(names, places, strict=True)))
+    return _with_unreadable(records, batches, unreadable, start_offset) if unreadable.any() else records
+
+
+def _with_unreadable(records: Records, batches: Frames, unreadable: Int64s, start_offset: int) -> Records:
+    """Return the records with a row for each batch that cannot be read: an empty key, its offsets as the value."""
+    chosen = np.flatnonzero(unreadable)
+    texts = [_range_of(batches, batch) for batch in chosen.tolist()]
+    length = np.array([len(text) for text in texts], np.int64)
+    start = len(records.data) + np.cumsum(length) - length
+    none = np.zeros(len(chosen), np.int64)
+    added = {
+        "offset": np.maximum(batches.base_offset[chosen], start_offset),
+        "timestamp": batches.max_timestamp[chosen],
+        "key_start": none,
+        "key_length": none,
+        "value_start": start,
+        "value_length": length,
+        "headers_start": none,
+        "headers_length": none,
+    }
+    columns = {name: np.concatenate([getattr(records, name), column]) for name, column in added.items()}
+    codes = np.concatenate([np.zeros(len(records), np.int8), unreadable[chosen].astype(np.int8)])
+    order = np.argsort(columns["offset"], kind="stable")
+    return Records(
+        data=read_only(np.concatenate([records.data, np.frombuffer(b"".join(texts), np.uint8)])),
+        **{name: column[order] for name, column in columns.items()},
+        unreadable=codes[order],
+    )
+
+
+def _range_of(batches: Frames, batch: int) -> bytes:
+    said = {
+        "first_offset": int(batches.base_offset[batch]),
+        "last_offset": int(batches.last_offset[batch]),
+        "records": int(batches.record_count[batch]),
+        "bytes": int(batches.end[batch] - batches.start[batch]),
+    }
+    return json.dumps(said, separators=(",", ":")).encode()
 
 
 @compiled
 def _read_batches(
-    data: Bytes, starts: Int64s, ends: Int64s, batches: Frames, start_offset: int, end_offset: int, columns: Int64s
-) -> tuple[int, int]:
-    """The number of records in the range, which the columns hold, and the index of a damaged batch (-1: none)."""
+    data: Bytes,
+    starts: Int64s,
+    ends: Int64s,
+    batches: Frames,
+    unreadable: Int64s,
+    start_offset: int,
+    end_offset: int,
+    columns: Int64s,
+) -> int:
+    """Return the number of records in the range, which the columns hold; `unreadable` has the batches without any."""
     row = 0
     for batch in range(len(starts)):
-        at = starts[batch]
-        previous = -1
-        for _record in range(batches.record_count[batch]):
-            length, at = read_varint(data, at, ends[batch])
-            if at < 0 or length < SMALLEST_RECORD - 1 or length > ends[batch] - at:
-                return row, batch
-            end = at + length
-            delta_ms, at = read_varint(data, at + 1, end)  # + 1: attributes, which have no meaning yet
-            delta, at = read_varint(data, at, end)
-            key_length, key_start = read_varint(data, at, end)
-            at = _behind(key_start, key_length, end)
-            value_length, value_start = read_varint(data, at, end)
-            at = _behind(value_start, value_length, end)
-            headers, after = _read_headers(data, at, end)
-            if after != end or delta <= previous or delta > batches.last_offset[batch] - batches.base_offset[batch]:
-                return row, batch
-            offset = batches.base_offset[batch] + delta
-            if start_offset <= offset < end_offset:
-                columns[0, row] = offset
-                columns[1, row] = batches.base_timestamp[batch] + delta_ms
-                if batches.attributes[batch] & LOG_APPEND_TIME:
-                    columns[1, row] = batches.max_timestamp[batch]
-                columns[2, row] = key_start
-                columns[3, row] = key_length
-                columns[4, row] = value_start
-                columns[5, row] = value_length
-                columns[6, row] = at
-                columns[7, row] = end - at if headers > 0 else 0
-                row += 1
-            previous = delta
-            at = end
-        if at != ends[batch]:
-            return row, batch
-    return row, -1
+        if unreadable[batch] == 0:
+            last = _read_batch(data, starts[batch], ends[batch], batches, batch, start_offset, end_offset, columns, row)
+            if last < 0:
+                unreadable[batch] = BAD_RECORDS
+            row = max(row, last)
+    return row
+
+
+@compiled
+def _read_batch(
+    data: Bytes,
+    at: int,
+    last: int,
+    batches: Frames,
+    batch: int,
+    start_offset: int,
+    end_offset: int,
+    columns: Int64s,
+    row: int,
+) -> int:
+    """Return the row behind the batch's records, the first of which is at `row`; -1: they do not fit into it."""
+    previous = -1
+    for _record in range(batches.record_count[batch]):
+        length, at = read_varint(data, at, last)
+        if at < 0 or length < SMALLEST_RECORD - 1 or length > last - at:
+            return -1
+        end = at + length
+        delta_ms, at = read_varint(data, at + 1, end)  # + 1: attributes, which have no meaning yet
+        delta, at = read_varint(data, at, end)
+        key_length, key_start = read_varint(data, at, end)
+        at = _behind(key_start, key_length, end)
+        value_length, value_start = read_varint(data, at, end)
+        at = _behind(value_start, value_length, end)
+        headers, after = _read_headers(data, at, end)
+        if after != end or delta <= previous or delta > batches.last_offset[batch] - batches.base_offset[batch]:
+            return -1
+        offset = batches.base_offset[batch] + delta
+        if start_offset <= offset < end_offset:
+            columns[0, row] = offset
+            columns[1, row] = batches.base_timestamp[batch] + delta_ms
+            if batches.attributes[batch] & LOG_APPEND_TIME:
+                columns[1, row] = batches.max_timestamp[batch]
+            columns[2, row] = key_start
+            columns[3, row] = key_length
+            columns[4, row] = value_start
+            columns[5, row] = value_length
+            columns[6, row] = at
+            columns[7, row] = end - at if headers > 0 else 0
+            row += 1
+        previous = delta
+        at = end
+    return row if at == last else -1
 
 
 @compiled

@@ -11,9 +11,13 @@ from collections.abc import Iterable
 import numpy as np
 
 from tidegate.contracts.errors import EngineError
+from tidegate.contracts.records import Bytes, Int64s
+from tidegate.kernels.compiled import compiled
 from tidegate.kernels.varint import read_varint, varint_size, write_varint
 
 Header = tuple[bytes, bytes | None]
+
+_SMALLEST_HEADER = 2
 
 
 def varint(value: int) -> bytes:
@@ -36,28 +40,43 @@ def encode_headers(headers: Iterable[Header]) -> bytes:
 
 def decode_headers(block: bytes) -> list[Header]:
     """The headers of a block, in order. Raises EngineError for a block that runs out or has bytes left over."""
-    if not block:
-        return []
-    data = np.frombuffer(block, np.uint8)
-    count, at = read_varint(data, 0, len(data))
-    headers: list[Header] = []
-    while at >= 0 and len(headers) < count:
-        name, at = _text(block, data, at)
-        value, at = _text(block, data, at)
-        headers.append((name or b"", value))
-    if at != len(block):
-        raise EngineError("a block of record headers is damaged", value=block[:80])
-    return headers
+    return [
+        (block[name:name_end], None if end < 0 else block[value:end])
+        for name, name_end, value, end in _places(block).tolist()
+    ]
 
 
 def header_value(block: bytes, name: str) -> bytes | None:
     """The value of the last header of that name; None if there is none, or it is null."""
     wanted = name.encode()
-    return next((value for found, value in reversed(decode_headers(block)) if found == wanted), None)
+    for start, name_end, value, end in _places(block)[::-1]:
+        if block[start:name_end] == wanted:
+            return None if end < 0 else block[value:end]
+    return None
 
 
-def _text(block: bytes, data: np.ndarray, at: int) -> tuple[bytes | None, int]:
-    length, at = read_varint(data, at, len(block))
-    if at < 0 or length < -1 or length > len(block) - at:
-        return None, -1
-    return (None, at) if length < 0 else (block[at : at + length], at + length)
+def _places(block: bytes) -> Int64s:
+    """Return [header, place]: where each name begins and ends, and each value (end -1: null)."""
+    if not block:
+        return np.zeros((0, 4), np.int64)
+    data = np.frombuffer(block, np.uint8)
+    count, at = read_varint(data, 0, len(data))
+    places = np.zeros((max(0, min(count, len(block) // _SMALLEST_HEADER)), 4), np.int64)
+    if at < 0 or count != len(places) or not _read_places(data, at, places):
+        raise EngineError("a block of record headers is damaged", value=block[:80])
+    return places
+
+
+@compiled
+def _read_places(data: Bytes, at: int, places: Int64s) -> bool:
+    """Return whether the headers from `at` on end with the block, and write their places."""
+    end = len(data)
+    for header in range(len(places)):
+        for part in range(2):
+            length, start = read_varint(data, at, end)
+            if start < 0 or length < -1 or length > end - start:
+                return False
+            at = start + max(length, 0)
+            places[header, 2 * part] = start
+            places[header, 2 * part + 1] = at if length >= 0 or part == 0 else -1
+    return bool(at == end)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.event_time import MAX_TIME, NO_TIMESTAMP
 from tidegate.contracts.operator import Array
-from tidegate.contracts.records import Records
+from tidegate.contracts.records import UNREADABLE, Records
 from tidegate.kernels import lateness_bins, window_keys
 from tidegate.kernels.columns import record_columns
 from tidegate.kernels.compiled import inlined
@@ -30,8 +30,11 @@ NO_NUMBER = UNDECODABLE + len(event_timestamps.REASONS)
 NO_WINDOW = NO_NUMBER + len(numbers.REASONS)
 """From here on the codes say why it has no window."""
 
+NO_BATCH = NO_WINDOW + len(window_keys.REASONS)
+"""From here on the codes say why a record batch, which the row stands for, cannot be read."""
+
 _FIRST_REASONS = ("", "", "null key", "null value", "negative timestamp", "timestamp out of range", "too far ahead")
-_REASONS = pa.array([*_FIRST_REASONS, *event_timestamps.REASONS, *numbers.REASONS, *window_keys.REASONS])
+_REASONS = pa.array([*_FIRST_REASONS, *event_timestamps.REASONS, *numbers.REASONS, *window_keys.REASONS, *UNREADABLE])
 
 AHEAD = ", though it is ahead of stream time"
 """Added to the cause of a late record whose timestamp says that it is early: its window is closed all the same."""
@@ -66,6 +69,8 @@ def dated(records: Records, config: OperatorRules, clock_ms: int) -> Dated:
     """The records of a batch of that clock."""
     timestamps, codes = event_timestamps.event_timestamps(records, config.timestamp)
     undecodable = np.where(codes > 0, codes + (UNDECODABLE - 1), 0).astype(np.int8)
+    if records.unreadable is not None:
+        undecodable = np.where(records.unreadable > 0, records.unreadable + np.int8(NO_BATCH - 1), undecodable)
     newest = MAX_TIME if config.max_ahead is None else min(clock_ms + config.max_ahead, MAX_TIME)
     return Dated(batch_of(records, timestamps), undecodable, newest)
 

@@ -7,7 +7,7 @@ published again is what was published at first, byte for byte.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,6 +25,9 @@ from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.transactions import Producer, commit_offset, send_emissions
 from tidegate.runtime.outlets import Outlets
 from tidegate.state.decisions import format_mark
+
+PIECE_BYTES = 2**30
+"""Keys, values and headers that are encoded at a time: Arrow's columns and the encoder count with 32 bits."""
 
 
 class Rows(NamedTuple):
@@ -75,11 +78,11 @@ def open_output(client: KafkaClient, producer: Producer, to: Destination, rows: 
 
     Without output nothing is opened. Raises OutputTooLarge, EngineError when the broker does not take it.
     """
-    parcels = _parcels(to, rows)
-    if not parcels:
-        return producer
-    for parcel in parcels:
+    unopened = producer
+    for parcel in _parcels(to, rows):
         producer = _send(client, producer, to, parcel)
+    if producer is unopened:
+        return producer
     return commit_offset(
         client,
         producer,
@@ -92,13 +95,27 @@ def open_output(client: KafkaClient, producer: Producer, to: Destination, rows: 
     )
 
 
-def _parcels(to: Destination, rows: Rows) -> list[Parcel]:
-    parcels = []
-    if to.outlets.output is not None and rows.emissions.num_rows:
-        parcels.append(Parcel(to.outlets.output, *outgoing(to, rows.emissions)))
+def _parcels(to: Destination, rows: Rows) -> Iterator[Parcel]:
+    if to.outlets.output is not None:
+        for first, emissions in _pieces(rows.emissions):
+            yield Parcel(to.outlets.output, *outgoing(to, emissions, first))
     if to.outlets.dead_letters is not None and (rows.late.num_rows or rows.rejected.num_rows):
-        parcels.append(Parcel(to.outlets.dead_letters, *_dead_letters(to, rows)))
-    return parcels
+        letters = as_dead_letters(rows.late, rows.rejected, times_in_values=to.times_in_values)
+        for first, piece in _pieces(letters):
+            yield Parcel(to.outlets.dead_letters, *_dead_letters(to, piece, first))
+
+
+def _pieces(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the rows in pieces of PIECE_BYTES at the most, or of one row, each with the number of its first row."""
+    sizes = np.zeros(rows.num_rows, np.int64)
+    for name in ("key", "value", "headers"):
+        sizes += pc.fill_null(pc.binary_length(rows[name]), 0).to_numpy()
+    ends, first = np.cumsum(sizes), 0
+    while first < len(sizes):
+        before = ends[first - 1] if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, before + PIECE_BYTES, side="right")))
+        yield first, rows.slice(first, last - first)
+        first = last
 
 
 def _send(client: KafkaClient, producer: Producer, to: Destination, parcel: Parcel) -> Producer:
@@ -119,8 +136,8 @@ def _send(client: KafkaClient, producer: Producer, to: Destination, parcel: Parc
         raise OutputTooLarge(error.problem, value=f"{place}: {error.value}", remedy=error.remedy) from error
 
 
-def outgoing(to: Destination, emissions: pa.Table) -> tuple[OutgoingColumns, Stamp]:
-    """The emissions (columns key, value, headers, timestamp, cause; in seq order from 0) as the codec takes them.
+def outgoing(to: Destination, emissions: pa.Table, first_seq: int = 0) -> tuple[OutgoingColumns, Stamp]:
+    """The emissions (columns key, value, headers, timestamp, cause; by seq from `first_seq`) as the codec takes them.
 
     Windows (columns window_start, window_end) become headers or a part of the keys, where they are to be told.
     """
@@ -128,7 +145,7 @@ def outgoing(to: Destination, emissions: pa.Table) -> tuple[OutgoingColumns, Sta
     stamp = Stamp(
         operator=to.operator,
         batch=to.batch,
-        first_seq=0,
+        first_seq=first_seq,
         cause_codes=causes.indices.to_numpy().astype(np.int8),
         causes=causes.dictionary.to_pylist(),
         windows=_windows(emissions) if to.windows == "headers" else None,
@@ -136,15 +153,14 @@ def outgoing(to: Destination, emissions: pa.Table) -> tuple[OutgoingColumns, Sta
     return _columns(emissions, to.windows), stamp
 
 
-def _dead_letters(to: Destination, rows: Rows) -> tuple[OutgoingColumns, Stamp]:
+def _dead_letters(to: Destination, letters: pa.Table, first_seq: int) -> tuple[OutgoingColumns, Stamp]:
     """The refused records as the codec takes them, in the order of their offsets, with their origin as headers."""
-    letters = as_dead_letters(rows.late, rows.rejected, times_in_values=to.times_in_values)
     reasons = pc.dictionary_encode(_whole(letters["reason"]))
     messages = reasons.dictionary.to_pylist()
     stamp = Stamp(
         operator=to.operator,
         batch=to.batch,
-        first_seq=0,
+        first_seq=first_seq,
         cause_codes=reasons.indices.to_numpy().astype(np.int8),
         causes=[message.partition(": ")[2] for message in messages],
         origin=Origin(

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from tidegate.contracts.errors import TidegateError, UserError
 from tidegate.contracts.naming import HEADER_REDRIVEN, log_path, redrive_group_id, redrive_transactional_id
+from tidegate.contracts.records import UNREADABLE_BATCH
 from tidegate.kernels.record_batch import OutgoingColumns, decode_headers, encode_headers
 from tidegate.runtime.application import Application
 from tidegate.runtime.dead_letters import written_timestamps
@@ -65,8 +66,11 @@ class Redrive:
 
 
 def chosen(rows: pa.Table, choice: Choice) -> pa.Table:
-    """The rows that are meant; those without an event time are in no range of times."""
-    wanted = pc.scalar(True)
+    """The rows that are meant; those without an event time are in no range of times.
+
+    A row that stands for a record batch which could not be read has no record to send.
+    """
+    wanted = ~pc.starts_with(pc.field("cause"), UNREADABLE_BATCH)
     if choice.causes:
         wanted &= pc.field("cause").isin(choice.causes)
     if choice.since is not None:

@@ -29,7 +29,7 @@ class Suppression:
 
     def damage(self, storage: Storage) -> str | None:
         """What is wrong with a storage that a batch was complete in; None: nothing. Trusts nothing that is in it."""
-        return damage_of(storage.arrays())
+        return damage_of(storage.arrays(), self.config)
 
     def open(self, storage: Storage) -> SuppressionState:
         """The state that lives in the storage. Raises UserError when it holds windows' keys and no others are wanted,

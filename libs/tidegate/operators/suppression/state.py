@@ -113,10 +113,10 @@ def state_of(arrays: Mapping[str, Array]) -> kernel.State:
     )
 
 
-def damage_of(arrays: Mapping[str, Array]) -> str | None:
+def damage_of(arrays: Mapping[str, Array], config: SuppressionRules) -> str | None:
     """What is wrong with the arrays of a state between two batches; None: nothing."""
     opened, bytes_of_record, windowed = arrays["numbers"][[OPENED, BYTES_OF, WINDOWED]]
-    if opened != 1 or bytes_of_record not in (0, 1) or windowed not in (0, 1):
+    if opened != 1 or bytes_of_record not in (0, 1) or windowed != rules_of(config).windowed:
         return "its numbers cannot be"
     return damage(state_of(arrays), bool(bytes_of_record))
 

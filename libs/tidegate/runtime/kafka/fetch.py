@@ -17,6 +17,7 @@ from kafka.record import MemoryRecords
 
 from tidegate.contracts.errors import EngineError, InputTruncated, OffsetsGone, StateError, Unavailable
 from tidegate.contracts.records import Records, Row
+from tidegate.kernels.compression import LARGEST_BATCH_BYTES
 from tidegate.kernels.record_batch import Decoded, decode
 from tidegate.kernels.record_frames import MAGIC, frames
 from tidegate.runtime.kafka.client import KafkaClient
@@ -55,18 +56,19 @@ def fetch(
 ) -> Fetched:
     """The committed records with start <= offset < end, in one buffer.
 
-    Reads on until `next_offset` is `end`, or until the batches read hold more than half of `max_bytes`: it stops behind
-    one of them, since the copying that joins a second answer to a full one costs more than another call. Brokers that
-    are not ready are asked again until the deadline, in seconds from the call; EngineError when it has passed.
-    StateError when the start of the range is no longer there; InputTruncated when what was read before it, in `epoch`,
-    is not what the partition has there now.
+    Reads on until `next_offset` is `end`, or until the batches read hold more than half of `max_bytes`, or more than
+    LARGEST_BATCH_BYTES uncompressed: it stops behind one of them, since the copying that joins a second answer to a
+    full one costs more than another call. Brokers that are not ready are asked again until the deadline, in seconds
+    from the call; EngineError when it has passed. StateError when the start of the range is no longer there;
+    InputTruncated when what was read before it, in `epoch`, is not what the partition has there now.
     """
     parts: list[Records] = []
-    position, held, deadline = start, 0, Deadline(deadline_s)
-    while position < end and held <= max_bytes // 2:
+    position, held, uncompressed, deadline = start, 0, 0, Deadline(deadline_s)
+    while position < end and held <= max_bytes // 2 and uncompressed <= LARGEST_BATCH_BYTES:
         read, epoch = _read_some(client, topic, partition, position, end, epoch, max_bytes - held, deadline)
         parts += [read.records] if len(read.records) else []
         position, held = read.next_offset, held + read.bytes_used
+        uncompressed += len(read.records.data)
     return Fetched(records=concatenate(parts), next_offset=position, epoch=epoch)
 
 
@@ -93,7 +95,12 @@ def concatenate(parts: Sequence[Records]) -> Records:
         value_length=column("value_length"),
         headers_start=column("headers_start", is_position=True),
         headers_length=column("headers_length"),
+        unreadable=np.concatenate([_unreadable(part) for part in parts]),
     )
+
+
+def _unreadable(part: Records) -> np.ndarray:
+    return np.zeros(len(part), np.int8) if part.unreadable is None else part.unreadable
 
 
 def decode_any(raw: bytes, start: int, end: int, aborted: Sequence[tuple[int, int]]) -> Decoded:
