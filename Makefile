@@ -7,7 +7,7 @@ export PYTHON
 
 COMPOSE = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 
-.PHONY: help setup demo up down stack-demo test-stack test test-fast lint laws checked kill simulate rules bench docs lock clean
+.PHONY: help setup demo up down stack-demo test-stack test test-fast lint laws checked fuzz kill simulate rules bench docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,8 @@ test: lint ## every check and every test, the fast ones first
 	@infra/postgres.sh
 	@echo "Tests"
 	@HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -m fast -n auto --dist worksteal
+	@echo "Fuzzing"
+	@NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.fuzzing --seconds 60
 	@$(BIN)/python -m pytest -m 'not fast and not kill and not stack' -n 2 --dist loadfile
 
 test-fast: setup ## the tests that need neither Spark nor a broker
@@ -41,6 +43,9 @@ checked: setup ## the laws, the recorded scenarios and simulated services with e
 	@echo "Checked build"
 	@NUMBA_BOUNDSCHECK=1 HYPOTHESIS_PROFILE=few $(BIN)/python -m pytest -m fast -n 2 --dist loadfile tests/laws tests/operators/test_recorded_scenarios.py tests/kernels
 	@NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tidegate.testing.simulation --seeds 100
+
+fuzz: setup ## the suite's properties on random bytes, for 10 minutes (SECONDS=N); a case that fails is a file in build/fuzzing
+	@NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.fuzzing --seconds $(or $(SECONDS),600)
 
 kill: setup ## the tests that kill the service at every dangerous point, 200,000 records (about half an hour)
 	@$(BIN)/python -m pytest -m kill -s tests/kill tests/stream

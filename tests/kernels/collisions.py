@@ -19,9 +19,10 @@ def _folded(left: int, right: int) -> int:
     return folded(left, right)
 
 
-def keys_with_equal_fingerprints(count: int = 8) -> list[bytes]:
+def keys_with_equal_fingerprints(count: int = 8, seed: bytes = SEED) -> list[bytes]:
     """Return keys of two words: the first is mixed into the state that the second is added to, and can undo it."""
-    factor, length = int(SEED_WORDS[1] | 1), int(SEED_WORDS[0]) ^ LENGTH
+    words = np.frombuffer(seed, np.int64)
+    factor, length = int(words[1] | 1), int(words[0]) ^ LENGTH
     keys, reached = [], int(_folded(length, factor))
     for first in range(count):
         second = reached ^ int(_folded(length ^ first, factor))

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.kernels.json_text import DEPTH, base64_size, is_json, write_base64
+from tidegate.operators.json_fields import FOUND, NO_FIELD, NO_JSON, NO_OBJECT, locate
 
 pytestmark = pytest.mark.fast
 
@@ -60,6 +61,35 @@ def texts(draw: st.DrawFn) -> bytes:
 @given(text=texts() | st.lists(pieces, max_size=8).map(lambda parts: "".join(parts).encode()) | st.binary(max_size=6))
 def test_bytes_are_json_when_the_oracle_reads_them(text: bytes) -> None:
     assert judged(text) == parsed(text)
+
+
+names = st.sampled_from(["a", "n", "", "é", "😀", '"', "\\", "a/b", "\n"])
+members = st.lists(st.tuples(names, documents), max_size=4)
+
+
+@given(members=members, name=names, escaped=st.booleans(), space=st.sampled_from(["", " ", "\n\t"]), data=st.data())
+def test_a_member_is_found_where_the_oracle_finds_it(
+    members: list[tuple[str, object]], name: str, escaped: bool, space: str, data: st.DataObject
+) -> None:
+    written = [f"{json.dumps(key, ensure_ascii=escaped)}{space}:{space}{json.dumps(value)}" for key, value in members]
+    text = space + "{" + f"{space},{space}".join(written) + space + "}" + space
+    content = np.frombuffer(AROUND + text.encode("utf-8", "surrogatepass") + AROUND, np.uint8)
+    found = locate(content, np.array([len(AROUND)]), np.array([len(content) - 2 * len(AROUND)]), name)
+    expected = dict(members)
+    if name not in expected:
+        assert found.code[0] == NO_FIELD
+    else:
+        assert found.code[0] == FOUND
+        assert found.text(0).decode() == json.dumps(expected[name])
+
+
+@pytest.mark.parametrize(
+    ("text", "code"), [("[1]", NO_OBJECT), ("1", NO_OBJECT), ('{"b":{"a":1}}', NO_FIELD), ('{"a":1', NO_JSON)]
+)
+def test_what_has_no_member_says_why(text: str, code: int) -> None:
+    assert locate(np.frombuffer(text.encode(), np.uint8), np.array([0]), np.array([len(text)]), "a").code.tolist() == [
+        code
+    ]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import json
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from statistics import mean
 from typing import Any
 
 from hypothesis import strategies as st
@@ -30,7 +29,7 @@ from tidegate.operators.windows.elements.reference import Reference as ElementsR
 from tidegate.operators.windows.elements.reference import Window as ElementsWindow
 from tidegate.operators.windows.reference import Reference as WindowReference
 from tidegate.operators.windows.reference import Window as AggregateWindow
-from tidegate.operators.windows.reference import read_number
+from tidegate.operators.windows.reference import average, read_number, total
 from tidegate.testing import strategies
 from tidegate.testing.laws import Advance, Change, Clock, Event, Flush, Hold, Table, Trace
 
@@ -275,9 +274,9 @@ def _words(name: str, numbers: list[Any]) -> bytes:
         number = AGGREGATES[name](numbers)
         return struct.pack("qdq", *((0, number, 2) if isinstance(number, float) else (number, 0.0, 1)))
     doubles = [number for number in numbers if isinstance(number, float)]
-    whole = sum(number for number in numbers if isinstance(number, int))
+    carries, low = divmod(sum(number for number in numbers if isinstance(number, int)) + 2**63, 2**64)
     count = [len(numbers)] if name == "avg" else []
-    return struct.pack("qdq" + "q" * len(count), whole, sum(doubles), len(doubles), *count)
+    return struct.pack("qdq" + "q" * len(count), low - 2**63, sum(doubles), (carries << 32) + len(doubles), *count)
 
 
 def elements_reference(config: WindowConfig, history: Sequence[Event], clock_ms: int) -> Trace:
@@ -339,7 +338,7 @@ FUNCTIONS: dict[str, Callable[[list[Row]], Any]] = {
 }
 """What the functions of `testing.evictors` do, on the rows of one window."""
 
-AGGREGATES: dict[str, Callable[[list[Any]], Any]] = {"count": len, "sum": sum, "min": min, "max": max, "avg": mean}
+AGGREGATES: dict[str, Callable[[list[Any]], Any]] = {"count": len, "sum": total, "min": min, "max": max, "avg": average}
 CASES = {
     "suppression": Case(
         configs=strategies.suppression_configs(),

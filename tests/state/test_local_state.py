@@ -17,6 +17,7 @@ import pytest
 from tests.state.logs import MiniDriver
 from tests.state.tally_operator import Tally
 from tidegate.contracts.errors import EngineError, Superseded
+from tidegate.operators.suppression import state as suppression
 from tidegate.state import local_state
 from tidegate.state.decisions import Header, Way
 from tidegate.state.header import SLOT_BYTES, HeaderFile
@@ -110,6 +111,15 @@ def test_new_arrays_are_zero(tmp_path: Path) -> None:
     with lock(tmp_path) as local:
         arrays = local.rebuild(LAYOUT).arrays()
         assert all(not array.any() for array in arrays.values())
+
+
+def test_the_seed_of_a_state_is_that_of_its_log(tmp_path: Path) -> None:
+    seeds = []
+    for root, table_id in ((tmp_path / "a", "t"), (tmp_path / "b", "t"), (tmp_path / "a", "another")):
+        with LocalState.lock(root, 0, operator="o", table_id=table_id, token=(1, 1)) as local:
+            seeds.append(local.rebuild(suppression.LAYOUT).arrays()["seed"].tobytes())
+    assert seeds[0] == seeds[1] != seeds[2]
+    assert len(set(seeds[0])) > 4
 
 
 def test_growth_keeps_contents_at_the_front_and_zeroes_the_rest(tmp_path: Path) -> None:

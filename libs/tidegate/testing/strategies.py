@@ -159,6 +159,23 @@ _bad_windows = st.sampled_from(
 )
 
 
+LONG_KEY = b"k" * 65_536
+
+
+def with_keys_at_edges(
+    histories: st.SearchStrategy[list[Event]], twins: tuple[bytes, bytes]
+) -> st.SearchStrategy[list[Event]]:
+    """Return the histories with `twins`, which collide, in the place of two keys that do not, and a key of 64 KiB."""
+    names = dict(zip((b"a", b"b", b"a longer key than the others"), (*twins, LONG_KEY), strict=True))
+
+    def renamed(event: Any) -> Any:
+        if isinstance(event, Table):
+            return event._replace(rows=tuple(map(renamed, event.rows)))
+        return event._replace(key=names.get(event.key or b"", event.key)) if isinstance(event, Row) else event
+
+    return histories.map(lambda history: list(map(renamed, history)))
+
+
 @st.composite
 def suppression_configs(draw: st.DrawFn) -> SuppressionConfig:
     """Any configuration that is accepted."""
@@ -247,9 +264,16 @@ def join_histories(draw: st.DrawFn, max_size: int = 24) -> list[Event]:
     return [draw(_tables(epoch)), *draw(st.just(stream) | windowed(stream))]
 
 
-_numbers = st.sampled_from(
-    [b"1", b"-7", b"2.5", b'{"n": 2}', b'{"n": -0.25}', b'{"n": 10}', b'{"n": 3}', b'{"n": "x"}', b"{}", b"x"]
-)
+_small = [b"1", b"-7", b"2.5", b'{"n": 2}', b'{"n": -0.25}', b'{"n": 10}', b'{"n": 3}', b'{"n": "x"}', b"{}", b"x"]
+_large = [b"9223372036854775807", b"-9223372036854775808", b'{"n":9223372036854775807}', b'{"n":-9223372036854775807}']
+_odd = [
+    rb'{"n":1,"s":"\ud83d"}',
+    rb'{"\u006e":4,"big":1e400}',
+    b' {"n":1,"m":[{"n":2}],"n":-0} ',
+    b'{"n":1e400}',
+    b"NaN",
+]
+_numbers = st.sampled_from([*_small, *_large, *_odd])
 
 
 @st.composite
@@ -347,7 +371,7 @@ def element_histories(draw: st.DrawFn, max_size: int = 24) -> list[Event]:
     )
 
 
-_of_n = st.sampled_from([b'{"n":%s}' % n for n in (b"1", b"2", b"3", b"6", b"-4", b"2.5", b"10")])
+_of_n = st.sampled_from([b'{"n":%s}' % n for n in (b"1", b"2", b"3", b"6", b"-4", b"2.50", b" 10")] + _large[2:])
 _elements = st.tuples(st.sampled_from([b"a", b"a", b"b", b"a longer key"]), _of_n, _soon, headers)
 
 

@@ -138,4 +138,27 @@ RULES = (
             without("runtime/output", 'after_half=lambda: reach("after_half_of_output"),', ""),
         ),
     ),
+    Rule(
+        name="a record batch that cannot be read is one rejected row",
+        chapter=Chapter.KAFKA,
+        tests=(
+            *tests(
+                "kernels/test_record_batch",
+                "a_batch_that_takes_more_than_it_may_is_one_row_and_the_records_around_it_are_read",
+            ),
+            *tests("kernels/test_record_batch", "a_batch_that_was_sent_damaged_is_one_row"),
+            *tests(
+                "operators/test_unreadable_batches", "a_batch_that_cannot_be_read_is_rejected_and_stops_no_good_record"
+            ),
+        ),
+        removals=(
+            without("kernels/record_decoder", "return 0, TOO_LARGE", "raise"),
+            without("kernels/record_decoder", "return 0, BAD_COMPRESSION", "raise"),
+            without(
+                "operators/refusals",
+                "np.where(records.unreadable > 0, records.unreadable + np.int8(NO_BATCH - 1), undecodable)",
+                "undecodable",
+            ),
+        ),
+    ),
 )

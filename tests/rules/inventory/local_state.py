@@ -320,4 +320,10 @@ RULES = (
             ),
         ),
     ),
+    Rule(
+        name="the hash of keys is seeded with the table id",
+        chapter=Chapter.LOCAL_STATE,
+        tests=tests("state/test_local_state", "the_seed_of_a_state_is_that_of_its_log"),
+        removals=(without(_STATE, "seed_of(self.table_id)", 'seed_of("")'),),
+    ),
 )

@@ -214,20 +214,22 @@ def _texts(kind: int, words: Array) -> pa.Array:
     if kind in (MIN, MAX):
         return _unless(others == _NOTHING, _either(whole, double, others == _DOUBLE))
     carries, others = others >> 32, others & (_CARRY - 1)
-    total = np.clip(whole + carries * 2.0**64 + double, -_LARGEST_DOUBLE, _LARGEST_DOUBLE)
-    large = (others == 0) & ((carries != 0) | (np.abs(whole // 2) >= _EXACT // 2))
+    sums = _sums(whole, carries)
+    total = np.clip(np.array(sums, np.float64) + double, -_LARGEST_DOUBLE, _LARGEST_DOUBLE)
     if kind == AVG:
         counts = np.maximum(words[:, 3], 1)
-        mean = np.where(others == 0, whole, total) / counts
-        for row in np.flatnonzero(large).tolist():
-            mean[row] = (int(whole[row]) + (int(carries[row]) << 64)) / int(counts[row])
-        return _unless(words[:, 3] == 0, pa.array(mean).cast(pa.string()))
-    text = _either(whole, total, others != 0)
-    carried = large & (carries != 0)
-    if not carried.any():
-        return text
-    exact = [str(int(whole[row]) + (int(carries[row]) << 64)) for row in np.flatnonzero(carried).tolist()]
-    return pc.replace_with_mask(text, pa.array(carried), pa.array(exact, pa.string()))
+        mean = np.array(sums / counts.astype(sums.dtype), np.float64)
+        return _unless(words[:, 3] == 0, pa.array(np.where(others == 0, mean, total / counts)).cast(pa.string()))
+    text = pa.array(sums).cast(pa.string()) if sums.dtype == np.int64 else pa.array(map(str, sums), pa.string())
+    return pc.if_else(pa.array(others != 0), pa.array(total).cast(pa.string()), text)
+
+
+def _sums(whole: Array, carries: Array) -> Array:
+    """Return the sums of whole numbers: as int64 where arithmetic with doubles is exact, else as Python's numbers."""
+    if carries.any() or np.any(np.abs(whole // 2) >= _EXACT // 2):
+        exact: Array = whole.astype(object) + carries.astype(object) * 2**64
+        return exact
+    return whole
 
 
 def _unless(nothing: Array, text: pa.Array) -> pa.Array:

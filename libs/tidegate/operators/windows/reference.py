@@ -239,5 +239,17 @@ def _whole(digits: str) -> float:
     return int(digits) if abs(number) <= 2**63 and -(2**63) <= int(digits) < 2**63 else number
 
 
+def total(numbers: list[Any]) -> Any:
+    """The sum: exact where all numbers are whole; else that of the whole ones and that of the doubles."""
+    wholes = sum(number for number in numbers if isinstance(number, int))
+    doubles = [number for number in numbers if isinstance(number, float)]
+    return float(wholes) + sum(doubles) if doubles else wholes
+
+
+def average(numbers: list[Any]) -> float:
+    """The sum by the count."""
+    return float(total(numbers) / len(numbers))
+
+
 def _is_number(found: Any) -> bool:
     return isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found)

@@ -8,15 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from statistics import mean
 from typing import Any
 
 from tidegate.contracts.records import Row
 from tidegate.operators.windows import reference as windows
 from tidegate.operators.windows.config import CountEvictor, DeltaEvictor, FunctionEvictor, JsonField, TimeEvictor
-from tidegate.operators.windows.reference import read_json, read_number
+from tidegate.operators.windows.reference import average, read_json, read_number, total
 
-_NUMERIC: dict[str, Callable[[list[Any]], Any]] = {"sum": sum, "min": min, "max": max, "avg": mean}
+_NUMERIC: dict[str, Callable[[list[Any]], Any]] = {"sum": total, "min": min, "max": max, "avg": average}
 
 
 @dataclass
