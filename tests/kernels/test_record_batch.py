@@ -494,15 +494,16 @@ def test_offsets_up_to_the_largest_are_read() -> None:
     assert decode(one_record(LARGEST - 6, 5, 5), 0, LARGEST, []).records.offset.tolist() == [LARGEST - 1]
 
 
-@pytest.mark.parametrize(
-    ("base_offset", "last_delta", "delta"),
-    [(LARGEST, 1, 0), (LARGEST - 5, 2**31 - 1, 0), (10, 0, LARGEST), (10, 2**31 - 1, LARGEST - 9)],
-)
-def test_offsets_beyond_the_largest_are_an_error_in_compiled_code_too(
-    base_offset: int, last_delta: int, delta: int
-) -> None:
+@pytest.mark.parametrize(("base_offset", "last_delta"), [(LARGEST, 1), (LARGEST - 5, 2**31 - 1)])
+def test_offsets_beyond_the_largest_are_an_error_in_compiled_code_too(base_offset: int, last_delta: int) -> None:
     with pytest.raises(EngineError, match="damaged"):
-        decode(one_record(base_offset, last_delta, delta), 0, LARGEST, [])
+        decode(one_record(base_offset, last_delta, 0), 0, LARGEST, [])
+
+
+@pytest.mark.parametrize(("last_delta", "delta"), [(0, LARGEST), (2**31 - 1, LARGEST - 9)])
+def test_a_record_beyond_its_batch_makes_it_unreadable_in_compiled_code_too(last_delta: int, delta: int) -> None:
+    decoded = decode(one_record(10, last_delta, delta), 0, LARGEST, [])
+    assert refused(decoded.records) == [(10, 10 + last_delta, "its records do not fit into it")]
 
 
 # --- headers -----------------------------------------------------------------------------------------------------

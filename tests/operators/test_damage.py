@@ -52,6 +52,15 @@ def outcome(partition: Partition, more: list[Any]) -> list[Any]:
     return [partition.play(step) for step in batches(more, {2, 3, 5})] + [partition.state.snapshot()]
 
 
+def twin(partition: Partition) -> Partition:
+    """Return a partition that would do the same."""
+    other = Partition(partition.operator, partition.clock_ms)
+    other.trace.stream_time = partition.trace.stream_time
+    other.read_table(partition.table)
+    other.storage = partition.storage.copy()
+    return other
+
+
 def damage_of(partition: Partition) -> str | None:
     """What recovery would say of the state."""
     damage = partition.operator.damage(partition.storage)
@@ -89,9 +98,7 @@ def test_windows_that_never_end_are_in_order_after_a_restore() -> None:
 @given(data=st.data())
 def test_a_flipped_byte_is_found_or_changes_nothing(case: Case, data: st.DataObject) -> None:
     partition, more = held_by(case, data), data.draw(case.histories)
-    damaged = Partition(partition.operator, CLOCK_MS)
-    damaged.trace.stream_time = partition.trace.stream_time
-    damaged.storage = partition.storage.copy()
+    damaged = twin(partition)
     flip(damaged, arrays_of(case), data)
     if damage_of(damaged) is None:
         assert outcome(damaged, more) == outcome(partition, more)
@@ -109,9 +116,7 @@ def flip(partition: Partition, names: list[str], data: st.DataObject) -> None:
 @given(data=st.data())
 def test_a_word_that_is_another_is_found_or_changes_nothing(case: Case, data: st.DataObject) -> None:
     partition, more = held_by(case, data), data.draw(case.histories)
-    damaged = Partition(partition.operator, CLOCK_MS)
-    damaged.trace.stream_time = partition.trace.stream_time
-    damaged.storage = partition.storage.copy()
+    damaged = twin(partition)
     overwrite_word(damaged, arrays_of(case), data)
     if damage_of(damaged) is None:
         assert outcome(damaged, more) == outcome(partition, more)
