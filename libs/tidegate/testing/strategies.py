@@ -125,8 +125,8 @@ def _in_session_keys(row: Row) -> st.SearchStrategy[Row]:
 
 
 def _behind(row: Row, *bounds: int) -> Row:
-    whole = None if row.key is None else row.key + b"".join(bound.to_bytes(8, "big", signed=True) for bound in bounds)
-    return row._replace(key=whole)
+    written = [min(bound, 2**63 - 1).to_bytes(8, "big", signed=True) for bound in bounds]
+    return row._replace(key=None if row.key is None else row.key + b"".join(written))
 
 
 _table_windows = st.sampled_from([None, None, "headers", "headers", "headers"])

@@ -33,7 +33,7 @@ _RECORD_LONGS, _RECORD_INTS = ("timestamp", "offset", "check"), ("value_length",
 
 LAYOUT = Layout(
     kind="suppression",
-    version=5,
+    version=6,
     arrays=(
         ArraySpec("numbers", "int64", "fixed", kernel.NUMBERS),
         ArraySpec("time_numbers", "int64", "fixed", time_buffer.NUMBERS),
@@ -116,7 +116,7 @@ def state_of(arrays: Mapping[str, Array]) -> kernel.State:
 def damage_of(arrays: Mapping[str, Array], config: SuppressionRules) -> str | None:
     """What is wrong with the arrays of a state between two batches; None: nothing."""
     opened, bytes_of_record, windowed = arrays["numbers"][[OPENED, BYTES_OF, WINDOWED]]
-    if opened != 1 or bytes_of_record not in (0, 1) or windowed != rules_of(config).windowed:
+    if opened != 1 or bytes_of_record not in (0, 1) or windowed != config.windowed:
         return "its numbers cannot be"
     return damage(state_of(arrays), bool(bytes_of_record))
 

@@ -45,7 +45,7 @@ def layout_of(plan: Plan) -> Layout:
     capacity = windows_kernel.CAPACITY
     return Layout(
         kind="windowed_aggregation",
-        version=3,
+        version=4,
         arrays=(
             ArraySpec("numbers", "int64", "fixed", NUMBERS),
             ArraySpec("bounds", "int64", "slots", 2),
