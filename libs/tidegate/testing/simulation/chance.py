@@ -41,6 +41,9 @@ RATES = {
 }
 """How likely each fault is where it could happen."""
 
+_LIKELIEST = 0.9
+"""However intense a run is, a fault sometimes spares it."""
+
 
 class Chance:
     """Draws the faults of one run and counts those that happened; none happens while `calm`."""
@@ -66,7 +69,7 @@ class Chance:
 
     def _next(self, fault: str) -> int:
         """How many chances pass before the fault strikes: drawn once for all of them, as there are so many."""
-        return int(log(1.0 - self.of(fault).random()) / log(1.0 - RATES[fault] * self._intensity))
+        return int(log(1.0 - self.of(fault).random()) / log(1.0 - min(RATES[fault] * self._intensity, _LIKELIEST)))
 
     def of(self, name: str) -> Random:
         """The generator of that name."""
