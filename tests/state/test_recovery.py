@@ -226,7 +226,8 @@ def test_after_a_reboot_a_state_is_looked_through_once(driver: MiniDriver, monke
     looks: list[Storage] = []
     monkeypatch.setattr(Tally, "damage", lambda _, storage: looks.append(storage))
     for _ in range(3):
-        assert driver.run([(1, True)]).use.way is Way.GO_ON
+        assert driver.state()[1] == 1
+    assert driver.run([(1, True)]).use.way is Way.GO_ON
     assert len(looks) == 1
 
 
