@@ -69,6 +69,29 @@ def test_suppression_of_every_change_until_windows_close_gives_what_final_result
     assert [tuple(row) for row in waiting.collect()] == [("a", 10_000, 20_000), ("b", 10_000, 20_000)]
 
 
+def test_kafka_s_keys_of_windows_pass_a_suppression_with_a_limit_byte_for_byte_and_views_show_the_window(
+    windowed, world, broker
+):
+    """Updates of [0, 10 000) wait until 15 000: 5 s behind the window's end"""
+    here = windowed(emit="updates", output_windows="kafka")
+    read = {"topic": here.output, "key": {"windows": {"time": "10s"}, "of": "string"}}
+    held = world(beside="held", until={"time_limit": "5s"}, input=read, output_windows="kafka")
+    here.feed([(0, b"a", b"x", at) for at in (1_000, 12_000, 3_500, 14_999)] + [(0, b"b", b"x", 2_000)])
+    here.feed([(0, b"b", b"x", 15_000)])
+    here.run()
+    held.run()
+    first = bytes(8)
+    assert [(each.key(), each.value()) for each in consume(broker, held.output, 0)] == [
+        (b"a" + first, b"2"),
+        (b"b" + first, b"1"),
+    ]
+    register_views(held.spark, held.application)
+    waiting = held.spark.sql("SELECT key, window_start, window_end FROM updates_buffer ORDER BY key")
+    assert [tuple(row) for row in waiting.collect()] == [("a", 10_000, 20_000), ("b", 10_000, 20_000)]
+    gone = held.spark.sql("SELECT key, window_start, window_end FROM updates_emissions ORDER BY key")
+    assert [tuple(row) for row in gone.collect()] == [("a", 0, 10_000), ("b", 0, 10_000)]
+
+
 def test_exactly_one_final_result_through_restarts_compactions_and_a_deleted_state(windowed, broker):
     here, rng = windowed(window={"hopping": "10s", "advance": "5s", "grace": "20s"}), random.Random(3)
     made = [(0, b"k%d" % rng.randrange(20), b"x", max(0, at * 20 - rng.randrange(20_000))) for at in range(5_000)]
