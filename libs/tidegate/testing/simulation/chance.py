@@ -36,6 +36,8 @@ RATES = {
     "reboot": 0.02,  # the machine loses its processes, and what was not synced
     "state_deleted": 0.03,
     "compaction": 0.06,
+    "foreign_optimize": 0.1,  # somebody else merges files of the log
+    "lake_away": 0.03,  # it comes back after a few moments
     "flush": 0.02,
     "input_transaction": 0.25,  # per feed: others write the input in transactions, and abort some
 }

@@ -7,8 +7,11 @@ folder in memory; data files stand there with an end alone, and their rows are k
 from __future__ import annotations
 
 import errno
+import shutil
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,9 +21,11 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, Schema
 
 from tidegate.contracts.errors import StateError
-from tidegate.contracts.schema import BatchMeta, after_document
+from tidegate.contracts.schema import PARTITION_COLUMNS, BatchMeta, after_document
 from tidegate.state import data_files, disk, log_entries
+from tidegate.state.actions import add, remove
 from tidegate.state.data_files import ANY_BATCH, ORDER, DataFile
+from tidegate.state.snapshot import load
 from tidegate.testing.simulation.world import World
 
 _FATES = ("lost", "done", "late")
@@ -63,6 +68,50 @@ class Lake:
             self._under_way.append((log, version, actions))
         raise OSError(errno.ETIMEDOUT, "the lake does not answer")
 
+    def go_away(self, folder: Path) -> None:
+        """Unmount the lake, if it is mounted: its mount point stays, empty, or not even that."""
+        if self._unmounted(folder).exists():
+            return
+        folder.rename(self._unmounted(folder))
+        if self._world.chance.of("lake_away").random() < 0.5:
+            folder.mkdir()
+
+    def come_back(self, folder: Path) -> None:
+        """Mount the lake again, over whatever has been written into its mount point."""
+        if (away := self._unmounted(folder)).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            away.rename(folder)
+
+    def _unmounted(self, folder: Path) -> Path:
+        return folder.with_name("unmounted")
+
+    def optimize(self, log: Path) -> None:
+        """Merge the files of one kind and partition, if one has several, as somebody's `OPTIMIZE` does."""
+        version = log_entries.newest_version(log)
+        if version is None:
+            return
+        table = load(log, version)
+        schema = pa.schema(Schema.from_json(table.metadata["schemaString"]))
+        by_folder = groupby(sorted(table.files.values(), key=_folder_of), key=_folder_of)
+        several = [found for _, files in by_folder if len(found := list(files)) > 1]
+        if not several:
+            return
+        merged = self._world.chance.of("foreign_optimize").choice(several)
+        rows = pa.concat_tables(self._rows(log / file.path, file, schema, (-1, ANY_BATCH)) for file in merged)
+        path = f"{_folder_of(merged[0])}/part-{version:05d}.parquet"
+        (log / path).write_bytes(b"PAR1")
+        self._tables[log / path] = rows.drop_columns(PARTITION_COLUMNS)
+        file = replace(
+            merged[0],
+            path=path,
+            rows=rows.num_rows,
+            min_batch=min(each.min_batch for each in merged),
+            max_batch=max(each.max_batch for each in merged),
+        )
+        removed = [remove(each, self._world.clock.now_ms()) for each in merged]
+        self._world.say("OPTIMIZE as version %d: %s", version + 1, path)
+        _put(log, version + 1, [{"commitInfo": {"operation": "OPTIMIZE"}}, *removed, add(file, changes_data=False)])
+
     def settle(self) -> None:
         """No entry is under way any more."""
         for entry in self._under_way:
@@ -70,9 +119,10 @@ class Lake:
         self._under_way = []
 
     def _let_land(self) -> None:
-        for entry in [entry for entry in self._under_way if self._world.chance.of("lake").random() < _LANDS]:
-            self._under_way.remove(entry)
-            self._land(*entry)
+        for entry in self._under_way[:]:
+            if _is_there(entry[0]) and self._world.chance.of("lake").random() < _LANDS:
+                self._under_way.remove(entry)
+                self._land(*entry)
 
     def _land(self, log: Path, version: int, actions: Sequence[Any]) -> bool:
         if not _put(log, version, actions):
@@ -107,13 +157,14 @@ class Lake:
                 raise OSError(errno.EIO, "Input/output error")
         wanted = list(schema.names if columns is None else columns)
         narrow = pa.schema([schema.field(name) for name in dict.fromkeys([*wanted, *ORDER])])
+        log_entries.require_there(log)
         found = [self._rows(log / file.path, file, narrow, (after_batch, up_to)) for file in files]
         rows = pa.concat_tables(found) if found else narrow.empty_table()
         return data_files._in_order(rows).select(wanted)
 
     def entry(self, log: Path, version: int) -> list[Any] | None:
         """As `log_entries.read_actions`; an entry is read once, as nobody ever changes it."""
-        found = self._entries.get((log, version))
+        found = self._entries.get((log, version)) if _is_there(log) else None
         if found is None and (found := _read_actions(log, version)) is not None:
             self._entries[log, version] = found
         return found
@@ -128,6 +179,14 @@ class Lake:
         if file.min_batch > after_batch and file.max_batch <= up_to:
             return rows
         return rows.filter((pc.field("batch") > after_batch) & (pc.field("batch") <= up_to))
+
+
+def _is_there(log: Path) -> bool:
+    return (log / log_entries.DELTA_LOG).is_dir()
+
+
+def _folder_of(file: DataFile) -> str:
+    return file.path.rpartition("/")[0]
 
 
 def _column(table: pa.Table, field: pa.Field, constant: object) -> Any:

@@ -9,7 +9,7 @@ import logging
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -28,12 +28,13 @@ from tidegate.state.alignment import Lease
 from tidegate.state.operator_log import OperatorLog
 from tidegate.state.slots import live_rows
 from tidegate.testing.simulation.broker import OFFSET_RETENTION_S
+from tidegate.testing.simulation.chance import Chance
 from tidegate.testing.simulation.client import SimulatedClient
 from tidegate.testing.simulation.feed import Feed
 from tidegate.testing.simulation.joined import JoinOracle, TableOracle
 from tidegate.testing.simulation.lake import Lake
 from tidegate.testing.simulation.machine import Machine
-from tidegate.testing.simulation.oracle import Oracle, Violation, sorted_rows
+from tidegate.testing.simulation.oracle import Emission, Oracle, Violation, sorted_rows
 from tidegate.testing.simulation.seams import substituted
 from tidegate.testing.simulation.settings import (
     APPLICATION,
@@ -54,6 +55,8 @@ from tidegate.testing.simulation.world import World
 
 MOST_DRIVERS = 3
 CALM_MOMENTS = 300
+_COMES_BACK = 0.3
+"""How likely a lake that is away is back at the next moment."""
 _EXPECTED_ENDS = (Crash, EngineError, Fenced, NothingUndecided, Superseded, Undecided)
 _JUMPS_MS = (-86_400_000, -30_000, -500, 700, 45_000, 86_400_000)
 
@@ -223,9 +226,19 @@ class Play:
             machine.lose_power(self._chance)
         if chance.happens("state_deleted"):
             machine.lose_folder()
+        self._weather_of_the_lake(chance)
         for request in ("compaction", "flush"):
             if chance.happens(request):
                 self._ask(machine, "compact" if request == "compaction" else "flush")
+
+    def _weather_of_the_lake(self, chance: Chance) -> None:
+        folder = self._application.lake
+        if chance.happens("foreign_optimize"):
+            self.lake.optimize(log_path(folder, self._any_name()))
+        if chance.of("lake_away").random() < _COMES_BACK:
+            self.lake.come_back(folder)
+        elif chance.happens("lake_away") and all(oracle.newest for oracle in self._world.oracles.values()):
+            self.lake.go_away(folder)
 
     def _without_driver(self) -> list[str]:
         return [name for name in self._names if all(driver.name != name for driver in self._drivers)]
@@ -312,6 +325,7 @@ class Play:
         """Nothing goes wrong any more, and the one driver that is left has done everything."""
         world = self._world
         world.chance.calm = True
+        self.lake.come_back(self._application.lake)
         self.lake.settle()
         self._feed.rest()
         for actor in world.stage.actors:
@@ -362,9 +376,13 @@ class Play:
         """The output as it is read, the log's state and an undisturbed run agree with the oracle."""
         world, oracle = self._world, self._world.oracle
         by_itself = world.settings.operator not in BY_THE_CLOCK and not oracle.flushed
+        written = OperatorLog.at(log_path(self._application.lake, OPERATOR), None)
         for (topic, partition), due in oracle.expected.items():
             there = self._readable(topic, partition) + world.broker.logs[topic, partition].deleted
             _same(f"records to read in {topic}/{partition}", there, len(due))
+            if topic == OUTPUT:
+                rows = written.read("emission", partition, columns=["batch", "seq"]).to_pylist()
+                _same(f"emissions in the log of {partition}", [tuple(row.values()) for row in rows], _places(due))
             world.seen["emissions" if topic == OUTPUT else "dead letters"] += len(due)
         for name, watching in world.oracles.items():
             log = OperatorLog.at(log_path(self._application.lake, name), None)
@@ -386,6 +404,10 @@ class Play:
             read = fetch(client, topic, partition, position, end, max_bytes=2**20, deadline_s=60)
             found, position = found + len(read.records), read.next_offset
         return found
+
+
+def _places(emissions: Sequence[Emission]) -> list[tuple[int, int]]:
+    return [(emission.batch, emission.seq) for emission in emissions]
 
 
 def _same(what: str, found: object, due: object) -> None:
