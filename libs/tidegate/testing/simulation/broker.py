@@ -124,8 +124,15 @@ class Broker:
             return Answer(error_code=NONE, responses=[Answer(partitions=[partition])])
         records, aborted = log.fetch(wanted.fetch_offset, one=self._chance.happens("short_fetch"))
         named = [Answer(producer_id=producer, first_offset=first) for producer, first in aborted]
-        partition = Answer(error_code=NONE, aborted_transactions=named, records=records)
+        diverging = log.end_of(wanted.last_fetched_epoch) if wanted.last_fetched_epoch >= 0 else wanted.fetch_offset
+        lost = Answer(end_offset=diverging if diverging < wanted.fetch_offset else -1)
+        partition = Answer(error_code=NONE, aborted_transactions=named, records=records, diverging_epoch=lost)
         return Answer(error_code=NONE, responses=[Answer(partitions=[partition])])
+
+    def _OffsetForLeaderEpochRequest(self, request: Any) -> Answer:
+        [asked] = request.topics[0].partitions
+        end = self.logs[request.topics[0].topic, asked.partition].end_of(asked.leader_epoch)
+        return Answer(topics=[Answer(partitions=[Answer(error_code=NONE, end_offset=end)])])
 
     def _OffsetFetchRequest(self, request: Any) -> Answer:
         [wanted] = request.topics

@@ -31,6 +31,7 @@ RATES = {
     "takeover": 0.05,  # a second driver starts, on another machine or the same, whatever the first one does
     "marks_expire": 0.05,  # those that nobody has committed for as long as the broker keeps offsets
     "long_silence": 0.015,  # no process runs for as long as that
+    "truncation": 0.015,  # an input partition loses its newest records, and gives their offsets to others
     "output_retention": 0.03,  # an output partition loses its records, or the older half of them
     "drain": 0.02,  # SIGTERM
     "reboot": 0.02,  # the machine loses its processes, and what was not synced

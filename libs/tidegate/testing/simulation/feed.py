@@ -73,6 +73,12 @@ class Feed:
             for partition in range(len(self._times)):
                 self._produce(oracle.input, partition, 1)
 
+    def finish(self, partition: int) -> None:
+        """No transaction is open in the partition."""
+        for opened in [opened for opened in self._open if (opened.topic, opened.partition) == (INPUT, partition)]:
+            self._open.remove(opened)
+            self._end(opened, commit=True)
+
     def ends(self, topic: str = INPUT) -> dict[int, int]:
         """Where each partition ends."""
         return {p: self._world.broker.logs[topic, p].end for p in range(len(self._times))}

@@ -72,6 +72,8 @@ class Oracle:
         self.flushed = False
         self._marked = [-1] * partitions
         self._ends: dict[int, int] = {}
+        self.lost_from: dict[int, int] = {}
+        self.truncated = False
         self._violation: Violation | None = None
         self.watchers = Watchers(published=self._guarded(self._published), marked=self._guarded(self._mark))
         self.committed = self._guarded(self._committed)
@@ -91,6 +93,14 @@ class Oracle:
             self.visible[outlet] == len(due) and (not due or self._marked[outlet[1]] >= due[-1].batch)
             for outlet, due in self.expected.items()
         )
+
+    def truncate(self, partition: int, offset: int) -> None:
+        """The input has lost its records from the offset on."""
+        self.inputs[partition] = {at: row for at, row in self.inputs[partition].items() if at < offset}
+        self._ends[partition] = min(self._ends.get(partition, 0), offset)
+        if self.offsets().get(partition, 0) > offset:
+            self.lost_from[partition] = min(offset, self.lost_from.get(partition, offset))
+            self.truncated = True
 
     def is_visible(self, partition: int) -> bool:
         """Return True if readers could see all output of the partition."""
@@ -151,6 +161,9 @@ class Oracle:
             self._note(partition, result)
             self._expect(OUTPUT, partition, _emissions(meta.batch, result))
             self._expect(DEAD_LETTERS, partition, _dead_letters(meta.batch, partition, result))
+        for partition, (_reached, end) in meta.skipped.items() if meta.action == "skip" else ():
+            if self.lost_from.pop(partition, None) != end:
+                raise Violation(f"partition {partition} goes back to {end}")
         self.flushed |= meta.action == "flush"
         self.newest, self._ends = meta, ends
 
@@ -173,6 +186,8 @@ class Oracle:
         twin.clock_ms = meta.clock
         self._prepare(twin, partition, before, meta)
         start, end = before.offsets[self.input][partition], meta.offsets[self.input][partition]
+        if start != end and partition in self.lost_from:
+            raise Violation(f"partition {partition} goes on at {start}; {self.lost_from[partition]} on was lost")
         if start != end:
             return twin.play([row for offset, row in sorted(self.inputs[partition].items()) if start <= offset < end])
         if meta.action == "flush":

@@ -50,7 +50,7 @@ class PartitionLog:
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
-        self.start, self.end = 0, 0
+        self.start, self.end, self.epoch = 0, 0, 0
         self.deleted = 0
         self._writers: dict[int, Writer] = {}
         self._open: dict[int, int] = {}
@@ -85,6 +85,26 @@ class PartitionLog:
             self._writers[producer] = Writer(epoch)
         self._store(_control(producer, epoch, commit), 0, producer)
         return mine
+
+    def whole_transactions_before(self) -> list[int]:
+        """Return the offsets at which the log can be cut without a transaction on both sides."""
+        ends = {batch.producer: batch.last for batch in self.batches if batch.producer >= 0}
+        begins: dict[int, int] = {}
+        for batch in self.batches:
+            begins.setdefault(batch.producer, batch.base)
+        spans = [(begins[producer], last) for producer, last in ends.items()]
+        return [b.base for b in self.batches if not any(first < b.base <= last for first, last in spans)]
+
+    def truncate(self, offset: int) -> None:
+        """Lose the batches from the offset on; what is written from now on is of another leader epoch."""
+        self.batches = [batch for batch in self.batches if batch.base < offset]
+        self._aborted = [aborted for aborted in self._aborted if aborted[1] < offset]
+        self.end, self.epoch = offset, self.epoch + 1
+
+    def end_of(self, epoch: int) -> int:
+        """Return where that leader epoch ends, and all before it."""
+        later = [b.base for b in self.batches if int.from_bytes(b.data[12:16], "big", signed=True) > epoch]
+        return later[0] if later else self.end
 
     def delete_before(self, offset: int) -> None:
         """Delete what is stable and before the offset, and count the committed records in it."""
@@ -121,7 +141,7 @@ class PartitionLog:
         return NONE, False
 
     def _store(self, data: bytes, last_delta: int, producer: int) -> None:
-        placed = struct.pack(">q", self.end) + data[8:]
+        placed = struct.pack(">q", self.end) + data[8:12] + struct.pack(">i", self.epoch) + data[16:]
         self.batches.append(Batch(self.end, self.end + last_delta, placed, producer))
         self.end += last_delta + 1
 

@@ -16,13 +16,14 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from tidegate.contracts.errors import EngineError, Fenced, Superseded, Undecided
+from tidegate.contracts.errors import EngineError, Fenced, InputTruncated, Superseded, Undecided
 from tidegate.contracts.naming import log_path
 from tidegate.runtime.application import Application, application_of
 from tidegate.runtime.driver import OperatorDriver, Wiring
 from tidegate.runtime.kafka.fetch import fetch
 from tidegate.runtime.requests import Kind, Requests
 from tidegate.runtime.settling import NothingUndecided, settle
+from tidegate.runtime.skipping import skip
 from tidegate.state import leases
 from tidegate.state.alignment import Lease
 from tidegate.state.operator_log import OperatorLog
@@ -57,7 +58,7 @@ MOST_DRIVERS = 3
 CALM_MOMENTS = 300
 _COMES_BACK = 0.3
 """How likely a lake that is away is back at the next moment."""
-_EXPECTED_ENDS = (Crash, EngineError, Fenced, NothingUndecided, Superseded, Undecided)
+_EXPECTED_ENDS = (Crash, EngineError, Fenced, InputTruncated, NothingUndecided, Superseded, Undecided)
 _JUMPS_MS = (-86_400_000, -30_000, -500, 700, 45_000, 86_400_000)
 
 
@@ -268,6 +269,8 @@ class Play:
             world.broker.expire_offsets()
         if chance.happens("marks_expire"):
             world.broker.expire_offsets()
+        if chance.happens("truncation") and len(self._names) == 1:
+            self._truncate()
         if chance.happens("output_retention"):
             self._delete_output()
 
@@ -276,6 +279,32 @@ class Play:
         outlets = sorted(self._world.oracle.expected)
         log = self._world.broker.logs[self._chance.choice(outlets)]
         log.delete_before(self._chance.choice([log.end, (log.start + log.end) // 2]))
+
+    def _truncate(self) -> None:
+        """An input partition loses its newest records while nobody runs."""
+        world, partition = self._world, self._chance.randrange(self._world.settings.partitions)
+        self._kill(list(world.stage.actors))
+        self.lake.settle()
+        world.broker.tick(all_at_once=True)
+        self._feed.finish(partition)
+        log = world.broker.logs[INPUT, partition]
+        if places := log.whole_transactions_before():
+            cut = self._chance.choice(places)
+            log.truncate(cut)
+            world.oracle.truncate(partition, cut)
+
+    def _accept_truncation(self) -> None:
+        """Do what a person does who cannot bring the records back."""
+        world = self._world
+        self._kill(list(world.stage.actors))
+        self.lake.settle()
+        machine = world.machines[0]
+        application = self._application.model_copy(update={"state": machine.folder})
+        lost = {p: (world.oracle.offsets()[p], end) for p, end in world.oracle.lost_from.items()}
+        actor = world.stage.enter("person who skips", machine, lambda: skip(application, OPERATOR, lost) and None)
+        while not actor.ended:
+            world.stage.resume(actor)
+        self._judge(actor)
 
     def _settle(self) -> None:
         """Do what a person does whose service has stopped undecided: look what readers have, and say it."""
@@ -311,6 +340,8 @@ class Play:
             self._judge(driver.actor)
             if isinstance(driver.actor.error, Undecided):
                 self._settle()
+            if isinstance(driver.actor.error, InputTruncated):
+                self._accept_truncation()
 
     def _judge(self, actor: Actor) -> None:
         error = actor.error
@@ -375,7 +406,7 @@ class Play:
     def _compare(self) -> None:
         """The output as it is read, the log's state and an undisturbed run agree with the oracle."""
         world, oracle = self._world, self._world.oracle
-        by_itself = world.settings.operator not in BY_THE_CLOCK and not oracle.flushed
+        by_itself = world.settings.operator not in BY_THE_CLOCK and not oracle.flushed and not oracle.truncated
         written = OperatorLog.at(log_path(self._application.lake, OPERATOR), None)
         for (topic, partition), due in oracle.expected.items():
             there = self._readable(topic, partition) + world.broker.logs[topic, partition].deleted
