@@ -55,7 +55,8 @@ def outcome(partition: Partition, more: list[Any]) -> list[Any]:
 def twin(partition: Partition) -> Partition:
     """Return a partition that would do the same."""
     other = Partition(partition.operator, partition.clock_ms)
-    other.trace.stream_time = partition.trace.stream_time
+    other.trace.stream_time, other.trace.floor = partition.trace.stream_time, partition.trace.floor
+    other.needs = partition.needs
     other.read_table(partition.table)
     other.storage = partition.storage.copy()
     return other

@@ -14,6 +14,7 @@ from tidegate.state.decisions import Way
 from tidegate.testing.simulation import Settings, simulate
 from tidegate.testing.simulation.campaign import Campaign, play_all
 from tidegate.testing.simulation.chance import RATES
+from tidegate.testing.simulation.settings import JOINED
 
 REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.json"))
 FAST_SEEDS, SLOW_SEEDS = range(40), range(100_000, 101_000)
@@ -24,7 +25,7 @@ def test_none_lost_none_twice_order_kept_in_a_few_runs() -> None:
     campaign = play_all(FAST_SEEDS, 1)
     _assert_passed(campaign)
     assert campaign.seen["emissions"] > 5 * len(FAST_SEEDS)
-    assert campaign.seen["dead letters"] > len(FAST_SEEDS)
+    assert campaign.seen["dead letters"] > len(FAST_SEEDS) // 2  # three configurations write them
     assert {fault for fault in RATES if not campaign.counts[fault]} == set()
 
 
@@ -59,7 +60,10 @@ def test_the_same_settings_give_the_same_run() -> None:
 @pytest.mark.fast
 def test_a_transactional_id_that_kafka_has_forgotten_costs_an_undo_and_no_rebuild() -> None:
     faults = ("forgotten_id",)
-    reports = [simulate(replace(Settings.drawn(seed), faults=faults, intensity=3.0)) for seed in range(12)]
+    drawn = [
+        settings for settings in map(Settings.drawn, range(16)) if settings.operator != JOINED
+    ]  # has a replica to make
+    reports = [simulate(replace(settings, faults=faults, intensity=3.0)) for settings in drawn]
     assert [report.problem for report in reports] == [None] * len(reports)
     seen = sum((report.seen for report in reports), Counter[str]())
     assert sum(report.counts["forgotten_id"] for report in reports) > 10

@@ -163,7 +163,7 @@ RULES = (
         name="without output there is no transaction",
         chapter=Chapter.BATCH,
         tests=tests("runtime/test_task", "without_emissions_nothing_is_opened"),
-        removals=(without("runtime/output", "    if not parcels:\n        return producer\n", ""),),
+        removals=(without("runtime/output", "    if producer is unopened:\n        return producer\n", ""),),
     ),
     Rule(
         name="output can be made again from the log, byte for byte and in order",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tidegate.contracts.event_time import ALWAYS, MAX_TIME, NEVER, NO_TIMESTAMP
+from tidegate.contracts.event_time import ALWAYS, MAX_TIME, NEVER, NO_STREAM_TIME, NO_TIMESTAMP
 from tidegate.contracts.records import Row
 from tidegate.operators.keys_reference import Window, told
 from tidegate.operators.table_history.config import TableHistoryRules
@@ -94,6 +94,8 @@ class Reference:
     @property
     def floor(self) -> int:
         """The first time whose versions are all there."""
+        if self.stream_time == NO_STREAM_TIME:
+            return self.gone
         return max(self.gone, min(self._oldest_write, self.needs))
 
     @property

@@ -210,6 +210,8 @@ class TableHistoryState:
         """Return the first time whose versions are all kept: retention or a reader asks for them."""
         if self._retention == kernel.LATEST:
             return NO_STREAM_TIME
+        if stream_time == NO_STREAM_TIME:  # nothing was written: whatever the retention will be, nothing has gone
+            return self._floor
         return max(self._floor, min(stream_time - self._retention, self._needs))
 
     def _outcome(self, records: int) -> kernel.Outcome:
