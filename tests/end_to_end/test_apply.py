@@ -156,8 +156,12 @@ class Changing:
         self.driver(TABLE).run(Event(), until_caught_up=True)
 
     def feed(self, records):
-        """They stand in the input; given as the operator will see them."""
-        rows = [Row(*record, self._sent + at, window_of(record[2])) for at, record in enumerate(records)]
+        """They stand in the input, with windows where these are waited for; given as the operator will see them."""
+        windowed = getattr(load(self.file).operators[NAME], "until", None) == "window_close"
+        rows = [
+            Row(*record, self._sent + at, window_of(record[2]) if windowed else b"")
+            for at, record in enumerate(records)
+        ]
         columns = OutgoingColumns(
             key=pa.array([row.key for row in rows], pa.binary()),
             value=pa.array([row.value for row in rows], pa.binary()),

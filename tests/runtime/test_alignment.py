@@ -66,7 +66,7 @@ def test_nothing_is_settled_before_a_batch_has_shown_what_waits() -> None:
 def test_a_table_holds_what_its_readers_say_and_its_floor_is_where_it_was(tmp_path: Path) -> None:
     leases.write(tmp_path, "join", Lease(3, 1_000, {0: 40}))
     table = Readers(table="facts", log=tmp_path, rewind_window_ms=0)
-    assert table.held(replace(READER, floor={0: 15}), [PLAN], 1_000) == ({"join": (3, 1_000)}, {0: Hold(15, 40)})
+    assert table.held(replace(READER, floor={0: 15}), [0], 1_000) == ({"join": (3, 1_000)}, {0: Hold(15, 40)})
 
 
 def test_a_reader_that_is_away_for_too_long_no_longer_counts_and_is_logged_once(
@@ -76,7 +76,7 @@ def test_a_reader_that_is_away_for_too_long_no_longer_counts_and_is_logged_once(
     table = Readers(table="facts", log=tmp_path, rewind_window_ms=7_200_000)
     with caplog.at_level(logging.WARNING, "tidegate"):
         for _ in range(2):
-            assert table.held(READER, [PLAN], 7_200_001) == ({}, {0: Hold(NEVER, ALWAYS)})
+            assert table.held(READER, [0], 7_200_001) == ({}, {0: Hold(NEVER, ALWAYS)})
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
         "facts no longer waits for its reader join"
     ]

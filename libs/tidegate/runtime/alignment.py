@@ -42,15 +42,15 @@ class Readers:
     rewind_window_ms: int
     _dead: frozenset[str] = frozenset()
 
-    def held(self, newest: BatchMeta, plans: Sequence[PartitionPlan], clock_ms: int) -> tuple[Seen, dict[int, Hold]]:
-        """Read the leases; return the readers that count, and what each partition of the plans has to keep."""
+    def held(self, newest: BatchMeta, partitions: Iterable[int], clock_ms: int) -> tuple[Seen, dict[int, Hold]]:
+        """Read the leases; return the readers that count, and what each of the partitions has to keep."""
         found = leases.read(self.log, clock_ms)
         counting = alive(found, clock_ms, max(self.rewind_window_ms, MIN_WINDOW_MS))
         self._tell_dead(found.keys() - counting.keys())
         readers = seen(newest.readers, counting)
         return readers, {
-            plan.partition: Hold(newest.floor.get(plan.partition, NEVER), needed(counting, readers, plan.partition))
-            for plan in plans
+            partition: Hold(newest.floor.get(partition, NEVER), needed(counting, readers, partition))
+            for partition in partitions
         }
 
     def tell_given_up(self, plans: Sequence[PartitionPlan], results: Iterable[PartitionResult], batch: int) -> None:

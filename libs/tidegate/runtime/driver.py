@@ -412,7 +412,7 @@ class OperatorDriver:
         """The readers of this table, and the plans with what each partition keeps for them."""
         if self._readers is None:
             return {}, plans
-        readers, holds = self._readers.held(self.newest, plans, now)
+        readers, holds = self._readers.held(self.newest, [plan.partition for plan in plans], now)
         return readers, [replace(plan, hold=holds[plan.partition]) for plan in plans]
 
     def _results(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> list[PartitionResult]:

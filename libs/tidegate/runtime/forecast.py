@@ -19,6 +19,7 @@ from tidegate.contracts.schema import BatchMeta, Pin
 from tidegate.kernels.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 from tidegate.runtime import clock
+from tidegate.runtime.alignment import readers_of
 from tidegate.runtime.application import Application, config_hash, config_of
 from tidegate.runtime.changes import Change, as_kept, changes_since
 from tidegate.runtime.history import has_version
@@ -79,7 +80,7 @@ def outlook(application: Application, name: str) -> Outlook:
         name=name,
         status="live",
         changes=found,
-        forecast=sum(_partitions(application, log, newest, config), Forecast()),
+        forecast=sum(_partitions(application, name, log, newest, config), Forecast()),
         warnings=warnings + _warnings(config, config_of(newest.settings)),
         newest=newest,
     )
@@ -115,11 +116,15 @@ def _kept(config: OperatorConfig) -> int:
 
 
 def _partitions(
-    application: Application, log: OperatorLog, newest: BatchMeta, config: OperatorConfig
+    application: Application, name: str, log: OperatorLog, newest: BatchMeta, config: OperatorConfig
 ) -> Iterator[Forecast]:
+    readers = readers_of(application, name)
+    holds = {} if readers is None else readers.held(newest, newest.totals, clock.now_ms())[1]
     for partition, counts in sorted(newest.totals.items()):
         if counts.held:
             state = committed_state(log, newest, partition, config)
+            if partition in holds:
+                cast(ReadTable, state).hold(*holds[partition])
             for table, pin in newest.inputs.items():
                 cast(TableReader, state).read_table(table_state(application, table, pin, partition, to_be=True))
             step = state.step(Records.from_rows([]), clock.now_ms())

@@ -9,6 +9,8 @@ from pydantic import Field, ValidationInfo, field_validator
 from tidegate.contracts.config import Duration, KeyRules, OperatorConfig, OperatorRules, Size, TableFacts
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 
+HOLD_FOR_READERS = 2**30
+
 
 class TableHistoryRules(KeyRules):
     """Keeps every version of every key of a table for a retention, or the latest values alone."""
@@ -21,7 +23,7 @@ class TableHistoryRules(KeyRules):
     """`latest`: a plain table of the latest values by offset, for joins without grace; omitted: a history."""
     history_retention: Duration | None = Field(default=None, validate_default=True)
     """How far behind stream time versions can be written and read; needed for a history."""
-    hold_for_readers: Size = 2**30
+    hold_for_readers: Size = HOLD_FOR_READERS
     """Bytes of a partition's expired versions that are kept for readers which have yet to look them up."""
 
     @field_validator("history_retention")
@@ -39,7 +41,7 @@ class TableHistoryRules(KeyRules):
     @field_validator("hold_for_readers")
     @classmethod
     def _latest_values_are_not_held(cls, size: int, info: ValidationInfo) -> int:
-        if info.data.get("versions") == "latest":
+        if info.data.get("versions") == "latest" and size != HOLD_FOR_READERS:
             raise ValueError("a table of latest values has no versions to hold; remove it, or remove versions: latest")
         return size
 

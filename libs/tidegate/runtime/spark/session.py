@@ -57,9 +57,9 @@ def running_spark() -> Spark | None:
 def start_spark(name: str, master: str, conf: Mapping[str, str] | None = None) -> Spark:
     """Start Spark for drivers, with Python workers that use this interpreter.
 
-    Raises UserError when Java is missing, EngineError when Spark does not start.
+    Raises UserError when Java or the jars are missing, EngineError when Spark does not start.
     """
-    given = _settings(master, _QUICK_START) | dict(conf or {})
+    given = {**_settings(master, _QUICK_START), **(conf or {})}
     spark_conf = SparkConf().setAppName(name).setMaster(master).setAll(list(given.items()))
     with _start_errors():
         return Spark(SparkContext.getOrCreate(spark_conf))
@@ -71,7 +71,7 @@ def start_session(name: str, master: str, conf: Mapping[str, str] | None = None)
     Raises UserError when Java or the jars are missing, EngineError when Spark does not start.
     """
     builder = SparkSession.builder.appName(name).master(master)
-    settings = {**_settings(master), **_SQL, "spark.jars": _jars(), **(conf or {})}
+    settings = {**_settings(master), **(conf or {})}
     for setting, value in settings.items():
         builder = builder.config(setting, value)
     with _start_errors():
@@ -79,13 +79,17 @@ def start_session(name: str, master: str, conf: Mapping[str, str] | None = None)
 
 
 def _settings(master: str, java_options: str = "") -> dict[str, str]:
-    """Return the settings of every Spark; its surroundings are ready. Raises UserError when Java is missing."""
+    """Return the settings of every Spark. Raises UserError when Java or the jars are missing.
+
+    Those of SQL are among them: a program may start a session with Delta beside drivers that run in it already.
+    """
     java_command()
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if master.startswith("local"):  # local-cluster[...] too: all of it is on this machine
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     options = f"-Dlog4j2.configurationFile={_QUIET} {java_options}".rstrip()
-    return {**_SETTINGS, "spark.driver.memory": "2g", "spark.driver.extraJavaOptions": options}
+    driver = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": options}
+    return {**_SETTINGS, **_SQL, **driver, "spark.jars": _jars()}
 
 
 @contextmanager
