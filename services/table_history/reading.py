@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from services.table_history.views import shown_versions, versions_query, was_valid
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.naming import log_path
-from tidegate.operators.table_history import TableHistoryRules
-from tidegate.runtime.application import config_of
+from tidegate.operators.table_history import TableHistoryConfig, TableHistoryRules
 from tidegate.runtime.history import has_version
 from tidegate.state.operator_log import OperatorLog
 
@@ -54,6 +53,6 @@ def history_as_of(
 def _as_the_log_has_it(path: Path) -> TableHistoryRules:
     """Return rules that show what the log has: its windows, if they are part of its keys."""
     newest = OperatorLog.at(path, None).newest()
-    config = config_of(newest.settings) if newest is not None and newest.settings else None
-    windows = config.windows if isinstance(config, TableHistoryRules) else None
+    settings = {} if newest is None else newest.settings
+    windows = settings.get("windows", TableHistoryConfig.windows_before(settings))
     return TableHistoryRules(history_retention="0", windows=windows)

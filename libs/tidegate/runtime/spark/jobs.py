@@ -64,8 +64,8 @@ class Jobs:
         self._on_each_core(lambda: make_durable(attempt))
 
     def each(self, work: Any, items: Sequence[Any]) -> list[Any]:
-        """The work's answer for each item, in order."""
-        return self._collect(items, lambda item: [work(item)])
+        """The work's answer for each item, in order; no job without an item."""
+        return self._collect(items, lambda item: [work(item)]) if items else []
 
     def one_by_one(self, work: Any, items: Sequence[Any]) -> list[Any]:
         """The work's answer for each item, in order, on one core at a time: the others are left to the batches.
