@@ -284,6 +284,7 @@ class Play:
         """An input partition loses its newest records while nobody runs."""
         world, partition = self._world, self._chance.randrange(self._world.settings.partitions)
         self._kill(list(world.stage.actors))
+        self.lake.come_back(self._application.lake)
         self.lake.settle()
         world.broker.tick(all_at_once=True)
         self._feed.finish(partition)
@@ -297,6 +298,7 @@ class Play:
         """Do what a person does who cannot bring the records back."""
         world = self._world
         self._kill(list(world.stage.actors))
+        self.lake.come_back(self._application.lake)
         self.lake.settle()
         machine = world.machines[0]
         application = self._application.model_copy(update={"state": machine.folder})
@@ -335,13 +337,14 @@ class Play:
     def _reap(self) -> None:
         """Drivers that ended are gone; Violation if one ended in a way that it should not."""
         self._world.check()
-        for driver in [driver for driver in self._drivers if driver.actor.ended]:
-            self._drivers.remove(driver)
-            self._judge(driver.actor)
-            if isinstance(driver.actor.error, Undecided):
-                self._settle()
-            if isinstance(driver.actor.error, InputTruncated):
-                self._accept_truncation()
+        ended = [driver.actor for driver in self._drivers if driver.actor.ended]
+        self._drivers = [driver for driver in self._drivers if not driver.actor.ended]
+        for actor in ended:
+            self._judge(actor)
+        if any(isinstance(actor.error, Undecided) for actor in ended):  # a person acts once, and stops all drivers
+            self._settle()
+        if any(isinstance(actor.error, InputTruncated) for actor in ended):
+            self._accept_truncation()
 
     def _judge(self, actor: Actor) -> None:
         error = actor.error
