@@ -27,7 +27,6 @@ RULES = (
             *tests(
                 "runtime/test_beginning",
                 "an_operator_with_any_trace_waits_for_its_lake_and_goes_on_when_it_is_back",
-                "a_control_database_that_does_not_answer_is_waited_for_before_a_log_is_begun",
             ),
             *tests(
                 "stream/test_driver",
