@@ -10,9 +10,7 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-settings.register_profile(
-    "dev", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
-)
+settings.register_profile("dev", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("dev")
 
 many = settings(max_examples={"few": 20, "full": 200, "laws": 2_000}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 50))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.hypothesis_profile import many
@@ -158,7 +158,6 @@ def test_any_amount_of_damage_is_looked_at_without_harm(
     case: Case, data: st.DataObject, seed: int, share: float
 ) -> None:
     partition, random = held_by(case, data), np.random.default_rng(seed)
-    assume(partition.state.snapshot().num_rows)
     for name in data.draw(st.sets(st.sampled_from(arrays_of(case)), min_size=1)):
         content = partition.storage.arrays()[name].view(np.uint8)
         hit = random.random(len(content)) < share
