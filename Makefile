@@ -23,8 +23,8 @@ test: lint ## every check and every test, the fast ones first
 	@echo "Tests"
 	@HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -m fast -n auto --dist worksteal
 	@echo "Fuzzing"
-	@NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.fuzzing --seconds 60
-	@$(BIN)/python -m pytest -m 'not fast and not kill and not stack' -n 2 --dist loadfile
+	@NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.fuzzing --seconds 60 --seed 1
+	@HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -m 'not fast and not kill and not stack' -n 2 --dist loadfile
 
 test-fast: setup ## the tests that need neither Spark nor a broker
 	@$(BIN)/python -m pytest -m fast -n auto --dist worksteal

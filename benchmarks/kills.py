@@ -62,7 +62,7 @@ def measure(say: Any, held: int = HELD, partitions: int = PARTITIONS) -> dict[st
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         with Broker.start(folder / "kafka", jars("broker")) as broker:
-            file = configured(folder, broker.bootstrap)
+            file = configured(folder, broker.bootstrap, partitions)
             client = KafkaClient({"bootstrap.servers": broker.bootstrap})
             create_topic({"bootstrap.servers": broker.bootstrap}, TOPIC, partitions)
             fill(client, held, partitions)
@@ -88,7 +88,7 @@ def figures(starts: list[Start]) -> dict[str, float]:
     }
 
 
-def configured(folder: Path, bootstrap: str) -> Path:
+def configured(folder: Path, bootstrap: str, partitions: int) -> Path:
     """The application's file: one operator that holds every key."""
     file = folder / "kills.json"
     operator = {"kind": "suppression", "input": TOPIC, "output": "out", "until": {"time_limit": "10000d"}}
@@ -98,7 +98,7 @@ def configured(folder: Path, bootstrap: str) -> Path:
             given | {"lake": str(folder / "lake"), "state": str(folder / "state"), "operators": {OPERATOR: operator}}
         )
     )
-    create_topic({"bootstrap.servers": bootstrap}, "out", PARTITIONS)
+    create_topic({"bootstrap.servers": bootstrap}, "out", partitions)
     return file
 
 

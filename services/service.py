@@ -21,7 +21,8 @@ from tidegate.contracts.errors import TidegateError, UserError
 from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.application import Application, load
 from tidegate.runtime.driver import OperatorDriver, Wiring
-from tidegate.runtime.spark.session import running_spark, start_spark
+from tidegate.runtime.spark.session import Spark, is_on_this_machine, require_installed, running_spark, start_spark
+from tidegate.runtime.spark.starting import StartingSpark
 from tidegate.runtime.telemetry.log_lines import about, speak_as
 from tidegate.runtime.telemetry.telemetry import telemetry_of
 
@@ -47,8 +48,8 @@ def run(
     """
     with (
         telemetry_of(application) as telemetry,
-        session(application) as spark,
-        stopped_by_signals(stop or Event()) as ended,  # Spark sets a handler of its own
+        stopped_by_signals(stop or Event()) as ended,
+        session(application, beside=ended.set) as spark,
     ):
         heard = listener if telemetry is None else _both(telemetry.note, listener)
         drivers = [
@@ -68,15 +69,26 @@ def _both(one: Listener, other: Listener) -> Listener:
 
 
 @contextmanager
-def session(application: Application) -> Iterator[Any]:
-    """The Spark of the application; one that runs already is used, and left running."""
+def session(application: Application, beside: Callable[[], None] | None = None) -> Iterator[Any]:
+    """The Spark of the application; one that runs already is used, and left running.
+
+    `beside`: Spark on this machine is not waited for; it is called if Spark does not start, which is raised at the end.
+    """
     running = running_spark()
-    spark = running or start_spark(application.application, application.spark.master, application.spark.conf)
+    spark = running or _started(application, beside)
     try:
         yield spark
     finally:
         if running is None:
             spark.stop()
+
+
+def _started(application: Application, failed: Callable[[], None] | None) -> Spark | StartingSpark:
+    master = application.spark.master
+    if failed is None or not is_on_this_machine(master):
+        return start_spark(application.application, master, application.spark.conf)
+    require_installed()
+    return StartingSpark(lambda: start_spark(application.application, master, application.spark.conf), failed)
 
 
 def _run_all(drivers: list[OperatorDriver], stop: Event, until_caught_up: bool, ready: Callable[[str], None]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests import hypothesis_profile  # noqa: F401
 from tidegate.runtime import home
 from tidegate.runtime.kafka.broker import Broker
 from tidegate.runtime.kafka.topics import create_topic

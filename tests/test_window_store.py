@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests import hypothesis_profile  # noqa: F401
 from tests.kernels.collisions import SEED, keys_with_equal_fingerprints
 from tidegate import WindowStore
 from tidegate.contracts.errors import ConfigurationError, UserError

@@ -11,11 +11,14 @@ from time import monotonic
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from services import service
 from tests.kill.harness import Feed, committed, records, split
 from tidegate.contracts.errors import BufferFull, EngineError, StartOver, UserError
-from tidegate.runtime import publication
+from tidegate.runtime import publication, task
 from tidegate.runtime.driver import OperatorDriver, Wiring
+from tidegate.runtime.spark import jobs
 from tidegate.runtime.spark.jobs import Jobs
+from tidegate.runtime.spark.session import Spark
 from tidegate.spark import register_views
 from tidegate.state import decisions
 from tidegate.state.operator_log import OperatorLog
@@ -317,6 +320,48 @@ def test_a_commit_in_doubt_is_settled_by_a_new_claim(world, broker, monkeypatch,
     assert lost
     assert driver.newest.epoch == before + 1
     assert _seen(broker, here) == ALL
+
+
+def test_batches_do_not_wait_for_spark_which_takes_over_from_them(world, broker, monkeypatch):
+    """part 1 is committed by this process; Spark comes; part 2 is committed by its workers, with the same state"""
+    here = world(**SMALL)
+    first, second = split(records(8_000), 2)
+    may_start, stop, workers = Event(), Event(), []
+    spark = type("Kept", (Spark,), {"stop": lambda self: None})(here.spark.sparkContext)
+    monkeypatch.setattr(service, "running_spark", lambda: None)
+    monkeypatch.setattr(service, "start_spark", lambda *_: may_start.wait(PATIENCE_S) and spark)
+    monkeypatch.setattr(jobs, "run_group", lambda attempt, group: (yield from _telling(workers, attempt, group)))
+    batches = []
+
+    def heard(meta, _seconds):
+        batches.append(meta)
+        done = _read(meta)
+        if done == 4_000 and not may_start.is_set():
+            may_start.set()
+            Timer(5, lambda: here.feed(second)).start()
+        if done == 8_000:
+            stop.set()
+
+    here.feed(first)
+    service.run(here.application, [here.name], listener=heard, stop=stop)
+    assert _read(batches[-1]) == 8_000
+    assert len(workers) == next(number for number, meta in enumerate(batches, 1) if _read(meta) == 4_000)
+    assert {recovered.partition(":")[0] for meta in batches for recovered in meta.recovered.values()} <= {"rebuild"}
+    calm = world(beside="calm", **SMALL)
+    calm.feed(first)
+    calm.feed(second)
+    calm.run()
+    assert committed(broker.bootstrap, here.output) == committed(broker.bootstrap, calm.output)
+
+
+def _read(meta):
+    return sum(counts.records_in for counts in meta.totals.values())
+
+
+def _telling(workers, attempt, group):
+    """What is noted in Spark's workers is never seen here."""
+    workers.append(os.getpid())
+    yield from task.run_group(attempt, group)
 
 
 def test_a_killed_python_worker_costs_an_attempt_and_nothing_else(world, broker):

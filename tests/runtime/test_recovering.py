@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,10 +17,12 @@ from tidegate.contracts.schema import Counts
 from tidegate.runtime.batch import PartitionPlan, PartitionResult, Returned
 from tidegate.runtime.condition import ConditionFile
 from tidegate.runtime.recovering import Recovering
+from tidegate.state.decisions import Wanted
 
 pytestmark = pytest.mark.fast
 
 PATIENCE_S = 20.0
+COMMITTED = Wanted(epoch=1, batch=2, last=(1, "a"))
 
 
 @dataclass
@@ -54,7 +57,7 @@ def condition(tmp_path: Path) -> ConditionFile:
 
 
 def plans_of(*partitions: int, action: Any = "batch") -> list[PartitionPlan]:
-    return [plan(partition=partition, action=action) for partition in partitions]
+    return [plan(partition=partition, action=action, wanted=COMMITTED) for partition in partitions]
 
 
 def ready(states: Recovering, plans: list[PartitionPlan]) -> list[int]:
@@ -67,6 +70,18 @@ def until_ready(states: Recovering, plans: list[PartitionPlan], wanted: list[int
             return
         Event().wait(0.05)
     raise AssertionError(f"{wanted} never became ready")
+
+
+def test_a_partition_without_a_commit_has_nothing_to_be_brought_back(condition: ConditionFile) -> None:
+    jobs = Jobs()
+    assert ready(Recovering(jobs, condition), [plan(partition=0), *plans_of(1)]) == [0, 1]
+    assert jobs.waves == [[1]]
+
+
+def test_a_join_without_a_commit_has_a_replica_to_be_made(condition: ConditionFile) -> None:
+    jobs = Jobs()
+    assert ready(Recovering(jobs, condition), [plan(partition=0, table=SimpleNamespace())]) == [0]
+    assert jobs.waves == [[0]]
 
 
 def test_states_that_are_as_they_were_are_ready_within_the_round(condition: ConditionFile) -> None:

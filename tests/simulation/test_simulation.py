@@ -17,7 +17,7 @@ from tidegate.testing.simulation.chance import RATES
 from tidegate.testing.simulation.settings import JOINED
 
 REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.json"))
-FAST_SEEDS, SLOW_SEEDS = range(40), range(100_000, 101_000)
+FAST_SEEDS, SLOW_SEEDS = range(60), range(100_000, 101_000)
 
 
 @pytest.mark.fast

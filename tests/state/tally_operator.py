@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from tidegate.contracts.operator import Array, ArraySpec, Layout, StepResult, Storage
+from tidegate.contracts.operator import SEED, Array, ArraySpec, Layout, StepResult, Storage
 from tidegate.contracts.records import Records
 from tidegate.contracts.schema import Counts
 
@@ -120,8 +120,8 @@ class Tally:
     layout = Layout(
         kind="tally",
         version=1,
-        arrays=(ArraySpec("counts", "int64", "keys"), ArraySpec("time", "int64", "one")),
-        capacity={"keys": 4, "one": 1},
+        arrays=(ArraySpec("counts", "int64", "keys"), ArraySpec("time", "int64", "fixed"), SEED),
+        capacity={"keys": 4, "fixed": 1},
     )
     columns: tuple[pa.Field, ...] = ()
     slot = ("key",)

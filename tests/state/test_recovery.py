@@ -210,6 +210,15 @@ def test_after_a_reboot_a_damaged_state_is_rebuilt(driver: MiniDriver, monkeypat
     assert driver.state() == {1: 2, 2: 1}
 
 
+def test_after_a_reboot_a_state_with_another_seed_is_rebuilt(
+    driver: MiniDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.run([(1, True)])
+    reboot(driver, monkeypatch)
+    arrays_of(driver)["seed"][0] ^= 1
+    assert driver.run([]).use.reason == "the local state is damaged: its seed is not the log's"
+
+
 def test_after_a_reboot_a_failed_attempt_that_was_made_durable_is_looked_through_and_undone(
     driver: MiniDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from tests import hypothesis_profile  # noqa: F401
 from tidegate import SuppressionRules
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.schema import BatchMeta

@@ -56,19 +56,26 @@ class Recovering:
     def ready(self, plans: Sequence[PartitionPlan], prepare: Prepare) -> list[PartitionPlan]:
         """Return the plans whose states are ready; the others are brought back from now on.
 
-        What must touch all partitions at once, a flush or a new configuration, waits for all of them. Raises the error
-        of a state that cannot be brought back. `prepare` gives the attempt in whose name that is done, and full plans.
+        What has no commit and reads no table has nothing to be brought back. What must touch all partitions at once,
+        a flush or a new configuration, waits for all of them. Raises the error of a state that cannot be brought back.
+        `prepare` gives the attempt in whose name that is done, and full plans.
         """
         self._look()
         waiting = [plan for plan in plans if plan.partition not in self._ready]
         if waiting and self._under_way is None:
-            attempt, prepared = prepare(waiting)
-            self._under_way = beside(lambda: self._bring_back(attempt, prepared))
-            wait([self._under_way], QUICK_S)
-            self._look()
+            self._begin(*prepare(waiting))
         ready = [plan for plan in plans if plan.partition in self._ready]
         whole = any(plan.action in ("apply", "flush") for plan in plans)
         return [] if whole and len(ready) < len(plans) else ready
+
+    def _begin(self, attempt: Attempt, plans: Sequence[PartitionPlan]) -> None:
+        """Bring the states back beside; what is quick is back when this returns."""
+        empty = {plan.partition for plan in plans if plan.wanted.last is None and plan.table is None}
+        self._ready = self._ready.union(empty)
+        if wanted := [plan for plan in plans if plan.partition not in empty]:
+            self._under_way = beside(lambda: self._bring_back(attempt, wanted))
+            wait([self._under_way], QUICK_S)
+            self._look()
 
     def told(self, result: PartitionResult) -> PartitionResult:
         """Return the result of a batch with the way that its state took before the attempt, told once."""

@@ -122,6 +122,11 @@ class LocalState:
             self._storage = MappedStorage(self, folder, layout, self.header.capacity, self.header.generation)
         return self._storage
 
+    def has_its_seed(self, storage: MappedStorage) -> bool:
+        """True unless the arrays have a seed, and it is not the log's: keys would no longer be found."""
+        seed = storage.arrays().get(SEED.name)
+        return seed is None or seed.tobytes() == seed_of(self.table_id)
+
     def rebuild(self, layout: Layout) -> MappedStorage:
         """New arrays, zero but for the log's seed; the generation before stays as it is until `complete` switches."""
         generation = 1 + max((number for number, _ in self._generations()), default=0)

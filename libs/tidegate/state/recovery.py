@@ -99,6 +99,8 @@ def _damage(local: LocalState, operator: Operator, wanted: Wanted, stream_time: 
     if local.header is None or local.header.boot_id == boot_id():
         return None
     storage = local.storage(operator.layout)
+    if not local.has_its_seed(storage):
+        return "its seed is not the log's"
     if damage := operator.damage(storage):
         return damage
     if way is Way.GO_ON and operator.open(storage).stream_time != stream_time:

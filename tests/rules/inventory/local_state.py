@@ -189,8 +189,15 @@ RULES = (
     Rule(
         name="a full check runs after a reboot: what is damaged is rebuilt",
         chapter=Chapter.LOCAL_STATE,
-        tests=tests("state/test_recovery", "after_a_reboot_a_damaged_state_is_rebuilt"),
-        removals=(without("state/recovery", "if damage := operator.damage(storage):", "if damage := None:"),),
+        tests=tests(
+            "state/test_recovery",
+            "after_a_reboot_a_damaged_state_is_rebuilt",
+            "after_a_reboot_a_state_with_another_seed_is_rebuilt",
+        ),
+        removals=(
+            without("state/recovery", "if damage := operator.damage(storage):", "if damage := None:"),
+            without("state/recovery", "if not local.has_its_seed(storage):", "if False:"),
+        ),
     ),
     Rule(
         name="what was complete in this run of the machine is trusted, and looked through once after a reboot",

@@ -6,6 +6,7 @@ Only plans and results go through Spark; a task gets a group of partitions and w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -14,33 +15,37 @@ from tidegate.contracts.errors import EngineError
 from tidegate.runtime.answers import raise_worst
 from tidegate.runtime.batch import Attempt, KafkaAttempt, PartitionFailure, PartitionPlan, PartitionResult, Returned
 from tidegate.runtime.lake_probe import check_shared, look
+from tidegate.runtime.lanes import beside
 from tidegate.runtime.planning import spread
+from tidegate.runtime.spark.starting import StartingSpark
 from tidegate.runtime.task import bring_back, make_durable, run_group, warm_up
 
 
 class Jobs:
-    """Runs plans on the executors of a session."""
+    """Runs plans on the executors of a session, or in this process as long as Spark starts beside."""
 
     def __init__(self, spark: Any) -> None:
-        self._context = spark.sparkContext
+        self._spark = spark
         self._recovery = f"recovery {id(self)}"
+        self._workers: Future[None] | None = None
 
     def run(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> list[PartitionResult | PartitionFailure]:
         """What became of each plan. EngineError when Spark itself failed."""
-        groups = spread(plans, self._context.defaultParallelism)
-        return self._collect(groups, lambda group: run_group(attempt, group))
+        if self._starts():
+            return list(run_group(attempt, plans))
+        return self._collect(spread(plans, self.cores), lambda group: run_group(attempt, group))
 
     def bring_back(self, attempt: Attempt, plans: Sequence[PartitionPlan], *, rebuilds: bool) -> list[Returned]:
         """Bring local states back; raise the worst error. Without `rebuilds` those to be rebuilt are left.
 
         For a thread of its own, as `one_by_one`.
         """
+        if self._starts() and not rebuilds:
+            return _returned(list(bring_back(attempt, plans, rebuilds=False)))
         self._context.setLocalProperty("spark.scheduler.pool", "beside")
         self._context.setJobGroup(self._recovery, "local states on their way back", True)
-        groups = spread(plans, self._context.defaultParallelism)
-        answers = self._collect(groups, lambda group: bring_back(attempt, group, rebuilds=rebuilds))
-        raise_worst([answer for answer in answers if isinstance(answer, PartitionFailure)])
-        return [answer for answer in answers if isinstance(answer, Returned)]
+        groups = spread(plans, self.cores)
+        return _returned(self._collect(groups, lambda group: bring_back(attempt, group, rebuilds=rebuilds)))
 
     def give_up(self) -> None:
         """Nothing is brought back any more; a generation that was being made is never used."""
@@ -52,16 +57,25 @@ class Jobs:
         return int(self._context.defaultParallelism)
 
     def warm_up(self, config: OperatorRules) -> None:
-        """The Python workers have imported and compiled what a batch needs."""
-        self._on_each_core(lambda: warm_up(config))
+        """What a batch needs is imported and compiled: in this process, and beside in Spark's, while that starts."""
+        if not isinstance(self._spark, StartingSpark):
+            self._on_each_core(lambda: warm_up(config))
+            return
+        self._workers = beside(lambda: self._on_each_core(lambda: warm_up(config)) and None)
+        if self._starts():
+            warm_up(config)
 
     def check_lake(self, log: Path) -> None:
         """Raise EngineError unless driver and executors share the lake of the log."""
-        check_shared(log, lambda probe: self._on_each_core(lambda: look(probe)))
+        if not isinstance(self._spark, StartingSpark):  # else they are on this machine
+            check_shared(log, lambda probe: self._on_each_core(lambda: look(probe)))
 
     def make_durable(self, attempt: Attempt) -> None:
         """The operator's local states are synced to disk, on every machine that has some."""
-        self._on_each_core(lambda: make_durable(attempt))
+        if self._starts():
+            make_durable(attempt)
+        else:
+            self._on_each_core(lambda: make_durable(attempt))
 
     def each(self, work: Any, items: Sequence[Any]) -> list[Any]:
         """The work's answer for each item, in order; no job without an item."""
@@ -75,10 +89,18 @@ class Jobs:
         self._context.setLocalProperty("spark.scheduler.pool", "beside")
         return [answer for item in items for answer in self.each(work, [item])]
 
+    @property
+    def _context(self) -> Any:
+        """Spark's context, waited for."""
+        return self._spark.sparkContext
+
+    def _starts(self) -> bool:
+        """True while there is no warm worker of Spark on this machine, and this process does their work."""
+        return self._workers is not None and not self._workers.done()
+
     def _on_each_core(self, work: Any) -> list[Any]:
         """The work's answers. Spark gives every core one of as many tasks as there are, if all of them are free."""
-        cores = list(range(self._context.defaultParallelism))
-        return self._collect(cores, lambda _core: [work()])
+        return self._collect(list(range(self.cores)), lambda _core: [work()])
 
     def _collect(self, items: Sequence[Any], work: Any) -> list[Any]:
         job = self._context.parallelize(items, len(items)).mapPartitions(_each(work))
@@ -86,6 +108,12 @@ class Jobs:
             return list(job.collect())
         except Exception as error:
             raise EngineError("the Spark job failed", value=error, remedy="see Spark's lines above") from error
+
+
+def _returned(answers: Sequence[Returned | PartitionFailure]) -> list[Returned]:
+    """The states that were looked at. Raises the worst error."""
+    raise_worst([answer for answer in answers if isinstance(answer, PartitionFailure)])
+    return [answer for answer in answers if isinstance(answer, Returned)]
 
 
 def _each(work: Any) -> Any:

@@ -48,6 +48,17 @@ class Spark:
         self.sparkContext.stop()
 
 
+def is_on_this_machine(master: str) -> bool:
+    """True for a master whose executors are on this machine: local[...], local-cluster[...] too."""
+    return master.startswith("local")
+
+
+def require_installed() -> None:
+    """Nothing, if there is what Spark needs to start. Raises UserError when Java or the jars are missing."""
+    java_command()
+    _jars()
+
+
 def running_spark() -> Spark | None:
     """Return the Spark of this process, a session's too; None: there is none."""
     context = SparkContext._active_spark_context
@@ -83,9 +94,9 @@ def _settings(master: str, java_options: str = "") -> dict[str, str]:
 
     Those of SQL are among them: a program may start a session with Delta beside drivers that run in it already.
     """
-    java_command()
+    require_installed()
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    if master.startswith("local"):  # local-cluster[...] too: all of it is on this machine
+    if is_on_this_machine(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     options = f"-Dlog4j2.configurationFile={_QUIET} {java_options}".rstrip()
     driver = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": options}

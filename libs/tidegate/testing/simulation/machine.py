@@ -37,9 +37,13 @@ class Machine:
             self._synced[path] = path.read_bytes()
 
     def lose_power(self, generator: Random) -> None:
-        """A new run; of each file every page is as it was synced or as it was written last; some files are gone."""
+        """A new run; of each file every page is as it was synced or as it was written last; some files are gone.
+
+        Folders are named after random table ids: the order in which files are torn must not follow from them.
+        """
         self._boots += 1
-        for path in sorted(path for path in self.folder.rglob("*") if path.is_file() and path.stat().st_size):
+        files = (path for path in self.folder.rglob("*") if path.is_file() and path.stat().st_size)
+        for path in sorted(files, key=lambda path: (path.name, path)):
             synced = self._synced.get(path)
             if synced is None and generator.random() < 0.2:
                 path.unlink()

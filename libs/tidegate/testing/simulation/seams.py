@@ -44,6 +44,8 @@ _sleep, _monotonic, _reserve, _write_header = time.sleep, time.monotonic, os.pos
 _write_lease = leases.write
 
 _BATCHES_BETWEEN_COMPACTIONS = 6
+_SEED = b"known in a story"
+"""Of every state's hash: table ids are random, and where keys lie decides whether a torn index is seen to be torn."""
 _DIRECTOR = threading.main_thread().ident
 
 
@@ -78,6 +80,7 @@ def substituted(world: World, lake: Lake) -> Iterator[None]:
         (os, "posix_fallocate", edges.reserve),
         (header.HeaderFile, "write", lambda file, new, *, synced: edges.write_header(file, new, synced)),
         (local_state, "_BOOT_ID", edges),
+        (local_state, "seed_of", lambda _table_id: _SEED),
         (leases, "write", edges.write_lease),
     ]
     with ExitStack() as stack:
