@@ -23,19 +23,23 @@ AHEAD = 24
 
 
 def record_columns(
-    payloads: Payloads, batch: Batch, sources: Array, only_key: Array | None = None
+    payloads: Payloads,
+    batch: Batch,
+    sources: Array,
+    only_key: Array | None = None,
+    keys: pa.ChunkedArray | None = None,
 ) -> dict[str, pa.ChunkedArray]:
     """Key, value, headers, timestamp and offset of every source (a row >= 0, or `~slot`), copied into Arrow.
 
-    Where `only_key` is true, all but the key is null.
+    Where `only_key` is true, all but the key is null. `keys`: those of the records, where they are in Arrow already.
     """
     at = Located(*(np.empty(len(sources), np.int64) for _ in Located._fields))
     locate(payloads, batch, sources, at)
-    return located_columns((batch.data, payloads.arena.data), at, only_key)
+    return located_columns((batch.data, payloads.arena.data), at, only_key, keys)
 
 
 def located_columns(
-    parts: tuple[Array, Array], at: Located, only_key: Array | None = None
+    parts: tuple[Array, Array], at: Located, only_key: Array | None = None, keys: pa.ChunkedArray | None = None
 ) -> dict[str, pa.ChunkedArray]:
     """Copy records that lie in the one part (positions >= 0) or the other (`~position`) into Arrow."""
     value_length = at.value_length
@@ -44,7 +48,7 @@ def located_columns(
         value_length = np.where(only_key, NULL_LENGTH, value_length)
         headers_length = np.where(only_key, NULL_LENGTH, headers_length)
     return {
-        "key": binary_column(*parts, at.key_start, at.key_length),
+        "key": binary_column(*parts, at.key_start, at.key_length) if keys is None else keys,
         "value": binary_column(*parts, at.value_start, value_length),
         "headers": binary_column(*parts, at.headers_start, headers_length),
         "timestamp": pa.chunked_array([pa.array(at.timestamp, mask=only_key)]),

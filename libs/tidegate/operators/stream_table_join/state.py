@@ -247,8 +247,8 @@ class StreamTableJoinState:
         changed = changed[: kernel.net_changes(self._state, outcome, changed)]
         emissions = self._emissions(batch, outcome)
         rejected = refusals.rejected(self._state.payloads, own, outcome.refused, dated.newest)
-        changes = self._keys.shown(tables.changes(self._state, batch, changed))
-        undo = self._keys.shown(tables.undo(self._state, batch, changed))
+        changes = tables.changes(self._state, batch, changed)
+        undo = tables.undo(self._state, batch, changed, changes["key"])
         self._settle(batch, outcome)
         self._numbers[STREAM_TIME] = outcome.tally[kernel.STREAM_TIME]
         held, held_bytes = (int(number) for number in self._state.time.numbers)
@@ -257,8 +257,8 @@ class StreamTableJoinState:
             emissions=emissions,
             late=result_tables.REFUSED.empty_table(),
             rejected=rejected,
-            changes=changes,
-            undo=undo,
+            changes=self._keys.shown(changes),
+            undo=self._keys.shown(undo),
             counts=measures.counts(outcome, emissions.num_rows, held, held_bytes),
             stream_time=self.stream_time,
             measures=measures.measures(outcome, emissions, kernel.waiting(self._state, due), held, held_bytes),

@@ -106,10 +106,10 @@ def changes(state: step.State, batch: Batch, slots: Array) -> pa.Table:
     )
 
 
-def undo(state: step.State, batch: Batch, slots: Array) -> pa.Table:
+def undo(state: step.State, batch: Batch, slots: Array, keys: pa.ChunkedArray) -> pa.Table:
     """Return the changelog that leads back: `put` of the slots that were stored before the batch, `delete` of others.
 
-    A stored record changes in no other way than by leaving, and is whole until the batch is settled.
+    A stored record changes in no other way than by leaving, and is whole until the batch is settled. `keys`: theirs.
     """
     if len(slots) == 0:
         return UNDO.empty_table()
@@ -117,7 +117,7 @@ def undo(state: step.State, batch: Batch, slots: Array) -> pa.Table:
     opened = state.payloads.block[slots] == 0
     return pa.table(
         {"op": ops(opened)}
-        | record_columns(state.payloads, batch, np.where(opened, state.row[slots] - 1, ~slots), only_key=opened)
+        | record_columns(state.payloads, batch, np.where(opened, state.row[slots] - 1, ~slots), opened, keys)
         | {"timestamp": state.payloads.timestamp[slots], "offset": state.payloads.offset[slots]}
         | {"arrived": pa.array(state.arrived[slots], mask=opened), "slot": slots},
         UNDO,

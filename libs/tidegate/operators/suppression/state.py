@@ -266,8 +266,8 @@ class SuppressionState:
         emissions = keys.shown(tables.emissions(self._state, batch, outcome))
         late = refusals.late(payloads, own, refused, *self._lateness())
         rejected = refusals.rejected(payloads, own, refused, newest)
-        changes = keys.shown(tables.changes(self._state, batch, outcome.touched[changed]))
-        undo = keys.shown(tables.undo(self._state, batch, outcome, changed))
+        changes = tables.changes(self._state, batch, outcome.touched[changed])
+        undo = tables.undo(self._state, batch, outcome, changed, changes["key"])
         self._settle(batch, outcome)
         self._numbers[STREAM_TIME] = outcome.tally[kernel.STREAM_TIME]
         held, held_bytes = (int(number) for number in self._state.time.numbers)
@@ -275,8 +275,8 @@ class SuppressionState:
             emissions=emissions,
             late=late,
             rejected=rejected,
-            changes=changes,
-            undo=undo,
+            changes=self._keys.shown(changes),
+            undo=self._keys.shown(undo),
             counts=measures.counts(outcome, held, held_bytes),
             stream_time=self.stream_time,
             stopped_at=None if stopped == kernel.DONE else int(batch.offset[outcome.tally[kernel.NEXT_ROW]]),

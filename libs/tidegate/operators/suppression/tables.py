@@ -44,10 +44,11 @@ def changes(state: step.State, batch: Batch, slots: Array) -> pa.Table:
     )
 
 
-def undo(state: step.State, batch: Batch, outcome: step.Outcome, changed: Array) -> pa.Table:
+def undo(state: step.State, batch: Batch, outcome: step.Outcome, changed: Array, keys: pa.ChunkedArray) -> pa.Table:
     """Return the changelog that leads back: `put` of the slots that were stored before the batch, `delete` of others.
 
-    Their records are whole until the batch is settled. `changed`: places among the touched slots.
+    Their records are whole until the batch is settled. `changed`: places among the touched slots;
+    `keys`: theirs.
     """
     if len(changed) == 0:
         return CHANGES.empty_table()
@@ -56,7 +57,7 @@ def undo(state: step.State, batch: Batch, outcome: step.Outcome, changed: Array)
     sources = np.where(opened, state.row[slots] - 1, ~slots)
     return pa.table(
         {"op": ops(opened)}
-        | record_columns(state.payloads, batch, sources, only_key=opened)
+        | record_columns(state.payloads, batch, sources, only_key=opened, keys=keys)
         | {"place": pa.array(outcome.place_before[changed], mask=opened)}
         | {"arrival": pa.array(outcome.arrival_before[changed], mask=opened)},
         CHANGES,

@@ -321,8 +321,8 @@ class TableHistoryState:
         changed = np.empty(outcome.tally[kernel.TOUCHED], np.int32)
         changed = changed[: kernel.net_changes(self._state, outcome, changed)]
         stored, refused = self.versions.payloads, outcome.refused
-        changes = self._keys.shown(tables.changes(self._state, batch, outcome.touched[changed]))
-        undo = self._keys.shown(tables.undo(self._state, outcome, changed))
+        changes = tables.changes(self._state, batch, outcome.touched[changed])
+        undo = tables.undo(self._state, outcome, changed, changes["key"])
         late = refusals.late(stored, own, refused, self._retention, "older than history_retention")
         rejected = refusals.rejected(stored, own, refused, newest)
         self._settle(outcome)
@@ -330,8 +330,8 @@ class TableHistoryState:
             emissions=EMISSIONS.empty_table(),
             late=late,
             rejected=rejected,
-            changes=changes,
-            undo=undo,
+            changes=self._keys.shown(changes),
+            undo=self._keys.shown(undo),
             counts=measures.counts(self._state, outcome),
             stream_time=self.stream_time,
             measures=measures.measures(self._state, outcome),

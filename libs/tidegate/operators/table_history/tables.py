@@ -26,11 +26,11 @@ def changes(state: step.State, batch: Batch, versions: Array) -> pa.Table:
     return pa.table({"op": ops(gone)} | columns | {"timestamp": pa.array(stored.timestamp[versions])}, CHANGES)
 
 
-def undo(state: step.State, outcome: step.Outcome, changed: Array) -> pa.Table:
+def undo(state: step.State, outcome: step.Outcome, changed: Array, keys: pa.ChunkedArray) -> pa.Table:
     """Return the changelog that leads back: `put` of what was stored before the batch, `delete` of what it opened.
 
     A record that was replaced was kept; one that has expired is whole until the batch is settled. `changed`: places
-    among the touched versions.
+    among the touched versions; `keys`: theirs.
     """
     if len(changed) == 0:
         return CHANGES.empty_table()
@@ -46,5 +46,5 @@ def undo(state: step.State, outcome: step.Outcome, changed: Array) -> pa.Table:
     for name in ("key_length", "value_length", "headers_length", "timestamp", "offset"):
         getattr(located, name)[replaced] = getattr(kept, name)[at]
     opened = state.standing[versions] == step.OPENED
-    columns = located_columns((kept.data, stored.arena.data), located, only_key=opened)
+    columns = located_columns((kept.data, stored.arena.data), located, opened, keys)
     return pa.table({"op": ops(opened)} | columns | {"timestamp": pa.array(located.timestamp)}, CHANGES)
