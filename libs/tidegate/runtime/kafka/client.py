@@ -28,9 +28,12 @@ from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 
 from tidegate.contracts.errors import EngineError, TidegateError, Unavailable, UserError
+from tidegate.runtime.kafka.codecs import compile_in_turn
 from tidegate.runtime.kafka.doors import refused
 from tidegate.runtime.kafka.options import kafka_python_options
 from tidegate.runtime.kafka.retry import Deadline, is_retriable, refusal, too_late
+
+compile_in_turn()
 
 GROUP, TRANSACTION = 0, 1
 """Kinds of coordinators."""
