@@ -7,18 +7,19 @@ import itertools
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from tests.state.logs import MiniDriver
 from tests.state.tally_operator import Tally
 from tidegate.contracts.errors import EngineError, Superseded
 from tidegate.operators.suppression import state as suppression
-from tidegate.state import local_state
+from tidegate.state import local_state, undo_rows
 from tidegate.state.decisions import Header, Way
 from tidegate.state.header import SLOT_BYTES, HeaderFile
 from tidegate.state.local_state import LocalState
@@ -26,6 +27,7 @@ from tidegate.state.local_state import LocalState
 pytestmark = pytest.mark.fast
 
 LAYOUT = Tally.layout
+UNDO = pa.table({"key": [b"k"]})
 HEADER = Header(
     table_id="t",
     epoch=1,
@@ -410,3 +412,42 @@ def test_a_task_whose_folder_was_removed_does_not_grow_the_files_of_another(tmp_
             pytest.raises(Superseded, match="removed while"),
         ):
             storage.grow({name: 2 * size for name, size in Tally.layout.capacity.items()})
+
+
+def test_a_header_goes_to_the_folder_of_the_lock_even_if_that_was_removed_just_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """zombie: about to write that it is complete | somebody removes the folder | another task is complete | zombie"""
+    shared = {"operator": "o", "table_id": "t"}
+    write, found = HeaderFile.write, []
+
+    def after_another(file: HeaderFile, header: Header, *, synced: bool) -> None:
+        monkeypatch.setattr(HeaderFile, "write", write)
+        shutil.rmtree(file.path.parent)
+        with LocalState.lock(tmp_path, 0, token=(2, 2), **shared) as present:
+            present.begin(2, 2, "present")
+            present.rebuild(Tally.layout)
+            present.complete()
+            found.append(present.header)
+        with suppress(FileNotFoundError):
+            write(file, header, synced=synced)
+
+    with LocalState.lock(tmp_path, 0, token=(1, 1), **shared) as zombie:
+        zombie.begin(1, 1, "zombie")
+        zombie.rebuild(Tally.layout)
+        monkeypatch.setattr(HeaderFile, "write", after_another)
+        with pytest.raises(Superseded, match="removed while"):
+            zombie.complete()
+    with LocalState.lock(tmp_path, 0, token=(3, 3), **shared) as local:
+        assert [local.header] == found
+
+
+def test_rows_that_undo_another_attempt_undo_nothing(tmp_path: Path) -> None:
+    make(tmp_path)
+    with lock(tmp_path, batch=2) as local:
+        local.begin(1, 2, "a2")
+        local.storage(LAYOUT)
+        local.complete(UNDO)
+        assert local.undo() == UNDO
+        undo_rows.write(local._undo_file(local.header), UNDO, (2, "another"))
+        assert local.undo() is None

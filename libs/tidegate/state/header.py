@@ -21,10 +21,14 @@ _PREFIX = struct.Struct("<8sQII")
 
 
 class HeaderFile:
-    """The `header` file of a partition's state folder; used under the partition's lock."""
+    """The `header` file of a partition's state folder; used under the partition's lock.
 
-    def __init__(self, path: Path) -> None:
+    `folder`: the descriptor of that folder. What is written goes there, even if another folder has its name by now.
+    """
+
+    def __init__(self, path: Path, folder: int | None = None) -> None:
         self.path = path
+        self._folder = folder
         self._sequence = 0
 
     def read(self) -> Header | None:
@@ -42,7 +46,8 @@ class HeaderFile:
     def write(self, header: Header, *, synced: bool) -> None:
         """The header is the newest one, for every process; with `synced` also after a loss of power."""
         sequence = self._sequence + 1
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        path = self.path if self._folder is None else self.path.name
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644, dir_fd=self._folder)
         try:
             os.pwrite(descriptor, _encode(sequence, header), sequence % 2 * SLOT_BYTES)
             if synced:

@@ -68,11 +68,11 @@ def seed_of(table_id: str) -> bytes:
 class LocalState:
     """One partition's local state, held under its lock."""
 
-    def __init__(self, folder: Path, table_id: str) -> None:
+    def __init__(self, folder: Path, table_id: str, descriptor: int | None = None) -> None:
         self.folder = folder
         self.table_id = table_id
         self.header: Header | None = None
-        self._file = HeaderFile(folder / "header")
+        self._file = HeaderFile(folder / "header", descriptor)
         self._storage: MappedStorage | None = None
         self._begun_from: Commit | None = None
         self._held = -1
@@ -94,10 +94,8 @@ class LocalState:
         Superseded, with nothing touched, if a newer attempt had it. EngineError if another task holds it too long.
         """
         folder = root / operator / table_id / str(partition)
-        with disk.disk_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-        with _flock(folder / "lock", timeout_s) as held:
-            local = cls(folder, table_id)
+        with _opened(folder) as descriptor, _flock(folder / "lock", descriptor, timeout_s) as held:
+            local = cls(folder, table_id, descriptor)
             local._held = held
             with disk.disk_errors(folder):
                 local.header = local._file.read()
@@ -185,9 +183,10 @@ class LocalState:
             self._switch(self._storage)
         if undo is not None:
             with disk.disk_errors(self.folder):
-                undo_rows.write(self._undo_file(self.header), undo)
+                undo_rows.write(self._undo_file(self.header), undo, (self.header.batch, self.header.attempt))
         self.header = replace(self.header, complete=True, before=None if undo is None else self._begun_from)
         self._write(synced=False)
+        self.require_own()
         with disk.disk_errors(self.folder):
             self._remove_generations_but(self.header.generation)
 
@@ -195,7 +194,7 @@ class LocalState:
         """Return the rows that lead back to the commit that the header calls `before`; None if they are damaged."""
         if self.header is None or self.header.before is None:
             raise AssertionError("the header names no commit to go back to")
-        return undo_rows.read(self._undo_file(self.header))
+        return undo_rows.read(self._undo_file(self.header), (self.header.batch, self.header.attempt))
 
     def _undo_file(self, header: Header) -> Path:
         return self._generation(header.generation) / "undo"
@@ -371,9 +370,22 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 
 
 @contextmanager
-def _flock(path: Path, timeout_s: float) -> Iterator[int]:
+def _opened(folder: Path) -> Iterator[int]:
+    """Give the folder's descriptor, which stays that of this very folder whatever happens to its name."""
+    with disk.disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _flock(path: Path, folder: int, timeout_s: float) -> Iterator[int]:
     """The lock is held; the file itself means nothing and is never removed by Tidegate. Gives its descriptor."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    with disk.disk_errors(path):
+        descriptor = os.open(path.name, os.O_RDWR | os.O_CREAT, 0o644, dir_fd=folder)
     try:
         _wait_for_lock(descriptor, path, time.monotonic() + timeout_s)
         yield descriptor

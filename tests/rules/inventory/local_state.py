@@ -240,6 +240,27 @@ RULES = (
         ),
     ),
     Rule(
+        name="a task whose folder was removed writes no header to what is at its place now",
+        chapter=Chapter.LOCAL_STATE,
+        tests=tests(
+            "state/test_local_state",
+            "a_header_goes_to_the_folder_of_the_lock_even_if_that_was_removed_just_before",
+        ),
+        removals=(without("state/header", "self.path if self._folder is None else self.path.name", "self.path"),),
+    ),
+    Rule(
+        name="rows undo the attempt that they name, and no other",
+        chapter=Chapter.LOCAL_STATE,
+        tests=tests("state/test_local_state", "rows_that_undo_another_attempt_undo_nothing"),
+        removals=(
+            without(
+                "state/undo_rows",
+                "return rows if (rows.schema.metadata or {}).get(_ATTEMPT) == _name(attempt) else None",
+                "return rows",
+            ),
+        ),
+    ),
+    Rule(
         name="a state whose files are missing or cut short is rebuilt",
         chapter=Chapter.LOCAL_STATE,
         tests=tests("state/test_recovery", "any_task_rebuilds_a_state_whose_file_is_missing_or_cut_short"),
@@ -331,6 +352,6 @@ RULES = (
         name="the hash of keys is seeded with the table id",
         chapter=Chapter.LOCAL_STATE,
         tests=tests("state/test_local_state", "the_seed_of_a_state_is_that_of_its_log"),
-        removals=(without(_STATE, "seed_of(self.table_id)", 'seed_of("")'),),
+        removals=(without(_STATE, "frombuffer(seed_of(self.table_id)", 'frombuffer(seed_of("")'),),
     ),
 )
