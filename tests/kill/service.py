@@ -23,6 +23,10 @@ QUICK_START = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 _NUMBERS = count(1)
 
 
+def _standby(start: Start) -> tuple[str, ...]:
+    return str(Path(__file__).with_name("standby.py")), str(start.file), "cold" if start.cold else "warm"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Start:
     """How a service is started."""
@@ -31,10 +35,11 @@ class Start:
     kill_at: str = ""
     until_caught_up: bool = False
     operator: str = ""
+    cold: bool = False
 
 
 class Service:
-    """A service that stands by: it starts Spark, and nothing else before `go`."""
+    """A service that stands by: it starts Spark, unless it is `cold`, and nothing else before `go`."""
 
     def __init__(self, start: Start) -> None:
         self.file, self.kill_at = start.file, start.kill_at
@@ -43,7 +48,7 @@ class Service:
         command += ["--operator", start.operator] if start.operator else []
         with self._log.open("w") as out:
             self._process = subprocess.Popen(
-                [sys.executable, str(Path(__file__).with_name("standby.py")), str(start.file), *command],
+                [sys.executable, *_standby(start), *command],
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=out,

@@ -114,6 +114,22 @@ def test_a_driver_that_was_stopped_and_taken_over_changes_nothing_when_it_goes_o
     assert world.compare() > RECORDS / 20
 
 
+def test_killed_while_spark_starts_and_tasks_run_in_the_service_none_lost_and_none_twice(world):
+    points, rng = [*TASK_POINTS, "before_commit", "after_commit", "between_ends"], random.Random(7)
+    moments = [rng.uniform(0.5, 8.0) for _ in range(6)]
+    world.fill(40_000, parts=len(points) + len(moments))
+    file, calm = world.file("disturbed"), world.file("calm")
+    world.take(
+        [
+            *[world.dies(file, at, cold=True) for at in points],
+            *[world.dies_after(file, moment, cold=True, stateless=moment > 6) for moment in moments],
+            world.catches_up(file),
+            world.catches_up(calm),
+        ]
+    )
+    assert world.compare() > 1_000
+
+
 def test_a_task_that_goes_on_for_two_seconds_after_its_attempt_failed_changes_nothing(world):
     world.fill(20_000, parts=6)
     file, calm = world.file("disturbed"), world.file("calm")

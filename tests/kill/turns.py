@@ -114,9 +114,10 @@ class World:
 
     # ---- turns that end in a kill
 
-    def dies(self, file: Path, at: str, *, stateless: bool = False) -> Turn:
-        """Killed at a place; before that the local state was deleted, if `stateless`."""
-        return self._turn(f"dies {at}", file, partial(self._dies, at=at, stateless=stateless), kill_at=at)
+    def dies(self, file: Path, at: str, *, stateless: bool = False, cold: bool = False) -> Turn:
+        """Killed at a place; before that the local state was deleted, if `stateless`. `cold`: before Spark is there."""
+        act = partial(self._dies, at=at, stateless=stateless)
+        return self._turn(f"dies {at}" + ", cold" * cold, file, act, kill_at=at, cold=cold)
 
     def _dies(self, service: Service, *, at: str, stateless: bool) -> None:
         if at in BY_ITSELF:
@@ -140,11 +141,13 @@ class World:
         else:
             self.feed_part()
 
-    def dies_after(self, file: Path, seconds: float, *, stateless: bool = False, compact: bool = False) -> Turn:
+    def dies_after(
+        self, file: Path, seconds: float, *, stateless: bool = False, compact: bool = False, cold: bool = False
+    ) -> Turn:
         """Killed at some moment after it went on; in between, if `compact`, a compaction was asked for."""
         name = f"dies after {seconds:.2f} s" + ", stateless" * stateless + ", compacting" * compact
         act = partial(self._dies_after, seconds=seconds, stateless=stateless, compact=compact)
-        return self._turn(name, file, act)
+        return self._turn(name + ", cold" * cold, file, act, cold=cold)
 
     def _dies_after(self, service: Service, *, seconds: float, stateless: bool, compact: bool) -> None:
         self._prepare("", stateless)
