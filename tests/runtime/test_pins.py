@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from tests.state.logs import HOUR_MS, MiniDriver, files, meta, new_log, rows
 from tests.state.tally_operator import Tally, TallyState
@@ -155,6 +155,23 @@ def test_a_replica_goes_through_a_compaction_that_forgets_deletes(table: Table, 
     reader.pin()
     made, held = replica(tmp_path, reader.plan(PLAN))
     assert (made.use.way, held) == (Way.CATCH_UP, {2: 1})
+
+
+@pytest.mark.parametrize("starts", [False, True])
+def test_a_pin_at_somebody_s_optimize_says_what_the_batch_below_it_says(
+    table: Table, tmp_path: Path, starts: bool
+) -> None:
+    reader = pinned(table)
+    replica(tmp_path, reader.plan(PLAN))
+    table.run([(1, False), (2, True)])
+    newest = table.log.version
+    DeltaTable(str(table.log.path)).optimize.compact()
+    reader = pinned(table) if starts else reader
+    assert reader.pin() == newest + 1
+    assert (reader.inputs["tally"].version, reader.stream_time(0)) == (newest + 1, table.stream_time)
+    caught_up, rebuilt = (replica(root, reader.plan(PLAN)) for root in (tmp_path, tmp_path / "another machine"))
+    assert [made.use.way for made, _ in (caught_up, rebuilt)] == [Way.CATCH_UP, Way.REBUILD]
+    assert caught_up[1] == rebuilt[1] == {2: 1}
 
 
 def test_a_reader_that_comes_back_catches_up_from_earlier_entries(table: Table, tmp_path: Path) -> None:

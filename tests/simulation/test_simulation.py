@@ -71,6 +71,14 @@ def test_a_transactional_id_that_kafka_has_forgotten_costs_an_undo_and_no_rebuil
 
 
 @pytest.mark.fast
+def test_a_join_meets_its_table_also_where_somebody_has_merged_the_table_s_files() -> None:
+    drawn = [replace(Settings.drawn(seed), operator=JOINED, rebuild_s=0.0) for seed in range(8)]
+    reports = [simulate(replace(settings, faults=("foreign_optimize",), intensity=5.0)) for settings in drawn]
+    assert [report.problem for report in reports] == [None] * len(reports)
+    assert sum(report.counts["foreign_optimize"] for report in reports) > 50
+
+
+@pytest.mark.fast
 def test_settings_round_trip() -> None:
     settings = Settings.drawn(5)
     assert Settings.from_json(settings.to_json()) == settings

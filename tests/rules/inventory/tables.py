@@ -94,6 +94,12 @@ RULES = (
         ),
     ),
     Rule(
+        name="a version of the table that somebody's OPTIMIZE has put says what the batch below it says",
+        chapter=Chapter.TABLES,
+        tests=tests("runtime/test_pins", "a_pin_at_somebody_s_optimize_says_what_the_batch_below_it_says"),
+        removals=(without(_PINS, 'change.get("dataChange", True) for', "True for"),),
+    ),
+    Rule(
         name="a table keeps what its readers have yet to look up",
         chapter=Chapter.TABLES,
         tests=(

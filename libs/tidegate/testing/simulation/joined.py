@@ -36,14 +36,20 @@ class TableOracle(Oracle):
         self._states: dict[tuple[int, int], tuple[pa.Table, int, int]] = {}
 
     def state_at(self, version: int, partition: int) -> OperatorState:
-        """The partition's state at that version of the log."""
+        """The partition's state at that version of the log; Violation if the log has none."""
+        if (version, partition) not in self._states:
+            raise Violation(f"nobody has put version {version} of the table's log, in which its join looks up")
         operator = operator_for(self._config)
         state = operator.open(MemoryStorage(operator.layout))
-        if (version, partition) in self._states:
-            rows, stream_time, floor = self._states[version, partition]
-            state.restore(rows, stream_time)
-            cast(ReadTable, state).hold(floor, floor)
+        rows, stream_time, floor = self._states[version, partition]
+        state.restore(rows, stream_time)
+        cast(ReadTable, state).hold(floor, floor)
         return state
+
+    def rewritten(self, version: int) -> None:
+        """The log has that version as well, of somebody else: it says what the one before says, in other files."""
+        for partition in range(len(self._partitions)):
+            self._states[version, partition] = self._states[version - 1, partition]
 
     def _prepare(self, twin: Partition, partition: int, before: BatchMeta, meta: BatchMeta) -> None:
         """The twin keeps what the batch says; Violation if that is less than the join needs."""

@@ -111,6 +111,7 @@ class Lake:
         removed = [remove(each, self._world.clock.now_ms()) for each in merged]
         self._world.say("OPTIMIZE as version %d: %s", version + 1, path)
         _put(log, version + 1, [{"commitInfo": {"operation": "OPTIMIZE"}}, *removed, add(file, changes_data=False)])
+        self._world.rewritten(log.name, version + 1)
 
     def settle(self) -> None:
         """No entry is under way any more."""

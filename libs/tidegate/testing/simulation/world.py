@@ -98,6 +98,10 @@ class World:
         ends = {partition: log.end for (topic, partition), log in self.broker.logs.items() if topic == oracle.input}
         oracle.committed(meta, ends, version)
 
+    def rewritten(self, operator: str, version: int) -> None:
+        """Somebody else has put that Delta version of the operator's log; it changes no data."""
+        self.oracles[operator].rewritten(version)
+
     def say(self, line: str, *facts: object) -> None:
         """The line, with the facts in it, is part of the story of the run, if somebody reads it."""
         if self.settings.verbose:

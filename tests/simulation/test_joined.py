@@ -1,0 +1,75 @@
+"""What the oracle of a table knows of its log, version by version."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tidegate.contracts.config import read
+from tidegate.contracts.records import Row
+from tidegate.contracts.schema import FORMAT, BatchMeta
+from tidegate.operators.registry import operator_for
+from tidegate.operators.stream_table_join import StreamTableJoinConfig
+from tidegate.operators.table_history import TableHistoryConfig
+from tidegate.testing.laws import Partition
+from tidegate.testing.simulation.joined import JoinOracle, TableOracle
+from tidegate.testing.simulation.oracle import Violation, sorted_rows
+from tidegate.testing.simulation.settings import INPUT, JOINED, OPERATORS, TABLE, TABLE_INPUT
+
+pytestmark = pytest.mark.fast
+
+CONFIG = read(TableHistoryConfig, {"kind": "table_history", "input": TABLE_INPUT, "history_retention": "35ms"})
+JOIN = read(StreamTableJoinConfig, {"input": INPUT, "output": "joined", **OPERATORS[JOINED]})
+CLAIM = BatchMeta(
+    format=FORMAT,
+    operator=TABLE,
+    table_id="t",
+    epoch=1,
+    batch=0,
+    attempt="a",
+    action="claim",
+    clock=0,
+    config="",
+    offsets={TABLE_INPUT: {0: 0}},
+)
+ROW = Row(b"k", b"v", 5, 0, b"")
+CLAIMED, NEWEST = 1, 2
+"""The versions of the log that have the claim, and the one batch above it."""
+
+
+@pytest.fixture
+def table() -> TableOracle:
+    """That of a table with one version of one key."""
+    oracle = TableOracle(CONFIG, 1)
+    JoinOracle(JOIN, oracle, 1)
+    oracle.inputs[0][0] = ROW
+    oracle.committed(CLAIM, {0: 1}, CLAIMED)
+    oracle.committed(batch_of(ROW), {0: 1}, NEWEST)
+    return oracle
+
+
+def batch_of(row: Row) -> BatchMeta:
+    """The table's batch with that record."""
+    result = Partition(operator_for(CONFIG), 0).play([row])
+    said = {"counts": {0: result.counts}, "stream_time": {0: result.stream_time}, "floor": {0: -30}}
+    return replace(CLAIM, batch=1, action="batch", offsets={TABLE_INPUT: {0: 1}}, **said)
+
+
+def test_each_version_of_the_log_has_the_state_of_its_batch(table: TableOracle) -> None:
+    held = [table.state_at(version, 0).snapshot().num_rows for version in (CLAIMED, NEWEST)]
+    assert held == [0, 1]
+
+
+def test_a_version_that_somebody_else_put_has_the_state_of_the_batch_below_it(table: TableOracle) -> None:
+    for version in (NEWEST + 1, NEWEST + 2):
+        table.rewritten(version)
+    before, after = (table.state_at(version, 0) for version in (NEWEST, NEWEST + 2))
+    rows = [sorted_rows(state.snapshot(), ["key", "value", "timestamp"]) for state in (before, after)]
+    assert rows == [[(b"k", b"v", 5)]] * 2
+    assert before.stream_time == after.stream_time == 5
+
+
+def test_no_join_looks_up_in_a_version_that_nobody_has_put(table: TableOracle) -> None:
+    with pytest.raises(Violation, match="version 3"):
+        table.state_at(NEWEST + 1, 0)
