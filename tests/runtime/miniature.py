@@ -38,7 +38,7 @@ def application(folder: Path, **operator: Any) -> Application:
 class Jobs:
     """In the place of Spark: each plan reads one record and emits nothing; `before` is called with every attempt.
 
-    Partitions in `opened` answer with an open transaction.
+    Partitions in `opened` answer with an open transaction. `epoch`: the leader epoch of what is read.
     """
 
     before: Callable[[KafkaAttempt], object] = lambda attempt: None
@@ -49,6 +49,7 @@ class Jobs:
     probes: int = 0
     brought_back: list[list[int]] = field(default_factory=list)
     cores: int = 2
+    epoch: int = -1
 
     def run(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> list[PartitionResult]:
         self.attempts.append(attempt)
@@ -85,6 +86,7 @@ class Jobs:
             measures={},
             files=(),
             producer=producer,
+            epoch=self.epoch,
         )
 
 

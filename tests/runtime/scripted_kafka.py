@@ -19,7 +19,8 @@ class ScriptedKafka:
 
     `codes[name]` are error codes, given one after the other before the success; requests of the names in `silent` get
     no answer. An initialisation raises the epoch, and so does an end in version 2. `marks` is {partition: (offset,
-    metadata)}, `topics` {name: (id, number of partitions)}.
+    metadata)}, `topics` {name: (id, number of partitions)}, `epoch_ends` {(partition, leader epoch that is asked for):
+    (the newest one up to that, its end)}.
     """
 
     def __init__(self, version: Literal[1, 2] = 2, epoch: int = 0) -> None:
@@ -35,7 +36,7 @@ class ScriptedKafka:
         self.starts: dict[int, int] = {}
         self.offset_retention: float | None = None
         self.compacted = False
-        self.epoch_ends: dict[tuple[int, int], int] = {}
+        self.epoch_ends: dict[tuple[int, int], tuple[int, int]] = {}
         self.fetched: dict[int, Callable[[int, int], tuple[int, bytes]]] = {}
 
     @property
@@ -121,8 +122,8 @@ class ScriptedKafka:
 
     def _OffsetForLeaderEpoch(self, request: Any, code: int) -> Any:
         [asked] = request.topics[0].partitions
-        end = self.epoch_ends.get((asked.partition, asked.leader_epoch), -1)
-        return Answer(topics=[Answer(partitions=[Answer(error_code=code, end_offset=end)])])
+        epoch, end = self.epoch_ends.get((asked.partition, asked.leader_epoch), (-1, -1))
+        return Answer(topics=[Answer(partitions=[Answer(error_code=code, leader_epoch=epoch, end_offset=end)])])
 
     def _Fetch(self, request: Any, code: int) -> Any:
         [asked] = request.topics[0].partitions

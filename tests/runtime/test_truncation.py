@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.kafka_peers import columns
-from tests.runtime.miniature import Jobs, application, driver_of
+from tests.runtime.miniature import NAME, Jobs, application, driver_of
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tests.runtime.test_metrics import meta
 from tidegate.contracts.errors import InputTruncated, UserError
@@ -18,7 +18,9 @@ from tidegate.contracts.schema import BatchMeta
 from tidegate.kernels.record_batch import encode
 from tidegate.operators.suppression import SuppressionConfig
 from tidegate.runtime import driver as drivers
+from tidegate.runtime import skipping
 from tidegate.runtime.kafka.fetch import fetch
+from tidegate.runtime.kafka.positions import epoch_before
 from tidegate.runtime.ledger import after_claim, after_skip
 from tidegate.runtime.opening import check_nothing_truncated, truncated_ranges
 from tidegate.runtime.planning import plan_records
@@ -85,7 +87,7 @@ def test_an_end_below_what_was_read_is_a_truncation_and_so_is_one_of_its_leader_
     kafka = ScriptedKafka()
     kafka.topics["in"] = ("id of in", 3)
     kafka.ends = {0: end, 1: 20, 2: 31}
-    kafka.epoch_ends = {(0, 5): epoch_end, (1, 5): 20}
+    kafka.epoch_ends = {(0, 5): (5, epoch_end), (1, 5): (5, 20)}
     found = truncated_ranges(kafka, READ, "in")  # type: ignore[arg-type]
     assert found == ({} if lost is None else {0: (100, lost)})
 
@@ -120,7 +122,7 @@ def test_a_task_that_meets_a_truncation_makes_the_driver_name_all_ranges(
     driver._surely(driver.round)
     driver.newest = replace(driver.newest, epochs={0: 1, 1: 1})
     kafka.stable = kafka.ends = {0: 9, 1: 9}
-    kafka.epoch_ends = {(0, 1): 2, (1, 1): 3}
+    kafka.epoch_ends = {(0, 1): (1, 2), (1, 1): (1, 3)}
 
     def diverging(_attempt: object) -> None:
         raise InputTruncated("in/0 has lost records")
@@ -148,3 +150,58 @@ def test_where_a_loss_was_accepted_the_former_leader_epoch_says_nothing() -> Non
     claim = after_claim(READ, attempt="a", clock=9, config="c", topics={})
     skipped = after_skip(claim, "in", {0: (100, 60)})
     assert (skipped.offsets["in"][0], skipped.epochs, skipped.skipped) == (60, {1: 5}, {0: (100, 60)})
+    assert after_skip(claim, "in", {0: (100, 60)}, {0: 4}).epochs == {0: 4, 1: 5}
+
+
+@pytest.mark.parametrize(
+    ("offset", "newest", "epoch"),
+    [
+        (60, 9, 5),  # what was read of 7 is gone
+        (60, 6, 5),  # the broker has never seen 6
+        (81, 9, 7),
+        (80, 9, 5),  # 7 begins there
+        (40, 9, 2),
+        (30, 9, None),  # nothing is before the first offset that is still there
+        (30, 1, None),
+        (60, 10, None),  # newer than all that the broker knows
+    ],
+)
+def test_the_leader_epoch_before_an_offset_is_that_of_the_record_there(
+    offset: int, newest: int, epoch: int | None
+) -> None:
+    kafka = ScriptedKafka()
+    kafka.epoch_ends = answers_to_epochs({2: 30, 5: 40, 7: 80, 9: 120}, end=130)
+    assert epoch_before(kafka, "in", 0, offset, newest) == epoch  # type: ignore[arg-type]
+
+
+def answers_to_epochs(begins: dict[int, int], end: int) -> dict[tuple[int, int], tuple[int, int]]:
+    """What a broker says of partition 0, whose leader epochs begin there: before the first one whatever it is asked."""
+    ends = dict(zip(begins, [*begins.values(), end][1:], strict=True))
+    answers = {}
+    for asked in range(max(begins) + 1):
+        older = [epoch for epoch in begins if epoch <= asked]
+        answers[0, asked] = (older[-1], ends[older[-1]]) if older else (asked, min(begins.values()))
+    return answers
+
+
+def test_behind_a_skip_back_leader_epochs_tell_of_the_next_truncation_before_anything_was_read(
+    jobs: Jobs, kafka: ScriptedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Partition 0 was read up to 100 in epoch 7 and is cut at 60, in 5. It is cut again, and grows past 60."""
+    monkeypatch.setattr(skipping, "client", lambda _options: kafka)
+    given, first = application(tmp_path), driver_of(application(tmp_path), jobs)
+    jobs.epoch, kafka.stable = 7, {0: 100, 1: 5}
+    kafka.ends = kafka.stable
+    first._surely(first.round)
+    kafka.ends, kafka.epoch_ends = {0: 60, 1: 5}, answers_to_epochs({2: 0, 5: 40, 9: 60}, end=60)
+    kafka.epoch_ends[1, 7] = (7, 5)
+    skipping.skip(given, NAME, {0: (100, 60)})
+    kafka.stable = kafka.ends = {0: 70, 1: 5}
+    kafka.epoch_ends = answers_to_epochs({2: 0, 5: 40, 11: 50}, end=70)
+    kafka.epoch_ends[1, 7] = (7, 5)
+    jobs.before = lambda _attempt: read(kafka, jobs.plans[0].start, 70, jobs.plans[0].epoch)
+    kafka.fetched[0] = lambda offset, epoch: (50 if (offset, epoch) == (60, 5) else -1, batches(60, *[11] * 10))
+    second = driver_of(given, jobs)
+    with pytest.raises(InputTruncated) as stopped:
+        second._surely(second.round)
+    assert stopped.value.value == "partition 0: offsets 50 to 59"

@@ -108,7 +108,7 @@ class BatchMeta:
     query_offsets: dict[int, int] = field(default_factory=dict)  # per partition, where the next one begins
     topics: dict[str, str] = field(default_factory=dict)
     offsets: dict[str, dict[int, int]] = field(default_factory=dict)
-    epochs: dict[int, int] = field(default_factory=dict)  # the leader epoch of the record batch that was read last
+    epochs: dict[int, int] = field(default_factory=dict)  # the leader epoch of the record batch before the next offset
     stream_time: dict[int, int] = field(default_factory=dict)
     last: dict[int, tuple[int, str]] = field(default_factory=dict)
     counts: dict[int, Counts] = field(default_factory=dict, metadata=OF_THE_BATCH)

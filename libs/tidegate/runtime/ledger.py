@@ -63,19 +63,22 @@ def after_claim(
     )
 
 
-def after_skip(claim: BatchMeta, topic: str, ranges: Mapping[int, tuple[int, int]]) -> BatchMeta:
+def after_skip(
+    claim: BatchMeta, topic: str, ranges: Mapping[int, tuple[int, int]], epochs: Mapping[int, int] = NOTHING
+) -> BatchMeta:
     """The metadata of a claim that also goes past offsets [from, to) of the partitions, and says so.
 
     Where `to` is before `from`, what was read from there on is no longer in the input, and what it has now is read.
+    `epochs`: the leader epochs of what the input has before `to`; those of before are of what it no longer has.
     """
     offsets = claim.offsets[topic] | {partition: end for partition, (_start, end) in ranges.items()}
-    epochs = {partition: epoch for partition, epoch in claim.epochs.items() if partition not in ranges}
+    others = {partition: epoch for partition, epoch in claim.epochs.items() if partition not in ranges}
     skips = [(claim.batch, claim.clock, partition, start, end) for partition, (start, end) in ranges.items()]
     return replace(
         claim,
         action="skip",
         offsets={**claim.offsets, topic: offsets},
-        epochs=epochs,
+        epochs={**others, **epochs},
         skipped=dict(ranges),
         skips=(*claim.skips, *skips)[-MOST_SKIPS:],
     )

@@ -160,6 +160,15 @@ def truncated_ranges(kafka: KafkaClient, before: BatchMeta, topic: str) -> dict[
     return {p: (reached[p], end) for p, end in sorted(ends.items()) if p in reached and end < reached[p]}
 
 
+def epochs_of_what_is_left(
+    kafka: KafkaClient, before: BatchMeta, topic: str, ranges: Mapping[int, tuple[int, int]]
+) -> dict[int, int]:
+    """Return of each partition that goes back the leader epoch of what it still has of what was read, where known."""
+    back = {p: end for p, (reached, end) in ranges.items() if end < reached and p in before.epochs}
+    found = {p: offsets.epoch_before(kafka, topic, p, end, before.epochs[p]) for p, end in back.items()}
+    return {p: epoch for p, epoch in found.items() if epoch is not None}
+
+
 def lost_ranges(before: BatchMeta, topic: str, starts: Mapping[int, int]) -> dict[int, tuple[int, int]]:
     """Per partition the offsets [from, to) that were not read and are no longer there."""
     offsets = before.offsets.get(topic, {})

@@ -57,5 +57,6 @@ def skip(application: Application, name: str, named: Ranges) -> int:
     lost = opening.lost_ranges(newest, config.input, offsets.earliest(kafka, config.input))
     check_skip(lost | opening.truncated_ranges(kafka, newest, config.input), named)
     claim = after_claim(newest, attempt=uuid4().hex, clock=clock.now_ms(), config=newest.config, topics=newest.topics)
-    log.commit(after_skip(claim, config.input, named), [])
+    epochs = opening.epochs_of_what_is_left(kafka, newest, config.input, named)
+    log.commit(after_skip(claim, config.input, named, epochs), [])
     return claim.batch

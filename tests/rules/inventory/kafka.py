@@ -98,6 +98,25 @@ RULES = (
         ),
     ),
     Rule(
+        name="a skip back keeps the leader epoch of what is left, so that the next truncation is told as well",
+        chapter=Chapter.KAFKA,
+        tests=tests(
+            "runtime/test_truncation",
+            "the_leader_epoch_before_an_offset_is_that_of_the_record_there",
+            "behind_a_skip_back_leader_epochs_tell_of_the_next_truncation_before_anything_was_read",
+        ),
+        removals=(
+            without(
+                "runtime/skipping",
+                "after_skip(claim, config.input, named, epochs)",
+                "after_skip(claim, config.input, named)",
+            ),
+            without("runtime/ledger", "epochs={**others, **epochs},", "epochs=others,"),
+            without("runtime/kafka/positions", "if older is None or older.end < offset:", "if True:"),
+            without("runtime/kafka/positions", "if older.end == found.end:", "if False:"),
+        ),
+    ),
+    Rule(
         name="the output partition is the input partition",
         chapter=Chapter.KAFKA,
         tests=tests("runtime/test_task", "emissions_go_to_the_partition_that_their_input_came_from"),

@@ -15,10 +15,19 @@ from tidegate.contracts.records import Records
 from tidegate.kernels.record_batch import decode_headers
 from tidegate.runtime.kafka.client import GROUP, KafkaClient
 from tidegate.runtime.kafka.fetch import fetch
-from tidegate.runtime.kafka.positions import earliest, epoch_ends, latest, stable
+from tidegate.runtime.kafka.positions import earliest, epoch_before, epoch_ends, latest, stable
 from tidegate.runtime.kafka.retry import Deadline, is_retriable, refusal, too_late
 
-__all__ = ["CommittedOffset", "earliest", "epoch_ends", "latest", "marks", "newest_batch_header", "stable"]
+__all__ = [
+    "CommittedOffset",
+    "earliest",
+    "epoch_before",
+    "epoch_ends",
+    "latest",
+    "marks",
+    "newest_batch_header",
+    "stable",
+]
 
 TIMEOUT_S = 60.0
 

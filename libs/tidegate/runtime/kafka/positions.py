@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 
@@ -17,6 +17,13 @@ TIMEOUT_S = 60.0
 
 _EARLIEST, _LATEST = -2, -1
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
+
+
+class EpochEnd(NamedTuple):
+    """The newest leader epoch up to one that was asked for, and where it ends: there a newer one begins, if any."""
+
+    epoch: int
+    end: int
 
 
 def earliest(client: KafkaClient, topic: str) -> dict[int, int]:
@@ -38,11 +45,27 @@ def epoch_ends(client: KafkaClient, topic: str, epochs: Mapping[int, int]) -> di
     """Return where what was written in each partition's leader epoch, or before, ends now; none where nobody knows."""
     found: dict[int, int] = {}
     for partition, epoch in epochs.items():
-        found |= _epoch_end(client, topic, partition, epoch)
+        if (said := _epoch_end(client, topic, partition, epoch)) is not None:
+            found[partition] = said.end
     return found
 
 
-def _epoch_end(client: KafkaClient, topic: str, partition: int, epoch: int) -> dict[int, int]:
+def epoch_before(client: KafkaClient, topic: str, partition: int, offset: int, newest: int) -> int | None:
+    """Return the leader epoch of what the partition has right before the offset, where that is `newest` or an older
+    one; None where nothing is before it, or nobody knows.
+    """
+    found = _epoch_end(client, topic, partition, newest)
+    while found is not None:
+        older = _epoch_end(client, topic, partition, found.epoch - 1) if found.epoch else None
+        if older is None or older.end < offset:
+            return found.epoch
+        if older.end == found.end:  # the answer is the same for all epochs before the first one that is there
+            return None
+        found = older
+    return None
+
+
+def _epoch_end(client: KafkaClient, topic: str, partition: int, epoch: int) -> EpochEnd | None:
     code, what, deadline = 0, f"ask for the end of a leader epoch of {topic}/{partition}", Deadline(TIMEOUT_S)
     wanted = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
     asked = wanted.OffsetForLeaderPartition(partition=partition, current_leader_epoch=-1, leader_epoch=epoch)
@@ -54,7 +77,7 @@ def _epoch_end(client: KafkaClient, topic: str, partition: int, epoch: int) -> d
         row = answer.topics[0].partitions[0]
         code = row.error_code
         if not code:
-            return {partition: row.end_offset} if row.end_offset >= 0 else {}
+            return EpochEnd(row.leader_epoch, row.end_offset) if min(row.leader_epoch, row.end_offset) >= 0 else None
         if not is_retriable(code):
             raise refusal(code, what)
         client.forget_leaders(topic)

@@ -124,15 +124,14 @@ class Broker:
             return Answer(error_code=NONE, responses=[Answer(partitions=[partition])])
         records, aborted = log.fetch(wanted.fetch_offset, one=self._chance.happens("short_fetch"))
         named = [Answer(producer_id=producer, first_offset=first) for producer, first in aborted]
-        diverging = log.end_of(wanted.last_fetched_epoch) if wanted.last_fetched_epoch >= 0 else wanted.fetch_offset
-        lost = Answer(end_offset=diverging if diverging < wanted.fetch_offset else -1)
+        lost = Answer(end_offset=_diverging(log, wanted.fetch_offset, wanted.last_fetched_epoch))
         partition = Answer(error_code=NONE, aborted_transactions=named, records=records, diverging_epoch=lost)
         return Answer(error_code=NONE, responses=[Answer(partitions=[partition])])
 
     def _OffsetForLeaderEpochRequest(self, request: Any) -> Answer:
         [asked] = request.topics[0].partitions
-        end = self.logs[request.topics[0].topic, asked.partition].end_of(asked.leader_epoch)
-        return Answer(topics=[Answer(partitions=[Answer(error_code=NONE, end_offset=end)])])
+        epoch, end = self.logs[request.topics[0].topic, asked.partition].end_of(asked.leader_epoch)
+        return Answer(topics=[Answer(partitions=[Answer(error_code=NONE, leader_epoch=epoch, end_offset=end)])])
 
     def _OffsetFetchRequest(self, request: Any) -> Answer:
         [wanted] = request.topics
@@ -205,3 +204,9 @@ class Broker:
 
     def _join(self, name: str, producer: int, epoch: int, part: Part, *, announce: bool) -> int:
         return self.coordinator.join(name, producer, epoch, part, self._clock.monotonic(), announce=announce)
+
+
+def _diverging(log: PartitionLog, offset: int, epoch: int) -> int:
+    """Where what was read before the offset, in that leader epoch, ceases to be what the log has; -1: nowhere."""
+    found, end = log.end_of(epoch) if epoch >= 0 else (epoch, offset)
+    return end if found < epoch or end < offset else -1

@@ -101,10 +101,11 @@ class PartitionLog:
         self._aborted = [aborted for aborted in self._aborted if aborted[1] < offset]
         self.end, self.epoch = offset, self.epoch + 1
 
-    def end_of(self, epoch: int) -> int:
-        """Return where that leader epoch ends, and all before it."""
-        later = [b.base for b in self.batches if int.from_bytes(b.data[12:16], "big", signed=True) > epoch]
-        return later[0] if later else self.end
+    def end_of(self, epoch: int) -> tuple[int, int]:
+        """Return the newest leader epoch up to that one, and where it ends."""
+        epochs = [(int.from_bytes(b.data[12:16], "big", signed=True), b.base) for b in self.batches]
+        later = [base for there, base in epochs if there > epoch]
+        return max((there for there, _base in epochs if there <= epoch), default=epoch), min(later, default=self.end)
 
     def delete_before(self, offset: int) -> None:
         """Delete what is stable and before the offset, and count the committed records in it."""
