@@ -25,6 +25,7 @@ from tests.laws.cases import (
     table_history_reference,
     windows_reference,
 )
+from tests.patience import until_done
 from tidegate.cli import apply as apply_command
 from tidegate.cli.main import main
 from tidegate.contracts.errors import EngineError, UserError
@@ -207,7 +208,7 @@ class Changing:
         """What `tidegate apply` does where no driver runs: the action, and how many records it released."""
         driver = self.driver()
         driver.start()
-        driver.apply()
+        until_done(driver.apply)
         return driver.newest.action, sum(counts.emitted for counts in driver.newest.counts.values())
 
     def rows(self, kind, *columns):
