@@ -55,7 +55,8 @@ def with_option(config: OperatorConfig, option: str, value: Any) -> OperatorConf
 
 def example(data: st.DataObject, case: Case) -> tuple[OperatorConfig, list[Event], set[int]]:
     """A configuration, a history in which it changes, and where that is cut into batches."""
-    config, history = data.draw(case.configs), data.draw(case.histories)
+    config = data.draw(case.configs)
+    history = strategies.readable(data.draw(case.histories), config)
     at = data.draw(st.integers(1, max(1, len(history))))
     after = changed(config, data.draw(case.configs))
     return config, [*history[:at], Change(after), *history[at:]], data.draw(strategies.cuts)

@@ -11,11 +11,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.event_time import ALWAYS, MAX_TIME, NO_TIMESTAMP, parse_duration_ms
 from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.contracts.records import Row
 from tidegate.kernels.record_headers import encode_headers
 from tidegate.operators.stream_table_join import StreamTableJoinConfig
+from tidegate.operators.stream_table_join.config import StreamTableJoinRules
 from tidegate.operators.suppression import SuppressionConfig
 from tidegate.operators.table_history import TableHistoryConfig
 from tidegate.operators.windows import WindowConfig
@@ -246,13 +248,20 @@ def _tables(draw: st.DrawFn, epoch: int) -> Table:
     windows = draw(_table_windows)
     told = draw(windowed(rows)) if windows else rows
     config = draw(table_history_configs()).model_copy(update={"windows": windows or "none"})
-    return Table(config, tuple(row for row in told if isinstance(row, Row)))
-    rows = (event for event in _placed(draw(st.lists(_table_records, max_size=12)), epoch) if isinstance(event, Row))
-    return Table(
-        draw(table_history_configs()),
-        tuple(row._replace(headers=b"") for row in rows),
-        draw(st.just(ALWAYS) | st.integers(epoch - 1, epoch + 30)),
-    )
+    open_until = draw(st.just(ALWAYS) | st.integers(epoch - 1, epoch + 30))
+    return Table(config, tuple(row for row in told if isinstance(row, Row)), open_until)
+
+
+def readable(history: list[Event], config: OperatorRules) -> list[Event]:
+    """The history, with tables that the operator would not refuse: their keys have windows if its own have."""
+    if not isinstance(config, StreamTableJoinRules):
+        return history
+    windows = "headers" if config.windowed else "none"
+    return [_with_windows(event, windows) if isinstance(event, Table) else event for event in history]
+
+
+def _with_windows(table: Table, windows: str) -> Table:
+    return table._replace(config=table.config.model_copy(update={"windows": windows}))
 
 
 @st.composite
