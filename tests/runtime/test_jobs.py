@@ -99,6 +99,15 @@ def test_tasks_are_sparks_once_its_workers_are_warm(start: Start, here: Jobs) ->
     assert start.jobs[1:] == [[["p0"], ["p1"]]]
 
 
+def test_a_later_claim_takes_nothing_back_from_sparks_workers(start: Start, here: Jobs) -> None:
+    start.may_go_on.set()
+    until(lambda: not here._starts())
+    workers = here._workers
+    here.warm_up(CONFIG)
+    assert here._workers is workers
+    assert start.jobs == [[0, 1], [0, 1]]
+
+
 def test_what_takes_long_waits_for_spark(start: Start, here: Jobs) -> None:
     """A rebuild and a compaction: in this process they would take its cores from the batches."""
     start.may_go_on.set()

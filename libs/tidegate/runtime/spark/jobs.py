@@ -58,12 +58,12 @@ class Jobs:
 
     def warm_up(self, config: OperatorRules) -> None:
         """What a batch needs is imported and compiled: in this process, and beside in Spark's, while that starts."""
-        if not isinstance(self._spark, StartingSpark):
-            self._on_each_core(lambda: warm_up(config))
-            return
-        self._workers = beside(lambda: self._on_each_core(lambda: warm_up(config)) and None)
+        if self._workers is None and isinstance(self._spark, StartingSpark):
+            self._workers = beside(lambda: self._on_each_core(lambda: warm_up(config)) and None)
         if self._starts():
             warm_up(config)
+        else:
+            self._on_each_core(lambda: warm_up(config))
 
     def check_lake(self, log: Path) -> None:
         """Raise EngineError unless driver and executors share the lake of the log."""
