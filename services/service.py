@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Event, current_thread, main_thread
 from typing import Any
@@ -84,11 +85,11 @@ def session(application: Application, beside: Callable[[], None] | None = None) 
 
 
 def _started(application: Application, failed: Callable[[], None] | None) -> Spark | StartingSpark:
-    master = application.spark.master
-    if failed is None or not is_on_this_machine(master):
-        return start_spark(application.application, master, application.spark.conf)
+    start = partial(start_spark, application.application, application.spark.master, application.spark.conf)
+    if failed is None or not is_on_this_machine(application.spark.master):
+        return start()
     require_installed()
-    return StartingSpark(lambda: start_spark(application.application, master, application.spark.conf), failed)
+    return StartingSpark(start, failed)
 
 
 def _run_all(drivers: list[OperatorDriver], stop: Event, until_caught_up: bool, ready: Callable[[str], None]) -> None:

@@ -20,10 +20,10 @@ def write(path: Path, rows: pa.Table, attempt: Commit) -> None:
 
     To take the pages of that one again costs less than to ask for new ones.
     """
-    named = rows.schema.with_metadata({_ATTEMPT: _name(attempt)})
+    named = rows.replace_schema_metadata({_ATTEMPT: _name(attempt)})
     path.touch()
-    with path.open("r+b", buffering=0) as file, pa.ipc.new_stream(pa.PythonFile(file, "w"), named) as stream:
-        stream.write_table(rows.cast(named))
+    with path.open("r+b", buffering=0) as file, pa.ipc.new_stream(pa.PythonFile(file, "w"), named.schema) as stream:
+        stream.write_table(named)
 
 
 def read(path: Path, attempt: Commit) -> pa.Table | None:
