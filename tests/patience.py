@@ -1,16 +1,17 @@
-"""Waiting for a driver's local states."""
+"""Waiting in tests of real parts."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from time import monotonic, sleep
 
-PATIENCE_S, PAUSE_S = 120.0, 0.05
+PATIENCE_S = 180
+"""A machine under load, with a cold Spark, takes its time."""
 
 
-def until_done(work: Callable[[], bool]) -> None:
-    """Call the work until it says that it is done: at first states may be on their way back."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not work():
-        assert time.monotonic() < deadline
-        time.sleep(PAUSE_S)
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    """The condition holds before our patience ends."""
+    deadline = monotonic() + PATIENCE_S
+    while not condition():
+        assert monotonic() < deadline, what
+        sleep(0.05)

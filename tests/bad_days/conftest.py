@@ -5,27 +5,16 @@ from __future__ import annotations
 import subprocess
 from contextlib import contextmanager
 from threading import Event, Thread
-from time import monotonic, sleep
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.end_to_end.conftest import PARTITIONS, spark, world  # noqa: F401 -- fixtures
+from tests.patience import PATIENCE_S, wait_for
 from tidegate.operators.suppression import SuppressionConfig
 from tidegate.runtime.condition import ConditionFile
 from tidegate.runtime.driver import OperatorDriver, Wiring
 from tidegate.runtime.spark.jobs import Jobs
-
-PATIENCE_S = 180
-"""A machine under load, with a cold Spark, takes its time."""
-
-
-def wait_for(condition, what):
-    """The condition holds before our patience ends."""
-    deadline = monotonic() + PATIENCE_S
-    while not condition():
-        assert monotonic() < deadline, what
-        sleep(0.05)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -9,7 +9,6 @@ import shutil
 import pytest
 
 from tests.bad_days.conftest import PARTITIONS, numbered, produce, published, wait_for
-from tests.patience import until_done
 from tidegate.cli.status import operator_status
 from tidegate.contracts.errors import Fenced, StateError
 from tidegate.runtime.requests import Requests
@@ -61,7 +60,7 @@ def test_damaged_and_foreign_local_states_are_rebuilt_from_the_log(world, broker
         driver = here.run()
     assert set(operator_status(here.application, here.name)["condition"]["recovered"]) == {0, 1, 2}
     assert sum("local state: rebuild" in record.getMessage() for record in caplog.records) == 3
-    until_done(driver.flush)
+    wait_for(driver.flush, "local states are ready")
     wait_for(lambda: published(broker.bootstrap, here.output) == list(range(204)), "every key once")
 
 
@@ -72,7 +71,7 @@ def test_everything_beside_the_log_can_be_deleted_there_is_no_checkpoint_folder(
     assert {path.name for path in here.log.parent.parent.iterdir()} == {"lake", "state"}
     shutil.rmtree(here.application.state)
     produce(broker.bootstrap, here.source, *numbered(*range(8, 12)))
-    until_done(here.run().flush)
+    wait_for(here.run().flush, "local states are ready")
     wait_for(lambda: published(broker.bootstrap, here.output) == list(range(12)), "every key once")
 
 
@@ -88,7 +87,7 @@ def test_a_newest_entry_that_a_loss_of_power_cut_short_stops_and_can_be_moved_aw
     assert told.value.value == entry
     assert "move it away" in told.value.remedy
     entry.rename(tmp_path / "moved")
-    until_done(here.run().flush)
+    wait_for(here.run().flush, "local states are ready")
     wait_for(lambda: published(broker.bootstrap, here.output) == list(range(4)), "every key once")
 
 

@@ -17,7 +17,6 @@ import yaml
 from click.testing import CliRunner
 from deltalake import DeltaTable
 
-from tests.bad_days.conftest import PATIENCE_S, wait_for
 from tests.laws.cases import (
     elements_reference,
     stream_table_join_reference,
@@ -25,7 +24,7 @@ from tests.laws.cases import (
     table_history_reference,
     windows_reference,
 )
-from tests.patience import until_done
+from tests.patience import PATIENCE_S, wait_for
 from tidegate.cli import apply as apply_command
 from tidegate.cli.main import main
 from tidegate.contracts.errors import EngineError, UserError
@@ -208,7 +207,7 @@ class Changing:
         """What `tidegate apply` does where no driver runs: the action, and how many records it released."""
         driver = self.driver()
         driver.start()
-        until_done(driver.apply)
+        wait_for(driver.apply, "local states are ready")
         return driver.newest.action, sum(counts.emitted for counts in driver.newest.counts.values())
 
     def rows(self, kind, *columns):

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from services import service
 from tests.kill.harness import Feed, committed, records, split
-from tests.patience import until_done
+from tests.patience import wait_for
 from tidegate.contracts.errors import BufferFull, EngineError, StartOver, UserError
 from tidegate.runtime import publication, task
 from tidegate.runtime.driver import OperatorDriver, Wiring
@@ -155,10 +155,10 @@ def test_a_compaction_that_is_due_is_worked_out_while_batches_go_on_and_changes_
     for part in parts[6:]:
         take(driver, here, part)
     shutil.rmtree(here.application.state)
-    until_done(here.run().flush)
+    wait_for(here.run().flush, "local states are ready")
 
     calm.feed(made)
-    until_done(calm.run().flush)
+    wait_for(calm.run().flush, "local states are ready")
     assert committed(broker.bootstrap, here.output) == committed(broker.bootstrap, calm.output)
     assert emissions(here) == emissions(calm)
 
@@ -220,7 +220,7 @@ def test_flush_releases_everything_held_and_drain_does_not(world, broker):
     produce(broker, here.source, (0, b"a", b"1", 5), (0, b"b", b"2", 3))
     driver = here.run()
     assert consume(broker, here.output) == []
-    until_done(driver.flush)
+    wait_for(driver.flush, "local states are ready")
     assert [(m.key(), dict(m.headers())["tidegate-cause"]) for m in consume(broker, here.output)] == [
         (b"b", b"flush"),
         (b"a", b"flush"),
