@@ -119,6 +119,7 @@ def opened_with(
         partition=0,
         batch=newest.batch,
         next_offset=newest.offsets["in"][0],
+        raised=newest.raised.get(0, ()),
         deadline_s=5.0,
     )
     return open_output(kafka, started.producers[0], destination, rows)  # type: ignore[arg-type]
@@ -355,6 +356,21 @@ def test_dead_letters_go_by_offset_late_and_rejected_ones_together(kafka: Script
     assert [one["tidegate-cause"] for one in headers[:2]] == [b"null key", b"time"]
     assert [one["tidegate-seq"] for one in headers] == [b"0", b"1", b"2", b"3"]
     assert {(one["__streams.errors.topic"], one["__streams.errors.partition"]) for one in headers} == {(b"in", b"0")}
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_dead_letters_name_offsets_of_the_input(kafka: ScriptedKafka, log: OperatorLog, again: bool) -> None:
+    """--- the input was read to 8, lost what it had from 5 on, was read to 7 again, and lost what it had from 6 on"""
+    started = published(kafka, log, committed(log, 1), DEAD)
+    rows = nothing_but(late=refused("time", 3, 7, 8, 9))
+    newest = refusing(log, 2, rows, raised={0: ((8, 3), (10, 4))})
+    if again:
+        kafka.marks[0] = (10, f"tidegate/1 {log.table_id} 1")
+        published(kafka, log, newest, DEAD)
+    else:
+        opened_with(kafka, started, newest, rows, DEAD)
+    headers = [dict(decode_headers(row.headers)) for row in records_of(kafka, "dead")]
+    assert [one[b"__streams.errors.offset"] for one in headers] == [b"3", b"7", b"5", b"6"]
 
 
 @given(st.integers(0, 3), st.sets(st.integers(0, 40)), st.sets(st.integers(41, 80)), st.sampled_from([OUT, BOTH, DEAD]))

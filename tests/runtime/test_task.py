@@ -11,6 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.runtime.scripted_kafka import ScriptedKafka
@@ -267,3 +268,25 @@ def test_the_partitions_of_a_task_share_one_deadline(
     rows = SimpleNamespace(emissions=None, late=None, rejected=None)
     port.open(plan(producer=initialise(kafka, "id", timeout_ms=60_000)), rows, 1)  # type: ignore[arg-type]
     assert given == [0.0, 0.0]
+
+
+# --- offsets that the input used before
+
+
+SHUT_DOWN = {"kind": "suppression", "input": "in", "output": "out", "buffer": {"max_keys": 1, "when_full": "shut_down"}}
+
+
+def test_a_record_at_an_offset_that_was_read_before_is_another_row(attempt: KafkaAttempt) -> None:
+    done = task.run_plan(attempt, plan(raised=((7, 7),)), StandIn())
+    assert isinstance(done, PartitionResult)
+    assert done.next_offset == 1
+    [emission] = [file for file in done.files if file.kind == "emission"]
+    assert pq.read_table(attempt.log / emission.path)["offset"].to_pylist() == [7]
+
+
+def test_where_a_bound_stops_the_partition_is_an_offset_of_the_input(attempt: KafkaAttempt) -> None:
+    bounded = replace(attempt, config=read(SuppressionConfig, SHUT_DOWN))
+    port = StandIn(rows=(Row(b"a", b"v", 1, 0), Row(b"b", b"v", 1, 1)))
+    done = task.run_plan(bounded, plan(end=2, raised=((7, 7),)), port)
+    assert isinstance(done, PartitionResult)
+    assert (done.stopped_at, done.next_offset) == (1, 1)

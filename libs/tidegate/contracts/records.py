@@ -8,7 +8,7 @@ varint count, then the headers), or length 0 where the record has none.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -109,6 +109,10 @@ class Records:
             headers_length=self.headers_length[cut],
             unreadable=None if self.unreadable is None else self.unreadable[cut],
         )
+
+    def raised(self, by: int) -> Records:
+        """The same records at offsets that are so much larger, sharing everything else."""
+        return replace(self, offset=self.offset + by) if by else self
 
     def _row(self, index: int) -> Row:
         return Row(

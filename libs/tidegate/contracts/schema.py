@@ -33,7 +33,7 @@ _COMMON = [
     pa.field("value", pa.binary()),
     pa.field("headers", pa.binary()),  # Kafka's v2 encoding, varint count included; null: none
     pa.field("timestamp", pa.int64()),  # event time, ms
-    pa.field("offset", pa.int64()),  # of the input record that the row shows
+    pa.field("offset", pa.int64()),  # of the input record that the row shows; see BatchMeta.raised
     pa.field("topic", pa.string()),  # of that record
     pa.field("window_start", pa.int64()),
     pa.field("window_end", pa.int64()),
@@ -79,6 +79,10 @@ class Pin(NamedTuple):
         return Pin(raw, "") if isinstance(raw, int) else Pin(*raw)
 
 
+Raised = tuple[tuple[int, int], ...]
+"""(from, by), ascending: records that the log has at offsets `from` and later are in the input `by` before that."""
+
+
 OF_THE_BATCH = {"of": "the batch"}
 """Marks a field that says something of its batch alone; the others are those of the batch before, unless changed."""
 
@@ -108,6 +112,7 @@ class BatchMeta:
     query_offsets: dict[int, int] = field(default_factory=dict)  # per partition, where the next one begins
     topics: dict[str, str] = field(default_factory=dict)
     offsets: dict[str, dict[int, int]] = field(default_factory=dict)
+    raised: dict[int, Raised] = field(default_factory=dict)  # where the input used offsets for a second time
     epochs: dict[int, int] = field(default_factory=dict)  # the leader epoch of the record batch before the next offset
     stream_time: dict[int, int] = field(default_factory=dict)
     last: dict[int, tuple[int, str]] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from tidegate.contracts.config import AddedWindows, OperatorRules
 from tidegate.contracts.errors import TidegateError
 from tidegate.contracts.event_time import ALWAYS
-from tidegate.contracts.schema import Counts
+from tidegate.contracts.schema import Counts, Raised
 from tidegate.runtime.kafka.transactions import Producer
 from tidegate.runtime.outlets import Outlets
 from tidegate.state.data_files import DataFile
@@ -88,6 +88,7 @@ class Hold(NamedTuple):
 class PartitionPlan:
     """What one partition has to do: read offsets [start, end), or advance its stream time, or flush, or let go what a
     new configuration no longer holds. `epoch`: the leader epoch of what was read before `start`; -1: not known.
+    `raised`: how the log counts the input's offsets.
     """
 
     partition: int
@@ -101,6 +102,7 @@ class PartitionPlan:
     table: TablePlan | None = None
     hold: Hold | None = None
     epoch: int = -1
+    raised: Raised = ()
 
 
 @dataclass(frozen=True, kw_only=True)

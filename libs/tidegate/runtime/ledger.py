@@ -15,6 +15,7 @@ from tidegate.runtime.batch import PartitionResult
 from tidegate.runtime.metrics import figures_after, measured_after
 from tidegate.state.batch_history import recorded_through
 from tidegate.state.decisions import Way
+from tidegate.state.raised_offsets import after_going_back
 
 _ACTIONS = ("apply", "idle", "flush", "batch")
 """A batch in which some partitions read and others only go on in time is called by the first of both."""
@@ -68,16 +69,20 @@ def after_skip(
 ) -> BatchMeta:
     """The metadata of a claim that also goes past offsets [from, to) of the partitions, and says so.
 
-    Where `to` is before `from`, what was read from there on is no longer in the input, and what it has now is read.
+    Where `to` is before `from`, what was read from there on is no longer in the input, and what it has now is read: at
+    raised offsets, as these were used before.
     `epochs`: the leader epochs of what the input has before `to`; those of before are of what it no longer has.
     """
     offsets = claim.offsets[topic] | {partition: end for partition, (_start, end) in ranges.items()}
     others = {partition: epoch for partition, epoch in claim.epochs.items() if partition not in ranges}
+    back = {partition: span for partition, span in ranges.items() if span[1] < span[0]}
+    raised = {partition: after_going_back(claim.raised.get(partition, ()), *span) for partition, span in back.items()}
     skips = [(claim.batch, claim.clock, partition, start, end) for partition, (start, end) in ranges.items()]
     return replace(
         claim,
         action="skip",
         offsets={**claim.offsets, topic: offsets},
+        raised={**claim.raised, **raised},
         epochs={**others, **epochs},
         skipped=dict(ranges),
         skips=(*claim.skips, *skips)[-MOST_SKIPS:],

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from tidegate.contracts.config import AddedWindows
 from tidegate.contracts.errors import OutputTooLarge
 from tidegate.contracts.kill_points import reach
+from tidegate.contracts.schema import Raised
 from tidegate.kernels import window_keys
 from tidegate.kernels.record_batch import Origin, OutgoingColumns, Stamp
 from tidegate.runtime.dead_letters import as_dead_letters
@@ -25,6 +26,7 @@ from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.transactions import Producer, commit_offset, send_emissions
 from tidegate.runtime.outlets import Outlets
 from tidegate.state.decisions import format_mark
+from tidegate.state.raised_offsets import in_the_input
 
 PIECE_BYTES = 2**30
 """Keys, values and headers that are encoded at a time: Arrow's columns and the encoder count with 32 bits."""
@@ -48,7 +50,7 @@ class Destination:
 
     `limits`: the largest record batch that each topic takes, in bytes. `times_in_values`: event times are fields of
     the values, so that they are not the timestamps which the records had in Kafka. `windows`: how emissions are told of
-    theirs; None: not at all.
+    theirs; None: not at all. `raised`: how the log counts the input's offsets, which dead letters name.
     """
 
     operator: str
@@ -62,6 +64,7 @@ class Destination:
     partition: int
     batch: int
     next_offset: int
+    raised: Raised = ()
     deadline_s: float
 
 
@@ -157,15 +160,14 @@ def _dead_letters(to: Destination, letters: pa.Table, first_seq: int) -> tuple[O
     """The refused records as the codec takes them, in the order of their offsets, with their origin as headers."""
     reasons = pc.dictionary_encode(_whole(letters["reason"]))
     messages = reasons.dictionary.to_pylist()
+    offsets = in_the_input(to.raised, _whole(letters["offset"]).to_numpy())
     stamp = Stamp(
         operator=to.operator,
         batch=to.batch,
         first_seq=first_seq,
         cause_codes=reasons.indices.to_numpy().astype(np.int8),
         causes=[message.partition(": ")[2] for message in messages],
-        origin=Origin(
-            topic=to.input, partition=to.partition, offsets=_whole(letters["offset"]).to_numpy(), messages=messages
-        ),
+        origin=Origin(topic=to.input, partition=to.partition, offsets=offsets, messages=messages),
     )
     return _columns(letters), stamp
 

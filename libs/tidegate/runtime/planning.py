@@ -134,4 +134,5 @@ def _plan(
         ),
         producer=producers.get(partition),
         epoch=newest.epochs.get(partition, -1),
+        raised=newest.raised.get(partition, ()),
     )

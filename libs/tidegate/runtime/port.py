@@ -69,6 +69,7 @@ class KafkaPort:
             partition=plan.partition,
             batch=attempt.batch,
             next_offset=next_offset,
+            raised=plan.raised,
             deadline_s=self.deadline.remaining_s,
         )
         rows = Rows(step.emissions, step.late, step.rejected)

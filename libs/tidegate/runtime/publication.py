@@ -262,6 +262,7 @@ class Publication:
             partition=partition,
             batch=batch,
             next_offset=newest.offsets[self._input][partition],
+            raised=newest.raised.get(partition, ()),
             deadline_s=self._deadline_s,
         )
         opened = open_output(self._client(), self.producers[partition], destination, rows)

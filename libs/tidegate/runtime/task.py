@@ -34,6 +34,7 @@ from tidegate.runtime.warm import spare_the_collector, warm_codec, warm_operator
 from tidegate.state.data_files import DataFile, write_rows
 from tidegate.state.decisions import Way
 from tidegate.state.local_state import LocalState, partitions_here
+from tidegate.state.raised_offsets import raised_now
 from tidegate.state.recovery import Recovered, recover, way_back
 
 Done = TypeVar("Done")
@@ -119,11 +120,12 @@ def run_partition(attempt: Attempt, plan: PartitionPlan, port: Port) -> Partitio
         watch.lap("fetch")
         local.begin(attempt.epoch, attempt.batch, attempt.attempt)
         reach("after_dirty_header")
-        step = _act(attempt, plan, recovered.state, fetched.records)
+        step = _act(attempt, plan, recovered.state, fetched.records.raised(raised_now(plan.raised)))
         local.complete(step.undo)
         reach("after_complete_header")
         watch.lap("kernel")
-        next_offset = fetched.next_offset if step.stopped_at is None else step.stopped_at
+        stopped_at = None if step.stopped_at is None else step.stopped_at - raised_now(plan.raised)
+        next_offset = fetched.next_offset if stopped_at is None else stopped_at
         producer = port.open(plan, step, next_offset)
         watch.lap("output")
         files = _write(attempt, plan, step)
@@ -137,7 +139,7 @@ def run_partition(attempt: Attempt, plan: PartitionPlan, port: Port) -> Partitio
         measures=step.measures,
         files=files,
         producer=producer,
-        stopped_at=step.stopped_at,
+        stopped_at=stopped_at,
         stop_reason=step.stop_reason,
         floor=step.floor,
         needs=step.needs,

@@ -117,6 +117,30 @@ RULES = (
         ),
     ),
     Rule(
+        name="what the input has at offsets that were read before a skip back gets offsets of its own in the log",
+        chapter=Chapter.KAFKA,
+        tests=(
+            *tests(
+                "state/test_raised_offsets",
+                "offsets_of_the_log_are_never_used_twice_and_lead_back_to_the_input",
+                "a_skip_back_raises_what_follows_and_a_skip_forward_does_not",
+            ),
+            *tests(
+                "runtime/test_task",
+                "a_record_at_an_offset_that_was_read_before_is_another_row",
+                "where_a_bound_stops_the_partition_is_an_offset_of_the_input",
+            ),
+            *tests("runtime/test_publication", "dead_letters_name_offsets_of_the_input"),
+        ),
+        removals=(
+            without("runtime/ledger", "raised={**claim.raised, **raised},", ""),
+            without("runtime/task", "fetched.records.raised(raised_now(plan.raised))", "fetched.records"),
+            without("runtime/task", "step.stopped_at - raised_now(plan.raised)", "step.stopped_at"),
+            without("runtime/output", "in_the_input(to.raised, ", "("),
+            without("state/raised_offsets", "reached + raised_now(raised), raised_now(raised)", "reached, 0"),
+        ),
+    ),
+    Rule(
         name="the output partition is the input partition",
         chapter=Chapter.KAFKA,
         tests=tests("runtime/test_task", "emissions_go_to_the_partition_that_their_input_came_from"),

@@ -29,8 +29,8 @@ RULES = (
         removals=(
             without(
                 _TASK,
-                "step = _act(attempt, plan, recovered.state, fetched.records)",
-                "local.complete()\n        step = _act(attempt, plan, recovered.state, fetched.records)",
+                "step = _act(attempt, plan,",
+                "local.complete()\n        step = _act(attempt, plan,",
             ),
         ),
     ),

@@ -73,6 +73,7 @@ class Oracle:
         self._marked = [-1] * partitions
         self._ends: dict[int, int] = {}
         self.lost_from: dict[int, int] = {}
+        self._used_twice = [0] * partitions
         self.truncated = False
         self._violation: Violation | None = None
         self.watchers = Watchers(published=self._guarded(self._published), marked=self._guarded(self._mark))
@@ -163,10 +164,12 @@ class Oracle:
                 raise Violation(f"batch {meta.batch}, partition {partition}: {counts}, must be {result.counts}")
             self._note(partition, result)
             self._expect(OUTPUT, partition, _emissions(meta.batch, result))
-            self._expect(DEAD_LETTERS, partition, _dead_letters(meta.batch, partition, result))
-        for partition, (_reached, end) in meta.skipped.items() if meta.action == "skip" else ():
+            letters = _dead_letters(meta.batch, partition, result, self._used_twice[partition])
+            self._expect(DEAD_LETTERS, partition, letters)
+        for partition, (reached, end) in meta.skipped.items() if meta.action == "skip" else ():
             if self.lost_from.pop(partition, None) != end:
                 raise Violation(f"partition {partition} goes back to {end}")
+            self._used_twice[partition] += reached - end
         self.flushed |= meta.action == "flush"
         self.newest, self._ends = meta, ends
 
@@ -192,7 +195,8 @@ class Oracle:
         if start != end and partition in self.lost_from:
             raise Violation(f"partition {partition} goes on at {start}; {self.lost_from[partition]} on was lost")
         if start != end:
-            return twin.play([row for offset, row in sorted(self.inputs[partition].items()) if start <= offset < end])
+            found = [row for offset, row in sorted(self.inputs[partition].items()) if start <= offset < end]
+            return twin.play([row._replace(offset=row.offset + self._used_twice[partition]) for row in found])
         if meta.action == "flush":
             return twin.play(Flush())
         growth = meta.stream_time[partition] - max(0, twin.state.stream_time)
@@ -231,7 +235,8 @@ def _emissions(batch: int, result: StepResult) -> list[Emission]:
     return emissions
 
 
-def _dead_letters(batch: int, partition: int, result: StepResult) -> list[Emission]:
+def _dead_letters(batch: int, partition: int, result: StepResult, used_twice: int) -> list[Emission]:
+    """What is refused of a batch; `used_twice`: by how much its offsets are larger than those of the input."""
     refused = [("late", row) for row in result.late.to_pylist()]
     refused += [("rejected", row) for row in result.rejected.to_pylist()]
     letters = []
@@ -239,7 +244,7 @@ def _dead_letters(batch: int, partition: int, result: StepResult) -> list[Emissi
         origin = [
             (HEADER_ERROR_TOPIC, INPUT),
             (HEADER_ERROR_PARTITION, str(partition)),
-            (HEADER_ERROR_OFFSET, str(row["offset"])),
+            (HEADER_ERROR_OFFSET, str(row["offset"] - used_twice)),
             (HEADER_ERROR_MESSAGE, f"{kind}: {row['cause']}"),
         ]
         added = [(name.encode(), value.encode()) for name, value in origin]

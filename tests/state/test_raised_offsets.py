@@ -1,0 +1,60 @@
+"""Offsets that an input has given to other records: the log counts on, and finds its way back to the input."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.contracts.schema import BatchMeta, Raised
+from tidegate.runtime.ledger import after_claim, after_skip
+from tidegate.state.raised_offsets import after_going_back, in_the_input, raised_now
+
+pytestmark = pytest.mark.fast
+
+
+@st.composite
+def ways(draw: st.DrawFn) -> list[tuple[int, int]]:
+    """What an operator did: it read on from an offset to another, or went back from one to another."""
+    at, found = draw(st.integers(0, 2**62)), []
+    for _ in range(draw(st.integers(0, 8))):
+        to = draw(st.integers(at, at + 9) | st.integers(max(0, at - 9), at))
+        found.append((at, to))
+        at = to
+    return found
+
+
+@given(ways())
+def test_offsets_of_the_log_are_never_used_twice_and_lead_back_to_the_input(way: list[tuple[int, int]]) -> None:
+    raised: Raised = ()
+    in_the_log, read = [], []
+    for start, end in way:
+        if end < start:
+            raised = after_going_back(raised, start, end)
+        else:
+            read += range(start, end)
+            in_the_log += [offset + raised_now(raised) for offset in range(start, end)]
+    assert in_the_log == sorted(set(in_the_log))
+    assert in_the_input(raised, np.array(in_the_log, np.int64)).tolist() == read
+
+
+def test_a_skip_back_raises_what_follows_and_a_skip_forward_does_not() -> None:
+    before = BatchMeta(
+        format=2,
+        operator="op",
+        table_id="t",
+        epoch=1,
+        batch=1,
+        attempt="a",
+        action="batch",
+        clock=0,
+        config="c",
+        offsets={"in": {0: 100, 1: 7}},
+    )
+    claim = after_claim(before, attempt="b", clock=1, config="c", topics={})
+    back = after_skip(claim, "in", {0: (100, 60), 1: (7, 9)})
+    assert back.raised == {0: ((100, 40),)}
+    again = after_skip(after_claim(back, attempt="c", clock=2, config="c", topics={}), "in", {0: (60, 50)})
+    assert again.raised == {0: ((100, 50),)}
+    assert BatchMeta.from_json(again.to_json()).raised == again.raised
