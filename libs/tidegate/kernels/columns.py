@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -69,32 +70,43 @@ def binary_column(
 
 def assemble(lengths: Array, write: Callable[[slice, Array], None], chunk_bytes: int = CHUNK_BYTES) -> pa.ChunkedArray:
     """A column of byte strings of those lengths (-1: a null); `write(rows, content)` puts some rows' into `content`."""
-    if not np.any(lengths != NULL_LENGTH):  # as headers often are: no bytes to look for
-        return pa.chunked_array([pa.nulls(len(lengths), pa.binary())])
-    ends = np.cumsum(np.maximum(lengths, 0))
-    chunks = [_binary_chunk(lengths, rows, write) for rows in _cuts(ends, chunk_bytes)]
+    chunks, first = [], 0
+    while first < len(lengths):
+        chunks.append(_binary_chunk(lengths[first:], first, write, chunk_bytes))
+        first += len(chunks[-1])
     return pa.chunked_array(chunks, pa.binary())
 
 
-def _cuts(ends: Array, chunk_bytes: int) -> Iterator[slice]:
-    first = 0
-    while first < len(ends):
-        before = ends[first - 1] if first else 0
-        last = max(first + 1, int(np.searchsorted(ends, before + chunk_bytes, side="right")))
-        yield slice(first, last)
-        first = last
+def _binary_chunk(lengths: Array, first: int, write: Callable[[slice, Array], None], chunk_bytes: int) -> pa.Array:
+    """The byte strings from row `first` on that fit into a chunk, one at the least; `lengths`: from there on."""
+    offsets, validity = np.empty(len(lengths) + 1, np.int32), np.zeros(len(lengths) // 8 + 1, np.uint8)
+    count, nulls = lay_out(lengths, chunk_bytes, offsets, validity)
+    if nulls == count:  # as headers often are: no bytes to look for
+        return pa.nulls(count, pa.binary())
+    content = np.empty(offsets[count], np.uint8)
+    write(slice(first, first + count), content)
+    buffers = [pa.py_buffer(validity) if nulls else None, pa.py_buffer(offsets), pa.py_buffer(content)]
+    return pa.Array.from_buffers(pa.binary(), count, buffers, nulls)
 
 
-def _binary_chunk(lengths: Array, rows: slice, write: Callable[[slice, Array], None]) -> pa.Array:
-    chosen = lengths[rows]
-    offsets = np.zeros(len(chosen) + 1, np.int32)
-    np.cumsum(np.maximum(chosen, 0), out=offsets[1:])
-    present = chosen != NULL_LENGTH
-    validity = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
-    content = np.empty(offsets[-1], np.uint8)
-    write(rows, content)
-    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(content)]
-    return pa.Array.from_buffers(pa.binary(), len(chosen), buffers)
+@compiled_in_place
+def lay_out(lengths: Array, chunk_bytes: int, offsets: Array, validity: Array) -> tuple[Any, Any]:
+    """How many of the byte strings fit into a chunk, one at the least, and how many of these are null.
+
+    `offsets` says where each begins and the last one ends; `validity` (zeros) has a bit for each that is not null.
+    """
+    end, nulls = 0, 0
+    offsets[0] = 0
+    for row in range(len(lengths)):
+        end += max(0, lengths[row])
+        if end > chunk_bytes and row > 0:
+            return row, nulls
+        offsets[row + 1] = end
+        if lengths[row] < 0:
+            nulls += 1
+        else:
+            validity[row >> 3] |= 1 << (row & 7)
+    return len(lengths), nulls
 
 
 @compiled_in_place

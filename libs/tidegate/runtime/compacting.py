@@ -7,11 +7,14 @@ two batches it is committed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from threading import Event
+from typing import Any
 from uuid import uuid4
 
+from tidegate.contracts.errors import EngineError
 from tidegate.contracts.kill_points import reach
 from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime import clock
@@ -19,7 +22,7 @@ from tidegate.runtime.lanes import beside
 from tidegate.runtime.ledger import after_compaction
 from tidegate.runtime.spark.jobs import Jobs
 from tidegate.state.cleanup import clean_up
-from tidegate.state.compaction import Prepared, commit, compact, prepare
+from tidegate.state.compaction import Prepared, Rewrite, Rewritten, commit, compact, prepare
 from tidegate.state.data_files import delete_attempt
 from tidegate.state.decisions import compaction_due
 from tidegate.state.operator_log import OperatorLog
@@ -33,6 +36,7 @@ class Rewriting:
     planned: BatchMeta
     began: float
     answer: Future[Prepared]
+    stopped: Event
 
     def meta(self, newest: BatchMeta) -> BatchMeta:
         """The metadata of the commit, which comes after `newest`."""
@@ -41,7 +45,8 @@ class Rewriting:
         return after_compaction(newest, partitions, attempt=attempt, clock=clock.now_ms(), through=through)
 
     def drop(self) -> None:
-        """It has come to its end, and nothing is left of it."""
+        """Stop it, wait for its end, and delete what it wrote."""
+        self.stopped.set()
         self.answer.exception()
         delete_attempt(self.log.path, self.planned.batch, self.planned.attempt)
 
@@ -87,11 +92,18 @@ class Compacting:
         planned = after_compaction(newest, (), attempt=uuid4().hex, clock=clock.now_ms())
         held = {partition: counts.held for partition, counts in newest.totals.items()}
         at_rest = log.at_rest()
-        answer = beside(lambda: self._prepared(at_rest, planned, published, held))
-        self.rewriting = Rewriting(log=at_rest, planned=planned, began=time.monotonic(), answer=answer)
+        stopped = Event()
+        answer = beside(lambda: self._prepared(at_rest, planned, published, held, stopped))
+        began = time.monotonic()
+        self.rewriting = Rewriting(log=at_rest, planned=planned, began=began, answer=answer, stopped=stopped)
 
     def _prepared(
-        self, log: OperatorLog, planned: BatchMeta, published: Mapping[int, int] | None, held: Mapping[int, int]
+        self,
+        log: OperatorLog,
+        planned: BatchMeta,
+        published: Mapping[int, int] | None,
+        held: Mapping[int, int],
+        stopped: Event,
     ) -> Prepared:
         clean_up(log, clock_ms=planned.clock, rewind_window_ms=self.rewind_window_ms)
         return prepare(
@@ -101,11 +113,18 @@ class Compacting:
             keep_output_ms=self.keep_output_ms,
             published=published,
             held=held,
-            run=self.jobs.one_by_one,
+            run=lambda work, parts: self._one_by_one(work, parts, stopped),
         )
 
+    def _one_by_one(self, work: Any, parts: Sequence[Rewrite], stopped: Event) -> Iterator[Rewritten]:
+        """Yield what became of each part. EngineError once it is stopped, before the next part."""
+        for part in parts:
+            if stopped.is_set():
+                raise EngineError("the compaction was stopped, as its driver has ended")
+            yield from self.jobs.one_by_one(work, [part])
+
     def committer(self, log: OperatorLog, newest: BatchMeta) -> tuple[BatchMeta, Callable[[], None]] | None:
-        """The metadata of a compaction that is worked out, and what commits it; None while there is none.
+        """The metadata of a compaction that is worked out, and what commits it; None where there is none.
 
         Raises what has kept it from being worked out; nothing of it is left then.
         """
@@ -114,6 +133,8 @@ class Compacting:
             return None
         if (failure := rewriting.answer.exception()) is not None:
             self.drop()
+            if rewriting.stopped.is_set():
+                return None
             raise failure
         self.rewriting = None
         meta, done = rewriting.meta(newest), rewriting.answer.result()
@@ -127,6 +148,11 @@ class Compacting:
     def _count(self, began: float) -> None:
         self.count += 1
         self.seconds += time.monotonic() - began
+
+    def stop(self) -> None:
+        """Stop what is being worked out, without waiting: nobody will commit it, and others need the cores."""
+        if self.rewriting is not None:
+            self.rewriting.stopped.set()
 
     def drop(self) -> None:
         """Nothing is being worked out; what was is gone when its work has ended."""

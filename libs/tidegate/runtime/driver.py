@@ -278,8 +278,10 @@ class OperatorDriver:
     def drain(self) -> None:
         """The local state of every partition is on disk for good, if the disk can: a reboot need not rebuild it.
 
-        If Kafka can be reached, no transaction is left open, and ordinary tools see the offsets that the log has.
+        If Kafka can be reached, no transaction is left open, and ordinary tools see the offsets that the log has. What
+        is being compacted beside is stopped.
         """
+        self._compacting.stop()
         if self._publication is not None:
             with suppress(EngineError):  # the next driver clears up
                 self._kafka().probe(PROBE_TIMEOUT_S)

@@ -1,0 +1,90 @@
+"""Compactions beside the batches: worked out part by part, and no further once nobody would commit them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from tests.patience import wait_for
+from tests.state.logs import HOUR_MS, OPERATOR, commit_rows, new_log, rows
+from tidegate.runtime.compacting import Compacting
+from tidegate.state.decisions import MAX_BATCHES
+from tidegate.state.operator_log import OperatorLog
+
+pytestmark = pytest.mark.fast
+
+
+@dataclass
+class HeldUp:
+    """Jobs whose first one takes as long as the test wants."""
+
+    goes_on: Event = field(default_factory=Event)
+    done: list[Any] = field(default_factory=list)
+    under_way: Event = field(default_factory=Event)
+
+    def one_by_one(self, work: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+        for item in items:
+            self.under_way.set()
+            assert self.goes_on.wait(60)
+            self.done.append(item)
+            yield work(item)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> OperatorLog:
+    """A log of two partitions in which a compaction is due."""
+    made = new_log(tmp_path / OPERATOR)
+    for batch in range(1, MAX_BATCHES + 1):
+        commit_rows(made, batch, {("state", partition): rows("a") for partition in (0, 1)})
+    return made
+
+
+def begun(log: OperatorLog) -> tuple[Compacting, HeldUp]:
+    """A compaction whose first part is under way."""
+    jobs = HeldUp()
+    compacting = Compacting(jobs=jobs, slot=("key",), keep_output_ms=None, rewind_window_ms=HOUR_MS)  # type: ignore[arg-type]
+    newest = log.newest()
+    assert newest is not None
+    compacting.begin_if_due(log, newest, None)
+    assert jobs.under_way.wait(60)
+    return compacting, jobs
+
+
+def data_files(log: OperatorLog) -> set[Path]:
+    return set(log.path.rglob("*.parquet")) - set((log.path / "_delta_log").rglob("*.parquet"))
+
+
+def test_a_compaction_that_nobody_stops_rewrites_every_part(log: OperatorLog) -> None:
+    compacting, jobs = begun(log)
+    jobs.goes_on.set()
+    newest = log.newest()
+    assert newest is not None
+    wait_for(
+        lambda: compacting.rewriting is not None and compacting.rewriting.answer.done(), "the end of the compaction"
+    )
+    worked_out = compacting.committer(log, newest)
+    assert worked_out is not None
+    meta, commit = worked_out
+    commit()
+    assert {part.partition for part in jobs.done} >= {0, 1}
+    assert meta.snapshot == {0: MAX_BATCHES, 1: MAX_BATCHES}
+
+
+def test_a_compaction_that_is_stopped_takes_no_further_part_and_leaves_no_file(log: OperatorLog) -> None:
+    before, newest = data_files(log), log.newest()
+    compacting, jobs = begun(log)
+    assert newest is not None
+    compacting.stop()
+    jobs.goes_on.set()
+    wait_for(
+        lambda: compacting.rewriting is not None and compacting.rewriting.answer.done(), "the end of the compaction"
+    )
+    assert len(jobs.done) == 1
+    assert compacting.committer(log, newest) is None
+    assert data_files(log) == before
+    assert compacting.rewriting is None
