@@ -19,9 +19,9 @@ JOIN_POINTS = [
     "after_half_of_output:2",
     "after_complete_header:2",
     "before_commit:2",
+    "between_ends:2",
     "after_commit:2",
     "in_settling_before_end",
-    "between_ends:2",
     "in_settling_after_end",
 ]
 RANDOM_MOMENTS, TOGETHER = 5, 4
