@@ -178,19 +178,31 @@ def test_an_absent_mark_is_resolved_by_the_output_s_headers(
         assert len(payloads(kafka)) == expected
 
 
+@pytest.mark.parametrize("known", [{0: 3}, {}])
 def test_with_an_absent_mark_the_newest_output_alone_is_in_question(
-    log: OperatorLog, monkeypatch: pytest.MonkeyPatch
+    log: OperatorLog, monkeypatch: pytest.MonkeyPatch, known: dict[int, int]
 ) -> None:
-    """1, 2 and 3 have output; of 1 and 2 the topic has nothing any more"""
+    """1, 2 and 3 have output; of 1 and 2 the topic has nothing any more. Older metadata does not tell the newest."""
     for batch in (1, 2, 3):
         newest = committed(log, batch, f"of {batch}")
-    newest = commit_rows(log, 4, {}, offsets=newest.offsets, output={0: 3})
+    newest = commit_rows(log, 4, {}, offsets=newest.offsets, output=known)
     for found, due in ((3, []), (2, [b"of 3"]), (4, [])):
         monkeypatch.setattr(publication, "newest_batch_header", lambda *_place, found=found: found)
         kafka = ScriptedKafka()
         kafka.starts = {0: 1_000}
         published(kafka, log, newest)
         assert [row.value for row in records_of(kafka, "out")] == due
+
+
+def test_what_was_emitted_before_output_was_configured_is_not_in_question(
+    kafka: ScriptedKafka, log: OperatorLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """2 has emissions --- output from 3 on; nobody is asked whether 2 was published, whatever the topic has lost"""
+    monkeypatch.setattr(publication, "newest_batch_header", lambda *_place: None)
+    kafka.starts = {0: 1_000}
+    newest = committed(log, 2, "stays")
+    published(kafka, log, commit_rows(log, 3, {}, offsets=newest.offsets, output={0: 2}, published_from=3))
+    assert payloads(kafka) == []
 
 
 @pytest.mark.parametrize(("found", "compacted"), [(None, False), (None, True), (1, True)])
