@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from functools import reduce
 from itertools import pairwise
 from pathlib import Path
 from threading import Event, Thread
@@ -12,6 +13,8 @@ from typing import Any
 
 import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tidegate.contracts.schema import BatchMeta, after_document, is_complete
 
 PARTITIONS = 4
 OPERATOR = "updates"
@@ -150,8 +153,15 @@ def committed(bootstrap: str, topic: str) -> list[list[Emission]]:
     return seen
 
 
+def newest(lake: Path) -> BatchMeta:
+    """What is known after the newest commit to the operator's log, of all partitions."""
+    documents = commits(lake)
+    complete = max(at for at, document in enumerate(documents) if is_complete(document))
+    return reduce(after_document, documents[complete:], None)  # type: ignore[arg-type, return-value]
+
+
 def commits(lake: Path) -> list[dict[str, Any]]:
-    """What every commit to the operator's log says of itself, in the log's order: epoch, batch, offsets and so on."""
+    """What every commit to the operator's log says of itself, in order: its epoch, its batch, what it changed."""
     entries = sorted((lake / OPERATOR / "_delta_log").glob("*.json"))
     lines = [json.loads(line) for entry in entries for line in entry.read_text().splitlines()]
     return [json.loads(line["commitInfo"]["tidegate"]) for line in lines if "tidegate" in line.get("commitInfo", ())]

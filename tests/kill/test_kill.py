@@ -64,8 +64,8 @@ def goes_through_every_kill_point(world, moments, change):
             world.catches_up(calm),
             world.dies(changed, "during_configuration_change"),
             world.dies(changed, "during_idle_advance"),
-            world.continues(changed, until=", 0 held"),
-            world.continues(calm_changed, until=", 0 held"),
+            world.lets_all_go(changed),
+            world.lets_all_go(calm_changed),
         ]
     )
     assert world.compare() > RECORDS / 20
@@ -108,8 +108,8 @@ def test_a_driver_that_was_stopped_and_taken_over_changes_nothing_when_it_goes_o
             *[world.stops(machine, at) for machine, at in zip(machines, TASK_POINTS, strict=False)],
             world.stops(world.file("disturbed-changed", state="./state-3", **changed), "during_configuration_change"),
             world.stops(world.file("disturbed-idle", **idle), "during_idle_advance"),
-            world.continues(world.file("disturbed-last", **idle), until=", 0 held"),
-            world.continues(world.file("calm", idle_after="1s"), until=", 0 held"),
+            world.lets_all_go(world.file("disturbed-last", **idle)),
+            world.lets_all_go(world.file("calm", idle_after="1s")),
         ]
     )
     assert world.compare() > RECORDS / 20

@@ -17,7 +17,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tests.kill.harness import SUPPRESSION, Feed, Record, commits, committed, configure, records, split
+from tests.kill.harness import SUPPRESSION, Feed, Record, commits, committed, configure, newest, records, split
 from tests.kill.service import FENCED, Service, Start, in_turn
 
 BY_ITSELF = {
@@ -166,14 +166,26 @@ class World:
         self.feed.finish()
         service.go().wait_end()
 
-    def continues(self, file: Path, *, until: str = "") -> Turn:
-        """Everything that will ever come is processed and, if `until` is given, that is said; the one before ends."""
-        return self._turn(f"{file.stem} continues", file, partial(self._continues, until=until))
+    def continues(self, file: Path) -> Turn:
+        """Everything that will ever come is processed; the one before ends."""
+        return self._turn(f"{file.stem} continues", file, self._continues)
 
-    def _continues(self, service: Service, *, until: str) -> None:
+    def _continues(self, service: Service) -> None:
         self.feed_all()
         self._take_over(service)
-        service.wait_for(until)
+        service.drain()
+
+    def lets_all_go(self, file: Path) -> Turn:
+        """Everything that will ever come is processed, and nothing is held any more; the one before ends."""
+        return self._turn(f"{file.stem} lets all go", file, self._lets_all_go)
+
+    def _lets_all_go(self, service: Service) -> None:
+        self.feed_all()
+        self._take_over(service)
+        lake = self._lake(service.file.stem.partition("-")[0])
+        service.wait_until(
+            lambda: not any(counts.held for counts in newest(lake).totals.values()), "it still holds something"
+        )
         service.drain()
 
     def outlives(self, file: Path, at: str, rounds: int) -> Turn:
@@ -257,7 +269,7 @@ class World:
         lake = self._lake(service.file.stem.partition("-")[0])
 
         def reached() -> bool:
-            return sum(commits(lake)[-1]["offsets"][self.source].values()) >= self.fed  # a retry may have repeated some
+            return sum(newest(lake).offsets[self.source].values()) >= self.fed  # a retry may have repeated some
 
         service.wait_until(reached, "it did not reach the end of the part", pause_s=0.3)
 
