@@ -16,9 +16,9 @@ from confluent_kafka import Producer
 
 from benchmarks.latency import BATCH, BATCHES, WARM_BATCHES, produce, started
 from benchmarks.suppression import session
-from tidegate.runtime.driver import OperatorDriver
-from tidegate.runtime.home import jars
-from tidegate.runtime.kafka.broker import Broker
+from tidegate.devkit.embedded_broker import Broker
+from tidegate.runtime.batch_loop.driver import OperatorDriver
+from tidegate.runtime.install.paths import jars
 
 TASK = ("recover", "fetch", "kernel", "output", "files")
 

@@ -20,13 +20,13 @@ from uuid import uuid4
 import pyarrow as pa
 
 from tidegate.contracts.schema import FORMAT, BatchMeta, log_schema
-from tidegate.state.checkpoints import write_checkpoint
-from tidegate.state.compaction import compact
-from tidegate.state.data_files import write_rows
 from tidegate.state.decisions import compaction_due
-from tidegate.state.log_entries import entry_path, read_actions
-from tidegate.state.operator_log import OperatorLog
-from tidegate.state.snapshot import load
+from tidegate.state.delta_log.checkpoints import write_checkpoint
+from tidegate.state.delta_log.data_files import write_rows
+from tidegate.state.delta_log.log_entries import entry_path, read_actions
+from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.snapshot import load
+from tidegate.state.upkeep.compaction import compact
 
 EVERY_MS = 300
 PER_MINUTE = 60_000 // EVERY_MS

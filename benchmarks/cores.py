@@ -16,8 +16,8 @@ from typing import Any
 
 from benchmarks.load import RECORDS, load
 from benchmarks.suppression import INPUT, run_service
-from tidegate.runtime.home import jars
-from tidegate.runtime.kafka.broker import Broker
+from tidegate.devkit.embedded_broker import Broker
+from tidegate.runtime.install.paths import jars
 from tidegate.runtime.spark.session import start_session
 
 RUNS = 3

@@ -24,11 +24,11 @@ from benchmarks.join import application, new_topic
 from benchmarks.latency import PARTITIONS
 from benchmarks.load import TIMEOUT_S
 from benchmarks.suppression import session
-from tidegate.kernels.record_batch import OutgoingColumns
-from tidegate.runtime.driver import OperatorDriver, Wiring
-from tidegate.runtime.home import jars
-from tidegate.runtime.kafka.broker import Broker
-from tidegate.runtime.kafka.bulk import write_columns
+from tidegate.devkit.bulk_load import write_columns
+from tidegate.devkit.embedded_broker import Broker
+from tidegate.kernels.record_format.record_batch import OutgoingColumns
+from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
+from tidegate.runtime.install.paths import jars
 from tidegate.runtime.kafka.client import KafkaClient
 
 MANY, FEW, KEYS, BATCH, LOAD = 10_000_000, 100_000, 100_000, 10_000, 500_000

@@ -26,10 +26,10 @@ from benchmarks.load import PARTITIONS, RECORDS, RECORDS_PER_MS, load
 from benchmarks.peer import run_kafka_streams
 from benchmarks.suppression import RUNS, session
 from tidegate.contracts.schema import BatchMeta
-from tidegate.runtime.application import Application, application_of
-from tidegate.runtime.driver import OperatorDriver, Wiring
-from tidegate.runtime.home import jars
-from tidegate.runtime.kafka.broker import Broker
+from tidegate.devkit.embedded_broker import Broker
+from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
+from tidegate.runtime.configuration.application import Application, application_of
+from tidegate.runtime.install.paths import jars
 from tidegate.runtime.kafka.topics import create_topic
 
 STREAM, TABLE, PEER = "load", "facts", "KafkaStreamsJoin"

@@ -17,7 +17,7 @@ from benchmarks.load import KEYS, RECORDS, RECORDS_PER_MS, columns, outgoing
 from tidegate.contracts.config import read
 from tidegate.contracts.records import Records
 from tidegate.kernels.columns import records_of
-from tidegate.kernels.storage import MemoryStorage
+from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 from tidegate.operators.stream_table_join.config import StreamTableJoinConfig
 from tidegate.operators.stream_table_join.state import StreamTableJoinState

@@ -14,8 +14,8 @@ import numpy as np
 from tidegate.contracts.config import read
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.contracts.records import Records
+from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.kernels.payloads import batch_of
-from tidegate.kernels.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 from tidegate.operators.suppression.config import SuppressionConfig
 from tidegate.operators.suppression.state import SuppressionState

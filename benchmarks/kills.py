@@ -32,14 +32,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.contracts.schema import BatchMeta
-from tidegate.kernels.record_batch import OutgoingColumns
-from tidegate.runtime.history import metas_of
-from tidegate.runtime.home import jars
-from tidegate.runtime.kafka.broker import Broker
-from tidegate.runtime.kafka.bulk import write_columns
+from tidegate.devkit.bulk_load import write_columns
+from tidegate.devkit.embedded_broker import Broker
+from tidegate.kernels.record_format.record_batch import OutgoingColumns
+from tidegate.runtime.install.paths import jars
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.topics import create_topic
-from tidegate.state.operator_log import OperatorLog
+from tidegate.state.batch_metadata import metas_of
+from tidegate.state.delta_log.operator_log import OperatorLog
 
 HELD, KILLS, PARTITIONS = 10_000_000, 20, 1
 CHUNK, RATE, STEP_S = 250_000, 2_000, 0.05

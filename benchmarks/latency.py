@@ -18,10 +18,10 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from benchmarks.suppression import session
-from tidegate.runtime.application import application_of
-from tidegate.runtime.driver import Listener, OperatorDriver, Wiring
-from tidegate.runtime.home import jars
-from tidegate.runtime.kafka.broker import Broker
+from tidegate.devkit.embedded_broker import Broker
+from tidegate.runtime.batch_loop.driver import Listener, OperatorDriver, Wiring
+from tidegate.runtime.configuration.application import application_of
+from tidegate.runtime.install.paths import jars
 from tidegate.runtime.kafka.topics import create_topic
 
 PARTITIONS, KEYS, RUNS = 4, 500, 5

@@ -17,8 +17,8 @@ import numpy as np
 from benchmarks.latency import started
 from benchmarks.scale import FEW, FIRST_TIMESTAMP, HELD, alternating
 from benchmarks.suppression import session
-from tidegate.runtime.home import jars
-from tidegate.runtime.kafka.broker import Broker
+from tidegate.devkit.embedded_broker import Broker
+from tidegate.runtime.install.paths import jars
 
 KEYS_PER_MS, SIZE_MS = 5, 100
 

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.kernels.record_batch import OutgoingColumns
-from tidegate.runtime.kafka.bulk import write_columns
+from tidegate.devkit.bulk_load import write_columns
+from tidegate.kernels.record_format.record_batch import OutgoingColumns
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.topics import create_topic
 

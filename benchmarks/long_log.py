@@ -18,21 +18,20 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from tidegate.cli import status
+from tidegate.cli.operate import status
 from tidegate.contracts.schema import FORMAT, META_PARTITION, BatchMeta, Counts, Document, log_schema
 from tidegate.operators.registry import operator_for
-from tidegate.runtime import history
-from tidegate.runtime.application import Application, application_of
-from tidegate.runtime.backfill import TOGETHER
-from tidegate.runtime.batch import PartitionResult
-from tidegate.runtime.ledger import after_batch, after_claim, after_compaction
-from tidegate.state import disk
-from tidegate.state.actions import add, commit_info, transaction
-from tidegate.state.checkpoints import write_checkpoint
-from tidegate.state.data_files import DataFile, write_file, write_rows
-from tidegate.state.log_entries import entry_path
-from tidegate.state.operator_log import OperatorLog
-from tidegate.state.snapshot import load
+from tidegate.runtime.batch_loop.metadata import after_batch, after_claim, after_compaction
+from tidegate.runtime.configuration.application import Application, application_of
+from tidegate.runtime.control_sync.backfill import TOGETHER
+from tidegate.runtime.messages import PartitionResult
+from tidegate.state import batch_metadata, disk
+from tidegate.state.delta_log.actions import add, commit_info, transaction
+from tidegate.state.delta_log.checkpoints import write_checkpoint
+from tidegate.state.delta_log.data_files import DataFile, write_file, write_rows
+from tidegate.state.delta_log.log_entries import entry_path
+from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.snapshot import load
 
 NAME, TOPIC = "updates", "in"
 PARTITIONS, COMMITS, TAIL = 100, 600_000, 100
@@ -92,16 +91,16 @@ def claim(application: Application) -> OperatorLog:
     assert newest is not None
     claimed = after_claim(newest, attempt=uuid4().hex, clock=newest.clock + 1, config=newest.config, topics={})
     log.commit(claimed, [])
-    history.lineage(log, claimed)
+    batch_metadata.lineage(log, claimed)
     return log
 
 
 def catch_up_to_the_last(application: Application) -> list[BatchMeta]:
     """What the control database's catching up reads when it lacks the last batches."""
     log = OperatorLog.at(application.lake / NAME, None)
-    batches = history.unbroken(log)
+    batches = batch_metadata.unbroken(log)
     assert batches.stop - batches.start <= TOGETHER * 1_000
-    return history.metas_of(log, range(batches.stop - 5, batches.stop))
+    return batch_metadata.metas_of(log, range(batches.stop - 5, batches.stop))
 
 
 def batch(newest: BatchMeta, partition: int) -> BatchMeta:

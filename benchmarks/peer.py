@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tidegate.contracts.errors import EngineError
-from tidegate.runtime.home import home
-from tidegate.runtime.jars import missing, retrieve
-from tidegate.runtime.java import java_command
+from tidegate.runtime.install.jars import missing, retrieve
+from tidegate.runtime.install.java import java_command
+from tidegate.runtime.install.paths import home
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.offsets import latest, marks
 

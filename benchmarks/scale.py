@@ -31,20 +31,20 @@ from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.operator import Operator, StepResult
 from tidegate.contracts.records import Records
 from tidegate.contracts.schema import FORMAT, BatchMeta, log_schema
-from tidegate.kernels.record_batch import OutgoingColumns
+from tidegate.devkit.bulk_load import write_columns
+from tidegate.devkit.embedded_broker import Broker
+from tidegate.kernels.record_format.record_batch import OutgoingColumns
 from tidegate.operators.registry import operator_for
 from tidegate.operators.suppression.config import SuppressionConfig
-from tidegate.runtime.driver import OperatorDriver
-from tidegate.runtime.home import jars
-from tidegate.runtime.kafka.broker import Broker
-from tidegate.runtime.kafka.bulk import write_columns
+from tidegate.runtime.batch_loop.driver import OperatorDriver
+from tidegate.runtime.install.paths import jars
 from tidegate.runtime.kafka.client import KafkaClient
-from tidegate.state.compaction import compact
-from tidegate.state.data_files import DataFile, write_rows
 from tidegate.state.decisions import Commit, Wanted
-from tidegate.state.local_state import LocalState
-from tidegate.state.operator_log import OperatorLog
-from tidegate.state.recovery import recover
+from tidegate.state.delta_log.data_files import DataFile, write_rows
+from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.local.local_state import LocalState
+from tidegate.state.local.recovery import recover
+from tidegate.state.upkeep.compaction import compact
 
 HELD, FEW, BATCH, LOAD = 10_000_000, 10_000, 10_000, 500_000
 KEY_WIDTH, VALUE_WIDTH = 16, 50

@@ -19,10 +19,10 @@ from typing import Any
 from benchmarks.load import PARTITIONS, RECORDS, load
 from benchmarks.peer import run_kafka_streams
 from tidegate.contracts.schema import BatchMeta
-from tidegate.runtime.application import application_of
-from tidegate.runtime.driver import OperatorDriver, Wiring
-from tidegate.runtime.home import jars
-from tidegate.runtime.kafka.broker import Broker
+from tidegate.devkit.embedded_broker import Broker
+from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
+from tidegate.runtime.configuration.application import application_of
+from tidegate.runtime.install.paths import jars
 from tidegate.runtime.kafka.topics import create_topic
 from tidegate.runtime.spark.session import start_session
 

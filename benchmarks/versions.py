@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tidegate.contracts.config import read
 from tidegate.contracts.records import Bytes, Int64s, Records
-from tidegate.kernels.storage import MemoryStorage
+from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.kernels.version_chains import Trail, as_of_many
 from tidegate.operators.registry import operator_for
 from tidegate.operators.result_tables import changes_schema

@@ -88,11 +88,11 @@ kernels() { # compiled and cached by running the operators' scenarios; a cache o
     [ "$(cat "$VENV/kernels" 2>/dev/null)" = "$sources" ] && return
     echo "Compiling the kernels (half a minute, once)"
     find libs -name '*.nb[ic]' -delete
-    timed "Compiled the codec" "$VENV/bin/python" -m tidegate.runtime.warm
+    timed "Compiled the codec" "$VENV/bin/python" -m tidegate.runtime.task.warm_up
     timed "Compiled the operators" "$VENV/bin/tidegate" conformance "${scenarios[@]}"
     echo "$sources" >"$VENV/kernels"
 }
 
-jars() { "$VENV/bin/python" -m tidegate.runtime.jars; }
+jars() { "$VENV/bin/python" -m tidegate.runtime.install.jars; }
 
 for step in ${*:-check_java packages project jars kernels}; do "$step"; done

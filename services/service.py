@@ -1,4 +1,4 @@
-"""What all services share: running the operators of an application in one process. May import: tidegate.runtime.
+"""What all services share: running the operators of an application in one process.
 
 Each operator has a driver in a thread of its own; they share one Spark session. SIGTERM and SIGINT drain: the batch in
 hand is committed and published, then the process ends.
@@ -20,8 +20,8 @@ from typing import Any
 
 from tidegate.contracts.errors import TidegateError, UserError
 from tidegate.contracts.schema import BatchMeta
-from tidegate.runtime.application import Application, load
-from tidegate.runtime.driver import OperatorDriver, Wiring
+from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
+from tidegate.runtime.configuration.application import Application, load
 from tidegate.runtime.spark.session import Spark, is_on_this_machine, require_installed, running_spark, start_spark
 from tidegate.runtime.spark.starting import StartingSpark
 from tidegate.runtime.telemetry.log_lines import about, speak_as

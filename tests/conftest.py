@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests import hypothesis_profile  # noqa: F401
-from tidegate.runtime import home
-from tidegate.runtime.kafka.broker import Broker
+from tidegate.devkit.embedded_broker import Broker
+from tidegate.runtime.install import paths
 from tidegate.runtime.kafka.topics import create_topic
 
 NewTopic = Callable[..., str]
@@ -19,7 +19,7 @@ NewTopic = Callable[..., str]
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """An embedded broker on free ports, with an empty data folder."""
-    with Broker.start(tmp_path_factory.mktemp("broker"), home.jars("broker")) as running:
+    with Broker.start(tmp_path_factory.mktemp("broker"), paths.jars("broker")) as running:
         yield running
 
 

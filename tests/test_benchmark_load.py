@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks.load import FIRST_TIMESTAMP, LATENESS_MS, columns, load
-from tidegate.runtime.kafka.broker import Broker
-from tidegate.runtime.kafka.records_io import read_all
+from tidegate.devkit.embedded_broker import Broker
+from tidegate.devkit.produce_consume import read_all
 
 
 @pytest.mark.broker

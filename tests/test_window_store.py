@@ -15,7 +15,7 @@ from tests.kernels.collisions import SEED, keys_with_equal_fingerprints
 from tidegate import WindowStore
 from tidegate.contracts.errors import ConfigurationError, UserError
 from tidegate.contracts.event_time import MAX_TIMESTAMP
-from tidegate.kernels import storage
+from tidegate.kernels.memory import storage
 
 pytestmark = pytest.mark.fast
 

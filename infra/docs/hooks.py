@@ -27,8 +27,8 @@ from infra.docs.commands import command_reference  # noqa: E402
 from infra.docs.options import option_table  # noqa: E402
 from tidegate.contracts.config import OperatorConfig  # noqa: E402
 from tidegate.operators.registry import config_type, kinds  # noqa: E402
-from tidegate.runtime.application import Application, SparkConfig, TelemetryConfig  # noqa: E402
-from tidegate.runtime.changes import LIVE  # noqa: E402
+from tidegate.runtime.configuration.application import Application, SparkConfig, TelemetryConfig  # noqa: E402
+from tidegate.runtime.configuration.changes import LIVE  # noqa: E402
 
 DIRECTIVE = re.compile(r"^<!-- tidegate: (\w+) ?(.*?) -->$", re.MULTILINE)
 PARTS = {"application": Application, "spark": SparkConfig, "telemetry": TelemetryConfig}

@@ -18,7 +18,7 @@ _NAMES = {
     **dict.fromkeys(("SuppressionConfig", "SuppressionRules"), "tidegate.operators.suppression"),
     **dict.fromkeys(("TableHistoryConfig", "TableHistoryRules"), "tidegate.operators.table_history"),
     **dict.fromkeys(("StreamTableJoinConfig", "StreamTableJoinRules"), "tidegate.operators.stream_table_join"),
-    **dict.fromkeys(("WindowConfig", "WindowRules"), "tidegate.operators.windows"),
+    **dict.fromkeys(("WindowConfig", "WindowRules"), "tidegate.operators.windowed_aggregation"),
     "VersionedTable": "tidegate.versioned_table",
     "WindowStore": "tidegate.window_store",
 }

@@ -1,4 +1,4 @@
-"""What PySpark programs use: `import tidegate.spark`. May import: services, runtime."""
+"""What PySpark programs use: `import tidegate.spark`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from services.table_history.reading import history_as_of
 from tidegate.contracts.config import OperatorRules, read
 from tidegate.contracts.naming import log_path
-from tidegate.runtime.application import Application, load
-from tidegate.runtime.history import has_version
+from tidegate.runtime.configuration.application import Application, load
 from tidegate.runtime.spark.asof import asof_join
 from tidegate.runtime.spark.views import register_log, register_outputs
 from tidegate.runtime.stream.config import StreamConfig
+from tidegate.state.batch_metadata import has_version
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

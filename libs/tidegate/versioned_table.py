@@ -1,9 +1,8 @@
-"""A versioned table of its own, in process memory (KIP-889). May import: contracts, kernels, operators.
+"""A versioned table of its own, in process memory (KIP-889).
 
-table = VersionedTable("rates", history_retention_ms=86_400_000)
-table.put(b"EUR", b"1.09", 1_000)                    PutResult(accepted=True, valid_to=None)
-table.put(b"EUR", b"1.07", 400)                      PutResult(accepted=True, valid_to=1000)
-table.get(b"EUR", as_of=999)                         Version(value=b"1.07", valid_from=400, valid_to=1000)
+table = VersionedTable("rates", history_retention_ms=86_400_000) table.put(b"EUR", b"1.09", 1_000)
+PutResult(accepted=True, valid_to=None) table.put(b"EUR", b"1.07", 400) PutResult(accepted=True, valid_to=1000)
+table.get(b"EUR", as_of=999) Version(value=b"1.07", valid_from=400, valid_to=1000)
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import NamedTuple
 from tidegate.contracts.errors import ConfigurationError, Problem, UserError
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.contracts.records import Row
-from tidegate.kernels.storage import MemoryStorage
+from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.table_history import TableHistory, TableHistoryRules
 from tidegate.operators.table_history.reading import Version, next_after
 

@@ -1,9 +1,7 @@
-"""The window store of KIP-428, columnar and in process memory. May import: numpy, pyarrow, contracts, kernels.
+"""The window store of KIP-428, columnar and in process memory.
 
-store = WindowStore("visits", retention_ms=86_400_000, window_size_ms=3_600_000)
-store.put(b"key", b"3", 7_200_000)
-store.fetch(b"key", 7_200_000)                                     b"3"
-[entry.value for entry in store.fetch(b"key", 0, 9_000_000)]       [b"3"]
+store = WindowStore("visits", retention_ms=86_400_000, window_size_ms=3_600_000) store.put(b"key", b"3", 7_200_000)
+store.fetch(b"key", 7_200_000) b"3" [entry.value for entry in store.fetch(b"key", 0, 9_000_000)] [b"3"]
 """
 
 from __future__ import annotations
@@ -21,8 +19,8 @@ from tidegate.contracts.operator import Array, ArraySpec, Layout
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels import window_store as kernel
 from tidegate.kernels.columns import binary_column, record_columns, records_of
+from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.kernels.payloads import Batch, batch_of
-from tidegate.kernels.storage import MemoryStorage
 from tidegate.kernels.time_buffer import HELD
 from tidegate.kernels.version_chains import NONE
 from tidegate.kernels.window_store import NEXT_ROW, STREAM_TIME, TAKEN, WANTED

@@ -24,10 +24,10 @@ from services.demo.weather import Reading, readings
 from services.service import run
 from tidegate.contracts.errors import TidegateError
 from tidegate.contracts.event_time import parse_duration_ms
-from tidegate.runtime.application import load
-from tidegate.runtime.home import home, jars
-from tidegate.runtime.kafka.broker import Broker
-from tidegate.runtime.kafka.records_io import read_all, write_all
+from tidegate.devkit.embedded_broker import Broker
+from tidegate.devkit.produce_consume import read_all, write_all
+from tidegate.runtime.configuration.application import load
+from tidegate.runtime.install.paths import home, jars
 from tidegate.runtime.kafka.topics import create_topic
 from tidegate.runtime.spark.session import start_session
 from tidegate.spark import register_views

@@ -1,7 +1,7 @@
 """Departures and readings in the order in which they really came, through the operators themselves, one by one.
 
 It answers what a service would have done that year: a departure that leaves ahead of its time comes before the reading
-that it should meet. May import: tidegate.contracts, kernels, operators, the demo's data.
+that it should meet.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from services.demo.departures import Departure
 from services.demo.meetings import NOTHING, readings_to_meet
 from services.demo.weather import Reading
 from tidegate.contracts.records import Records, Row
-from tidegate.kernels.storage import MemoryStorage
+from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.stream_table_join import StreamTableJoin, StreamTableJoinRules
 from tidegate.operators.stream_table_join.state import StreamTableJoinState
 from tidegate.operators.table_history import TableHistory, TableHistoryRules

@@ -1,7 +1,4 @@
-"""The demo's windows: departures of each carrier and airport in an hour, and of each airport in any hour.
-
-May import: pandas, rich, tidegate.runtime.svg, the demo's parts.
-"""
+"""The demo's windows: departures of each carrier and airport in an hour, and of each airport in any hour."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ import pandas as pd
 from rich.console import Console
 
 from services.demo.counts import Counted, Record
-from tidegate.runtime.svg import Line, line_chart
+from tidegate.devkit.charts import Line, line_chart
 
 FEW = 3
 _FEW_RESULTS = f"FROM departures_per_hour_emissions WHERE CAST(value AS INT) < {FEW}"

@@ -1,4 +1,4 @@
-"""What the counts of the demo's windows must be, by pandas. May import: the demo's data, nothing of Tidegate."""
+"""What the counts of the demo's windows must be, by pandas."""
 
 from __future__ import annotations
 

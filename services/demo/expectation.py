@@ -1,7 +1,4 @@
-"""What the suppression of the demo must give, computed by other code: one dict per partition, no Tidegate.
-
-May import: the demo's data alone.
-"""
+"""What the suppression of the demo must give, computed by other code: one dict per partition, no Tidegate."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The demo's join: every departure with the weather at its airport as of the scheduled departure.
-
-May import: rich, orjson, tidegate.runtime.svg, the demo's parts.
-"""
+"""The demo's join: every departure with the weather at its airport as of the scheduled departure."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from rich.table import Table
 from services.demo.departures import PARTITIONS, Departure, partition_of
 from services.demo.meetings import NOTHING
 from services.demo.weather import Reading
-from tidegate.runtime.svg import Bar, bar_chart
+from tidegate.devkit.charts import Bar, bar_chart
 
 Wanted = npt.NDArray[np.int64]
 Record = tuple[bytes, bytes, int]

@@ -1,4 +1,4 @@
-"""Which reading each departure must meet, by pandas' as-of join. May import: the demo's data, nothing of Tidegate.
+"""Which reading each departure must meet, by pandas' as-of join.
 
 A departure is known by its place among all departures.
 """

@@ -1,4 +1,4 @@
-"""What the demo shows at its end. May import: rich, the demo's parts."""
+"""What the demo shows at its end."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ from services.stack_demo.month import (
 )
 from tidegate.contracts.errors import TidegateError, UserError
 from tidegate.contracts.event_time import parse_duration_ms
-from tidegate.runtime.application import Application, load
-from tidegate.runtime.kafka.records_io import read_all
+from tidegate.devkit.produce_consume import read_all
+from tidegate.runtime.configuration.application import Application, load
 from tidegate.runtime.spark.session import start_session
 from tidegate.spark import register_views
 

@@ -1,4 +1,4 @@
-"""Waiting until services elsewhere have done their work. May import: tidegate.contracts, state, runtime."""
+"""Waiting until services elsewhere have done their work."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 from tidegate.contracts.errors import EngineError, TidegateError
 from tidegate.contracts.naming import group_id, log_path
-from tidegate.runtime.application import Application
-from tidegate.runtime.history import has_version
+from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.kafka.client import client
 from tidegate.runtime.kafka.offsets import latest, marks
-from tidegate.state.operator_log import OperatorLog
+from tidegate.state.batch_metadata import has_version
+from tidegate.state.delta_log.operator_log import OperatorLog
 
 WITHIN_S = 600.0
 _EVERY_S = 1.0

@@ -1,7 +1,4 @@
-"""The first days of January 2013, of the demo's input, and what of them is to be produced.
-
-May import: the demo's data, tidegate.runtime.
-"""
+"""The first days of January 2013, of the demo's input, and what of them is to be produced."""
 
 from __future__ import annotations
 
@@ -13,9 +10,9 @@ from typing import NamedTuple
 
 from services.demo.departures import PARTITIONS, Departure, partition_of
 from services.demo.weather import Reading, readings
+from tidegate.devkit.produce_consume import write_all
 from tidegate.runtime.kafka.client import client
 from tidegate.runtime.kafka.offsets import latest
-from tidegate.runtime.kafka.records_io import write_all
 
 DAYS = 31
 _DAY_MS = 86_400_000

@@ -1,4 +1,4 @@
-"""`python -m services.stack_demo.topics FILE`: every topic of the file exists. May import: tidegate.runtime, the demo.
+"""`python -m services.stack_demo.topics FILE`: every topic of the file exists.
 
 Services refuse to start without their topics, so the stack makes them first.
 """
@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from services.demo.departures import PARTITIONS
-from tidegate.runtime.application import Application, load
+from tidegate.runtime.configuration.application import Application, load
 from tidegate.runtime.kafka.topics import create_topic, topic_names
-from tidegate.runtime.outlets import configured
+from tidegate.runtime.publishing.topics import configured
 
 
 def named(application: Application) -> list[str]:

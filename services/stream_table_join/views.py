@@ -1,4 +1,4 @@
-"""What people query of a stream-table join in Spark SQL. May import: tidegate.operators, tidegate.runtime.spark."""
+"""What people query of a stream-table join in Spark SQL."""
 
 from __future__ import annotations
 

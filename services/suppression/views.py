@@ -1,4 +1,4 @@
-"""What people query of a suppression buffer in Spark SQL. May import: tidegate.runtime.spark."""
+"""What people query of a suppression buffer in Spark SQL."""
 
 from __future__ import annotations
 

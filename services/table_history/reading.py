@@ -1,4 +1,4 @@
-"""A table's history for PySpark programs. May import: tidegate.contracts, operators, runtime, the views beside it."""
+"""A table's history for PySpark programs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from services.table_history.views import shown_versions, versions_query, was_val
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.naming import log_path
 from tidegate.operators.table_history import TableHistoryConfig, TableHistoryRules
-from tidegate.runtime.history import has_version
-from tidegate.state.operator_log import OperatorLog
+from tidegate.state.batch_metadata import has_version
+from tidegate.state.delta_log.operator_log import OperatorLog
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

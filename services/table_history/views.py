@@ -1,7 +1,4 @@
-"""What people query of a table in Spark SQL: its versions, and what was valid at any time.
-
-May import: tidegate.contracts, tidegate.operators, tidegate.runtime.spark.
-"""
+"""What people query of a table in Spark SQL: its versions, and what was valid at any time."""
 
 from __future__ import annotations
 

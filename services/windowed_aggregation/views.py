@@ -1,12 +1,12 @@
-"""What people query of windows in Spark SQL. May import: tidegate.operators, tidegate.runtime.spark."""
+"""What people query of windows in Spark SQL."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tidegate.operators.windows import WindowRules
-from tidegate.operators.windows.elements.step import WINDOW
-from tidegate.operators.windows.spans import CLOSED
+from tidegate.operators.windowed_aggregation import WindowRules
+from tidegate.operators.windowed_aggregation.elements.step import WINDOW
+from tidegate.operators.windowed_aggregation.spans import CLOSED
 from tidegate.runtime.spark.views import as_time, create_view, register_emissions, shown_columns
 
 _SLOT = "partition, key, window_start, window_end"

@@ -12,9 +12,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.end_to_end.conftest import PARTITIONS, spark, world  # noqa: F401 -- fixtures
 from tests.patience import PATIENCE_S, wait_for
 from tidegate.operators.suppression import SuppressionConfig
-from tidegate.runtime.condition import ConditionFile
-from tidegate.runtime.driver import OperatorDriver, Wiring
+from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.spark.jobs import Jobs
+from tidegate.runtime.telemetry.driver_status import ConditionFile
 
 
 @pytest.fixture(scope="session", autouse=True)

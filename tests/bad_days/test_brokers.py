@@ -9,10 +9,10 @@ import pytest
 
 from tests.bad_days.conftest import PARTITIONS, numbered, produce, published, wait_for
 from tests.end_to_end.conftest import World
-from tidegate.runtime import home
-from tidegate.runtime.kafka.broker import Broker
+from tidegate.devkit.embedded_broker import Broker
+from tidegate.runtime.batch_loop.retries import SAY_EVERY_S
+from tidegate.runtime.install import paths
 from tidegate.runtime.kafka.topics import create_topic
-from tidegate.runtime.persistence import SAY_EVERY_S
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -21,14 +21,14 @@ class Fragile:
     """A broker that can be stopped and started again at the same address."""
 
     def __init__(self, folder):
-        self._folder, self._broker = folder, Broker.start(folder, home.jars("broker"))
+        self._folder, self._broker = folder, Broker.start(folder, paths.jars("broker"))
         self.bootstrap, self._port = self._broker.bootstrap, self._broker.port
 
     def stop(self):
         self._broker.stop()
 
     def start(self):
-        self._broker = Broker.start(self._folder, home.jars("broker"), port=self._port)
+        self._broker = Broker.start(self._folder, paths.jars("broker"), port=self._port)
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ import shutil
 import pytest
 
 from tests.bad_days.conftest import PARTITIONS, numbered, produce, published, wait_for
-from tidegate.cli.status import operator_status
+from tidegate.cli.operate.status import operator_status
 from tidegate.contracts.errors import Fenced, StateError
-from tidegate.runtime.requests import Requests
-from tidegate.state import operator_log
-from tidegate.state.log_entries import entry_path, newest_version
+from tidegate.runtime.batch_loop.requests import Requests
+from tidegate.state.delta_log import operator_log
+from tidegate.state.delta_log.log_entries import entry_path, newest_version
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

@@ -14,8 +14,8 @@ from tests.end_to_end.conftest import PARTITIONS, World
 from tidegate.cli.main import main
 from tidegate.contracts.errors import Undecided
 from tidegate.contracts.naming import group_id
-from tidegate.runtime import home
-from tidegate.runtime.kafka.broker import Broker
+from tidegate.devkit.embedded_broker import Broker
+from tidegate.runtime.install import paths
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.offsets import earliest, latest, marks
 from tidegate.runtime.kafka.topics import admin_client, create_topic
@@ -33,7 +33,7 @@ def forgetful(tmp_path_factory):
         "log.retention.check.interval.ms": "500",
     }
     folder = tmp_path_factory.mktemp("forgetful")
-    with Broker.start(folder, home.jars("broker"), settings=settings) as broker:
+    with Broker.start(folder, paths.jars("broker"), settings=settings) as broker:
         yield broker
 
 

@@ -13,16 +13,16 @@ from tests.bad_days.conftest import numbered, produce, published
 from tests.end_to_end.conftest import PARTITIONS, World
 from tidegate.cli.main import main
 from tidegate.contracts.errors import InputTruncated
-from tidegate.runtime import home
-from tidegate.runtime.driver import OperatorDriver, Wiring
-from tidegate.runtime.kafka.broker import Broker
+from tidegate.devkit.embedded_broker import Broker
+from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
+from tidegate.runtime.install import paths
 from tidegate.runtime.kafka.topics import create_topic
 
 
 @pytest.mark.timeout(900)
 def test_an_input_that_lost_what_was_read_stops_the_operator_also_when_it_has_grown_again(spark, tmp_path):
     """Partition 0: 0 and 8 are read; 8 is lost, then 16 and 20 are produced to the offsets from 8's on."""
-    folder, jars = tmp_path / "broker", home.jars("broker")
+    folder, jars = tmp_path / "broker", paths.jars("broker")
     broker = Broker.start(folder, jars)
     try:
         options = {"bootstrap.servers": broker.bootstrap}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.cli.apply import turn
-from tidegate.runtime.changes import Change
-from tidegate.runtime.forecast import Outlook
+from tidegate.cli.operate.apply import turn
+from tidegate.runtime.change_preview import Outlook
+from tidegate.runtime.configuration.changes import Change
 
 pytestmark = pytest.mark.fast
 

@@ -49,12 +49,12 @@ def test_the_command_runs_the_checkout_s_benchmarks_and_ends_as_they_do(
     folder.mkdir()
     (folder / "__init__.py").touch()
     (folder / "__main__.py").write_text(SAYS)
-    monkeypatch.setattr("tidegate.cli.bench.project_root", lambda: tmp_path)
+    monkeypatch.setattr("tidegate.cli.develop.bench.project_root", lambda: tmp_path)
     assert CliRunner().invoke(main, ["bench", "kernel", "--json"]).exit_code == 1
     assert json.loads(capfd.readouterr().out) == ["kernel", "--json"]
 
 
 def test_without_a_checkout_it_says_where_to_run_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("tidegate.cli.bench.project_root", lambda: tmp_path)
+    monkeypatch.setattr("tidegate.cli.develop.bench.project_root", lambda: tmp_path)
     refused = CliRunner().invoke(main, ["bench", "kernel"])
     assert refused.exit_code == 2 and "run it from a checkout" in refused.stderr

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from tests.conftest import NewTopic
 from tidegate.cli.main import main
-from tidegate.runtime.kafka.broker import Broker
+from tidegate.devkit.embedded_broker import Broker
 
 pytestmark = pytest.mark.broker
 

@@ -81,5 +81,5 @@ def _failing(monkeypatch: pytest.MonkeyPatch, error: Exception, arguments: list[
     def command(json: bool) -> None:
         raise error
 
-    monkeypatch.setattr("tidegate.cli.kafka.command", command)
+    monkeypatch.setattr("tidegate.cli.develop.kafka.command", command)
     return CliRunner().invoke(cli.main, ["kafka", *arguments])

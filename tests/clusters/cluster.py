@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyspark
 
-from tidegate.runtime.kafka.broker import HOST
+from tidegate.devkit.embedded_broker import HOST
 
 _PYSPARK = Path(pyspark.__file__).parent
 _TIMEOUT_S = 120.0

@@ -13,9 +13,9 @@ from tests.clusters.cluster import executors, lost, spark_home, standalone, wait
 from tests.kill.harness import OPERATOR, PARTITIONS, Feed, committed, configure, records
 from tests.kill.service import Service, Start
 from tidegate.contracts.naming import log_path
-from tidegate.runtime.kafka.broker import free_ports
-from tidegate.state.header import HeaderFile
-from tidegate.state.operator_log import OperatorLog
+from tidegate.devkit.embedded_broker import free_ports
+from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.local.header import HeaderFile
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -22,11 +22,11 @@ from tidegate.control.database import Database
 from tidegate.control.ledger import OperatorKey
 from tidegate.control.models import Configuration
 from tidegate.operators.registry import operator_for
-from tidegate.runtime import backfill
-from tidegate.runtime.application import Application
-from tidegate.runtime.history import metas
-from tidegate.state.compaction import compact
-from tidegate.state.operator_log import OperatorLog
+from tidegate.runtime.configuration.application import Application
+from tidegate.runtime.control_sync import backfill
+from tidegate.state.batch_metadata import metas
+from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.upkeep.compaction import compact
 
 KEY = OperatorKey("app", NAME)
 

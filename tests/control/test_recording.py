@@ -21,8 +21,8 @@ from tidegate.contracts.errors import BufferFull, EngineError, Fenced, StateErro
 from tidegate.control import revisions
 from tidegate.control.address import Address
 from tidegate.control.database import LONGEST_WAIT_S, Database
-from tidegate.runtime import backfill, recording
-from tidegate.runtime import driver as drivers
+from tidegate.runtime.batch_loop import driver as drivers
+from tidegate.runtime.control_sync import backfill, recording
 
 PATIENCE_S = 60
 
@@ -208,7 +208,7 @@ def test_an_end_that_was_not_asked_for_is_an_incident(
     def fail(_attempt: object) -> None:
         raise error
 
-    monkeypatch.setattr("tidegate.runtime.persistence.PAUSES_S", ())
+    monkeypatch.setattr("tidegate.runtime.batch_loop.retries.PAUSES_S", ())
     with Service(kafka, address, tmp_path) as service:
         service.batch()
         service.jobs.before = fail

@@ -17,7 +17,7 @@ import yaml
 from tests.docs.pages import ROOT
 from tidegate.cli.main import main
 from tidegate.contracts.errors import TidegateError
-from tidegate.runtime.application import Application, application_of
+from tidegate.runtime.configuration.application import Application, application_of
 
 OTHERS = {
     "cat",

@@ -16,7 +16,7 @@ from infra.docs.pictures import FOLDER, drawn
 from tests.docs.pages import DOCS
 from tidegate.cli.main import COMMANDS
 from tidegate.operators.registry import config_type, kinds
-from tidegate.runtime.application import Application
+from tidegate.runtime.configuration.application import Application
 
 OF_A_BROWSER = re.compile(r"<(?:script|link|img|iframe)[^>]*(?:src|href)=\"?((?:https?:)?//[^\">]+)")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import DOCS, Block, blocks
-from tidegate.runtime.kafka.broker import Broker
+from tidegate.devkit.embedded_broker import Broker
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 

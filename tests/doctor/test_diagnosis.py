@@ -18,13 +18,13 @@ from tidegate.control.address import Address
 from tidegate.control.database import Database
 from tidegate.control.instances import Beat
 from tidegate.control.ledger import OperatorKey
+from tidegate.devkit.embedded_broker import free_ports
 from tidegate.operators.registry import operator_for
-from tidegate.runtime.application import load
-from tidegate.runtime.condition import ConditionFile
+from tidegate.runtime.configuration.application import load
 from tidegate.runtime.doctor.diagnosis import diagnose
-from tidegate.runtime.kafka.broker import free_ports
-from tidegate.state.local_state import LocalState
-from tidegate.state.operator_log import OperatorLog
+from tidegate.runtime.telemetry.driver_status import ConditionFile
+from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.local.local_state import LocalState
 
 pytestmark = pytest.mark.fast
 

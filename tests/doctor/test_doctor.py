@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from tests.telemetry.conftest import CANARY, RAW
 from tidegate.cli.main import main
-from tidegate.runtime.kafka.broker import Broker, free_ports
+from tidegate.devkit.embedded_broker import Broker, free_ports
 from tidegate.runtime.kafka.inspection import inspect
 from tidegate.runtime.kafka.topics import create_topic
 

@@ -14,16 +14,16 @@ from tests.state.logs import commit_rows, meta, rows
 from tidegate.contracts.schema import BatchMeta, log_schema
 from tidegate.operators.registry import operator_for
 from tidegate.runtime import clock
-from tidegate.runtime.application import Application
+from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor import lake
 from tidegate.runtime.doctor.lake import CHECKS, DISK_CHECKS, Disk, Log
 from tidegate.state import leases
 from tidegate.state.alignment import Lease
-from tidegate.state.data_files import write_rows
 from tidegate.state.decisions import MAX_BATCHES
-from tidegate.state.log_entries import entry_path
-from tidegate.state.operator_log import OperatorLog
-from tidegate.state.orphans import MIN_AGE_MS
+from tidegate.state.delta_log.data_files import write_rows
+from tidegate.state.delta_log.log_entries import entry_path
+from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.upkeep.orphans import MIN_AGE_MS
 
 pytestmark = pytest.mark.fast
 
@@ -126,7 +126,7 @@ def test_a_log_without_checkpoints_is_told_and_one_with_them_is_not(
     [(problem, value, remedy)] = found(world.seen())
     assert (problem, value) == ("the log has had no checkpoint for long", "11 entries")
     assert "_delta_log" in remedy
-    monkeypatch.setattr("tidegate.state.operator_log.CHECKPOINT_EVERY", 2)
+    monkeypatch.setattr("tidegate.state.delta_log.operator_log.CHECKPOINT_EVERY", 2)
     world.commit()
     world.commit()
     assert found(world.seen()) == []

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.miniature import NAME, application
-from tidegate.runtime.application import Application
-from tidegate.runtime.condition import ConditionFile
+from tidegate.runtime.batch_loop.requests import Requests
+from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor import states
 from tidegate.runtime.doctor.states import CHECKS, LocalStates, Mounts
-from tidegate.runtime.requests import Requests
-from tidegate.state.local_state import LocalState
+from tidegate.runtime.telemetry.driver_status import ConditionFile
+from tidegate.state.local.local_state import LocalState
 
 pytestmark = pytest.mark.fast
 

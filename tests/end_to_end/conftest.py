@@ -6,9 +6,9 @@ from threading import Event
 
 import pytest
 
-from tidegate.runtime.application import application_of
-from tidegate.runtime.driver import OperatorDriver, Wiring
-from tidegate.runtime.kafka.records_io import write_all
+from tidegate.devkit.produce_consume import write_all
+from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
+from tidegate.runtime.configuration.application import application_of
 from tidegate.runtime.spark.session import start_session
 
 PARTITIONS = 4

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tidegate.runtime.home import jars
-from tidegate.runtime.kafka.broker import Broker
+from tidegate.devkit.embedded_broker import Broker
+from tidegate.runtime.install.paths import jars
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "how-to"
 BROKER = "127.0.0.1:9092"

@@ -25,22 +25,22 @@ from tests.laws.cases import (
     windows_reference,
 )
 from tests.patience import PATIENCE_S, wait_for
-from tidegate.cli import apply as apply_command
 from tidegate.cli.main import main
+from tidegate.cli.operate import apply as apply_command
 from tidegate.contracts.errors import EngineError, UserError
 from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.contracts.records import Row
-from tidegate.kernels.record_batch import OutgoingColumns
-from tidegate.kernels.record_headers import encode_headers
+from tidegate.devkit.bulk_load import write_columns
+from tidegate.devkit.produce_consume import consume, write_all
+from tidegate.kernels.record_format.record_batch import OutgoingColumns
+from tidegate.kernels.record_format.record_headers import encode_headers
 from tidegate.operators.table_history import TableHistoryConfig
-from tidegate.runtime import history
-from tidegate.runtime.application import load, settings_of
-from tidegate.runtime.driver import OperatorDriver, Wiring
-from tidegate.runtime.kafka.bulk import write_columns
+from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
+from tidegate.runtime.batch_loop.requests import Requests
+from tidegate.runtime.configuration.application import load, settings_of
 from tidegate.runtime.kafka.client import client
-from tidegate.runtime.kafka.records_io import consume, write_all
-from tidegate.runtime.requests import Requests
-from tidegate.state.operator_log import OperatorLog
+from tidegate.state import batch_metadata
+from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.testing.laws import Change, Table
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -218,7 +218,7 @@ class Changing:
 
     def batches(self):
         """The numbers of the log's batches."""
-        return [meta.batch for meta in history.metas(OperatorLog.at(self.folder / "lake" / NAME, None))]
+        return [meta.batch for meta in batch_metadata.metas(OperatorLog.at(self.folder / "lake" / NAME, None))]
 
     def emitted(self):
         """(key, value, timestamp, cause) of what left, in order."""

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from tests.end_to_end.tables import KEYS, PARTITIONS, TABLE, TableLog, random_writes
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.records import Records, Row
-from tidegate.kernels.storage import MemoryStorage
+from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.stream_table_join import StreamTableJoin, StreamTableJoinRules
 from tidegate.operators.table_history import TableHistoryRules
 from tidegate.spark import asof_join, register_views

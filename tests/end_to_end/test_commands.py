@@ -11,7 +11,7 @@ import time
 import pytest
 
 from tests.kill.harness import PARTITIONS, configure, records
-from tidegate.runtime.kafka.records_io import write_all
+from tidegate.devkit.produce_consume import write_all
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

@@ -16,8 +16,8 @@ from tidegate.contracts.errors import EngineError
 from tidegate.control import revisions
 from tidegate.control.address import Address
 from tidegate.control.database import Database
-from tidegate.runtime import backfill, recording
-from tidegate.runtime.driver import OperatorDriver, Wiring
+from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
+from tidegate.runtime.control_sync import backfill, recording
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.postgres]
 

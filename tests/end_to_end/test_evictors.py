@@ -11,8 +11,8 @@ import pytest
 from tests.end_to_end.test_windows import results
 from tidegate.cli.main import main
 from tidegate.operators.registry import operator_for
-from tidegate.runtime.committed_windows import CommittedWindows
 from tidegate.spark import register_views
+from tidegate.state.committed_windows import CommittedWindows
 from tidegate.testing.driver import Driver
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]

@@ -10,7 +10,7 @@ import pytest
 
 from tests.end_to_end.how_to import PAGES, run_page
 from tests.end_to_end.test_telemetry import get, summed
-from tidegate.runtime.kafka.broker import free_ports
+from tidegate.devkit.embedded_broker import free_ports
 from tidegate.runtime.telemetry.names import BY_NAME
 
 PAGE = (PAGES / "monitoring.md").read_text()

@@ -14,14 +14,14 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from deltalake import DeltaTable
 
-from tidegate.cli.status import operator_status
+from tidegate.cli.operate.status import operator_status
 from tidegate.contracts.errors import ConfigurationError, StateError, UserError
 from tidegate.contracts.schema import Pin
+from tidegate.devkit.produce_consume import write_all
 from tidegate.runtime import clock
-from tidegate.runtime.application import application_of
+from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
+from tidegate.runtime.configuration.application import application_of
 from tidegate.runtime.doctor.diagnosis import diagnose
-from tidegate.runtime.driver import OperatorDriver, Wiring
-from tidegate.runtime.kafka.records_io import write_all
 from tidegate.testing.replay import Replay
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]

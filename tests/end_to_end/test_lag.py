@@ -10,9 +10,9 @@ import pytest
 from tests.clusters.cluster import wait_until
 from tests.kill.harness import PARTITIONS, records
 from tidegate.contracts.naming import group_id
-from tidegate.runtime import driver as drivers
-from tidegate.runtime.home import jars
-from tidegate.runtime.java import java_command
+from tidegate.runtime.batch_loop import driver as drivers
+from tidegate.runtime.install.java import java_command
+from tidegate.runtime.install.paths import jars
 from tidegate.runtime.kafka.client import client
 from tidegate.runtime.kafka.offsets import marks
 from tidegate.state.decisions import parse_mark

@@ -8,7 +8,7 @@ import pytest
 
 from tests.state.logs import aged_log, commit_rows, compact_as, rows
 from tests.state.test_log_readers import COLUMNS, by_tidegate, plain
-from tidegate.state.operator_log import OperatorLog
+from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = pytest.mark.spark
 

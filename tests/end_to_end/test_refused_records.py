@@ -13,9 +13,9 @@ from tests.runtime.kafka_peers import read, write
 from tidegate.cli.main import main
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.records import Row
-from tidegate.kernels.record_batch import decode_headers, encode_headers
-from tidegate.runtime.application import application_of
-from tidegate.runtime.driver import OperatorDriver, Wiring
+from tidegate.kernels.record_format.record_batch import decode_headers, encode_headers
+from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
+from tidegate.runtime.configuration.application import application_of
 from tidegate.spark import register_views
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]

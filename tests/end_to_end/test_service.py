@@ -15,14 +15,15 @@ from services import service
 from tests.kill.harness import Feed, committed, records, split
 from tests.patience import wait_for
 from tidegate.contracts.errors import BufferFull, EngineError, StartOver, UserError
-from tidegate.runtime import publication, task
-from tidegate.runtime.driver import OperatorDriver, Wiring
+from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
+from tidegate.runtime.publishing import publication
 from tidegate.runtime.spark import jobs
 from tidegate.runtime.spark.jobs import Jobs
 from tidegate.runtime.spark.session import Spark
+from tidegate.runtime.task import run
 from tidegate.spark import register_views
 from tidegate.state import decisions
-from tidegate.state.operator_log import OperatorLog
+from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -362,7 +363,7 @@ def _read(meta):
 def _telling(workers, attempt, group):
     """What is noted in Spark's workers is never seen here."""
     workers.append(os.getpid())
-    yield from task.run_group(attempt, group)
+    yield from run.run_group(attempt, group)
 
 
 def test_a_killed_python_worker_costs_an_attempt_and_nothing_else(world, broker):

@@ -18,9 +18,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.end_to_end.test_commands import tidegate, wait_for
 from tests.kill.harness import PARTITIONS, configure, records
 from tests.telemetry.conftest import CANARY
-from tidegate.runtime.driver import OperatorDriver, Wiring
-from tidegate.runtime.kafka.broker import free_ports
-from tidegate.runtime.kafka.records_io import write_all
+from tidegate.devkit.embedded_broker import free_ports
+from tidegate.devkit.produce_consume import write_all
+from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.telemetry.log_lines import JsonLines
 from tidegate.runtime.telemetry.telemetry import Telemetry
 

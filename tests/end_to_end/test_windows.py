@@ -13,8 +13,8 @@ from tests.end_to_end.test_service import consume
 from tidegate.cli.main import main
 from tidegate.contracts.errors import UserError
 from tidegate.runtime import clock
-from tidegate.runtime.committed_windows import CommittedWindows
 from tidegate.spark import register_views
+from tidegate.state.committed_windows import CommittedWindows
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

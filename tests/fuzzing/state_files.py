@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.state.test_local_state import HEADER
-from tidegate.state.header import SLOT_BYTES, HeaderFile
+from tidegate.state.local.header import SLOT_BYTES, HeaderFile
 
 changes = st.lists(st.tuples(st.integers(0, 2 * SLOT_BYTES - 1), st.binary(min_size=1, max_size=16)), max_size=6)
 

@@ -10,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.contracts.records import Records, Row
-from tidegate.kernels import arena, payloads, slots
-from tidegate.kernels.arena import LIVE, NUMBERS, USED, WORD, Arena
+from tidegate.kernels import payloads
+from tidegate.kernels.memory import arena, slots
+from tidegate.kernels.memory.arena import (
+    LIVE,
+    NUMBERS,
+    USED,
+    WORD,
+    Arena,
+)
 from tidegate.kernels.payloads import Payloads, batch_of
 
 pytestmark = pytest.mark.fast

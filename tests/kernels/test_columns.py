@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tidegate.contracts.records import Row
 from tidegate.kernels.columns import binary_column, records_of
-from tidegate.kernels.storage import MemoryStorage
+from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.suppression.state import LAYOUT
 
 pytestmark = pytest.mark.fast

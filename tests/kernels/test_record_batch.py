@@ -22,9 +22,9 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from tidegate.contracts.errors import EngineError, OutputTooLarge
 from tidegate.contracts.records import UNREADABLE, Records, Row
-from tidegate.kernels import record_decoder
-from tidegate.kernels.compression import CODES
-from tidegate.kernels.record_batch import (
+from tidegate.kernels.record_format import record_decoder
+from tidegate.kernels.record_format.compression import CODES
+from tidegate.kernels.record_format.record_batch import (
     EncodedBatch,
     Origin,
     OutgoingColumns,
@@ -35,7 +35,7 @@ from tidegate.kernels.record_batch import (
     encode_headers,
     header_value,
 )
-from tidegate.kernels.record_headers import varint
+from tidegate.kernels.record_format.record_headers import varint
 
 pytestmark = pytest.mark.fast
 

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from tests.kernels.collisions import SEED_WORDS, keys_with_equal_fingerprints
 from tidegate.contracts.records import Records, Row
-from tidegate.kernels import arena, payloads, slots, version_chains
-from tidegate.kernels.arena import Arena
+from tidegate.kernels import payloads, version_chains
 from tidegate.kernels.hash_index import Index, fingerprint
+from tidegate.kernels.memory import arena, slots
+from tidegate.kernels.memory.arena import Arena
+from tidegate.kernels.memory.slots import SlotPool
 from tidegate.kernels.payloads import Batch, Payloads
-from tidegate.kernels.slots import SlotPool
 from tidegate.kernels.version_chains import NONE, READABLE_FROM, TIMELESS, Trail, Versions
 
 pytestmark = pytest.mark.fast

@@ -22,8 +22,8 @@ from tests.kill.harness import PARTITIONS, Feed, Record, committed, split
 from tests.kill.service import Service, Start, in_turn
 from tests.kill.turns import BY_ITSELF, asked_to_compact
 from tidegate.contracts.naming import log_path
-from tidegate.runtime.application import load
-from tidegate.state.operator_log import OperatorLog
+from tidegate.runtime.configuration.application import load
+from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.testing.replay import Replay
 
 TABLE, JOIN = "facts", "joined"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from services.service import session
 from tidegate.cli.main import main
-from tidegate.runtime.application import load
+from tidegate.runtime.configuration.application import load
 from tidegate.runtime.spark.jobs import Jobs
 
 

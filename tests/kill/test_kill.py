@@ -12,8 +12,8 @@ import pytest
 
 from tests.kill.harness import PARTITIONS, TABLE, WINDOWS
 from tests.kill.turns import World
-from tidegate.runtime import home
-from tidegate.runtime.kafka.broker import Broker
+from tidegate.devkit.embedded_broker import Broker
+from tidegate.runtime.install import paths
 from tidegate.runtime.kafka.topics import create_topic
 
 RECORDS = 200_000
@@ -142,7 +142,7 @@ def test_a_task_that_goes_on_for_two_seconds_after_its_attempt_failed_changes_no
 @pytest.fixture
 def brokers(tmp_path):
     """A broker of this test alone, and those that are started after it on the same data and port; the last is up."""
-    started = [Broker.start(tmp_path / "broker", home.jars("broker"))]
+    started = [Broker.start(tmp_path / "broker", paths.jars("broker"))]
     yield started
     started[-1].stop()
 
@@ -168,4 +168,4 @@ def _broker_dies(brokers, after_s, for_s):
     while Broker.running(died.data):
         time.sleep(0.05)
     time.sleep(for_s)
-    brokers.append(Broker.start(died.data, home.jars("broker"), port=died.port))
+    brokers.append(Broker.start(died.data, paths.jars("broker"), port=died.port))

@@ -24,12 +24,12 @@ from tidegate.operators.suppression import SuppressionConfig
 from tidegate.operators.suppression.reference import Reference, Slot
 from tidegate.operators.table_history import TableHistoryConfig
 from tidegate.operators.table_history.reference import Reference as TableReference
-from tidegate.operators.windows import WindowConfig
-from tidegate.operators.windows.elements.reference import Reference as ElementsReference
-from tidegate.operators.windows.elements.reference import Window as ElementsWindow
-from tidegate.operators.windows.reference import Reference as WindowReference
-from tidegate.operators.windows.reference import Window as AggregateWindow
-from tidegate.operators.windows.reference import average, read_number, total
+from tidegate.operators.windowed_aggregation import WindowConfig
+from tidegate.operators.windowed_aggregation.elements.reference import Reference as ElementsReference
+from tidegate.operators.windowed_aggregation.elements.reference import Window as ElementsWindow
+from tidegate.operators.windowed_aggregation.reference import Reference as WindowReference
+from tidegate.operators.windowed_aggregation.reference import Window as AggregateWindow
+from tidegate.operators.windowed_aggregation.reference import average, read_number, total
 from tidegate.testing import strategies
 from tidegate.testing.laws import Advance, Change, Clock, Event, Flush, Hold, Table, Trace
 

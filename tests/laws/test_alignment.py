@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.hypothesis_profile import many
 from tidegate.contracts.event_time import ALWAYS, NEVER
 from tidegate.contracts.records import Records, Row
-from tidegate.kernels.storage import MemoryStorage
+from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.stream_table_join import StreamTableJoin, StreamTableJoinConfig
 from tidegate.operators.table_history import TableHistory, TableHistoryConfig
 from tidegate.state.alignment import Gate, Lease, needed, seen

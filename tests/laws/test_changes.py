@@ -13,7 +13,7 @@ from tests.hypothesis_profile import many
 from tests.laws.cases import CASES, Case
 from tidegate.contracts.config import OperatorConfig
 from tidegate.operators.registry import operator_for
-from tidegate.runtime.application import settings_of
+from tidegate.runtime.configuration.application import settings_of
 from tidegate.testing import strategies
 from tidegate.testing.laws import Change, Event, Partition, Trace, batches
 from tidegate.testing.memory_log import MemoryLog

@@ -19,9 +19,9 @@ from tests.laws.cases import Case
 from tests.laws.test_laws import case  # noqa: F401 -- the fixture of the same parameters
 from tidegate.contracts.operator import Operator, StepResult
 from tidegate.contracts.schema import FORMAT, BatchMeta, log_schema
-from tidegate.state.compaction import compact
-from tidegate.state.data_files import write_rows
-from tidegate.state.operator_log import OperatorLog
+from tidegate.state.delta_log.data_files import write_rows
+from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.upkeep.compaction import compact
 
 EXAMPLES = 50
 OPERATOR = "law"

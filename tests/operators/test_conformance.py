@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from tidegate import operators
-from tidegate.cli.conformance import command
+from tidegate.cli.develop.conformance import command
 from tidegate.contracts.errors import UserError
 from tidegate.testing.conformance import difference, run_files, scenarios
 

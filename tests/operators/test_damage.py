@@ -15,7 +15,7 @@ from tidegate.contracts.operator import SEED
 from tidegate.contracts.records import Row
 from tidegate.operators.registry import operator_for
 from tidegate.operators.suppression.state import WINDOWED
-from tidegate.operators.windows.config import Unlimited
+from tidegate.operators.windowed_aggregation.config import Unlimited
 from tidegate.testing import strategies
 from tidegate.testing.laws import Partition, batches
 

@@ -12,9 +12,9 @@ from tests.hypothesis_profile import many
 from tests.operators.suppression.partitions import opened, records
 from tests.runtime.test_metrics import meta
 from tidegate.contracts.operator import OperatorState, StepResult
-from tidegate.kernels.storage import MemoryStorage
-from tidegate.operators.windows import WindowConfig, WindowedAggregation
-from tidegate.runtime.metrics import metrics_of
+from tidegate.kernels.memory.storage import MemoryStorage
+from tidegate.operators.windowed_aggregation import WindowConfig, WindowedAggregation
+from tidegate.runtime.telemetry.metrics import metrics_of
 
 pytestmark = pytest.mark.fast
 

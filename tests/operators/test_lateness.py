@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
-from tidegate.kernels.record_headers import encode_headers
+from tidegate.kernels.record_format.record_headers import encode_headers
 from tidegate.operators.suppression import Suppression, SuppressionConfig
-from tidegate.operators.windows import WindowConfig, WindowedAggregation
+from tidegate.operators.windowed_aggregation import WindowConfig, WindowedAggregation
 from tidegate.testing.driver import Driver
 
 pytestmark = pytest.mark.fast

@@ -13,13 +13,13 @@ from tidegate.contracts.event_time import MAX_TIME
 from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.contracts.operator import OperatorState
 from tidegate.contracts.records import Records, Row
-from tidegate.kernels.record_headers import encode_headers
-from tidegate.kernels.storage import MemoryStorage
+from tidegate.kernels.memory.storage import MemoryStorage
+from tidegate.kernels.record_format.record_headers import encode_headers
 from tidegate.operators.registry import operator_for
 from tidegate.operators.stream_table_join import StreamTableJoinConfig
 from tidegate.operators.suppression import SuppressionConfig
 from tidegate.operators.table_history import TableHistoryConfig
-from tidegate.operators.windows import WindowConfig
+from tidegate.operators.windowed_aggregation import WindowConfig
 
 pytestmark = pytest.mark.fast
 

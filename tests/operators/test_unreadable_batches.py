@@ -10,7 +10,7 @@ import pytest
 from tests.laws.cases import CASES, Case
 from tidegate.contracts.operator import Operator
 from tidegate.contracts.records import TOO_LARGE, UNREADABLE, Records, Row
-from tidegate.kernels.storage import MemoryStorage
+from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 from tidegate.operators.table_history import TableHistory, TableHistoryConfig
 

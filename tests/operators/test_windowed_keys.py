@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.operators.windowed import of_window
 from tidegate.contracts.records import Records, Row
-from tidegate.kernels.storage import MemoryStorage
+from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.stream_table_join import StreamTableJoin, StreamTableJoinConfig
 from tidegate.operators.suppression import Suppression, SuppressionConfig
 from tidegate.operators.table_history import TableHistory, TableHistoryConfig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.contracts.records import Row
-from tidegate.kernels.record_headers import encode_headers
+from tidegate.kernels.record_format.record_headers import encode_headers
 
 
 def of_window(key: bytes | None, value: bytes | None, timestamp: int, window: tuple[int, int], offset: int = 0) -> Row:

@@ -10,8 +10,8 @@ import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tidegate.runtime.jars import retrieve
-from tidegate.runtime.java import java_command
+from tidegate.runtime.install.jars import retrieve
+from tidegate.runtime.install.java import java_command
 
 HERE = Path(__file__).parent
 VECTORS = HERE / "windowed_keys.jsonl"

@@ -14,7 +14,12 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from kafka import KafkaConsumer
 
 from tidegate.contracts.records import Row
-from tidegate.kernels.record_batch import OutgoingColumns, Stamp, decode_headers, encode_headers
+from tidegate.kernels.record_format.record_batch import (
+    OutgoingColumns,
+    Stamp,
+    decode_headers,
+    encode_headers,
+)
 
 _numbers = itertools.count()
 

@@ -11,10 +11,15 @@ from unittest.mock import patch
 
 from tidegate.contracts.errors import EngineError
 from tidegate.contracts.schema import Counts
-from tidegate.runtime import driver as drivers
-from tidegate.runtime.application import Application, application_of
-from tidegate.runtime.batch import KafkaAttempt, PartitionPlan, PartitionResult, Returned
-from tidegate.runtime.driver import OperatorDriver, Wiring
+from tidegate.runtime.batch_loop import driver as drivers
+from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
+from tidegate.runtime.configuration.application import Application, application_of
+from tidegate.runtime.messages import (
+    KafkaAttempt,
+    PartitionPlan,
+    PartitionResult,
+    Returned,
+)
 
 NAME = "op"
 

@@ -11,8 +11,8 @@ import pytest
 from tests.runtime.test_pins import PLAN, READER
 from tidegate.contracts.event_time import ALWAYS, NEVER
 from tidegate.contracts.schema import Counts
-from tidegate.runtime.alignment import MOST_WAITING_BYTES, Gates, Readers
-from tidegate.runtime.batch import Hold, PartitionResult
+from tidegate.runtime.batch_loop.alignment import MOST_WAITING_BYTES, Gates, Readers
+from tidegate.runtime.messages import Hold, PartitionResult
 from tidegate.state import leases
 from tidegate.state.alignment import Lease
 

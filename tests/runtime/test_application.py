@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from tidegate.contracts.errors import ConfigurationError, UserError
-from tidegate.runtime.application import config_hash, load, override
+from tidegate.runtime.configuration.application import config_hash, load, override
 
 pytestmark = pytest.mark.fast
 

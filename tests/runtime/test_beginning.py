@@ -16,11 +16,11 @@ from tidegate.contracts.schema import BatchMeta
 from tidegate.control import ledger, revisions
 from tidegate.control.database import Database
 from tidegate.control.ledger import OperatorKey
-from tidegate.runtime.application import Application
-from tidegate.runtime.claim import Claimant
+from tidegate.runtime.batch_loop.claim import Claimant
+from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor import diagnosis
 from tidegate.runtime.doctor.diagnosis import diagnose
-from tidegate.state.local_state import LocalState
+from tidegate.state.local.local_state import LocalState
 
 pytestmark = pytest.mark.fast
 

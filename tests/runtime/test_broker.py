@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tidegate.contracts.errors import EngineError, UserError
-from tidegate.runtime import home
-from tidegate.runtime.kafka.broker import Broker
+from tidegate.devkit.embedded_broker import Broker
+from tidegate.runtime.install import paths
 
 
 @pytest.mark.fast
@@ -47,11 +47,11 @@ def test_no_broker_runs_on_a_folder_that_never_had_one(tmp_path: Path) -> None:
 
 @pytest.mark.broker
 def test_a_broker_that_dies_during_its_start_shows_the_end_of_its_log(tmp_path: Path) -> None:
-    Broker.start(tmp_path, home.jars("broker")).stop()
+    Broker.start(tmp_path, paths.jars("broker")).stop()
     meta = tmp_path / "topics" / "meta.properties"
     meta.write_text(meta.read_text().replace("node.id=1", "node.id=2"))
     with pytest.raises(EngineError, match="ended during its start") as failed:
-        Broker.start(tmp_path, home.jars("broker"))
+        Broker.start(tmp_path, paths.jars("broker"))
     assert "node" in failed.value.value.lower()
     assert Broker.running(tmp_path) is None
 
@@ -59,7 +59,7 @@ def test_a_broker_that_dies_during_its_start_shows_the_end_of_its_log(tmp_path: 
 @pytest.mark.broker
 def test_a_folder_in_use_is_refused_and_its_broker_found(broker: Broker) -> None:
     with pytest.raises(UserError, match="already runs on this data folder"):
-        Broker.start(broker.data, home.jars("broker"))
+        Broker.start(broker.data, paths.jars("broker"))
     found = Broker.running(broker.data)
     assert found is not None
     assert (found.pid, found.bootstrap) == (broker.pid, broker.bootstrap)
@@ -67,7 +67,7 @@ def test_a_folder_in_use_is_refused_and_its_broker_found(broker: Broker) -> None
 
 @pytest.mark.broker
 def test_a_killed_broker_is_not_running_whatever_its_files_say(tmp_path: Path) -> None:
-    broker = Broker.start(tmp_path, home.jars("broker"))
+    broker = Broker.start(tmp_path, paths.jars("broker"))
     os.kill(broker.pid, signal.SIGKILL)
     os.waitpid(broker.pid, 0)
     assert (tmp_path / "broker.json").exists()

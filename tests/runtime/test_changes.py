@@ -11,9 +11,9 @@ from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.schema import BatchMeta, Counts
 from tidegate.operators.suppression import SuppressionConfig
-from tidegate.operators.windows.config import WindowConfig
-from tidegate.runtime.application import config_hash, settings_of
-from tidegate.runtime.changes import changes_since, check_changes, remembered
+from tidegate.operators.windowed_aggregation.config import WindowConfig
+from tidegate.runtime.configuration.application import config_hash, settings_of
+from tidegate.runtime.configuration.changes import changes_since, check_changes, remembered
 
 pytestmark = pytest.mark.fast
 

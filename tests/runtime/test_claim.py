@@ -12,10 +12,10 @@ from tests.runtime.scripted_kafka import ScriptedKafka
 from tests.runtime.test_publication import emissions
 from tidegate.contracts.errors import EngineError, Unavailable
 from tidegate.contracts.schema import BatchMeta
-from tidegate.runtime.claim import Claimant, Claimed, Overtaken
-from tidegate.runtime.ledger import after_batch
-from tidegate.state.data_files import write_rows
-from tidegate.state.operator_log import OperatorLog
+from tidegate.runtime.batch_loop.claim import Claimant, Claimed, Overtaken
+from tidegate.runtime.batch_loop.metadata import after_batch
+from tidegate.state.delta_log.data_files import write_rows
+from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast
 

@@ -15,7 +15,7 @@ from kafka.errors import KafkaError
 from tidegate.contracts.errors import Unavailable
 from tidegate.runtime.kafka import client as clients
 from tidegate.runtime.kafka.client import KafkaClient, client
-from tidegate.runtime.kafka.retry import Deadline
+from tidegate.runtime.kafka.retries import Deadline
 
 pytestmark = pytest.mark.fast
 

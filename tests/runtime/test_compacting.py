@@ -12,9 +12,9 @@ import pytest
 
 from tests.patience import wait_for
 from tests.state.logs import HOUR_MS, OPERATOR, commit_rows, new_log, rows
-from tidegate.runtime.compacting import Compacting
+from tidegate.runtime.batch_loop.background_compaction import Compacting
 from tidegate.state.decisions import MAX_BATCHES
-from tidegate.state.operator_log import OperatorLog
+from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast
 

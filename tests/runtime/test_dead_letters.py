@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.operators.event_timestamps import REASONS
-from tidegate.runtime.dead_letters import as_dead_letters, written_timestamps
+from tidegate.runtime.publishing.dead_letters import as_dead_letters, written_timestamps
 
 pytestmark = pytest.mark.fast
 

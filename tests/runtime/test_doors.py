@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kafka.errors import KafkaConnectionError, SaslAuthenticationFailedError, UnsupportedSaslMechanismError
 
-from tidegate.runtime.kafka.doors import refused
+from tidegate.runtime.kafka.login_errors import refused
 
 pytestmark = pytest.mark.fast
 

@@ -17,11 +17,11 @@ from tests.runtime.scripted_kafka import PRODUCER_ID, ScriptedKafka
 from tidegate.contracts.errors import EngineError, Fenced, StartOver, StateError, Unavailable
 from tidegate.contracts.kill_points import watched
 from tidegate.contracts.schema import Counts
-from tidegate.runtime import driver as drivers
-from tidegate.runtime.batch import KafkaAttempt
-from tidegate.runtime.driver import OperatorDriver
-from tidegate.state.data_files import write_rows
-from tidegate.state.operator_log import OperatorLog
+from tidegate.runtime.batch_loop import driver as drivers
+from tidegate.runtime.batch_loop.driver import OperatorDriver
+from tidegate.runtime.messages import KafkaAttempt
+from tidegate.state.delta_log.data_files import write_rows
+from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast
 

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.runtime.condition import Condition, State
-from tidegate.runtime.explanation import (
+from tidegate.runtime.kafka.open_transactions import OpenTransaction
+from tidegate.runtime.telemetry.driver_status import Condition, State
+from tidegate.runtime.telemetry.explanation import (
     Explanation,
     OperatorFacts,
     PartitionFacts,
     explain_operator,
     explain_partition,
 )
-from tidegate.runtime.kafka.blockers import OpenTransaction
 
 pytestmark = pytest.mark.fast
 

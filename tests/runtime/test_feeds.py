@@ -9,8 +9,13 @@ import pytest
 from tidegate.contracts.config import TimeWindows
 from tidegate.contracts.errors import ConfigurationError
 from tidegate.contracts.schema import FORMAT, BatchMeta, Counts
-from tidegate.runtime.application import Application, application_of, config_of, settings_of
-from tidegate.runtime.changes import as_kept, changes
+from tidegate.runtime.configuration.application import (
+    Application,
+    application_of,
+    config_of,
+    settings_of,
+)
+from tidegate.runtime.configuration.changes import as_kept, changes
 
 pytestmark = pytest.mark.fast
 

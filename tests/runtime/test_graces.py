@@ -8,9 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidegate.cli.reports.graces import (
+    Lateness,
+    about,
+    lateness_of,
+    offer,
+    offers,
+    smallest,
+)
+from tidegate.devkit.charts import Bar, bar_chart
 from tidegate.kernels.lateness_bins import BINS, bound_of
-from tidegate.runtime.graces import Lateness, about, lateness_of, offer, offers, smallest
-from tidegate.runtime.svg import Bar, bar_chart
 
 pytestmark = pytest.mark.fast
 

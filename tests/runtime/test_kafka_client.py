@@ -14,7 +14,7 @@ from kafka.protocol.metadata import MetadataRequest
 
 from tests.runtime.kafka_peers import unused
 from tidegate.contracts.errors import EngineError, UserError
-from tidegate.runtime.kafka.broker import Broker
+from tidegate.devkit.embedded_broker import Broker
 from tidegate.runtime.kafka.client import KafkaClient, client
 from tidegate.runtime.kafka.topics import create_topic
 

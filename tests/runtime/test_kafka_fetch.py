@@ -15,8 +15,8 @@ from kafka.record.memory_records import MemoryRecordsBuilder
 from tests.runtime.kafka_peers import columns, send, transactional, write
 from tidegate.contracts.errors import EngineError, StateError
 from tidegate.contracts.records import Row
-from tidegate.kernels.record_batch import encode, encode_headers
-from tidegate.runtime.kafka.broker import Broker
+from tidegate.devkit.embedded_broker import Broker
+from tidegate.kernels.record_format.record_batch import encode, encode_headers
 from tidegate.runtime.kafka.client import KafkaClient, client
 from tidegate.runtime.kafka.fetch import decode_any, fetch
 from tidegate.runtime.kafka.offsets import earliest, latest, stable

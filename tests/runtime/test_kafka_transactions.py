@@ -14,8 +14,8 @@ from kafka.protocol.admin import UpdateFeaturesRequest
 from tests.runtime.kafka_peers import columns, committed, read, stamp, unused, write
 from tidegate.contracts.errors import EngineError, Fenced, OutputTooLarge, UserError
 from tidegate.contracts.records import Row
-from tidegate.kernels.record_batch import decode_headers, encode, encode_headers
-from tidegate.runtime.kafka.broker import Broker
+from tidegate.devkit.embedded_broker import Broker
+from tidegate.kernels.record_format.record_batch import decode_headers, encode, encode_headers
 from tidegate.runtime.kafka.client import KafkaClient, client
 from tidegate.runtime.kafka.offsets import CommittedOffset, latest, marks, newest_batch_header, stable
 from tidegate.runtime.kafka.transactions import (

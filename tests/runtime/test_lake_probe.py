@@ -10,9 +10,9 @@ import pytest
 from tests.runtime.miniature import Jobs, application, driver_of
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tidegate.contracts.errors import EngineError
-from tidegate.runtime import driver as drivers
-from tidegate.runtime.lake_probe import Sight, check_shared, look
-from tidegate.state.log_entries import STAGING
+from tidegate.runtime.batch_loop import driver as drivers
+from tidegate.runtime.spark.lake_probe import Sight, check_shared, look
+from tidegate.state.delta_log.log_entries import STAGING
 
 pytestmark = pytest.mark.fast
 

@@ -7,8 +7,8 @@ import pytest
 from tests.runtime.test_metrics import meta
 from tidegate.contracts.errors import StateError
 from tidegate.contracts.schema import BatchMeta, Counts
-from tidegate.runtime.batch import PartitionResult
-from tidegate.runtime.ledger import after_batch, after_claim, after_compaction
+from tidegate.runtime.batch_loop.metadata import after_batch, after_claim, after_compaction
+from tidegate.runtime.messages import PartitionResult
 
 pytestmark = pytest.mark.fast
 

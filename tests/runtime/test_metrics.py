@@ -7,9 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.contracts.schema import FORMAT, BatchMeta, Counts
-from tidegate.runtime.batch import PartitionResult
-from tidegate.runtime.ledger import after_batch
-from tidegate.runtime.metrics import RECENT_MS, Metrics, later, metrics_of, together
+from tidegate.runtime.batch_loop.metadata import after_batch
+from tidegate.runtime.messages import PartitionResult
+from tidegate.runtime.telemetry.metrics import (
+    RECENT_MS,
+    Metrics,
+    later,
+    metrics_of,
+    together,
+)
 
 pytestmark = pytest.mark.fast
 

@@ -9,9 +9,9 @@ import pytest
 
 from tests.oracle.record import VECTORS
 from tidegate.contracts.records import Int64s
-from tidegate.kernels.record_batch import OutgoingColumns, Stamp
-from tidegate.runtime.outlets import Outlets
-from tidegate.runtime.output import Destination, outgoing
+from tidegate.kernels.record_format.record_batch import OutgoingColumns, Stamp
+from tidegate.runtime.publishing.encoding import Destination, outgoing
+from tidegate.runtime.publishing.topics import Outlets
 
 pytestmark = pytest.mark.fast
 

@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidegate.runtime import output
 from tidegate.runtime.kafka.transactions import Producer
-from tidegate.runtime.outlets import Outlets
-from tidegate.runtime.output import Destination, Rows, open_output
+from tidegate.runtime.publishing import encoding
+from tidegate.runtime.publishing.encoding import Destination, Rows, open_output
+from tidegate.runtime.publishing.topics import Outlets
 
 pytestmark = pytest.mark.fast
 
@@ -39,9 +39,9 @@ def sent(monkeypatch: pytest.MonkeyPatch, rows: pa.Table, piece_bytes: int) -> l
         assert len(stamp.cause_codes) == len(columns.timestamp)
         return object()
 
-    monkeypatch.setattr(output, "PIECE_BYTES", piece_bytes)
-    monkeypatch.setattr(output, "send_emissions", send)
-    monkeypatch.setattr(output, "commit_offset", lambda client, producer, *_, **__: producer)
+    monkeypatch.setattr(encoding, "PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(encoding, "send_emissions", send)
+    monkeypatch.setattr(encoding, "commit_offset", lambda client, producer, *_, **__: producer)
     to = Destination(
         operator="o",
         input="i",

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.runtime.pace import FIRST_BYTES, LARGEST_BYTES, SMALLEST_BYTES, TARGET_S, next_piece
+from tidegate.runtime.batch_loop.pace import (
+    FIRST_BYTES,
+    LARGEST_BYTES,
+    SMALLEST_BYTES,
+    TARGET_S,
+    next_piece,
+)
 
 pytestmark = pytest.mark.fast
 

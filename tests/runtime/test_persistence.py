@@ -22,10 +22,10 @@ from tidegate.contracts.errors import (
     Unavailable,
     UserError,
 )
-from tidegate.runtime import persistence
-from tidegate.runtime.claim import Overtaken
-from tidegate.runtime.condition import ConditionFile, one_line
-from tidegate.runtime.persistence import PAUSES_S, Persistence, pause_after
+from tidegate.runtime.batch_loop import retries
+from tidegate.runtime.batch_loop.claim import Overtaken
+from tidegate.runtime.batch_loop.retries import PAUSES_S, Persistence, pause_after
+from tidegate.runtime.telemetry.driver_status import ConditionFile, one_line
 
 pytestmark = pytest.mark.fast
 
@@ -49,7 +49,7 @@ def condition(tmp_path: Path) -> ConditionFile:
 
 @pytest.fixture
 def trying(condition: ConditionFile, monkeypatch: pytest.MonkeyPatch) -> Persistence:
-    monkeypatch.setattr(persistence, "PAUSES_S", (0.0,) * len(PAUSES_S))
+    monkeypatch.setattr(retries, "PAUSES_S", (0.0,) * len(PAUSES_S))
     return Persistence("updates", condition)
 
 
@@ -94,7 +94,7 @@ def test_an_outage_is_told_once_and_then_at_intervals_and_its_end_too(
     trying: Persistence, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = iter(range(0, 1_000, 8))  # seconds; a try each 8 s: told at 0, 32, 64, then its end at 80
-    monkeypatch.setattr(persistence.time, "monotonic", lambda: float(next(times) + 1))
+    monkeypatch.setattr(retries.time, "monotonic", lambda: float(next(times) + 1))
     with caplog.at_level(logging.INFO, "tidegate"):
         trying.until_done(failing(*[Unavailable("no broker", value="host:1")] * 10), Event())
     assert [record.getMessage() for record in caplog.records] == [

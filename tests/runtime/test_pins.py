@@ -18,20 +18,20 @@ from tidegate.contracts.errors import EngineError, StateError, Unavailable, User
 from tidegate.contracts.event_time import ALWAYS, NEVER
 from tidegate.contracts.records import Records, Row
 from tidegate.contracts.schema import FORMAT, BatchMeta, Counts, Pin
-from tidegate.kernels.storage import MemoryStorage
+from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 from tidegate.operators.table_history import TableHistory, TableHistoryConfig
 from tidegate.operators.table_history.state import TableHistoryState
-from tidegate.runtime.alignment import Gates, Renewal
-from tidegate.runtime.application import config_hash, settings_of
-from tidegate.runtime.batch import PartitionPlan, PartitionResult, TablePlan
-from tidegate.runtime.pins import PinnedTable
+from tidegate.runtime.batch_loop.alignment import Gates, Renewal
+from tidegate.runtime.batch_loop.table_pin import PinnedTable
+from tidegate.runtime.configuration.application import config_hash, settings_of
+from tidegate.runtime.messages import PartitionPlan, PartitionResult, TablePlan
 from tidegate.state import leases
 from tidegate.state.alignment import Lease
-from tidegate.state.compaction import compact
 from tidegate.state.decisions import Wanted, Way
-from tidegate.state.local_state import LocalState
-from tidegate.state.recovery import Recovered, recover
+from tidegate.state.local.local_state import LocalState
+from tidegate.state.local.recovery import Recovered, recover
+from tidegate.state.upkeep.compaction import compact
 
 pytestmark = pytest.mark.fast
 

@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from tests.runtime.test_metrics import meta
 from tidegate.contracts.schema import Counts
-from tidegate.runtime.planning import IDLE_STEP_MS, plan_flush, plan_idle, plan_records, spread
+from tidegate.runtime.batch_loop.planning import (
+    IDLE_STEP_MS,
+    plan_flush,
+    plan_idle,
+    plan_records,
+)
+from tidegate.runtime.spark.jobs import spread
 
 pytestmark = pytest.mark.fast
 

@@ -17,13 +17,13 @@ from tests.state.logs import OPERATOR, commit_rows, new_log, reopened, rows
 from tidegate.contracts.errors import EngineError, Fenced, OutputTooLarge, StartOver, StateError
 from tidegate.contracts.records import Row
 from tidegate.contracts.schema import BatchMeta
-from tidegate.kernels.record_batch import decode, decode_headers
-from tidegate.runtime import publication
+from tidegate.kernels.record_format.record_batch import decode, decode_headers
 from tidegate.runtime.kafka.transactions import Producer, end
-from tidegate.runtime.outlets import Outlets
-from tidegate.runtime.output import Destination, Rows, open_output
-from tidegate.runtime.publication import Publication
-from tidegate.state.operator_log import OperatorLog
+from tidegate.runtime.publishing import publication
+from tidegate.runtime.publishing.encoding import Destination, Rows, open_output
+from tidegate.runtime.publishing.publication import Publication
+from tidegate.runtime.publishing.topics import Outlets
+from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast
 

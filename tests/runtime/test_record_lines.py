@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.runtime.kafka.record_lines import BadLine, Record, format_line, parse_line
+from tidegate.devkit.record_lines import (
+    BadLine,
+    Record,
+    format_line,
+    parse_line,
+)
 
 pytestmark = pytest.mark.fast
 

@@ -10,9 +10,14 @@ from confluent_kafka import Producer
 
 from tests.conftest import NewTopic
 from tidegate.contracts.errors import OutputTooLarge, UserError
-from tidegate.runtime.kafka.broker import Broker
-from tidegate.runtime.kafka.record_lines import Record
-from tidegate.runtime.kafka.records_io import consume, produce_lines, read_all, write_all
+from tidegate.devkit.embedded_broker import Broker
+from tidegate.devkit.produce_consume import (
+    consume,
+    produce_lines,
+    read_all,
+    write_all,
+)
+from tidegate.devkit.record_lines import Record
 
 pytestmark = pytest.mark.broker
 

@@ -14,9 +14,9 @@ import pytest
 from tests.runtime.test_task import plan
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.schema import Counts
-from tidegate.runtime.batch import PartitionPlan, PartitionResult, Returned
-from tidegate.runtime.condition import ConditionFile
-from tidegate.runtime.recovering import Recovering
+from tidegate.runtime.batch_loop.state_recovery import Recovering
+from tidegate.runtime.messages import PartitionPlan, PartitionResult, Returned
+from tidegate.runtime.telemetry.driver_status import ConditionFile
 from tidegate.state.decisions import Wanted
 
 pytestmark = pytest.mark.fast

@@ -15,15 +15,23 @@ from tests.runtime.scripted_kafka import ScriptedKafka
 from tidegate.contracts.errors import EngineError, UserError
 from tidegate.contracts.records import Row
 from tidegate.contracts.schema import log_schema
-from tidegate.kernels.record_batch import decode, decode_headers, encode_headers
+from tidegate.kernels.record_format.record_batch import decode, decode_headers, encode_headers
 from tidegate.operators.registry import operator_for
-from tidegate.runtime import redriving
-from tidegate.runtime.ledger import after_claim
-from tidegate.runtime.opening import first_meta
-from tidegate.runtime.redriven import Redriven, format_mark, really_sent
-from tidegate.runtime.redriving import Choice, Redriving, by_reason, chosen, places_of, with_origin, without
-from tidegate.state.data_files import write_rows
-from tidegate.state.operator_log import OperatorLog
+from tidegate.runtime.batch_loop.metadata import after_claim
+from tidegate.runtime.batch_loop.preflight import first_meta
+from tidegate.runtime.repair import redrive as redrives
+from tidegate.runtime.repair.redrive import (
+    Choice,
+    Redriving,
+    by_reason,
+    chosen,
+    places_of,
+    with_origin,
+    without,
+)
+from tidegate.runtime.repair.redriven import Redriven, format_mark, really_sent
+from tidegate.state.delta_log.data_files import write_rows
+from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast
 
@@ -124,7 +132,7 @@ def test_nobody_else_sends_meanwhile(tmp_path: Path) -> None:
 def test_of_a_run_that_was_cut_short_the_partitions_with_its_mark_were_sent(
     places: frozenset[tuple[int, int]], marks: dict[int, str]
 ) -> None:
-    run = redriving.Run(3, places)
+    run = redrives.Run(3, places)
     assert really_sent(run, "t", marks) == {place for place in places if marks.get(place[0]) == format_mark("t", 3)}
     assert really_sent(run, "another", marks) == frozenset()
 
@@ -135,7 +143,7 @@ def test_of_a_run_that_was_cut_short_the_partitions_with_its_mark_were_sent(
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> ScriptedKafka:
     scripted = ScriptedKafka()
-    monkeypatch.setattr(redriving, "client", lambda _options: scripted)
+    monkeypatch.setattr(redrives, "client", lambda _options: scripted)
     return scripted
 
 

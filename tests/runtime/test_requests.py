@@ -14,7 +14,7 @@ import pytest
 
 from tidegate.contracts.errors import EngineError, UserError
 from tidegate.runtime import clock
-from tidegate.runtime.requests import Kind, Request, Requests
+from tidegate.runtime.batch_loop.requests import Kind, Request, Requests
 
 pytestmark = pytest.mark.fast
 

@@ -16,11 +16,12 @@ from tidegate.cli.main import main
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.schema import log_schema
 from tidegate.operators.registry import operator_for
-from tidegate.runtime import publication, settling
-from tidegate.runtime.application import Application
-from tidegate.runtime.requests import Requests
-from tidegate.runtime.settling import NothingUndecided, settle
-from tidegate.state.operator_log import OperatorLog
+from tidegate.runtime.batch_loop.requests import Requests
+from tidegate.runtime.configuration.application import Application
+from tidegate.runtime.publishing import publication
+from tidegate.runtime.repair import settle as settling
+from tidegate.runtime.repair.settle import NothingUndecided, settle
+from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast
 

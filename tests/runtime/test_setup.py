@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tidegate.contracts.errors import EngineError, UserError
-from tidegate.runtime import jars
-from tidegate.runtime.home import project_root
-from tidegate.runtime.java import java_command
+from tidegate.runtime.install import jars
+from tidegate.runtime.install.java import java_command
+from tidegate.runtime.install.paths import project_root
 
 pytestmark = pytest.mark.fast
 

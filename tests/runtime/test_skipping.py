@@ -10,9 +10,9 @@ from tests.runtime.test_metrics import meta
 from tidegate.contracts.errors import OffsetsGone, UserError
 from tidegate.contracts.schema import BatchMeta
 from tidegate.operators.suppression import SuppressionConfig
-from tidegate.runtime.ledger import after_claim, after_skip
-from tidegate.runtime.opening import check_nothing_lost, lost_ranges
-from tidegate.runtime.skipping import check_skip, shown
+from tidegate.runtime.batch_loop.metadata import after_claim, after_skip
+from tidegate.runtime.batch_loop.preflight import check_nothing_lost, lost_ranges
+from tidegate.runtime.repair.skip import check_skip, shown
 
 pytestmark = pytest.mark.fast
 

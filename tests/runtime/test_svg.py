@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tidegate.runtime.svg import Line, line_chart
+from tidegate.devkit.charts import Line, line_chart
 
 pytestmark = pytest.mark.fast
 

@@ -22,19 +22,23 @@ from tidegate.contracts.records import Records, Row
 from tidegate.contracts.schema import Counts, log_schema
 from tidegate.operators.registry import operator_for
 from tidegate.operators.suppression import SuppressionConfig
-from tidegate.runtime import port as ports
-from tidegate.runtime import task
-from tidegate.runtime.batch import KafkaAttempt, PartitionFailure, PartitionPlan, PartitionResult
 from tidegate.runtime.kafka.fetch import Fetched
-from tidegate.runtime.kafka.retry import Deadline
+from tidegate.runtime.kafka.retries import Deadline
 from tidegate.runtime.kafka.transactions import Producer, initialise
-from tidegate.runtime.outlets import Outlets
-from tidegate.runtime.port import KafkaPort
-from tidegate.state import local_state
+from tidegate.runtime.messages import (
+    KafkaAttempt,
+    PartitionFailure,
+    PartitionPlan,
+    PartitionResult,
+)
+from tidegate.runtime.publishing.topics import Outlets
+from tidegate.runtime.task import ports, run
+from tidegate.runtime.task.ports import KafkaPort
 from tidegate.state.decisions import Header, Wanted
-from tidegate.state.header import HeaderFile
-from tidegate.state.local_state import LocalState
-from tidegate.state.operator_log import OperatorLog
+from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.local import local_state
+from tidegate.state.local.header import HeaderFile
+from tidegate.state.local.local_state import LocalState
 
 pytestmark = pytest.mark.fast
 
@@ -109,13 +113,13 @@ def header(attempt: KafkaAttempt) -> Header | None:
 
 
 def ran(attempt: KafkaAttempt, port: Any) -> PartitionResult:
-    done = task.run_plan(attempt, plan(), port)
+    done = run.run_plan(attempt, plan(), port)
     assert isinstance(done, PartitionResult), done
     return done
 
 
 def failed(attempt: KafkaAttempt, port: Any) -> Exception:
-    done = task.run_plan(attempt, plan(), port)
+    done = run.run_plan(attempt, plan(), port)
     assert isinstance(done, PartitionFailure), done
     return done.error
 
@@ -131,8 +135,8 @@ def test_a_task_that_spark_retries_refuses_to_run(attempt: KafkaAttempt, monkeyp
     port = StandIn()
     for number, runs in ((1, False), (0, True)):
         context = SimpleNamespace(attemptNumber=lambda number=number: number)
-        monkeypatch.setattr(task, "TaskContext", SimpleNamespace(get=lambda context=context: context))
-        assert isinstance(task.run_plan(attempt, plan(), port), PartitionResult) is runs
+        monkeypatch.setattr(run, "TaskContext", SimpleNamespace(get=lambda context=context: context))
+        assert isinstance(run.run_plan(attempt, plan(), port), PartitionResult) is runs
         assert bool(port.reads) is runs
 
 
@@ -149,10 +153,10 @@ def test_input_that_does_not_come_costs_no_local_state(attempt: KafkaAttempt) ->
     next_batch = replace(attempt, batch=2, attempt="next")
     before = header(attempt)
     wanted = plan(wanted=Wanted(epoch=1, batch=2, last=(1, "mine")))
-    assert isinstance(task.run_plan(next_batch, wanted, StandIn(on_read=refuse)), PartitionFailure)
+    assert isinstance(run.run_plan(next_batch, wanted, StandIn(on_read=refuse)), PartitionFailure)
     assert header(attempt) == before
     assert before is not None and before.complete
-    done = task.run_plan(replace(attempt, batch=2, attempt="again"), wanted, StandIn())
+    done = run.run_plan(replace(attempt, batch=2, attempt="again"), wanted, StandIn())
     assert isinstance(done, PartitionResult) and done.recovery.startswith("go on")
 
 
@@ -179,8 +183,8 @@ def test_a_task_that_fails_in_its_kernel_leaves_a_dirty_header(attempt: KafkaAtt
 @contextmanager
 def in_kernel(happens: Callable[[], object]) -> Iterator[None]:
     """Inside, that happens before every step of an operator."""
-    act = task._act
-    with patch.object(task, "_act", lambda *given: (happens(), act(*given))[1]):
+    act = run._act
+    with patch.object(run, "_act", lambda *given: (happens(), act(*given))[1]):
         yield
 
 
@@ -190,7 +194,7 @@ def test_a_task_that_fails_behind_its_kernel_is_undone_by_the_next_attempt(
 ) -> None:
     port = StandIn(on_open=refuse) if step == "output" else StandIn()
     if step == "files":
-        monkeypatch.setattr(task, "write_rows", lambda *_, **__: refuse())
+        monkeypatch.setattr(run, "write_rows", lambda *_, **__: refuse())
     failed(attempt, port)
     left = header(attempt)
     assert left is not None and (left.attempt, left.complete, left.before) == ("mine", True, (-1, ""))
@@ -237,7 +241,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> ScriptedKafka:
 def through_kafka(attempt: KafkaAttempt, kafka: ScriptedKafka, **changes: Any) -> PartitionResult:
     producer = initialise(kafka, "id", timeout_ms=60_000)  # type: ignore[arg-type]
     given = plan(producer=producer, **changes)
-    done = task.run_plan(attempt, given, KafkaPort(attempt=attempt, deadline=Deadline(5.0)))
+    done = run.run_plan(attempt, given, KafkaPort(attempt=attempt, deadline=Deadline(5.0)))
     assert isinstance(done, PartitionResult), done
     return done
 
@@ -277,7 +281,7 @@ SHUT_DOWN = {"kind": "suppression", "input": "in", "output": "out", "buffer": {"
 
 
 def test_a_record_at_an_offset_that_was_read_before_is_another_row(attempt: KafkaAttempt) -> None:
-    done = task.run_plan(attempt, plan(raised=((7, 7),)), StandIn())
+    done = run.run_plan(attempt, plan(raised=((7, 7),)), StandIn())
     assert isinstance(done, PartitionResult)
     assert done.next_offset == 1
     [emission] = [file for file in done.files if file.kind == "emission"]
@@ -287,6 +291,6 @@ def test_a_record_at_an_offset_that_was_read_before_is_another_row(attempt: Kafk
 def test_where_a_bound_stops_the_partition_is_an_offset_of_the_input(attempt: KafkaAttempt) -> None:
     bounded = replace(attempt, config=read(SuppressionConfig, SHUT_DOWN))
     port = StandIn(rows=(Row(b"a", b"v", 1, 0), Row(b"b", b"v", 1, 1)))
-    done = task.run_plan(bounded, plan(end=2, raised=((7, 7),)), port)
+    done = run.run_plan(bounded, plan(end=2, raised=((7, 7),)), port)
     assert isinstance(done, PartitionResult)
     assert (done.stopped_at, done.next_offset) == (1, 1)

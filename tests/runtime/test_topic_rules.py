@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tidegate.contracts.errors import ConfigurationError, Problem
-from tidegate.runtime.application import application_of
+from tidegate.runtime.configuration.application import application_of
 
 pytestmark = pytest.mark.fast
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import NewTopic
 from tidegate.contracts.errors import EngineError, UserError
-from tidegate.runtime.kafka.broker import Broker
+from tidegate.devkit.embedded_broker import Broker
 from tidegate.runtime.kafka.topics import create_topic, describe_topics, topic_names
 
 

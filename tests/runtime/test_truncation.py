@@ -15,16 +15,16 @@ from tests.runtime.test_metrics import meta
 from tidegate.contracts.errors import InputTruncated, UserError
 from tidegate.contracts.records import Row
 from tidegate.contracts.schema import BatchMeta
-from tidegate.kernels.record_batch import encode
+from tidegate.kernels.record_format.record_batch import encode
 from tidegate.operators.suppression import SuppressionConfig
-from tidegate.runtime import driver as drivers
-from tidegate.runtime import skipping
+from tidegate.runtime.batch_loop import driver as drivers
+from tidegate.runtime.batch_loop.metadata import after_claim, after_skip
+from tidegate.runtime.batch_loop.planning import plan_records
+from tidegate.runtime.batch_loop.preflight import check_nothing_truncated, truncated_ranges
 from tidegate.runtime.kafka.fetch import fetch
 from tidegate.runtime.kafka.positions import epoch_before
-from tidegate.runtime.ledger import after_claim, after_skip
-from tidegate.runtime.opening import check_nothing_truncated, truncated_ranges
-from tidegate.runtime.planning import plan_records
-from tidegate.runtime.skipping import check_skip
+from tidegate.runtime.repair import skip as skipping
+from tidegate.runtime.repair.skip import check_skip
 
 pytestmark = pytest.mark.fast
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.end_to_end.conftest import spark  # noqa: F401  (the fixture)
 from tests.security.certificates import authority, signed
-from tidegate.runtime import home
-from tidegate.runtime.kafka.broker import HOST, Broker, Security
+from tidegate.devkit.embedded_broker import HOST, Broker, Security
+from tidegate.runtime.install import paths
 from tidegate.runtime.kafka.options import LOGIN_MODULES
 
 USER, PASSWORD = "alice", "alice-secret"
@@ -59,7 +59,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     security = Security(
         keystore=signed(ours, "broker", f"IP:{HOST}"), truststore=ours, users={USER: PASSWORD, "bob": "bob-secret"}
     )
-    with Broker.start(folder / "broker", home.jars("broker"), security=security) as broker:
+    with Broker.start(folder / "broker", paths.jars("broker"), security=security) as broker:
         yield Guarded(
             broker=broker,
             authority=ours,

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from tidegate.cli.main import main
 from tidegate.contracts.errors import UserError
-from tidegate.runtime.kafka.broker import Broker
+from tidegate.devkit.embedded_broker import Broker
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.topics import topic_names
 

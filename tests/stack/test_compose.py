@@ -14,7 +14,12 @@ import yaml
 
 from services.demo.__main__ import OPERATORS, TOPICS
 from services.stack_demo.topics import named
-from tidegate.runtime.application import Application, application_of, load, settings_of
+from tidegate.runtime.configuration.application import (
+    Application,
+    application_of,
+    load,
+    settings_of,
+)
 from tidegate.runtime.telemetry.names import METRICS
 
 ROOT = Path(__file__).resolve().parents[2]

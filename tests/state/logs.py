@@ -14,15 +14,15 @@ from tests.state.tally_operator import Tally, TallyState
 from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.records import Records, Row
 from tidegate.contracts.schema import FORMAT, BatchMeta, log_schema
-from tidegate.state import operator_log
-from tidegate.state.cleanup import clean_up
-from tidegate.state.compaction import compact
-from tidegate.state.data_files import DataFile, write_rows
 from tidegate.state.decisions import Commit, Wanted
-from tidegate.state.local_state import LocalState
-from tidegate.state.log_entries import entry_path, oldest_version, written_ms
-from tidegate.state.operator_log import OperatorLog
-from tidegate.state.recovery import Recovered, recover
+from tidegate.state.delta_log import operator_log
+from tidegate.state.delta_log.data_files import DataFile, write_rows
+from tidegate.state.delta_log.log_entries import entry_path, oldest_version, written_ms
+from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.local.local_state import LocalState
+from tidegate.state.local.recovery import Recovered, recover
+from tidegate.state.upkeep.cleanup import clean_up
+from tidegate.state.upkeep.compaction import compact
 
 OPERATOR = "tally"
 SCHEMA = log_schema()

@@ -18,14 +18,28 @@ from deltalake import DeltaTable
 from tests.state.logs import HOUR_MS, OPERATOR, clock_of, commit_rows, meta, new_log, reopened, rows
 from tidegate.contracts.errors import EngineError, Fenced, StateError, Unavailable
 from tidegate.contracts.schema import BatchMeta
-from tidegate.state import cleanup, compaction, operator_log, orphans
-from tidegate.state.checkpoints import write_checkpoint
-from tidegate.state.cleanup import clean_up
-from tidegate.state.compaction import Prepared, Rewrite, Rewritten, compact, prepare
-from tidegate.state.data_files import read_files, write_rows
-from tidegate.state.log_entries import DELTA_LOG, STAGING, document_of, entry_path, read_actions, version_at
-from tidegate.state.operator_log import OperatorLog
-from tidegate.state.snapshot import load
+from tidegate.state.delta_log import operator_log
+from tidegate.state.delta_log.checkpoints import write_checkpoint
+from tidegate.state.delta_log.data_files import read_files, write_rows
+from tidegate.state.delta_log.log_entries import (
+    DELTA_LOG,
+    STAGING,
+    document_of,
+    entry_path,
+    read_actions,
+    version_at,
+)
+from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.snapshot import load
+from tidegate.state.upkeep import cleanup, compaction, orphans
+from tidegate.state.upkeep.cleanup import clean_up
+from tidegate.state.upkeep.compaction import (
+    Prepared,
+    Rewrite,
+    Rewritten,
+    compact,
+    prepare,
+)
 
 pytestmark = pytest.mark.fast
 

@@ -14,10 +14,10 @@ import pytest
 
 from tests.state.logs import OPERATOR, reopened
 from tidegate.contracts.schema import FORMAT, BatchMeta
-from tidegate.runtime import history
-from tidegate.runtime.ledger import after_claim, after_compaction
-from tidegate.state.compaction import compact
-from tidegate.state.operator_log import OperatorLog
+from tidegate.runtime.batch_loop.metadata import after_claim, after_compaction
+from tidegate.state import batch_metadata
+from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.upkeep.compaction import compact
 
 pytestmark = pytest.mark.fast
 
@@ -43,32 +43,32 @@ def test_it_is_read_as_it_is(log: OperatorLog) -> None:
     newest = log.newest()
     assert newest is not None
     assert (newest.format, newest.batch, newest.offsets) == (1, 20, {"in": {0: 9, 1: 10}})
-    assert [meta.batch for meta in history.metas(log)] == list(range(21))
-    assert [meta.offsets["in"] for meta in history.metas_of(log, range(5, 7))] == [{0: 2, 1: 3}, {0: 3, 1: 3}]
-    assert history.unbroken(log) == range(21)
-    assert history.lineage(log, newest) == {
+    assert [meta.batch for meta in batch_metadata.metas(log)] == list(range(21))
+    assert [meta.offsets["in"] for meta in batch_metadata.metas_of(log, range(5, 7))] == [{0: 2, 1: 3}, {0: 3, 1: 3}]
+    assert batch_metadata.unbroken(log) == range(21)
+    assert batch_metadata.lineage(log, newest) == {
         0: [(batch, f"a{batch}") for batch in (14, 16, 18, 20)],
         1: [(batch, f"a{batch}") for batch in (13, 15, 17, 19)],
     }
 
 
 def test_a_claim_takes_a_log_of_format_1_over(log: OperatorLog) -> None:
-    before, state = history.metas(log), log.read("state")
+    before, state = batch_metadata.metas(log), log.read("state")
     mine, claim = claimed(log)
     batch = replace(claim, batch=22, attempt="b", action="batch", offsets={"in": {0: 9, 1: 11}}, recovered={1: "new"})
     mine.commit(batch, [])
     for handle in (mine, reopened(mine), OperatorLog.at(log.path, None)):
         assert handle.newest() == batch
-        assert history.metas(handle) == [*before, claim, batch]
-        assert history.unbroken(handle) == range(23)
+        assert batch_metadata.metas(handle) == [*before, claim, batch]
+        assert batch_metadata.unbroken(handle) == range(23)
         assert handle.read("state") == state
         assert handle.format == FORMAT
 
 
 def test_its_compaction_leaves_every_batch_told_once(log: OperatorLog) -> None:
-    before = history.metas(log)
+    before = batch_metadata.metas(log)
     mine, claim = claimed(log)
     compaction = after_compaction(claim, [0, 1], attempt="c", clock=claim.clock + 1_000)
     compact(mine, compaction, slot=("key",), keep_output_ms=None, rewind_window_ms=0)
-    assert history.metas(reopened(mine)) == [*before, claim, compaction]
+    assert batch_metadata.metas(reopened(mine)) == [*before, claim, compaction]
     assert mine.batches("meta", -1) == list(range(22))

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import pytest
 
 from benchmarks.long_log import NAME, application_in, batch, catch_up_to_the_last, claim, make
-from tidegate.cli import status
-from tidegate.runtime.application import Application
-from tidegate.state.log_entries import DELTA_LOG
-from tidegate.state.operator_log import OperatorLog
+from tidegate.cli.operate import status
+from tidegate.runtime.configuration.application import Application
+from tidegate.state.delta_log.log_entries import DELTA_LOG
+from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast
 

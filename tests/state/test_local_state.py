@@ -19,10 +19,10 @@ from tests.state.logs import MiniDriver
 from tests.state.tally_operator import Tally
 from tidegate.contracts.errors import EngineError, Superseded
 from tidegate.operators.suppression import state as suppression
-from tidegate.state import local_state, undo_rows
 from tidegate.state.decisions import Header, Way
-from tidegate.state.header import SLOT_BYTES, HeaderFile
-from tidegate.state.local_state import LocalState
+from tidegate.state.local import local_state, undo_rows
+from tidegate.state.local.header import SLOT_BYTES, HeaderFile
+from tidegate.state.local.local_state import LocalState
 
 pytestmark = pytest.mark.fast
 

@@ -10,10 +10,10 @@ import pytest
 
 from tests.state.logs import HOUR_MS, commit_rows, new_log, reopened, rows
 from tidegate.contracts.errors import StateError
-from tidegate.state.checkpoints import write_checkpoint
-from tidegate.state.cleanup import clean_up
-from tidegate.state.log_entries import entry_path, put, written_ms
-from tidegate.state.operator_log import OperatorLog
+from tidegate.state.delta_log.checkpoints import write_checkpoint
+from tidegate.state.delta_log.log_entries import entry_path, put, written_ms
+from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.upkeep.cleanup import clean_up
 
 pytestmark = pytest.mark.fast
 

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.state.logs import aged_log
-from tidegate.state.operator_log import OperatorLog
+from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast
 

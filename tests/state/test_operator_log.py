@@ -22,9 +22,10 @@ from hypothesis import strategies as st
 from tests.state.logs import OPERATOR, SCHEMA, commit_rows, files, meta, new_log, reopened, rows
 from tidegate.contracts.errors import EngineError, Fenced, Outdated, StateError, Unavailable, UserError
 from tidegate.contracts.schema import Counts, is_complete, log_schema
-from tidegate.state import disk, operator_log
-from tidegate.state.data_files import delete_attempt, write_file, write_rows
-from tidegate.state.log_entries import (
+from tidegate.state import disk
+from tidegate.state.delta_log import operator_log
+from tidegate.state.delta_log.data_files import delete_attempt, write_file, write_rows
+from tidegate.state.delta_log.log_entries import (
     DELTA_LOG,
     STAGING,
     checkpoint_path,
@@ -34,8 +35,8 @@ from tidegate.state.log_entries import (
     put,
     read_actions,
 )
-from tidegate.state.operator_log import OperatorLog
-from tidegate.state.snapshot import load
+from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.snapshot import load
 
 pytestmark = pytest.mark.fast
 

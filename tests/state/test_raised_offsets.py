@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.contracts.schema import BatchMeta, Raised
-from tidegate.runtime.ledger import after_claim, after_skip
+from tidegate.runtime.batch_loop.metadata import after_claim, after_skip
 from tidegate.state.raised_offsets import after_going_back, in_the_input, raised_now
 
 pytestmark = pytest.mark.fast

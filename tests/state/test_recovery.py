@@ -18,10 +18,10 @@ from tests.state.tally_operator import MemoryStorage, Tally
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.operator import Storage
 from tidegate.contracts.records import Records, Row
-from tidegate.state import local_state, recovery
-from tidegate.state.data_files import DataFile
 from tidegate.state.decisions import Way
-from tidegate.state.recovery import _turns
+from tidegate.state.delta_log.data_files import DataFile
+from tidegate.state.local import local_state, recovery
+from tidegate.state.local.recovery import _turns
 
 pytestmark = pytest.mark.fast
 

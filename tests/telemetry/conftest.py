@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tidegate.contracts.schema import FORMAT, BatchMeta, Counts
-from tidegate.runtime.application import Application, application_of
-from tidegate.runtime.condition import Condition
+from tidegate.runtime.configuration.application import Application, application_of
+from tidegate.runtime.telemetry.driver_status import Condition
 from tidegate.runtime.telemetry.observation import Observation
 
 CANARY = "s3cr3t-canary"

@@ -10,8 +10,8 @@ import pytest
 
 from tests.runtime.miniature import NAME, Jobs, application, driver_of
 from tests.runtime.scripted_kafka import ScriptedKafka
-from tidegate.runtime import compacting, driver
-from tidegate.runtime.driver import OperatorDriver
+from tidegate.runtime.batch_loop import background_compaction, driver
+from tidegate.runtime.batch_loop.driver import OperatorDriver
 from tidegate.runtime.telemetry.telemetry import Telemetry
 
 pytestmark = pytest.mark.fast
@@ -61,7 +61,7 @@ def test_compactions_are_counted_at_once_or_beside_the_batches(
     one._surely(one.round)
     one.compact()
     assert one.observe().compactions == 1
-    monkeypatch.setattr(compacting, "due", lambda log, newest: one.observe().compactions == 1)
+    monkeypatch.setattr(background_compaction, "due", lambda log, newest: one.observe().compactions == 1)
     monkeypatch.setattr(Jobs, "one_by_one", lambda self, work, items: [work(item) for item in items], raising=False)
     deadline = time.monotonic() + 30
     while one.observe().compactions < 2:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.telemetry.conftest import StillDriver, application, condition
 from tidegate.contracts.errors import ConfigurationError, UserError
-from tidegate.runtime.kafka.broker import free_ports
+from tidegate.devkit.embedded_broker import free_ports
 from tidegate.runtime.telemetry.health import STUCK_AFTER_S
 from tidegate.runtime.telemetry.telemetry import Telemetry, telemetry_of
 

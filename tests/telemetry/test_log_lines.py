@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests.telemetry.conftest import CANARY, RAW, application
-from tidegate.runtime.condition import one_line
+from tidegate.runtime.telemetry.driver_status import one_line
 from tidegate.runtime.telemetry.log_lines import Discreet, JsonLines, about, secrets_of, speak_as
 
 pytestmark = pytest.mark.fast

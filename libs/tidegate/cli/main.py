@@ -1,4 +1,4 @@
-"""The `tidegate` command. May import: click, contracts; commands are imported when they are called.
+"""The `tidegate` command. Each subcommand is imported when it is called.
 
 Exit codes: 0 done, 1 failed, 2 wrong use or configuration.
 """
@@ -14,27 +14,27 @@ from tidegate.contracts.errors import TidegateError
 
 # name: (module with `command`, what it does). One line adds a command.
 COMMANDS = {
-    "validate": ("tidegate.cli.validate", "Check a configuration file: every problem at once."),
-    "run": ("tidegate.cli.run", "Run operators in the foreground."),
-    "status": ("tidegate.cli.status", "Show offsets, lag, stream time and what is held."),
-    "sql": ("tidegate.cli.sql", "Query operators with Spark SQL, at an earlier version too."),
-    "windows": ("tidegate.cli.windows", "Show the windows of an operator, by key and time."),
-    "advise": ("tidegate.cli.advise", "Show what each grace would have served, and the delay it costs."),
-    "conformance": ("tidegate.cli.conformance", "Run recorded scenarios against the operators."),
-    "bench": ("tidegate.cli.bench", "Measure, peers included where they are there."),
-    "plan": ("tidegate.cli.plan", "Say what a changed file would do to the operators that run."),
-    "apply": ("tidegate.cli.apply", "Make running operators go on under a changed file."),
-    "compact": ("tidegate.cli.compact", "Write snapshots of the state and merge small files."),
-    "flush": ("tidegate.cli.flush", "Emit everything that an operator holds, now."),
-    "redrive": ("tidegate.cli.redrive", "Send late and rejected records back."),
-    "skip": ("tidegate.cli.skip", "Accept the loss of records that were deleted unread."),
-    "settle": ("tidegate.cli.settle", "Say whether output was published, where nothing tells."),
-    "doctor": ("tidegate.cli.doctor", "Find what is wrong around an application, with the remedy."),
-    "db": ("tidegate.cli.db", "Look after the control database."),
-    "kafka": ("tidegate.cli.kafka", "Start and stop the embedded Kafka broker."),
-    "topics": ("tidegate.cli.topics", "Create and look at topics."),
-    "produce": ("tidegate.cli.produce", "Write JSON lines to a topic."),
-    "consume": ("tidegate.cli.consume", "Read a topic as JSON lines."),
+    "validate": ("tidegate.cli.operate.validate", "Check a configuration file: every problem at once."),
+    "run": ("tidegate.cli.operate.run", "Run operators in the foreground."),
+    "status": ("tidegate.cli.operate.status", "Show offsets, lag, stream time and what is held."),
+    "sql": ("tidegate.cli.look.sql", "Query operators with Spark SQL, at an earlier version too."),
+    "windows": ("tidegate.cli.look.windows", "Show the windows of an operator, by key and time."),
+    "advise": ("tidegate.cli.look.advise", "Show what each grace would have served, and the delay it costs."),
+    "conformance": ("tidegate.cli.develop.conformance", "Run recorded scenarios against the operators."),
+    "bench": ("tidegate.cli.develop.bench", "Measure, peers included where they are there."),
+    "plan": ("tidegate.cli.operate.plan", "Say what a changed file would do to the operators that run."),
+    "apply": ("tidegate.cli.operate.apply", "Make running operators go on under a changed file."),
+    "compact": ("tidegate.cli.operate.compact", "Write snapshots of the state and merge small files."),
+    "flush": ("tidegate.cli.operate.flush", "Emit everything that an operator holds, now."),
+    "redrive": ("tidegate.cli.repair.redrive", "Send late and rejected records back."),
+    "skip": ("tidegate.cli.repair.skip", "Accept the loss of records that were deleted unread."),
+    "settle": ("tidegate.cli.repair.settle", "Say whether output was published, where nothing tells."),
+    "doctor": ("tidegate.cli.repair.doctor", "Find what is wrong around an application, with the remedy."),
+    "db": ("tidegate.cli.repair.db", "Look after the control database."),
+    "kafka": ("tidegate.cli.develop.kafka", "Start and stop the embedded Kafka broker."),
+    "topics": ("tidegate.cli.develop.topics", "Create and look at topics."),
+    "produce": ("tidegate.cli.develop.produce", "Write JSON lines to a topic."),
+    "consume": ("tidegate.cli.develop.consume", "Read a topic as JSON lines."),
 }
 
 

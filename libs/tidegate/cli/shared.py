@@ -1,6 +1,6 @@
 """What every command shares: `--json`, the Kafka options, and how results and errors are shown.
 
-May import: contracts, runtime. Commands load what is heavy themselves, so that help stays quick.
+Commands load what is heavy themselves, so that help stays quick.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The base of every operator's configuration. May import: the standard library, pydantic, contracts.
+"""The base of every operator's configuration.
 
 Frozen, keyword-only, unknown keys refused; nothing has a silent default for grace or retention. Each operator's own
 type lives in its folder; `read` gathers all problems at once, each with the value, the cause and the remedy.

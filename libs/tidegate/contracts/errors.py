@@ -1,6 +1,6 @@
-"""Every error that Tidegate raises on purpose. May import: the standard library.
+"""Every error that Tidegate raises on purpose.
 
-    TidegateError
+TidegateError
     |- UserError            the user can mend it: a configuration, a command, a missing topic   (exit code 2)
     |  `- ConfigurationError  every problem of a configuration at once
     |- BufferFull           a bound of `when_full: shut_down` was reached: raise it and start again

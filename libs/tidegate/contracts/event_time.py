@@ -1,7 +1,7 @@
-"""Event time: timestamps, stream time and durations. May import: the standard library.
+"""Event time: timestamps, stream time and durations.
 
-A timestamp is an int64 of milliseconds since the epoch. Intervals are [from, to).
-Stream time (T) is the largest timestamp that an operator's partition has accepted; it starts at NO_STREAM_TIME.
+A timestamp is an int64 of milliseconds since the epoch. Intervals are [from, to). Stream time (T) is the largest
+timestamp that an operator's partition has accepted; it starts at NO_STREAM_TIME.
 
 Timestamps and durations lie in [0, MAX_TIME]. They are checked where they enter: in records, in fields of values, in
 the headers of windowed results, in configurations and in idle advances. The largest sum that operators make is a

@@ -1,10 +1,10 @@
-"""Places where a process can be made to die, to stop or to outlive its attempt. May import: the standard library.
+"""Places where a process can be made to die, to stop or to outlive its attempt.
 
 `TIDEGATE_KILL_AT=[how:]name[:n][@file]` names a place, at which the n-th time (the first, unless told) something
 happens. With a file, times count while the file exists, and it happens to the process that takes the file away. What
 happens is told by `how`:
 
-    kill     (the default) the whole session of the process is killed: driver, JVM and Python workers, as when a
+kill     (the default) the whole session of the process is killed: driver, JVM and Python workers, as when a
              machine loses power
     stop     the whole session is stopped by SIGSTOP, and goes on from there after a SIGCONT
     outlive  the other Python workers are killed, so that the attempt fails; this one goes on two seconds later

@@ -1,4 +1,4 @@
-"""Names of everything that is derived from an application and an operator. May import: the standard library."""
+"""Names of everything that is derived from an application and an operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator is to everyone else. May import: the standard library, numpy, pyarrow, contracts.
+"""What an operator is to everyone else.
 
 An operator is a configuration and a state over flat arrays. It does no I/O and reads no clock: time comes in as
 arguments, arrays come from a Storage, results go out as Arrow tables.

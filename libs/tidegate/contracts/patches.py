@@ -1,7 +1,7 @@
 """Values as what changed against earlier ones, and back from JSON to the types that they are annotated with.
 
-May import: the standard library. A patch is what RFC 7396 calls a JSON merge patch: of a mapping it has entries that
-differ, with null for those that are gone; any other value is replaced as a whole.
+A patch is what RFC 7396 calls a JSON merge patch: of a mapping it has entries that differ, with null for those that are
+gone; any other value is replaced as a whole.
 """
 
 from __future__ import annotations

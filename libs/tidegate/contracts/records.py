@@ -1,4 +1,4 @@
-"""Records in columns: what every operator receives. May import: the standard library, numpy, pyarrow.
+"""Records in columns: what every operator receives.
 
 A batch of records is one byte buffer and flat arrays of positions into it, so that raw Kafka bytes and Arrow columns
 are both served without a copy per record. A length of -1 is a null; `headers` is the block of a Kafka v2 record (a

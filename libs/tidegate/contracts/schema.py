@@ -1,5 +1,4 @@
-"""The operator log: its columns, its kinds and the metadata of a batch. May import: the standard library, pyarrow,
-contracts.patches.
+"""The operator log: its columns, its kinds and the metadata of a batch.
 
 `docs/protocol.md` specifies this format for other programs; FORMAT changes when a reader of the old one would err.
 """

@@ -1,4 +1,4 @@
-"""Where the control database is: its URL, and what may be shown of it. May import: the standard library."""
+"""Where the control database is: its URL, and what may be shown of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection to the control database, and its errors without secrets. May import: sqlalchemy, contracts, control."""
+"""A connection to the control database, and its errors without secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who drives an operator, and how drivers have ended: what no log knows. May import: sqlalchemy, contracts, control."""
+"""Who drives an operator, and how drivers have ended: what no log knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the control database has from an operator's log. May import: sqlalchemy, contracts, control.
+"""What the control database has from an operator's log.
 
 Each function works in the transaction of its connection. Who writes about an operator holds its row, so that there is
 one writer at a time.

@@ -1,4 +1,4 @@
-"""The tables of the control database. May import: sqlalchemy.
+"""The tables of the control database.
 
 All but `instances` and `incidents` say what the operator logs say and can be made from them again; see README.md. Times
 are milliseconds of the wall clock. Keys are names, so that a person can ask without joins.

@@ -1,4 +1,4 @@
-"""The revision of the control database's tables. May import: alembic, sqlalchemy, contracts, control.
+"""The revision of the control database's tables.
 
 The steps between revisions are in the folder `migrations`.
 """

@@ -1,4 +1,4 @@
-"""Records out of flat arrays into Arrow columns, and back. May import: numpy, pyarrow, contracts, kernels."""
+"""Records out of flat arrays into Arrow columns, and back."""
 
 from __future__ import annotations
 

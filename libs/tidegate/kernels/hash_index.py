@@ -1,4 +1,4 @@
-"""A seeded open-addressing hash index over slots. May import: numpy, contracts, kernels.
+"""A seeded open-addressing hash index over slots.
 
 The seed is a secret of the storage: without it nobody can choose keys that meet in one place. Multiplying by a secret
 and folding the 128-bit product cannot be predicted or run backwards without it, and costs one multiplication a word.

@@ -1,4 +1,4 @@
-"""Values as JSON: which bytes are JSON, and how the others are written in it. May import: numpy, contracts, kernels.
+"""Values as JSON: which bytes are JSON, and how the others are written in it.
 
 JSON is what the grammar of RFC 8259 says: any value, UTF-8 without a mark in front, space around it. Escapes of lone
 surrogates, numbers of any size and keys that occur twice are within the grammar; of equal keys the last one counts.

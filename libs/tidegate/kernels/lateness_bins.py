@@ -1,4 +1,4 @@
-"""How late records were, counted in bins: exact up to 4 ms, then four to each doubling. May import: numpy, contracts.
+"""How late records were, counted in bins: exact up to 4 ms, then four to each doubling.
 
 A bin is named by its bound: it counts the records that were at most that late, and later than the bound before. So the
 records that a grace would have served are counted to a quarter of the grace, in a few numbers for each batch.

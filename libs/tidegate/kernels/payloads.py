@@ -1,7 +1,7 @@
-"""One stored record per slot: key, value and headers in one block of an arena. May import: numpy, contracts, kernels.
+"""One stored record per slot: key, value and headers in one block of an arena.
 
-A record's bytes are either in the batch that is being worked on or in the arena, and the two are told apart by sign:
-a position >= 0 is in the batch, `~position` in the arena. The same holds for sources: a row of the batch when >= 0,
+A record's bytes are either in the batch that is being worked on or in the arena, and the two are told apart by sign: a
+position >= 0 is in the batch, `~position` in the arena. The same holds for sources: a row of the batch when >= 0,
 `~slot` otherwise. So nothing is copied until it is known to stay (`store`) or to leave (`columns.gather`).
 """
 
@@ -13,10 +13,17 @@ import numpy as np
 
 from tidegate.contracts.operator import Array
 from tidegate.contracts.records import Records
-from tidegate.kernels.arena import Arena, allocate, class_words, forget_free_blocks, release, size_class
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.compiled.words import WORD, copy_bytes
 from tidegate.kernels.hash_index import mix
+from tidegate.kernels.memory.arena import (
+    Arena,
+    allocate,
+    class_words,
+    forget_free_blocks,
+    release,
+    size_class,
+)
 
 
 class Batch(NamedTuple):

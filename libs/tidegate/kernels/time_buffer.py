@@ -1,9 +1,9 @@
-"""The time-ordered buffer: slots ordered by (place, arrival), with their bytes. May import: numpy, contracts, kernels.
+"""The time-ordered buffer: slots ordered by (place, arrival), with their bytes.
 
-A heap of slots whose positions are known, so that any slot can be removed or moved, not the oldest alone.
-Places lie in the heap's order, where comparing reads them side by side.
-Suppression and the buffered join both hold their records in one. A slot's position is -1 while it is not held;
-`arrival` is unique among the slots held, so the order is total and the same whatever happened before.
+A heap of slots whose positions are known, so that any slot can be removed or moved, not the oldest alone. Places lie in
+the heap's order, where comparing reads them side by side. Suppression and the buffered join both hold their records in
+one. A slot's position is -1 while it is not held; `arrival` is unique among the slots held, so the order is total and
+the same whatever happened before.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The versions of each key of a table, in order of valid_from. May import: numpy, contracts, kernels.
+"""The versions of each key of a table, in order of valid_from.
 
 A chain is one block of an arena, with an entry of two words per version: valid_from and the version's slot, whose
 record is in the payloads. Free entries may lie at both ends of a block, so that the newest version is added and the
@@ -10,13 +10,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Protocol
 
 from tidegate.contracts.operator import Array
-from tidegate.kernels import arena, hash_index, payloads, slots
-from tidegate.kernels.arena import Arena
+from tidegate.kernels import hash_index, payloads
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.compiled.words import WORD, prefetch
 from tidegate.kernels.hash_index import Index
+from tidegate.kernels.memory import arena, slots
+from tidegate.kernels.memory.arena import Arena
+from tidegate.kernels.memory.slots import SlotPool
 from tidegate.kernels.payloads import Payloads
-from tidegate.kernels.slots import SlotPool
 
 READABLE_FROM, TIMELESS = 0, 1
 NUMBERS = 2

@@ -1,8 +1,7 @@
 """Keys of windows: a key's bytes behind its window's bounds, so that each window is a key of its own.
 
-May import: numpy, pyarrow, contracts, kernels. The bounds come from a record's headers, or from Kafka's bytes of
-windowed keys: of time windows the key and the start, of sessions the key, the end and the start, in eight bytes each,
-the most significant first.
+The bounds come from a record's headers, or from Kafka's bytes of windowed keys: of time windows the key and the start,
+of sessions the key, the end and the start, in eight bytes each, the most significant first.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from tidegate.kernels.columns import assemble, binary_column, binary_parts, gath
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.compiled.words import copy_bytes
 from tidegate.kernels.payloads import Batch
-from tidegate.kernels.varint import read_varint
+from tidegate.kernels.record_format.varint import read_varint
 
 REASONS = (
     "no window: headers with its bounds are missing",

@@ -1,4 +1,4 @@
-"""The window store's kernels (KIP-428): puts that move time and free what expires, lookups. May import: numpy, kernels.
+"""The window store's kernels (KIP-428): puts that move time and free what expires, lookups.
 
 A window is due at its start: it expires when the start is as far behind stream time as the retention. Windows of a key
 with the same start stand in order of insertion, which their arrival numbers.
@@ -9,8 +9,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tidegate.contracts.operator import Array
-from tidegate.kernels import arena, payloads, time_buffer, version_chains, windows
+from tidegate.kernels import (
+    payloads,
+    time_buffer,
+    version_chains,
+    windows,
+)
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
+from tidegate.kernels.memory import arena
 from tidegate.kernels.payloads import Batch
 from tidegate.kernels.time_buffer import HELD
 from tidegate.kernels.version_chains import NONE

@@ -1,7 +1,7 @@
 """Windows of keys: a chain per key in order of the windows' starts, and an order in which windows become due.
 
-May import: numpy, contracts, kernels. The window store and the windows operator both keep their windows so. A window
-has one slot: a version in `version_chains`, valid from the window's start, and an entry of the time buffer.
+The window store and the windows operator both keep their windows so. A window has one slot: a version in
+`version_chains`, valid from the window's start, and an entry of the time buffer.
 """
 
 from __future__ import annotations
@@ -12,12 +12,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tidegate.contracts.operator import SEED, Array, ArraySpec, Storage
-from tidegate.kernels import arena, growth, hash_index, payloads, slots, time_buffer, version_chains
-from tidegate.kernels.arena import Arena
+from tidegate.kernels import (
+    hash_index,
+    payloads,
+    time_buffer,
+    version_chains,
+)
 from tidegate.kernels.compiled import inlined, wide
 from tidegate.kernels.hash_index import Index
+from tidegate.kernels.memory import arena, growth, slots
+from tidegate.kernels.memory.arena import Arena
+from tidegate.kernels.memory.slots import SlotPool
 from tidegate.kernels.payloads import Batch, Payloads
-from tidegate.kernels.slots import SlotPool
 from tidegate.kernels.time_buffer import TimeBuffer
 from tidegate.kernels.version_chains import NONE, Versions
 

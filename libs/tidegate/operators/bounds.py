@@ -1,4 +1,4 @@
-"""Bounds of what an operator holds back, and which part of it is in memory. May import: pydantic, contracts."""
+"""Bounds of what an operator holds back, and which part of it is in memory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Event timestamps out of JSON values. May import: the standard library, numpy, contracts, operators.
+"""Event timestamps out of JSON values.
 
-A null value has no field, so it is rejected too: the record's own timestamp may belong to another clock (the wall
-clock of a backfill, say), and would push stream time past everything that is held.
+A null value has no field, so it is rejected too: the record's own timestamp may belong to another clock (the wall clock
+of a backfill, say), and would push stream time past everything that is held.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where fields of JSON values are: one meaning of JSON for all that operators read.
 
-May import: numpy, contracts, kernels. Which bytes are JSON, and how deep, is said in `kernels.json_text`.
+Which bytes are JSON, and how deep, is said in `kernels.json_text`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a key is: the record's own, or the record's in its window. May import: numpy, pyarrow, contracts, kernels.
+"""What a key is: the record's own, or the record's in its window.
 
 Where the input is windowed, (start, end, key) is the key: of a slot, of its fingerprint, and of a changelog row. The
 kernels see one byte string; only what comes in and what goes out knows that it has parts.

@@ -1,6 +1,6 @@
 """What a key is, as the rule words it: where the input is windowed, (key, start, end) is the key.
 
-Part of the slow oracles, for tests only. May import: contracts, kernels.record_headers.
+Part of the slow oracles, for tests only.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from tidegate.contracts.config import KeyRules, TimeWindows
 from tidegate.contracts.event_time import MAX_TIME, MAX_TIMESTAMP, MAX_WINDOW_END
 from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.contracts.records import Row
-from tidegate.kernels.record_headers import decode_headers, header_value
+from tidegate.kernels.record_format.record_headers import decode_headers, header_value
 
 Window = tuple[int, int] | None
 

@@ -1,4 +1,4 @@
-"""Numbers and other parts of JSON values, for aggregates. May import: the standard library, numpy, contracts, kernels.
+"""Numbers and other parts of JSON values, for aggregates.
 
 A whole number that fits into 64 bits, without fraction and exponent, is kept exactly; every other one is the nearest
 double, and none where that is infinite. A null value has no number.

@@ -1,4 +1,4 @@
-"""Records that an operator refuses: rejected ones, and late ones. May import: numpy, pyarrow, contracts, kernels.
+"""Records that an operator refuses: rejected ones, and late ones.
 
 Neither moves stream time, and both are rows that anyone can query.
 """

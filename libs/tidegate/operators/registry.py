@@ -1,4 +1,4 @@
-"""The kinds of operators: one line each. May import: contracts, kernels, the operators."""
+"""The kinds of operators: one line each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegate.contracts.operator import Operator
 from tidegate.operators.stream_table_join import StreamTableJoin, StreamTableJoinConfig
 from tidegate.operators.suppression import Suppression, SuppressionConfig
 from tidegate.operators.table_history import TableHistory, TableHistoryConfig
-from tidegate.operators.windows import WindowConfig, WindowedAggregation
+from tidegate.operators.windowed_aggregation import WindowConfig, WindowedAggregation
 
 
 class _Entry(NamedTuple):

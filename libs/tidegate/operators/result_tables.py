@@ -1,4 +1,4 @@
-"""The columns of what a step gives back. May import: pyarrow, contracts."""
+"""The columns of what a step gives back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of the user's own: `module:function` in a configuration. May import: the standard library, contracts."""
+"""Functions of the user's own: `module:function` in a configuration."""
 
 from __future__ import annotations
 

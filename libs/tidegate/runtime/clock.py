@@ -1,4 +1,4 @@
-"""The wall clock: read here and nowhere else, so that whatever depends on it can be replayed. May import: stdlib."""
+"""The wall clock: read here and nowhere else, so that whatever depends on it can be replayed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a table and its readers wait for each other: pure decisions. May import: contracts.
+"""How a table and its readers wait for each other: pure decisions.
 
 A table keeps what its readers have yet to look up (leases, from which its floor follows); a reader lets a record go
 when the table has read all that was written while the record could still wait (the gate). `docs/protocol.md` has the

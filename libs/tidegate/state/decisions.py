@@ -1,4 +1,4 @@
-"""The commit protocol's rules as pure functions: facts in, decision out. May import: the standard library, contracts.
+"""The commit protocol's rules as pure functions: facts in, decision out.
 
 Nothing here reads a file, a clock or a broker. Each rule has a test that bears its name.
 """

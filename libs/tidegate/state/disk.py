@@ -1,4 +1,4 @@
-"""What the state asks of a disk: durability, and clear errors. May import: the standard library, contracts."""
+"""What the state asks of a disk: durability, and clear errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files in which a table's readers say what they still need. May import: contracts, state.
+"""The files in which a table's readers say what they still need.
 
 One file for each reader, `_readers/<reader>.json` in the folder of the table's log. It is no part of the Delta table.
 """

@@ -1,4 +1,4 @@
-"""Offsets in the log where an input has given offsets to other records. Pure. May import: numpy, contracts.
+"""Offsets in the log where an input has given offsets to other records. Pure.
 
 A row of the log is known by its record's offset: which of two equal times came first, which element of a window it is,
 what was sent back. So after a truncation that a person accepted, records are numbered on from where the log stood: what

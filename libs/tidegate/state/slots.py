@@ -1,4 +1,4 @@
-"""State rows by changelog slot. May import: numpy, pyarrow."""
+"""State rows by changelog slot."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The conformance runner: recorded scenarios against the operators. May import: contracts, testing.
+"""The conformance runner: recorded scenarios against the operators.
 
-A scenario file has one JSON document a line, gzip or plain: `id`, `operator`, `config`, `input`, `expected`. A
-scenario whose operator is not built fails.
+A scenario file has one JSON document a line, gzip or plain: `id`, `operator`, `config`, `input`, `expected`. A scenario
+whose operator is not built fails.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One partition of an operator, record by record, without Kafka, Spark or a lake. May import: contracts, kernels.
+"""One partition of an operator, record by record, without Kafka, Spark or a lake.
 
-For users' tests, as TopologyTestDriver is for those of Kafka Streams: the real operator runs, on batches of one
-record. Text is UTF-8; the offset counts the records piped.
+For users' tests, as TopologyTestDriver is for those of Kafka Streams: the real operator runs, on batches of one record.
+Text is UTF-8; the offset counts the records piped.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, cast
 from tidegate.contracts.errors import BufferFull
 from tidegate.contracts.operator import Operator, OperatorState, StepResult, TableReader
 from tidegate.contracts.records import Records, Row
-from tidegate.kernels.storage import MemoryStorage
+from tidegate.kernels.memory.storage import MemoryStorage
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Functions over elements, for tests and scenarios. May import: the standard library, numpy, pyarrow."""
+"""Functions over elements, for tests and scenarios."""
 
 from __future__ import annotations
 

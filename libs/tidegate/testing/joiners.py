@@ -1,4 +1,4 @@
-"""Joiners for tests and scenarios. May import: the standard library, pyarrow."""
+"""Joiners for tests and scenarios."""
 
 from __future__ import annotations
 

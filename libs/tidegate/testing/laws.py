@@ -1,9 +1,8 @@
-"""What the laws run: histories of one partition, and what came of them. May import: contracts, kernels, registry.
+"""What the laws run: histories of one partition, and what came of them.
 
 A history is a list of records, advances of stream time, flushes, tables to read, clocks and changes of the
-configuration.
-`Partition` plays it on a real operator and notes everything that can be seen from outside in a `Trace`; a reference
-notes the same, so traces are compared whole.
+configuration. `Partition` plays it on a real operator and notes everything that can be seen from outside in a `Trace`;
+a reference notes the same, so traces are compared whole.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.event_time import ALWAYS, MAX_TIMESTAMP, NEVER
 from tidegate.contracts.operator import Layout, Operator, OperatorState, ReadTable, StepResult, TableReader
 from tidegate.contracts.records import Records, Row
-from tidegate.kernels.storage import MemoryStorage
+from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 
 

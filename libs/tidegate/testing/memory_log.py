@@ -1,4 +1,4 @@
-"""What the laws need of an operator log, and the smallest one that does it. May import: pyarrow, contracts."""
+"""What the laws need of an operator log, and the smallest one that does it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What an operator's log says, computed again: from its input, and from its tables at the versions it was pinned to.
 
-May import: pyarrow, contracts, kernels, operators' registry, state, runtime. It needs the input's records in Kafka, the
-versions of the tables' logs that were read, and the configuration that was in force.
+It needs the input's records in Kafka, the versions of the tables' logs that were read, and the configuration that was
+in force.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from tidegate.contracts.event_time import ALWAYS
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.operator import OperatorState, StepResult, TableReader
 from tidegate.contracts.schema import BatchMeta
-from tidegate.kernels.storage import MemoryStorage
+from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
-from tidegate.runtime.application import Application
-from tidegate.runtime.forecast import table_state
-from tidegate.runtime.history import metas
+from tidegate.runtime.change_preview import table_state
+from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.kafka.client import client
 from tidegate.runtime.kafka.fetch import fetch
-from tidegate.state.operator_log import OperatorLog
+from tidegate.state.batch_metadata import metas
+from tidegate.state.delta_log.operator_log import OperatorLog
 
 PIECE_BYTES, DEADLINE_S = 2**24, 60.0
 OUTPUT = ("emission", "late", "rejected")

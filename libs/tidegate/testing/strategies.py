@@ -1,8 +1,8 @@
-"""Hypothesis strategies for histories and configurations. May import: hypothesis, contracts, operators, testing.
+"""Hypothesis strategies for histories and configurations.
 
-Small alphabets and small numbers, so that keys meet, times tie and bounds are hit; offsets have gaps, as in a
-compacted topic. What happens within a few milliseconds happens at the epoch, in our days, or where the range of time
-ends; now and then an hour passes, and the longest duration is configured.
+Small alphabets and small numbers, so that keys meet, times tie and bounds are hit; offsets have gaps, as in a compacted
+topic. What happens within a few milliseconds happens at the epoch, in our days, or where the range of time ends; now
+and then an hour passes, and the longest duration is configured.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.event_time import ALWAYS, MAX_TIME, NO_TIMESTAMP, parse_duration_ms
 from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.contracts.records import Row
-from tidegate.kernels.record_headers import encode_headers
+from tidegate.kernels.record_format.record_headers import encode_headers
 from tidegate.operators.stream_table_join import StreamTableJoinConfig
 from tidegate.operators.stream_table_join.config import StreamTableJoinRules
 from tidegate.operators.suppression import SuppressionConfig
 from tidegate.operators.table_history import TableHistoryConfig
-from tidegate.operators.windows import WindowConfig
+from tidegate.operators.windowed_aggregation import WindowConfig
 from tidegate.testing.laws import Advance, Clock, Event, Flush, Hold, Table
 
 FIRST_OFFSET, GAP = 5, 3

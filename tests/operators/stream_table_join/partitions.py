@@ -6,7 +6,7 @@ from typing import Any
 
 from tidegate.contracts.operator import StepResult
 from tidegate.contracts.records import Records, Row
-from tidegate.kernels.storage import MemoryStorage
+from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.stream_table_join import StreamTableJoin, StreamTableJoinConfig
 from tidegate.operators.stream_table_join.state import StreamTableJoinState
 from tidegate.operators.table_history import TableHistory, TableHistoryConfig

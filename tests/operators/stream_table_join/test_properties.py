@@ -13,7 +13,7 @@ from tests.operators.stream_table_join.partitions import config, table_of
 from tidegate.contracts.event_time import ALWAYS
 from tidegate.contracts.operator import StepResult
 from tidegate.contracts.records import Records, Row
-from tidegate.kernels.storage import MemoryStorage
+from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.stream_table_join import StreamTableJoin
 from tidegate.operators.stream_table_join.reference import Reference
 from tidegate.operators.table_history.reference import Reference as TableReference

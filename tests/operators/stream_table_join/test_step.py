@@ -9,7 +9,7 @@ import pytest
 from tests.operators.stream_table_join.partitions import Line, config, joined, opened, records, table_of
 from tidegate.contracts.event_time import NEVER
 from tidegate.contracts.records import Records, Row
-from tidegate.kernels.storage import MemoryStorage
+from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.stream_table_join import StreamTableJoin
 
 pytestmark = pytest.mark.fast

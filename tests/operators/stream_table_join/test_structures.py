@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.operators.stream_table_join.partitions import config, opened, records, table_of
 from tidegate.contracts.records import Records, Row
-from tidegate.kernels.storage import MemoryStorage
+from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.stream_table_join import StreamTableJoin
 from tidegate.testing.laws import small
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from tidegate.contracts.operator import Layout, OperatorState, StepResult
 from tidegate.contracts.records import Records, Row
-from tidegate.kernels.storage import MemoryStorage
+from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.suppression import Suppression, SuppressionConfig
 
 EMIT_2 = {"max_keys": 2, "when_full": "emit"}

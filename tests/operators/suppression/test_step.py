@@ -6,7 +6,7 @@ import pytest
 
 from tests.operators.suppression.partitions import EMIT_2, changed, config, emitted, opened, records
 from tidegate.contracts.records import Records, Row
-from tidegate.kernels.storage import MemoryStorage
+from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.suppression import Suppression
 
 pytestmark = pytest.mark.fast

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tests.kernels.collisions import SEED, keys_with_equal_fingerprints
 from tests.operators.suppression.partitions import config, records
 from tidegate.contracts.records import Records, Row
-from tidegate.kernels import arena, hash_index, slots, time_buffer
-from tidegate.kernels.storage import MemoryStorage
+from tidegate.kernels import hash_index, time_buffer
+from tidegate.kernels.memory import arena, slots
+from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.suppression import Suppression, state
 from tidegate.testing import strategies
 from tidegate.testing.laws import Partition, batches, small

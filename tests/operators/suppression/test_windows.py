@@ -8,10 +8,10 @@ from tests.operators.suppression.partitions import changed, config, emitted, ope
 from tidegate.contracts.errors import ConfigurationError, UserError
 from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.contracts.records import Records, Row
-from tidegate.kernels.record_headers import encode_headers
-from tidegate.kernels.storage import MemoryStorage
+from tidegate.kernels.memory.storage import MemoryStorage
+from tidegate.kernels.record_format.record_headers import encode_headers
 from tidegate.operators.suppression import Suppression
-from tidegate.operators.windows import WindowConfig, WindowedAggregation
+from tidegate.operators.windowed_aggregation import WindowConfig, WindowedAggregation
 
 pytestmark = pytest.mark.fast
 

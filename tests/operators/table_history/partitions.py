@@ -6,7 +6,7 @@ from typing import Any
 
 from tidegate.contracts.operator import StepResult
 from tidegate.contracts.records import Records, Row
-from tidegate.kernels.storage import MemoryStorage
+from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.table_history import TableHistory, TableHistoryConfig
 from tidegate.operators.table_history.state import TableHistoryState
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.operators.table_history.partitions import changed, held, opened, records
 from tidegate.contracts.event_time import NEVER
-from tidegate.kernels.storage import MemoryStorage
+from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.table_history import TableHistory, TableHistoryConfig
 from tidegate.operators.table_history.reading import Version
 from tidegate.operators.table_history.state import LAYOUT

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tidegate.contracts.errors import UserError
 from tidegate.kernels.compiled import compiled
-from tidegate.operators.windows import WindowConfig, WindowedAggregation, aggregates
+from tidegate.operators.windowed_aggregation import WindowConfig, WindowedAggregation, aggregates
 from tidegate.testing.driver import Driver
 
 pytestmark = pytest.mark.fast

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.hypothesis_profile import many
 from tidegate.contracts.errors import BufferFull
 from tidegate.contracts.records import Row
-from tidegate.operators.windows import WindowConfig, WindowedAggregation
-from tidegate.operators.windows.reference import Reference
+from tidegate.operators.windowed_aggregation import WindowConfig, WindowedAggregation
+from tidegate.operators.windowed_aggregation.reference import Reference
 from tidegate.testing.driver import Driver
 
 pytestmark = pytest.mark.fast
@@ -102,8 +102,8 @@ import re
 from pathlib import Path
 import numpy as np
 from tidegate.contracts.records import Records
-from tidegate.kernels.storage import MemoryStorage
-from tidegate.operators.windows import WindowConfig, WindowedAggregation
+from tidegate.kernels.memory.storage import MemoryStorage
+from tidegate.operators.windowed_aggregation import WindowConfig, WindowedAggregation
 
 def records(first, count, timestamp):
     keys = np.arange(first, first + count, dtype=np.int64)

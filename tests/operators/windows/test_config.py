@@ -8,7 +8,7 @@ import pytest
 
 from tidegate.contracts.config import read
 from tidegate.contracts.errors import ConfigurationError
-from tidegate.operators.windows import WindowConfig
+from tidegate.operators.windowed_aggregation import WindowConfig
 
 pytestmark = pytest.mark.fast
 

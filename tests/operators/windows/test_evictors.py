@@ -11,7 +11,7 @@ import pytest
 
 from tidegate.contracts.config import read
 from tidegate.contracts.errors import BufferFull, ConfigurationError, UserError
-from tidegate.operators.windows import WindowConfig, WindowedAggregation
+from tidegate.operators.windowed_aggregation import WindowConfig, WindowedAggregation
 from tidegate.testing.driver import Driver, Emission
 
 pytestmark = pytest.mark.fast

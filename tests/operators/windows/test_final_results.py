@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.hypothesis_profile import many
 from tidegate.contracts.errors import BufferFull
-from tidegate.operators.windows import WindowConfig, WindowedAggregation
+from tidegate.operators.windowed_aggregation import WindowConfig, WindowedAggregation
 from tidegate.testing.driver import Driver, Emission
 
 pytestmark = pytest.mark.fast

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tidegate.operators.registry import operator_for
-from tidegate.runtime.application import Application, application_of
+from tidegate.runtime.configuration.application import Application, application_of
 from tidegate.testing.driver import Driver
 
 pytestmark = pytest.mark.fast

@@ -2,8 +2,17 @@
 
 from tests.rules.rule import Chapter, Rule, tests, without
 
-_DRIVER, _TASK, _PORT, _FILES = "runtime/driver", "runtime/task", "runtime/port", "state/data_files"
-_TRANSACTIONS, _DECODER, _STATE = "runtime/kafka/transactions", "kernels/record_decoder", "state/local_state"
+_DRIVER, _TASK, _PORT, _FILES = (
+    "runtime/batch_loop/driver",
+    "runtime/task/run",
+    "runtime/task/ports",
+    "state/delta_log/data_files",
+)
+_TRANSACTIONS, _DECODER, _STATE = (
+    "runtime/kafka/transactions",
+    "kernels/record_format/record_decoder",
+    "state/local/local_state",
+)
 
 RULES = (
     Rule(
@@ -31,7 +40,7 @@ RULES = (
             *tests("runtime/test_driver", "no_partition_is_idle_while_its_producers_transactions_are_open"),
         ),
         removals=(
-            without("runtime/planning", " and high_watermarks.get(partition) == offset", ""),
+            without("runtime/batch_loop/planning", " and high_watermarks.get(partition) == offset", ""),
             without(_DRIVER, "begun, now = offsets.latest(self._kafka(), topic), ", "begun, now = ends, "),
         ),
     ),
@@ -72,8 +81,8 @@ RULES = (
         chapter=Chapter.BATCH,
         tests=tests("runtime/test_application", "what_would_make_spark_run_a_task_again_is_refused"),
         removals=(
-            without("runtime/application", '"spark.speculation": "false",', ""),
-            without("runtime/application", '"spark.stage.maxConsecutiveAttempts": "1",', ""),
+            without("runtime/configuration/application", '"spark.speculation": "false",', ""),
+            without("runtime/configuration/application", '"spark.stage.maxConsecutiveAttempts": "1",', ""),
         ),
     ),
     Rule(
@@ -157,13 +166,15 @@ RULES = (
         name="a record too large for the output is refused before anything is sent, with the remedy",
         chapter=Chapter.BATCH,
         tests=tests("kernels/test_record_batch", "a_record_larger_than_the_limit_is_named_before_anything_is_written"),
-        removals=(without("kernels/record_encoder", "if ENVELOPE_BYTES + framed > limit:", "if False:"),),
+        removals=(without("kernels/record_format/record_encoder", "if ENVELOPE_BYTES + framed > limit:", "if False:"),),
     ),
     Rule(
         name="without output there is no transaction",
         chapter=Chapter.BATCH,
         tests=tests("runtime/test_task", "without_emissions_nothing_is_opened"),
-        removals=(without("runtime/output", "    if producer is unopened:\n        return producer\n", ""),),
+        removals=(
+            without("runtime/publishing/encoding", "    if producer is unopened:\n        return producer\n", ""),
+        ),
     ),
     Rule(
         name="output can be made again from the log, byte for byte and in order",
@@ -176,12 +187,14 @@ RULES = (
         ),
         removals=(
             without(
-                "runtime/publication",
+                "runtime/publishing/publication",
                 "since) - 1, up_to=batch)\n",
                 'since) - 1, up_to=batch).sort_by([("seq", "descending")])\n',
             ),
-            without("runtime/publication", "batch=batch,", "batch=newest.batch,"),
-            without("runtime/dead_letters", '    return letters.sort_by("offset")\n', "    return letters\n"),
+            without("runtime/publishing/publication", "batch=batch,", "batch=newest.batch,"),
+            without(
+                "runtime/publishing/dead_letters", '    return letters.sort_by("offset")\n', "    return letters\n"
+            ),
         ),
     ),
     Rule(
@@ -204,7 +217,7 @@ RULES = (
             "a_name_that_cannot_be_made_durable_is_unavailable",
         ),
         removals=(
-            without("state/operator_log", "disk.sync(self.path / DELTA_LOG)"),
+            without("state/delta_log/operator_log", "disk.sync(self.path / DELTA_LOG)"),
             without("state/disk", "            os.fsync(file.fileno())\n", ""),
         ),
     ),
@@ -235,7 +248,7 @@ RULES = (
         tests=tests("runtime/test_publication", "all_transactions_of_a_batch_are_ended_at_once"),
         removals=(
             without(
-                "runtime/publication",
+                "runtime/publishing/publication",
                 'if armed("between_ends") else [partitions]',
                 "if partitions else []",
             ),
@@ -264,11 +277,15 @@ RULES = (
         tests=tests("runtime/test_publication", "the_transaction_timeout_is_three_deadlines_and_a_minute_at_least"),
         removals=(
             without(
-                "runtime/publication",
+                "runtime/publishing/publication",
                 "max(60_000, int(3 * deadline_s * 1_000))",
                 "max(60_000, int(deadline_s * 1_000))",
             ),
-            without("runtime/publication", "max(60_000, int(3 * deadline_s * 1_000))", "int(3 * deadline_s * 1_000)"),
+            without(
+                "runtime/publishing/publication",
+                "max(60_000, int(3 * deadline_s * 1_000))",
+                "int(3 * deadline_s * 1_000)",
+            ),
         ),
     ),
     Rule(
@@ -311,7 +328,7 @@ RULES = (
         ),
         removals=(
             without(_DRIVER, "self._publication.let_go(sorted(self._publication.unclear))"),
-            without("runtime/publication", "self.abandon(partitions)\n        for", "for"),
+            without("runtime/publishing/publication", "self.abandon(partitions)\n        for", "for"),
         ),
     ),
     Rule(

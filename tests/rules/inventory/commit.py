@@ -2,7 +2,7 @@
 
 from tests.rules.rule import Chapter, Rule, tests, without
 
-_LOG, _LEDGER = "state/operator_log", "runtime/ledger"
+_LOG, _LEDGER = "state/delta_log/operator_log", "runtime/batch_loop/metadata"
 
 RULES = (
     Rule(
@@ -14,8 +14,10 @@ RULES = (
         ),
         removals=(
             without(_LOG, "require_whole(self.path, [*files, *records])"),
-            without("state/data_files", "if found != size:", "if False:"),
-            without("state/data_files", "return None if end == _PARQUET_END else", "return None if True else"),
+            without("state/delta_log/data_files", "if found != size:", "if False:"),
+            without(
+                "state/delta_log/data_files", "return None if end == _PARQUET_END else", "return None if True else"
+            ),
         ),
     ),
     Rule(
@@ -48,7 +50,7 @@ RULES = (
         tests=tests("runtime/test_driver", "every_try_of_a_batch_has_an_attempt_of_its_own"),
         removals=(
             without(
-                "runtime/driver",
+                "runtime/batch_loop/driver",
                 "batch, attempt, now = self.newest.batch + 1, uuid4().hex, clock.now_ms()",
                 "batch, attempt, now = self.newest.batch + 1, str(self.newest.batch + 1), clock.now_ms()",
             ),
@@ -83,7 +85,7 @@ RULES = (
             "a_commit_carries_the_application_transaction_and_its_metadata",
             "a_commit_is_read_back_with_its_metadata_by_any_handle",
         ),
-        removals=(without("state/actions", "COMMIT_METADATA_KEY: document,", ""),),
+        removals=(without("state/delta_log/actions", "COMMIT_METADATA_KEY: document,", ""),),
     ),
     Rule(
         name="metadata is what the batch changed, unless it is complete",
@@ -101,7 +103,7 @@ RULES = (
         chapter=Chapter.COMMIT,
         tests=tests("state/test_operator_log", "the_metadata_is_put_together_from_the_newest_complete_one_on"),
         removals=(
-            without("state/metadata", "if is_complete(document):", "if True:"),
+            without("state/delta_log/metadata", "if is_complete(document):", "if True:"),
             without(
                 "contracts/patches", "return differing | dict.fromkeys(before.keys() - now.keys())", "return differing"
             ),
@@ -154,7 +156,7 @@ RULES = (
                 'if newest is None or newest.meta.batch != committed["version"]:',
                 "if newest is None:\n            return None\n        if False:",
             ),
-            without("state/metadata", "    if documents:\n        raise", "    if False:\n        raise"),
+            without("state/delta_log/metadata", "    if documents:\n        raise", "    if False:\n        raise"),
         ),
     ),
     Rule(
@@ -162,7 +164,9 @@ RULES = (
         chapter=Chapter.COMMIT,
         tests=tests("state/test_operator_log", "log_checkpoints_change_nothing_that_is_read"),
         removals=(
-            without("state/snapshot", '*({"txn": transaction} for transaction in self.transactions.values()),', ""),
+            without(
+                "state/delta_log/snapshot", '*({"txn": transaction} for transaction in self.transactions.values()),', ""
+            ),
         ),
     ),
     Rule(

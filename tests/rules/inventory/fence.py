@@ -2,7 +2,7 @@
 
 from tests.rules.rule import Chapter, Rule, tests, without
 
-_LOG, _DECISIONS, _ENTRIES = "state/operator_log", "state/decisions", "state/log_entries"
+_LOG, _DECISIONS, _ENTRIES = "state/delta_log/operator_log", "state/decisions", "state/delta_log/log_entries"
 
 RULES = (
     Rule(
@@ -104,8 +104,8 @@ RULES = (
             "a_clean_up_deletes_nothing_outside_of_the_table",
         ),
         removals=(
-            without("state/log_entries", "refuse_paths_outside(path, actions)"),
-            without("state/checkpoints", "refuse_paths_outside(path, adds)"),
+            without("state/delta_log/log_entries", "refuse_paths_outside(path, actions)"),
+            without("state/delta_log/checkpoints", "refuse_paths_outside(path, adds)"),
         ),
     ),
     Rule(

@@ -2,7 +2,7 @@
 
 from tests.rules.rule import Chapter, Rule, tests, without
 
-_CLIENT, _OPENING, _DRIVER = "runtime/kafka/client", "runtime/opening", "runtime/driver"
+_CLIENT, _OPENING, _DRIVER = "runtime/kafka/client", "runtime/batch_loop/preflight", "runtime/batch_loop/driver"
 
 RULES = (
     Rule(
@@ -91,9 +91,9 @@ RULES = (
                 "runtime/kafka/fetch", "fetch_offset=position, last_fetched_epoch=epoch,", "fetch_offset=position,"
             ),
             without("runtime/kafka/fetch", "(found.base_offset < offset) & ", ""),
-            without("runtime/planning", "epoch=newest.epochs.get(partition, -1),", "epoch=-1,"),
+            without("runtime/batch_loop/planning", "epoch=newest.epochs.get(partition, -1),", "epoch=-1,"),
             without(_DRIVER, "if any(end < self.newest.offsets[topic].get(partition, 0) for", "if any(False for"),
-            without("runtime/ledger", " if partition not in ranges}", "}"),
+            without("runtime/batch_loop/metadata", " if partition not in ranges}", "}"),
             without(_OPENING, "    ends |= {p: min(end, ends[p])", "    _ = {p: min(end, ends[p])"),
         ),
     ),
@@ -145,7 +145,11 @@ RULES = (
         chapter=Chapter.KAFKA,
         tests=tests("runtime/test_task", "emissions_go_to_the_partition_that_their_input_came_from"),
         removals=(
-            without("runtime/output", "parcel.topic,\n            to.partition,", "parcel.topic,\n            0,"),
+            without(
+                "runtime/publishing/encoding",
+                "parcel.topic,\n            to.partition,",
+                "parcel.topic,\n            0,",
+            ),
         ),
     ),
     Rule(
@@ -172,13 +176,13 @@ RULES = (
             *tests("runtime/test_driver", "a_driver_reaches_its_kill_points_in_order"),
         ),
         removals=(
-            without("runtime/claim", 'reach("after_claim")'),
-            without("runtime/publication", 'reach("between_initialisations")'),
+            without("runtime/batch_loop/claim", 'reach("after_claim")'),
+            without("runtime/publishing/publication", 'reach("between_initialisations")'),
             without(_DRIVER, 'reach("before_commit")'),
             without(_DRIVER, 'reach("after_commit")'),
-            without("runtime/publication", 'reach("between_ends")'),
-            without("runtime/publication", 'reach("in_settling_before_end")'),
-            without("runtime/output", 'after_half=lambda: reach("after_half_of_output"),', ""),
+            without("runtime/publishing/publication", 'reach("between_ends")'),
+            without("runtime/publishing/publication", 'reach("in_settling_before_end")'),
+            without("runtime/publishing/encoding", 'after_half=lambda: reach("after_half_of_output"),', ""),
         ),
     ),
     Rule(
@@ -195,8 +199,8 @@ RULES = (
             ),
         ),
         removals=(
-            without("kernels/record_decoder", "return 0, TOO_LARGE", "raise"),
-            without("kernels/record_decoder", "return 0, BAD_COMPRESSION", "raise"),
+            without("kernels/record_format/record_decoder", "return 0, TOO_LARGE", "raise"),
+            without("kernels/record_format/record_decoder", "return 0, BAD_COMPRESSION", "raise"),
             without(
                 "operators/refusals",
                 "np.where(records.unreadable > 0, records.unreadable + np.int8(NO_BATCH - 1), undecodable)",

@@ -2,8 +2,8 @@
 
 from tests.rules.rule import Chapter, Rule, tests, without
 
-_KEYS, _BYTES, _CHANGES = "operators/keys", "kernels/window_keys", "runtime/changes"
-_APPLICATION, _CONFIG = "runtime/application", "contracts/config"
+_KEYS, _BYTES, _CHANGES = "operators/keys", "kernels/window_keys", "runtime/configuration/changes"
+_APPLICATION, _CONFIG = "runtime/configuration/application", "contracts/config"
 
 RULES = (
     Rule(

@@ -2,7 +2,12 @@
 
 from tests.rules.rule import Chapter, Rule, tests, without
 
-_DECISIONS, _STATE, _HEADER, _TASK = "state/decisions", "state/local_state", "state/header", "runtime/task"
+_DECISIONS, _STATE, _HEADER, _TASK = (
+    "state/decisions",
+    "state/local/local_state",
+    "state/local/header",
+    "runtime/task/run",
+)
 _CRASHES = "a_crash_at_any_step_of_an_attempt_leaves_what_the_decisions_treat_rightly"
 
 RULES = (
@@ -45,7 +50,7 @@ RULES = (
         removals=(
             without(_TASK, "local.complete(step.undo)", "local.complete()"),
             without(_DECISIONS, "if header.before is not None and (", "if False and ("),
-            without("state/recovery", "        tables = (undo, *tables)", "        tables = tables"),
+            without("state/local/recovery", "        tables = (undo, *tables)", "        tables = tables"),
         ),
     ),
     Rule(
@@ -82,8 +87,10 @@ RULES = (
         chapter=Chapter.LOCAL_STATE,
         tests=tests("state/test_recovery", "an_attempt_whose_undo_rows_are_damaged_is_rebuilt"),
         removals=(
-            without("state/recovery", "if use.way is Way.UNDO and undo is None:", "if False:"),
-            without("state/undo_rows", "except (FileNotFoundError, pa.ArrowInvalid):", "except FileNotFoundError:"),
+            without("state/local/recovery", "if use.way is Way.UNDO and undo is None:", "if False:"),
+            without(
+                "state/local/undo_rows", "except (FileNotFoundError, pa.ArrowInvalid):", "except FileNotFoundError:"
+            ),
         ),
     ),
     Rule(
@@ -138,7 +145,9 @@ RULES = (
         tests=tests("runtime/test_ledger", "a_claim_and_a_compaction_take_a_batch_each_and_keep_last"),
         removals=(
             without(
-                "runtime/ledger", "snapshot={**newest.snapshot, **dict.fromkeys(", "snapshot={**dict.fromkeys((), "
+                "runtime/batch_loop/metadata",
+                "snapshot={**newest.snapshot, **dict.fromkeys(",
+                "snapshot={**dict.fromkeys((), ",
             ),
         ),
     ),
@@ -147,8 +156,8 @@ RULES = (
         chapter=Chapter.LOCAL_STATE,
         tests=tests("runtime/test_planning", "a_task_is_told_last_lineage_and_newest_snapshot"),
         removals=(
-            without("runtime/planning", "snapshot=newest.snapshot.get(partition, -1),", ""),
-            without("runtime/planning", "lineage=tuple(lineage.get(partition, ())[-LINEAGE:]),", ""),
+            without("runtime/batch_loop/planning", "snapshot=newest.snapshot.get(partition, -1),", ""),
+            without("runtime/batch_loop/planning", "lineage=tuple(lineage.get(partition, ())[-LINEAGE:]),", ""),
         ),
     ),
     Rule(
@@ -156,7 +165,9 @@ RULES = (
         chapter=Chapter.LOCAL_STATE,
         tests=tests("state/test_recovery", "an_older_state_is_caught_up_with_the_rows_of_the_commits_between_only"),
         removals=(
-            without("state/recovery", 'log.read("state", partition, use.after_batch)', 'log.read("state", partition)'),
+            without(
+                "state/local/recovery", 'log.read("state", partition, use.after_batch)', 'log.read("state", partition)'
+            ),
         ),
     ),
     Rule(
@@ -195,8 +206,8 @@ RULES = (
             "after_a_reboot_a_state_with_another_seed_is_rebuilt",
         ),
         removals=(
-            without("state/recovery", "if damage := operator.damage(storage):", "if damage := None:"),
-            without("state/recovery", "if not local.has_its_seed(storage):", "if False:"),
+            without("state/local/recovery", "if damage := operator.damage(storage):", "if damage := None:"),
+            without("state/local/recovery", "if not local.has_its_seed(storage):", "if False:"),
         ),
     ),
     Rule(
@@ -208,8 +219,10 @@ RULES = (
             "after_a_reboot_a_state_is_looked_through_once",
         ),
         removals=(
-            without("state/recovery", "if local.header is None or local.header.boot_id == boot_id():", "if False:"),
-            without("state/recovery", "if header is None or header.epoch == wanted.epoch:", "if True:"),
+            without(
+                "state/local/recovery", "if local.header is None or local.header.boot_id == boot_id():", "if False:"
+            ),
+            without("state/local/recovery", "if header is None or header.epoch == wanted.epoch:", "if True:"),
         ),
     ),
     Rule(
@@ -219,7 +232,7 @@ RULES = (
             "state/test_recovery",
             "a_new_driver_killed_while_it_opens_a_state_under_its_configuration_leaves_it_to_be_rebuilt",
         ),
-        removals=(without("state/recovery", "local.begin(wanted.epoch, header.batch, header.attempt)"),),
+        removals=(without("state/local/recovery", "local.begin(wanted.epoch, header.batch, header.attempt)"),),
     ),
     Rule(
         name="local states come back before the attempt, and those that are ready do not wait for others",
@@ -234,9 +247,11 @@ RULES = (
             ),
         ),
         removals=(
-            without("runtime/driver", "self._recovering.ready(self._plans(), self._prepared)", "self._plans()"),
-            without("runtime/driver", "self._recovering.doubt(plan.partition for plan in plans)"),
-            without("runtime/recovering", "[] if whole and len(ready) < len(plans) else ready", "ready"),
+            without(
+                "runtime/batch_loop/driver", "self._recovering.ready(self._plans(), self._prepared)", "self._plans()"
+            ),
+            without("runtime/batch_loop/driver", "self._recovering.doubt(plan.partition for plan in plans)"),
+            without("runtime/batch_loop/state_recovery", "[] if whole and len(ready) < len(plans) else ready", "ready"),
         ),
     ),
     Rule(
@@ -246,7 +261,7 @@ RULES = (
             "state/test_local_state",
             "a_header_goes_to_the_folder_of_the_lock_even_if_that_was_removed_just_before",
         ),
-        removals=(without("state/header", "self.path if self._folder is None else self.path.name", "self.path"),),
+        removals=(without("state/local/header", "self.path if self._folder is None else self.path.name", "self.path"),),
     ),
     Rule(
         name="rows undo the attempt that they name, and no other",
@@ -254,7 +269,7 @@ RULES = (
         tests=tests("state/test_local_state", "rows_that_undo_another_attempt_undo_nothing"),
         removals=(
             without(
-                "state/undo_rows",
+                "state/local/undo_rows",
                 "return rows if (rows.schema.metadata or {}).get(_ATTEMPT) == _name(attempt) else None",
                 "return rows",
             ),
@@ -264,7 +279,7 @@ RULES = (
         name="a state whose files are missing or cut short is rebuilt",
         chapter=Chapter.LOCAL_STATE,
         tests=tests("state/test_recovery", "any_task_rebuilds_a_state_whose_file_is_missing_or_cut_short"),
-        removals=(without("state/recovery", "if not local.fits(operator.layout):", "if False:"),),
+        removals=(without("state/local/recovery", "if not local.fits(operator.layout):", "if False:"),),
     ),
     Rule(
         name="a header says durable only after its arrays are synced",
@@ -342,7 +357,7 @@ RULES = (
         tests=tests("state/test_recovery", "a_lake_that_fails_costs_no_local_state"),
         removals=(
             without(
-                "state/recovery",
+                "state/local/recovery",
                 "    tables = _rows_to_apply(",
                 "    local.begin(wanted.epoch, *(wanted.last or NO_COMMIT))\n    tables = _rows_to_apply(",
             ),

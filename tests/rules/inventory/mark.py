@@ -2,7 +2,7 @@
 
 from tests.rules.rule import Chapter, Rule, tests, without
 
-_DECISIONS, _PUBLICATION = "state/decisions", "runtime/publication"
+_DECISIONS, _PUBLICATION = "state/decisions", "runtime/publishing/publication"
 
 RULES = (
     Rule(
@@ -19,8 +19,8 @@ RULES = (
         chapter=Chapter.MARK,
         tests=tests("runtime/test_publication", "output_offset_and_mark_stand_in_one_transaction"),
         removals=(
-            without("runtime/output", "format_mark(to.table_id, to.batch),", '"",'),
-            without("runtime/output", "return commit_offset(", "return producer\n    commit_offset("),
+            without("runtime/publishing/encoding", "format_mark(to.table_id, to.batch),", '"",'),
+            without("runtime/publishing/encoding", "return commit_offset(", "return producer\n    commit_offset("),
         ),
     ),
     Rule(
@@ -138,7 +138,7 @@ RULES = (
             without(_PUBLICATION, " and not self._client().is_compacted(topic))", ")"),
             without(_PUBLICATION, 'said[1] == "published"', "True"),
             without(_DECISIONS, "if any(tail.whole for tail in tails) else Settling.ASK", "if tails else Settling.ASK"),
-            without("runtime/settling", "    log.commit(claim, [])", ""),
+            without("runtime/repair/settle", "    log.commit(claim, [])", ""),
         ),
     ),
     Rule(
@@ -200,20 +200,20 @@ RULES = (
         removals=(
             without(_PUBLICATION, "max(after_batch, since - 1)", "after_batch"),
             without(_PUBLICATION, "max(batch, since) - 1", "batch - 1"),
-            without("runtime/claim", "claim = replace(claim, dead_letters_from=claim.batch)"),
-            without("runtime/claim", "claim = replace(claim, published_from=claim.batch)"),
+            without("runtime/batch_loop/claim", "claim = replace(claim, dead_letters_from=claim.batch)"),
+            without("runtime/batch_loop/claim", "claim = replace(claim, published_from=claim.batch)"),
         ),
     ),
     Rule(
         name="what is committed for a former output is published there first",
         chapter=Chapter.MARK,
         tests=tests("runtime/test_claim", "what_is_committed_for_a_former_output_is_published_there_first"),
-        removals=(without("runtime/claim", "self._settle_former_outlets()"),),
+        removals=(without("runtime/batch_loop/claim", "self._settle_former_outlets()"),),
     ),
     Rule(
         name="compaction and retention never drop rows of a batch above the mark",
         chapter=Chapter.MARK,
         tests=tests("state/test_compaction", "output_above_the_mark_stays_however_old_it_is"),
-        removals=(without("state/compaction", "min(expired, published.get(partition, -1))", "expired"),),
+        removals=(without("state/upkeep/compaction", "min(expired, published.get(partition, -1))", "expired"),),
     ),
 )

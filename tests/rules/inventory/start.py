@@ -2,7 +2,11 @@
 
 from tests.rules.rule import Chapter, Rule, tests, without
 
-_CLAIM, _PUBLICATION, _DRIVER = "runtime/claim", "runtime/publication", "runtime/driver"
+_CLAIM, _PUBLICATION, _DRIVER = (
+    "runtime/batch_loop/claim",
+    "runtime/publishing/publication",
+    "runtime/batch_loop/driver",
+)
 _STREAM = "runtime/stream/driver"
 
 RULES = (
@@ -15,8 +19,8 @@ RULES = (
             "a_driver_asks_once_before_its_first_batch",
         ),
         removals=(
-            without("runtime/lake_probe", "if sight.answer is None:", "if False:"),
-            without("runtime/lake_probe", "if not probe.with_name(sight.answer).exists():", "if False:"),
+            without("runtime/spark/lake_probe", "if sight.answer is None:", "if False:"),
+            without("runtime/spark/lake_probe", "if not probe.with_name(sight.answer).exists():", "if False:"),
             without(_DRIVER, "self._jobs.check_lake(self._log.path)"),
         ),
     ),

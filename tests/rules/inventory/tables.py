@@ -2,10 +2,15 @@
 
 from tests.rules.rule import Chapter, Rule, tests, without
 
-_PINS, _TASK, _DRIVER, _RECOVERY = "runtime/pins", "runtime/task", "runtime/driver", "state/recovery"
+_PINS, _TASK, _DRIVER, _RECOVERY = (
+    "runtime/batch_loop/table_pin",
+    "runtime/task/run",
+    "runtime/batch_loop/driver",
+    "state/local/recovery",
+)
 _ALIGNMENT, _HISTORY, _JOIN = "state/alignment", "operators/table_history", "operators/stream_table_join"
 _DRIVERS, _LAW = (
-    "runtime/alignment",
+    "runtime/batch_loop/alignment",
     tests("laws/test_alignment", "every_schedule_of_table_and_join_gives_the_same_join_in_the_same_order"),
 )
 

@@ -2,7 +2,11 @@
 
 from tests.rules.rule import Chapter, Rule, tests, without
 
-_REFUSALS, _SUPPRESSION, _WINDOWS = "operators/refusals", "operators/suppression/step", "operators/windows/step"
+_REFUSALS, _SUPPRESSION, _WINDOWS = (
+    "operators/refusals",
+    "operators/suppression/step",
+    "operators/windowed_aggregation/step",
+)
 
 RULES = (
     Rule(
@@ -45,7 +49,10 @@ RULES = (
     Rule(
         name="a session that a flush has closed takes no record",
         chapter=Chapter.BATCH,
-        tests=tests("operators/windows/test_closed_sessions", "a_record_that_touches_a_flushed_session_alone_is_late"),
+        tests=tests(
+            "operators/windowed_aggregation/test_closed_sessions",
+            "a_record_that_touches_a_flushed_session_alone_is_late",
+        ),
         removals=(
             without(
                 _WINDOWS, "(first < last or not _touches_closed(state, key, timestamp, late_until, rules))", "True"

@@ -84,7 +84,9 @@ RULES = (
         ),
         removals=(
             without(_FILE, "get(topic, 0) + batch.count) % _SEQUENCES", "get(topic, 0) + batch.count)"),
-            without("kernels/record_encoder", "(base_sequence + start) % _SEQUENCES", "base_sequence + start"),
+            without(
+                "kernels/record_format/record_encoder", "(base_sequence + start) % _SEQUENCES", "base_sequence + start"
+            ),
             without(
                 _FILE,
                 "        return replace(producer, opened=False)",
@@ -98,7 +100,7 @@ RULES = (
         tests=tests(_HERE, "a_concurrent_transaction_is_waited_for"),
         removals=(
             without(
-                "runtime/kafka/retry",
+                "runtime/kafka/retries",
                 "return bool(for_code(code).retriable)",
                 "return code != 51 and bool(for_code(code).retriable)",
             ),
@@ -113,7 +115,7 @@ RULES = (
         ),
         removals=(
             without(
-                "runtime/kafka/retry",
+                "runtime/kafka/retries",
                 "return bool(for_code(code).retriable)",
                 "return code == 49 or bool(for_code(code).retriable)",
             ),

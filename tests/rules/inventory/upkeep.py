@@ -2,7 +2,7 @@
 
 from tests.rules.rule import Chapter, Rule, tests, without
 
-_COMPACTION, _CLEANUP, _ORPHANS = "state/compaction", "state/cleanup", "state/orphans"
+_COMPACTION, _CLEANUP, _ORPHANS = "state/upkeep/compaction", "state/upkeep/cleanup", "state/upkeep/orphans"
 
 RULES = (
     Rule(
@@ -31,9 +31,9 @@ RULES = (
             "a_compaction_whose_files_are_gone_leaves_no_file",
         ),
         removals=(
-            without("state/operator_log", "self._refuse_outdated(meta, replaces)\n        while", "while"),
+            without("state/delta_log/operator_log", "self._refuse_outdated(meta, replaces)\n        while", "while"),
             without(
-                "state/operator_log",
+                "state/delta_log/operator_log",
                 "self._refuse_outdated(meta, replaces)\n        return self.version + 1",
                 "return self.version + 1",
             ),
@@ -45,8 +45,8 @@ RULES = (
         chapter=Chapter.UPKEEP,
         tests=tests("state/test_compaction", "a_compaction_is_one_commit_with_a_batch_of_its_own_that_changes_no_data"),
         removals=(
-            without("state/operator_log", "changes_data=not replaces)", "changes_data=True)"),
-            without("state/actions", '"dataChange": False,', '"dataChange": True,'),
+            without("state/delta_log/operator_log", "changes_data=not replaces)", "changes_data=True)"),
+            without("state/delta_log/actions", '"dataChange": False,', '"dataChange": True,'),
         ),
     ),
     Rule(
@@ -122,8 +122,8 @@ RULES = (
             *tests("runtime/test_driver", "a_failed_attempt_leaves_neither_files_nor_open_transactions"),
         ),
         removals=(
-            without("runtime/driver", "delete_attempt(self._log.path, self.newest.batch + 1, attempt)"),
-            without("state/data_files", "            path.unlink(missing_ok=True)\n", "            pass\n"),
+            without("runtime/batch_loop/driver", "delete_attempt(self._log.path, self.newest.batch + 1, attempt)"),
+            without("state/delta_log/data_files", "            path.unlink(missing_ok=True)\n", "            pass\n"),
         ),
     ),
     Rule(
@@ -131,7 +131,11 @@ RULES = (
         chapter=Chapter.UPKEEP,
         tests=tests("state/test_operator_log", "a_batch_that_fails_before_its_entry_is_put_leaves_no_files"),
         removals=(
-            without("state/operator_log", "delete_files(self.path, meta.batch, meta.attempt, [*files,", "([*files,"),
+            without(
+                "state/delta_log/operator_log",
+                "delete_files(self.path, meta.batch, meta.attempt, [*files,",
+                "([*files,",
+            ),
         ),
     ),
     Rule(
@@ -162,7 +166,7 @@ RULES = (
                 _COMPACTION, "log.commit(meta, files, replaces, prepared.records)", "log.commit(meta, files, replaces)"
             ),
             without(
-                "state/batch_history",
+                "state/upkeep/batch_history",
                 "range(max(recorded, after_batch) + 1, meta.batch)",
                 "range(after_batch + 1, meta.batch)",
             ),
@@ -212,14 +216,16 @@ RULES = (
         chapter=Chapter.UPKEEP,
         tests=tests("state/test_length", "the_work_is_the_same_at_ten_times_the_length"),
         removals=(
-            without("state/log_entries", "if known is None or not entry_path(log, known).exists():", "if True:"),
             without(
-                "runtime/history",
+                "state/delta_log/log_entries", "if known is None or not entry_path(log, known).exists():", "if True:"
+            ),
+            without(
+                "state/batch_metadata",
                 "islice(documents_before(log.path, log.version), LINEAGE_ENTRIES)",
                 "documents_before(log.path, log.version)",
             ),
             without(
-                "cli/status",
+                "cli/operate/status",
                 "before, *recent = since(log, newest.clock - RECENT_MS)",
                 "before, *recent = since(log, 0)",
             ),

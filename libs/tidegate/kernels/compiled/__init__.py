@@ -1,4 +1,4 @@
-"""The one place that decorates with numba. May import: the standard library, numpy, numba.
+"""The one place that decorates with numba.
 
 `TIDEGATE_NUMBA=off` runs the same source as plain Python: for debugging, and for the law that both agree.
 `NUMBA_BOUNDSCHECK=1`, numba's own switch, makes every access outside of an array an IndexError: slower, for tests.

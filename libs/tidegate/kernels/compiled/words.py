@@ -1,4 +1,4 @@
-"""Bytes of flat arrays, eight at a time or in blocks. May import: numpy, numba, contracts, kernels.
+"""Bytes of flat arrays, eight at a time or in blocks.
 
 The one place that generates code, because numba has no unaligned load, block copy or prefetch. What it generates stands
 first in plain Python, which is what runs with `TIDEGATE_NUMBA=off`.

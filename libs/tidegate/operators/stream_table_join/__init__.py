@@ -1,6 +1,6 @@
 """The stream-table join (KIP-923): each record meets the version that was valid when it happened.
 
-May import: contracts, kernels. `StreamTableJoinRules` say how; `StreamTableJoin` is the operator that they describe.
+`StreamTableJoinRules` say how; `StreamTableJoin` is the operator that they describe.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The stream-table join's configuration (KIP-923). May import: the standard library, pydantic, contracts."""
+"""The stream-table join's configuration (KIP-923)."""
 
 from __future__ import annotations
 

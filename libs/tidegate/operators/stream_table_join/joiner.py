@@ -1,8 +1,8 @@
-"""A joiner of the user's own: a function over Arrow columns. May import: pyarrow, contracts, operators.
+"""A joiner of the user's own: a function over Arrow columns.
 
-`function(stream, table)` gets two record batches of equal length, row by row what met: `stream` has key, value,
-headers and timestamp, `table` has value and valid_from, both null where there is no version. It gives an array of as
-many binary values or strings; a null is a tombstone. A row's value may depend on that row alone: how rows are cut into
+`function(stream, table)` gets two record batches of equal length, row by row what met: `stream` has key, value, headers
+and timestamp, `table` has value and valid_from, both null where there is no version. It gives an array of as many
+binary values or strings; a null is a tombstone. A row's value may depend on that row alone: how rows are cut into
 batches is not told, and a replay may cut them otherwise.
 """
 

@@ -1,4 +1,4 @@
-"""What the join says of itself, per batch and partition. May import: pyarrow, contracts, operators.refusals.
+"""What the join says of itself, per batch and partition.
 
 How measures of batches combine is told by their names: `*_now` is replaced, `*_max` is the largest, everything else
 adds up. An average is `*_sum` over `*_count`.

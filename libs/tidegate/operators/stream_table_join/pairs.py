@@ -1,4 +1,4 @@
-"""The join's own output: both values in one JSON object. May import: numpy, pyarrow, contracts, kernels.
+"""The join's own output: both values in one JSON object.
 
 `{"stream": ..., "table": ...}`, each value as it is if it is JSON, else base64 under `stream_bytes` or `table_bytes`; a
 missing table side is null. Values are judged first, so that everything is written once, into memory of its final size.

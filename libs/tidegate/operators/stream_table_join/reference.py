@@ -1,6 +1,6 @@
 """The stream-table join as KIP-923 words it: a late record at once, the others by timestamp once the grace is over.
 
-The slow oracle, for tests only: one list, sorted at every turn. May import: contracts, operators.keys_reference.
+The slow oracle, for tests only: one list, sorted at every turn.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One partition's stream-table join over the arrays of a Storage. May import: numpy, pyarrow, contracts, kernels.
+"""One partition's stream-table join over the arrays of a Storage.
 
 The shell around `step`: it maps the arrays, makes room when a kernel asks for it, and turns what the kernel noted into
 Arrow tables. The table is another operator's state, which is only read.
@@ -15,8 +15,9 @@ from tidegate.contracts.errors import UserError
 from tidegate.contracts.event_time import ALWAYS, NEVER, NO_STREAM_TIME, advanced
 from tidegate.contracts.operator import Array, ArraySpec, Layout, StepResult, Storage
 from tidegate.contracts.records import Records
-from tidegate.kernels import arena, columns, growth, hash_index, slots, time_buffer
+from tidegate.kernels import columns, hash_index, time_buffer
 from tidegate.kernels.hash_index import Index
+from tidegate.kernels.memory import arena, growth, slots
 from tidegate.kernels.payloads import Batch, Payloads, batch_of, record_length, repack
 from tidegate.kernels.version_chains import READABLE_FROM, VersionedState
 from tidegate.operators import refusals, result_tables
@@ -25,7 +26,7 @@ from tidegate.operators.refusals import Dated
 from tidegate.operators.stream_table_join import measures, tables
 from tidegate.operators.stream_table_join import step as kernel
 from tidegate.operators.stream_table_join.config import StreamTableJoinRules
-from tidegate.operators.stream_table_join.damage import damage
+from tidegate.operators.stream_table_join.integrity import damage
 from tidegate.operators.stream_table_join.joiner import Joiner
 
 STREAM_TIME, OPENED = range(2)

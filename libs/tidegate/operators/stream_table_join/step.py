@@ -1,12 +1,10 @@
 """The join's kernels: what a record, an advance, a flush or a changelog row does to the buffer, and the lookups.
 
-May import: numpy, contracts, kernels, operators.refusals.
-
 The buffer decides who leaves, and in which order; what each of them meets is looked up afterwards, for all at once: a
 table does not change within a batch. While a batch is worked on, a slot remembers the row of its record (`row`, + 1);
 payloads are copied once, when the batch is settled. A slot that was stored before the batch and leaves in it keeps its
-block until then, because its record is still to be joined. A slot that was opened in the batch and leaves in it is
-free at once.
+block until then, because its record is still to be joined. A slot that was opened in the batch and leaves in it is free
+at once.
 """
 
 from __future__ import annotations
@@ -15,13 +13,19 @@ from typing import Any, NamedTuple
 
 from tidegate.contracts.operator import Array
 from tidegate.contracts.records import NULL_LENGTH
-from tidegate.kernels import hash_index, payloads, slots, time_buffer, version_chains
+from tidegate.kernels import (
+    hash_index,
+    payloads,
+    time_buffer,
+    version_chains,
+)
 from tidegate.kernels.columns import AHEAD
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.compiled.words import prefetch
 from tidegate.kernels.hash_index import Index
+from tidegate.kernels.memory import slots
+from tidegate.kernels.memory.slots import SlotPool
 from tidegate.kernels.payloads import Batch, Located, Payloads
-from tidegate.kernels.slots import SlotPool
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES, TimeBuffer
 from tidegate.kernels.version_chains import FAR_AHEAD, NONE, READABLE_FROM, Trail, Versions
 from tidegate.operators import refusals

@@ -1,4 +1,4 @@
-"""What a batch did to the buffer, and what left it, in Arrow tables. May import: numpy, pyarrow, contracts, kernels."""
+"""What a batch did to the buffer, and what left it, in Arrow tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Suppression (KIP-328): the newest record of each key is held back until it is time. May import: contracts, kernels.
+"""Suppression (KIP-328): the newest record of each key is held back until it is time.
 
 `SuppressionRules` say until when; `Suppression` is the operator that they describe.
 """

@@ -1,4 +1,4 @@
-"""Suppression's configuration (KIP-328). May import: the standard library, pydantic, contracts, operators."""
+"""Suppression's configuration (KIP-328)."""
 
 from __future__ import annotations
 

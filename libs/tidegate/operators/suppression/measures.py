@@ -1,7 +1,7 @@
-"""What KIP-328's metrics are made of, per batch and partition. May import: numpy, contracts, operators.
+"""What KIP-328's metrics are made of, per batch and partition.
 
-How measures of batches combine is told by their names: `*_now` is replaced, `*_max` and `*_min` are the largest and
-the smallest, everything else adds up. An average is `*_sum` over `*_count`: lateness over all records that are not
+How measures of batches combine is told by their names: `*_now` is replaced, `*_max` and `*_min` are the largest and the
+smallest, everything else adds up. An average is `*_sum` over `*_count`: lateness over all records that are not
 rejected, overtime over what left by time.
 """
 

@@ -1,6 +1,6 @@
 """Suppression as KIP-328's page words it: insert or update, then evict the oldest while a bound is violated.
 
-The slow oracle, for tests only: one dict, searched from end to end. May import: contracts, operators.keys_reference.
+The slow oracle, for tests only: one dict, searched from end to end.
 """
 
 from __future__ import annotations

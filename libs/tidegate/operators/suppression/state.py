@@ -1,4 +1,4 @@
-"""One partition's suppression buffer over the arrays of a Storage. May import: numpy, pyarrow, contracts, kernels.
+"""One partition's suppression buffer over the arrays of a Storage.
 
 The shell around `step`: it maps the arrays, makes room when a kernel asks for it, and turns what the kernel noted into
 Arrow tables. What a slot has lies side by side: with millions of slots each line of the cache, and each page, counts.
@@ -14,8 +14,9 @@ import pyarrow as pa
 from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME, advanced
 from tidegate.contracts.operator import SEED, Array, ArraySpec, Layout, StepResult, Storage
 from tidegate.contracts.records import Records
-from tidegate.kernels import arena, columns, growth, slots, time_buffer
+from tidegate.kernels import columns, time_buffer
 from tidegate.kernels.hash_index import Index
+from tidegate.kernels.memory import arena, growth, slots
 from tidegate.kernels.payloads import Batch, Payloads, batch_of, record_length, repack
 from tidegate.operators import refusals
 from tidegate.operators.bounds import EagerBuffer, StrictBuffer
@@ -23,7 +24,7 @@ from tidegate.operators.keys import keys_of, other_keys
 from tidegate.operators.suppression import measures, tables
 from tidegate.operators.suppression import step as kernel
 from tidegate.operators.suppression.config import SuppressionRules, TimeLimit
-from tidegate.operators.suppression.damage import damage
+from tidegate.operators.suppression.integrity import damage
 
 STREAM_TIME, OPENED, BYTES_OF, WINDOWED = range(kernel.CLOSED)
 HALF_LINE = 32

@@ -1,12 +1,10 @@
 """Suppression's kernels: what a record, an advance, a flush or a changelog row does to the buffer.
 
-May import: numpy, contracts, kernels, operators.refusals.
-
 While a batch is worked on, a slot remembers the row of its newest record (`row`, + 1); payloads are copied once, when
-the batch is settled. A slot that was stored before the batch and leaves in it stays in the index as a *ghost* (it has
-a block, but is not held) until then, because its key may come back: the changelog then gets one `put`, no `delete`.
-A slot that was opened in the batch and leaves in it is free at once. Every slot whose `row` is not 0 is in the list
-of touched slots, so that settling looks at nothing else.
+the batch is settled. A slot that was stored before the batch and leaves in it stays in the index as a *ghost* (it has a
+block, but is not held) until then, because its key may come back: the changelog then gets one `put`, no `delete`. A
+slot that was opened in the batch and leaves in it is free at once. Every slot whose `row` is not 0 is in the list of
+touched slots, so that settling looks at nothing else.
 
 A flush closes windows before their grace has passed. A *closed* window stays in its slot until then, so that no record
 gives it a second result: it has its key alone, counts against no bound, and its arrival is `~arrival`, which is < 0.
@@ -17,11 +15,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tidegate.contracts.operator import Array
-from tidegate.kernels import hash_index, payloads, slots, time_buffer
+from tidegate.kernels import hash_index, payloads, time_buffer
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.hash_index import Index
+from tidegate.kernels.memory import slots
+from tidegate.kernels.memory.slots import SlotPool
 from tidegate.kernels.payloads import Batch, Payloads
-from tidegate.kernels.slots import SlotPool
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES, TimeBuffer
 from tidegate.operators import refusals
 from tidegate.operators.refusals import ACCEPTED, LATE, Refused

@@ -1,4 +1,4 @@
-"""What a batch did to the buffer, in Arrow tables. May import: numpy, pyarrow, contracts, kernels, operators."""
+"""What a batch did to the buffer, in Arrow tables."""
 
 from __future__ import annotations
 

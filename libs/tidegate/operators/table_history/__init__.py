@@ -1,4 +1,4 @@
-"""Table history (KIP-889's versioned store, for KIP-923's join). May import: contracts, kernels.
+"""Table history (KIP-889's versioned store, for KIP-923's join).
 
 `TableHistoryRules` say what is kept; `TableHistory` is the operator that they describe.
 """

@@ -1,4 +1,4 @@
-"""A table's configuration (KIP-889, KIP-923). May import: the standard library, pydantic, contracts."""
+"""A table's configuration (KIP-889, KIP-923)."""
 
 from __future__ import annotations
 

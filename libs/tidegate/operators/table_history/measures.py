@@ -1,4 +1,4 @@
-"""What is counted of a table, per batch and partition. May import: contracts, operators.refusals.
+"""What is counted of a table, per batch and partition.
 
 How measures of batches combine is told by their names: `*_now` is replaced, `*_max` is the largest, all else adds up.
 """

@@ -1,4 +1,4 @@
-"""Reading a table's versions one key at a time, for people and tests. May import: numpy, contracts, kernels."""
+"""Reading a table's versions one key at a time, for people and tests."""
 
 from __future__ import annotations
 

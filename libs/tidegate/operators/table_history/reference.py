@@ -1,6 +1,6 @@
 """A versioned table as KIP-889 words it: every version of a key, found by the time from which it was valid.
 
-The slow oracle, for tests only: a dict of dicts, searched from end to end. May import: contracts, keys_reference.
+The slow oracle, for tests only: a dict of dicts, searched from end to end.
 """
 
 from __future__ import annotations

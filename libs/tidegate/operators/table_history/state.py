@@ -1,4 +1,4 @@
-"""One partition of a table over the arrays of a Storage. May import: numpy, pyarrow, contracts, kernels, operators.
+"""One partition of a table over the arrays of a Storage.
 
 The shell around `step`: it maps the arrays, makes room when a kernel asks for it, and turns what the kernel noted into
 Arrow tables. What a key has lies side by side, and so does what a version has.
@@ -15,9 +15,15 @@ from numpy.lib.stride_tricks import as_strided
 from tidegate.contracts.event_time import ALWAYS, MAX_TIMESTAMP, NEVER, NO_STREAM_TIME, advanced
 from tidegate.contracts.operator import SEED, Array, ArraySpec, Layout, StepResult, Storage
 from tidegate.contracts.records import Records, Row
-from tidegate.kernels import arena, columns, growth, payloads, slots, time_buffer, version_chains
-from tidegate.kernels.arena import Arena
+from tidegate.kernels import (
+    columns,
+    payloads,
+    time_buffer,
+    version_chains,
+)
 from tidegate.kernels.hash_index import Index
+from tidegate.kernels.memory import arena, growth, slots
+from tidegate.kernels.memory.arena import Arena
 from tidegate.kernels.payloads import Batch, Payloads, batch_of
 from tidegate.kernels.time_buffer import TimeBuffer
 from tidegate.kernels.version_chains import READABLE_FROM, TIMELESS, Trail, Versions
@@ -27,7 +33,7 @@ from tidegate.operators.result_tables import EMISSIONS
 from tidegate.operators.table_history import measures, tables
 from tidegate.operators.table_history import step as kernel
 from tidegate.operators.table_history.config import TableHistoryRules
-from tidegate.operators.table_history.damage import damage
+from tidegate.operators.table_history.integrity import damage
 from tidegate.operators.table_history.reading import Version, get, get_range
 
 STREAM_TIME, OPENED = kernel.NUMBERS, kernel.NUMBERS + 1

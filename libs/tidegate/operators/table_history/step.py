@@ -1,9 +1,7 @@
 """A table's kernels: what a record, an advance or a changelog row does to the versions.
 
-May import: numpy, contracts, kernels, operators.refusals.
-
-A version is stored as its record is read, so that chains and payloads agree after every record. What a batch does to
-a version is told by where it stands in the end; one that has expired keeps its slot until the batch's tables are made.
+A version is stored as its record is read, so that chains and payloads agree after every record. What a batch does to a
+version is told by where it stands in the end; one that has expired keeps its slot until the batch's tables are made.
 Every version that the batch touched is listed once.
 
 Expiry needs no time per version: a version leaves when its successor is as old as the retention, so only the second
@@ -16,11 +14,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tidegate.contracts.operator import Array
-from tidegate.kernels import arena, payloads, slots, time_buffer, version_chains
+from tidegate.kernels import payloads, time_buffer, version_chains
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.compiled.words import copy_bytes, prefetch
+from tidegate.kernels.memory import arena, slots
+from tidegate.kernels.memory.slots import SlotPool
 from tidegate.kernels.payloads import Batch
-from tidegate.kernels.slots import SlotPool
 from tidegate.kernels.time_buffer import HELD, TimeBuffer
 from tidegate.kernels.version_chains import AHEAD, FAR_AHEAD, NONE, Trail, Versions
 from tidegate.operators import refusals

@@ -1,4 +1,4 @@
-"""All checks of an application, one after the other. May import: contracts, runtime.
+"""All checks of an application, one after the other.
 
 One thing that cannot be seen - a broker that is away, a log that is damaged - is a finding itself and spares the checks
 that would need it.
@@ -11,7 +11,7 @@ from functools import partial
 
 from tidegate.contracts.errors import TidegateError
 from tidegate.runtime import clock
-from tidegate.runtime.application import Application
+from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor import instances, lake, machine, states, topics
 from tidegate.runtime.doctor.findings import Finding, Findings, of_error
 from tidegate.runtime.kafka.inspection import Cluster

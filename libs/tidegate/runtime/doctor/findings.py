@@ -1,4 +1,4 @@
-"""A thing that is wrong, with its remedy. May import: contracts."""
+"""A thing that is wrong, with its remedy."""
 
 from __future__ import annotations
 

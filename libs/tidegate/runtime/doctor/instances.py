@@ -1,4 +1,4 @@
-"""The drivers that the control database knows. May import: contracts, control, runtime."""
+"""The drivers that the control database knows."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tidegate.control import revisions
 from tidegate.control.address import Address
 from tidegate.control.database import Database
 from tidegate.control.instances import beats
+from tidegate.runtime.control_sync.recording import HEARTBEAT_S
 from tidegate.runtime.doctor.findings import Finding, Findings, of_error, roughly
-from tidegate.runtime.recording import HEARTBEAT_S
 
 STALE_AFTER_MS = int(6 * HEARTBEAT_S * 1_000)
 """A driver that has shown no sign of life for so long is not there any more."""

@@ -1,7 +1,4 @@
-"""The lake and its operator logs: there, writable, growing, orphaned.
-
-May import: contracts, control, state, runtime.
-"""
+"""The lake and its operator logs: there, writable, growing, orphaned."""
 
 from __future__ import annotations
 
@@ -18,16 +15,26 @@ from tidegate.contracts.schema import BatchMeta, log_schema
 from tidegate.control.ledger import OperatorKey
 from tidegate.operators.registry import operator_for
 from tidegate.runtime import clock
-from tidegate.runtime.application import Application
-from tidegate.runtime.beginning import PROBLEM, REMEDY, traces_in_database, traces_of_states
+from tidegate.runtime.batch_loop.beginning import (
+    PROBLEM,
+    REMEDY,
+    traces_in_database,
+    traces_of_states,
+)
+from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor.findings import Finding, Findings, of_error, roughly
-from tidegate.runtime.history import has_version
 from tidegate.state import disk, leases
 from tidegate.state.alignment import Lease, alive
-from tidegate.state.cleanup import MIN_WINDOW_MS
+from tidegate.state.batch_metadata import has_version
 from tidegate.state.decisions import MAX_BATCHES
-from tidegate.state.operator_log import CHECKPOINT_EVERY, CHECKPOINT_FILES_PER_ENTRY, OperatorLog, Tally
-from tidegate.state.orphans import Orphans, orphans
+from tidegate.state.delta_log.operator_log import (
+    CHECKPOINT_EVERY,
+    CHECKPOINT_FILES_PER_ENTRY,
+    OperatorLog,
+    Tally,
+)
+from tidegate.state.upkeep.cleanup import MIN_WINDOW_MS
+from tidegate.state.upkeep.orphans import Orphans, orphans
 
 SMALLEST_FREE = 0.05
 """Of a disk; and this many bytes where that is less."""

@@ -1,4 +1,4 @@
-"""This machine: Python, packages, Java, jars, files that may be open. May import: contracts, runtime."""
+"""This machine: Python, packages, Java, jars, files that may be open."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from importlib import metadata
 
 from tidegate.contracts.errors import TidegateError, UserError
 from tidegate.runtime.doctor.findings import Finding, Findings, of_error
-from tidegate.runtime.home import home
-from tidegate.runtime.jars import missing
-from tidegate.runtime.java import java_command
+from tidegate.runtime.install.jars import missing
+from tidegate.runtime.install.java import java_command
+from tidegate.runtime.install.paths import home
 
 OLDEST_PYTHON = (3, 11)
 FEWEST_OPEN_FILES = 1_024

@@ -1,7 +1,4 @@
-"""Local states on this machine: owned, undamaged, on a disk of this machine, and none left over.
-
-May import: contracts, state, runtime.
-"""
+"""Local states on this machine: owned, undamaged, on a disk of this machine, and none left over."""
 
 from __future__ import annotations
 
@@ -11,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
 
-from tidegate.runtime.application import Application
-from tidegate.runtime.condition import Condition, ConditionFile, Incident
+from tidegate.runtime.batch_loop.requests import Requests
+from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor.findings import Finding, Findings
-from tidegate.runtime.requests import Requests
-from tidegate.state.header import HeaderFile
+from tidegate.runtime.telemetry.driver_status import Condition, ConditionFile, Incident
+from tidegate.state.local.header import HeaderFile
 
 NETWORK_FILE_SYSTEMS = ("nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "glusterfs", "ceph", "lustre")
 _MOUNTS = Path("/proc/mounts")

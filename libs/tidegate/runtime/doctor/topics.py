@@ -1,4 +1,4 @@
-"""The broker, and the topics that operators read and write. May import: contracts, operators' registry, runtime."""
+"""The broker, and the topics that operators read and write."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.errors import TidegateError
 from tidegate.contracts.schema import BatchMeta
-from tidegate.runtime import opening
+from tidegate.runtime.batch_loop import preflight
 from tidegate.runtime.doctor.findings import Finding, Findings, of_error, roughly
 from tidegate.runtime.kafka.inspection import Cluster, Inspected, inspect
-from tidegate.runtime.outlets import configured
+from tidegate.runtime.publishing.topics import configured
 
 SHORTEST_RETENTION_MS = 24 * 3_600_000
 """Records that the broker keeps for less may be gone before somebody has mended a service."""
@@ -80,12 +80,12 @@ def topics_are_those_of_the_log(between: Between) -> Findings:
     seen = [topic for topic in (between.input, *between.outlets) if topic is not None]
     if len(seen) < 1 + len(configured(between.config).topics):
         return
-    now = opening.Topics(
+    now = preflight.Topics(
         ids={topic.name: topic.id for topic in seen}, partitions={topic.name: topic.partitions for topic in seen}
     )
-    before = between.newest or opening.first_meta(between.name, "", 0, between.config.input, {})
+    before = between.newest or preflight.first_meta(between.name, "", 0, between.config.input, {})
     try:
-        opening.check_topics(before, between.config, now)
+        preflight.check_topics(before, between.config, now)
     except TidegateError as error:
         yield of_error(between.name, error)
 
@@ -95,7 +95,7 @@ def nothing_was_deleted_unread(between: Between) -> Findings:
     if between.newest is None or between.input is None:
         return
     try:
-        opening.check_nothing_lost(between.newest, between.config, between.input.starts)
+        preflight.check_nothing_lost(between.newest, between.config, between.input.starts)
     except TidegateError as error:
         yield of_error(between.name, error)
 

@@ -1,4 +1,4 @@
-"""Requests to Kafka, and where to send them. The only module that imports kafka.net. May import: kafka, contracts.
+"""Requests to Kafka, and where to send them. The only module that imports kafka.net.
 
 kafka-python does connections, TLS, SASL and encoding; it has no thread of its own here: the calling thread drives its
 event loop while it waits. One client per thread, made after the fork. An answer that does not come in time closes all
@@ -29,9 +29,14 @@ from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, 
 
 from tidegate.contracts.errors import EngineError, TidegateError, Unavailable, UserError
 from tidegate.runtime.kafka.codecs import compile_in_turn
-from tidegate.runtime.kafka.doors import refused
+from tidegate.runtime.kafka.login_errors import refused
 from tidegate.runtime.kafka.options import kafka_python_options
-from tidegate.runtime.kafka.retry import Deadline, is_retriable, refusal, too_late
+from tidegate.runtime.kafka.retries import (
+    Deadline,
+    is_retriable,
+    refusal,
+    too_late,
+)
 
 compile_in_turn()
 

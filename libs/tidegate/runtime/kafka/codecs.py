@@ -1,4 +1,4 @@
-"""One thread at a time compiles how kafka-python reads a message. May import: kafka.
+"""One thread at a time compiles how kafka-python reads a message.
 
 kafka-python 3 compiles that when the first message of a kind comes. Meanwhile it gives the message's structure another
 class; two threads that do so at once compile one against the stand-in of a class, and from then on no message of that

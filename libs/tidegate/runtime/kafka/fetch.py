@@ -1,4 +1,4 @@
-"""Committed records of a range of offsets, in columns. May import: numpy, kafka, contracts, kernels.
+"""Committed records of a range of offsets, in columns.
 
 A fetch names the topic, has no session, and asks the leader alone. Batches older than magic 2, which only topics that
 were written before Kafka 0.11 hold, go through kafka-python's own parser, record by record.
@@ -17,12 +17,12 @@ from kafka.record import MemoryRecords
 
 from tidegate.contracts.errors import EngineError, InputTruncated, OffsetsGone, StateError, Unavailable
 from tidegate.contracts.records import Records, Row
-from tidegate.kernels.compression import LARGEST_BATCH_BYTES
-from tidegate.kernels.record_batch import Decoded, decode
-from tidegate.kernels.record_frames import MAGIC, frames
+from tidegate.kernels.record_format.compression import LARGEST_BATCH_BYTES
+from tidegate.kernels.record_format.record_batch import Decoded, decode
+from tidegate.kernels.record_format.record_frames import MAGIC, frames
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.positions import earliest
-from tidegate.runtime.kafka.retry import Deadline, is_retriable, refusal
+from tidegate.runtime.kafka.retries import Deadline, is_retriable, refusal
 
 NO_EPOCH = -1
 _READ_COMMITTED = 1

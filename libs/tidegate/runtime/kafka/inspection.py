@@ -1,4 +1,4 @@
-"""Topics with all of their settings, and those of the brokers, as they hold now. May import: kafka, contracts, runtime.
+"""Topics with all of their settings, and those of the brokers, as they hold now.
 
 `topics` shows what differs from the broker's defaults; here every setting has the value that is in force.
 """

@@ -1,4 +1,4 @@
-"""Where partitions begin and end; what groups and outputs say is done. May import: kafka, contracts, kernels."""
+"""Where partitions begin and end; what groups and outputs say is done."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from kafka.protocol.consumer import OffsetFetchRequest
 from tidegate.contracts.errors import OffsetsGone, Unavailable
 from tidegate.contracts.naming import HEADER_BATCH, HEADER_OPERATOR
 from tidegate.contracts.records import Records
-from tidegate.kernels.record_batch import decode_headers
+from tidegate.kernels.record_format.record_batch import decode_headers
 from tidegate.runtime.kafka.client import GROUP, KafkaClient
 from tidegate.runtime.kafka.fetch import fetch
 from tidegate.runtime.kafka.positions import earliest, epoch_before, epoch_ends, latest, stable
-from tidegate.runtime.kafka.retry import Deadline, is_retriable, refusal, too_late
+from tidegate.runtime.kafka.retries import Deadline, is_retriable, refusal, too_late
 
 __all__ = [
     "CommittedOffset",

@@ -1,4 +1,4 @@
-"""The Java client's options as kafka-python takes them. May import: the standard library, contracts.
+"""The Java client's options as kafka-python takes them.
 
 A configuration that works for Java tools can be pasted; what has no counterpart here is refused, never ignored.
 """

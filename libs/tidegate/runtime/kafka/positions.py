@@ -1,4 +1,4 @@
-"""Where the partitions of a topic begin and end. May import: the standard library, kafka.
+"""Where the partitions of a topic begin and end.
 
 `offsets` gives these together with what groups and outputs say.
 """
@@ -11,7 +11,12 @@ from typing import Any, NamedTuple
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 
 from tidegate.runtime.kafka.client import KafkaClient
-from tidegate.runtime.kafka.retry import Deadline, is_retriable, refusal, too_late
+from tidegate.runtime.kafka.retries import (
+    Deadline,
+    is_retriable,
+    refusal,
+    too_late,
+)
 
 TIMEOUT_S = 60.0
 

@@ -1,4 +1,4 @@
-"""Creating and looking at topics. May import: contracts, runtime, kafka-python.
+"""Creating and looking at topics.
 
 Topics that Tidegate creates keep their records for ever unless told otherwise: a broker deletes by the records' own
 timestamps, so with an ordinary retention it would delete historical event times on arrival.

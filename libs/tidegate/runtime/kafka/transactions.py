@@ -1,4 +1,4 @@
-"""Transactional output: open, with offset and mark, and end. May import: kafka, contracts, kernels.
+"""Transactional output: open, with offset and mark, and end.
 
 A `Producer` is a value: it says all that any process needs to go on with a transaction. Both of Kafka's transaction
 protocols are spoken (`docs/protocol.md`); the request versions follow from the producer's. What a broker answers with
@@ -32,9 +32,19 @@ from kafka.protocol.producer import (
 )
 
 from tidegate.contracts.errors import EngineError, Fenced, OutputTooLarge, TidegateError, UserError
-from tidegate.kernels.record_batch import EncodedBatch, OutgoingColumns, Stamp, encode
+from tidegate.kernels.record_format.record_batch import (
+    EncodedBatch,
+    OutgoingColumns,
+    Stamp,
+    encode,
+)
 from tidegate.runtime.kafka.client import GROUP, TRANSACTION, KafkaClient
-from tidegate.runtime.kafka.retry import Deadline, is_retriable, refusal, too_late
+from tidegate.runtime.kafka.retries import (
+    Deadline,
+    is_retriable,
+    refusal,
+    too_late,
+)
 
 INITIALISE_TIMEOUT_S = 60.0
 

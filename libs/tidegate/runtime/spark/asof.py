@@ -1,4 +1,4 @@
-"""The stream-table join on batch DataFrames, in Spark's own operations. May import: pyspark, contracts.
+"""The stream-table join on batch DataFrames, in Spark's own operations.
 
 Records and versions of a key are put in one order of time; each record takes the last version up to it. That is one
 sort of both sides: nothing is multiplied, however many versions a key has.

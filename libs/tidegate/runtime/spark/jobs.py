@@ -1,4 +1,4 @@
-"""The Spark jobs of a driver. May import: pyspark, runtime.
+"""The Spark jobs of a driver.
 
 Only plans and results go through Spark; a task gets a group of partitions and works on them one after the other.
 """
@@ -12,13 +12,24 @@ from typing import Any
 
 from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.errors import EngineError
-from tidegate.runtime.answers import raise_worst
-from tidegate.runtime.batch import Attempt, KafkaAttempt, PartitionFailure, PartitionPlan, PartitionResult, Returned
-from tidegate.runtime.lake_probe import check_shared, look
-from tidegate.runtime.lanes import beside
-from tidegate.runtime.planning import spread
+from tidegate.runtime.messages import (
+    Attempt,
+    KafkaAttempt,
+    PartitionFailure,
+    PartitionPlan,
+    PartitionResult,
+    Returned,
+)
+from tidegate.runtime.spark.lake_probe import check_shared, look
 from tidegate.runtime.spark.starting import StartingSpark
-from tidegate.runtime.task import bring_back, make_durable, run_group, warm_up
+from tidegate.runtime.task.results import raise_worst
+from tidegate.runtime.task.run import (
+    bring_back,
+    make_durable,
+    run_group,
+    warm_up,
+)
+from tidegate.runtime.threads import beside
 
 
 class Jobs:
@@ -108,6 +119,17 @@ class Jobs:
             return list(job.collect())
         except Exception as error:
             raise EngineError("the Spark job failed", value=error, remedy="see Spark's lines above") from error
+
+
+def spread(plans: Sequence[PartitionPlan], tasks: int) -> list[list[PartitionPlan]]:
+    """The plans in at most `tasks` groups of about equal numbers of records; none empty."""
+    groups: list[list[PartitionPlan]] = [[] for _ in range(min(tasks, len(plans)))]
+    loads = [0] * len(groups)
+    for plan in sorted(plans, key=lambda plan: plan.start - plan.end):
+        lightest = loads.index(min(loads))
+        groups[lightest].append(plan)
+        loads[lightest] += plan.end - plan.start + 1
+    return groups
 
 
 def _returned(answers: Sequence[Returned | PartitionFailure]) -> list[Returned]:

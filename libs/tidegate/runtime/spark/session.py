@@ -1,4 +1,4 @@
-"""Spark for services, and sessions with Delta. May import: pyspark, contracts, runtime."""
+"""Spark for services, and sessions with Delta."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from tidegate.contracts.errors import EngineError, UserError
-from tidegate.runtime.home import jars
-from tidegate.runtime.java import java_command
+from tidegate.runtime.install.java import java_command
+from tidegate.runtime.install.paths import jars
 
 _SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",  # halves the cost of a small job

@@ -1,4 +1,4 @@
-"""Spark that starts beside the first batches of a service. May import: pyspark, contracts, runtime."""
+"""Spark that starts beside the first batches of a service."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from concurrent.futures import Future
 from threading import Lock
 from typing import Any
 
-from tidegate.runtime.lanes import beside
 from tidegate.runtime.spark.session import Spark
+from tidegate.runtime.threads import beside
 
 
 class StartingSpark:

@@ -1,4 +1,4 @@
-"""The SQL views that every operator has. May import: pyspark, contracts.
+"""The SQL views that every operator has.
 
 Views are temporary and named after the operator: `<operator>_log` is the raw log, the others show what people ask for.
 """

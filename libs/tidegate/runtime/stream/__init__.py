@@ -1,0 +1,1 @@
+"""The operators on a streaming DataFrame: one query, one checkpoint, exactly once into the log."""

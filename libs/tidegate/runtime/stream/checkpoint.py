@@ -1,4 +1,4 @@
-"""What Spark's checkpoint folder says about its query. May import: the standard library, contracts."""
+"""What Spark's checkpoint folder says about its query."""
 
 from __future__ import annotations
 

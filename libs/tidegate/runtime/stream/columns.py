@@ -1,4 +1,4 @@
-"""The rows of a Spark batch as the tasks take them. May import: pyspark, contracts.
+"""The rows of a Spark batch as the tasks take them.
 
 A row's partition is `pmod(hash(key), partitions)` with Spark's `hash` (Murmur3) of the key's bytes. Within a partition
 rows are in the order of `order_by`; ties go by timestamp, key and value, so that Spark's shuffle decides nothing.

@@ -1,4 +1,4 @@
-"""What a program says about an operator on a streaming DataFrame. May import: pydantic, contracts.
+"""What a program says about an operator on a streaming DataFrame.
 
 The operator itself is described by its rules; this is the rest: where its log is, and how it is cut into partitions.
 """

@@ -1,4 +1,4 @@
-"""Does Spark's checkpoint belong to the log, and is its batch to be run? Pure. May import: contracts.
+"""Does Spark's checkpoint belong to the log, and is its batch to be run? Pure.
 
 Spark's checkpoint is the truth about how far its sources were read; the log is the truth about everything else. Both
 must tell of the same query, and the checkpoint is at most one batch behind: Spark notes a batch after it was committed.

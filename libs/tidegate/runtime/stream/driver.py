@@ -1,7 +1,6 @@
 """The driver of an operator on a streaming DataFrame: a claim, then one commit for each batch that Spark hands over.
 
-May import: pyspark, contracts, operators' registry, state, runtime. Spark says what is read next and runs a batch again
-after a crash; the log says whether that batch is committed already.
+Spark says what is read next and runs a batch again after a crash; the log says whether that batch is committed already.
 """
 
 from __future__ import annotations
@@ -21,23 +20,24 @@ from tidegate.contracts.errors import BufferFull, EngineError, Fenced, StateErro
 from tidegate.contracts.kill_points import reach
 from tidegate.contracts.schema import BatchMeta, log_schema
 from tidegate.operators.registry import operator_for
-from tidegate.runtime import clock, history
-from tidegate.runtime.answers import results_of
-from tidegate.runtime.application import config_hash, settings_of
-from tidegate.runtime.batch import Attempt, PartitionFailure, PartitionResult
-from tidegate.runtime.beginning import refuse_anew, traces_of_states
-from tidegate.runtime.compacting import Compacting, due
-from tidegate.runtime.ledger import after_batch, after_claim
-from tidegate.runtime.planning import plan_stream
+from tidegate.runtime import clock
+from tidegate.runtime.batch_loop.background_compaction import Compacting, due
+from tidegate.runtime.batch_loop.beginning import refuse_anew, traces_of_states
+from tidegate.runtime.batch_loop.metadata import after_batch, after_claim
+from tidegate.runtime.batch_loop.planning import plan_stream
+from tidegate.runtime.configuration.application import config_hash, settings_of
+from tidegate.runtime.messages import Attempt, PartitionFailure, PartitionResult
 from tidegate.runtime.spark.jobs import Jobs
 from tidegate.runtime.stream.checkpoint import query_id
 from tidegate.runtime.stream.columns import StreamColumns
 from tidegate.runtime.stream.config import StreamConfig
 from tidegate.runtime.stream.decisions import STREAM, Turn, check_same_input, check_same_query, first_meta, turn_of
 from tidegate.runtime.stream.task import ANSWER, unpacked, work_of
-from tidegate.state.data_files import delete_attempt
-from tidegate.state.log_entries import newest_version, require_there
-from tidegate.state.operator_log import OperatorLog
+from tidegate.runtime.task.results import results_of
+from tidegate.state import batch_metadata
+from tidegate.state.delta_log.data_files import delete_attempt
+from tidegate.state.delta_log.log_entries import newest_version, require_there
+from tidegate.state.delta_log.operator_log import OperatorLog
 
 lines = logging.getLogger("tidegate")
 
@@ -60,7 +60,7 @@ class StreamDriver:
         )
         self._claimed = self._shares_lake = False
         self._log: OperatorLog
-        self._lineage: dict[int, list[history.Commit]]
+        self._lineage: dict[int, list[batch_metadata.Commit]]
         self.newest: BatchMeta
 
     def claim(self) -> None:
@@ -80,7 +80,7 @@ class StreamDriver:
             settings=settings_of(config.rules),
         )
         self._log.commit(claim, [])
-        self.newest, self._lineage = claim, history.lineage(self._log, claim)
+        self.newest, self._lineage = claim, batch_metadata.lineage(self._log, claim)
         reach("after_claim")
         if not self._shares_lake:
             self._compacting.jobs.check_lake(self._log.path)
@@ -141,7 +141,7 @@ class StreamDriver:
         self._log.commit(meta, [file for result in results for file in result.files])
         reach("after_commit")
         self.newest = meta
-        history.grow(self._lineage, self.newest)
+        batch_metadata.grow(self._lineage, self.newest)
 
     def _stop_if_full(self, results: Sequence[PartitionResult]) -> None:
         for result in results:

@@ -1,4 +1,4 @@
-"""The streaming query of an operator. May import: pyspark, contracts, runtime."""
+"""The streaming query of an operator."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """The rows of a Spark batch on their way through the partitions of an operator, inside a Spark task.
 
-May import: numpy, pyarrow, pyspark, contracts, kernels, runtime.
-
-A record's offset is the number of records that its partition has had before it: it goes on from batch to batch, as in
-a topic, and says what came first.
+A record's offset is the number of records that its partition has had before it: it goes on from batch to batch, as in a
+topic, and says what came first.
 """
 
 from __future__ import annotations
@@ -23,9 +21,14 @@ from tidegate.contracts.event_time import NO_TIMESTAMP
 from tidegate.contracts.operator import StepResult
 from tidegate.contracts.records import Records
 from tidegate.kernels.columns import records_of
-from tidegate.runtime.batch import Attempt, PartitionFailure, PartitionPlan, PartitionResult
 from tidegate.runtime.kafka.fetch import Fetched
-from tidegate.runtime.task import run_plan
+from tidegate.runtime.messages import (
+    Attempt,
+    PartitionFailure,
+    PartitionPlan,
+    PartitionResult,
+)
+from tidegate.runtime.task.run import run_plan
 
 ANSWER = "answer binary"
 """The schema of what a task gives back: a pickled PartitionResult or PartitionFailure a row."""

@@ -1,4 +1,1 @@
-"""What a running service tells: metrics, health and readiness over HTTP, and lines with fields.
-
-May import: prometheus_client, contracts, state, runtime.
-"""
+"""What a running service tells: metrics, health and readiness over HTTP, and lines with fields."""

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus, made when they are asked for. May import: prometheus_client, contracts, runtime."""
+"""Metrics for Prometheus, made when they are asked for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.schema import BatchMeta, Counts
 from tidegate.runtime import clock
-from tidegate.runtime.condition import State
+from tidegate.runtime.telemetry.driver_status import State
 from tidegate.runtime.telemetry.figures import BOUNDS_S, Figures, OperatorFigures, Times
 from tidegate.runtime.telemetry.names import METRICS, Family
 from tidegate.runtime.telemetry.observation import Observation

@@ -1,4 +1,4 @@
-"""HTTP for machines that watch a service: `/metrics`, `/healthz`, `/readyz`. May import: prometheus_client, runtime."""
+"""HTTP for machines that watch a service: `/metrics`, `/healthz`, `/readyz`."""
 
 from __future__ import annotations
 

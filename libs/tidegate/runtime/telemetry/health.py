@@ -1,12 +1,12 @@
-"""Whether a service lives, and whether it works. Pure. May import: contracts, runtime."""
+"""Whether a service lives, and whether it works. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, get_args
 
-from tidegate.runtime.condition import Condition, Incident
-from tidegate.runtime.explanation import Explanation, OperatorFacts, explain_operator
+from tidegate.runtime.telemetry.driver_status import Condition, Incident
+from tidegate.runtime.telemetry.explanation import Explanation, OperatorFacts, explain_operator
 from tidegate.runtime.telemetry.observation import Observation
 
 STUCK_AFTER_S = 900.0

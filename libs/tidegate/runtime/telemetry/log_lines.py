@@ -1,7 +1,4 @@
-"""A service's lines: text for people, or JSON with fields for programs; without the secrets of its file.
-
-May import: contracts, runtime.application.
-"""
+"""A service's lines: text for people, or JSON with fields for programs; without the secrets of its file."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from tidegate.runtime.application import Application
+from tidegate.runtime.configuration.application import Application
 
 _FIELDS = "tidegate"
 _PASSWORD_OF_LOGIN = re.compile(r'password\s*=\s*"((?:[^"\\]|\\.)*)"')

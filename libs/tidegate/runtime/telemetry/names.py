@@ -1,4 +1,4 @@
-"""Every metric by its name: what it is, and how it is labelled. May import: prometheus_client.
+"""Every metric by its name: what it is, and how it is labelled.
 
 All have the labels `application` and `operator`. Units are Prometheus' base units; `docs/reference/metrics.md` shows
 the same names. Dashboards rely on them: a change needs a line in the CHANGELOG.

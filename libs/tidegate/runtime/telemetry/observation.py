@@ -1,4 +1,4 @@
-"""What can be seen of a driver from another thread, at any moment. May import: contracts, runtime.condition."""
+"""What can be seen of a driver from another thread, at any moment."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tidegate.contracts.schema import BatchMeta
-from tidegate.runtime.condition import Condition
+from tidegate.runtime.telemetry.driver_status import Condition
 
 
 @dataclass(frozen=True, kw_only=True)

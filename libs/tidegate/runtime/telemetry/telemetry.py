@@ -1,7 +1,4 @@
-"""The telemetry of one process: its drivers are seen, their batches noted, and HTTP tells.
-
-May import: prometheus_client, contracts, runtime.
-"""
+"""The telemetry of one process: its drivers are seen, their batches noted, and HTTP tells."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from tidegate.contracts.schema import BatchMeta
-from tidegate.runtime.application import Application
+from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.telemetry.collector import ServiceCollector
 from tidegate.runtime.telemetry.endpoint import Answer, endpoint, json_answer
 from tidegate.runtime.telemetry.figures import Figures

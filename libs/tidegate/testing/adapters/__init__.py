@@ -1,4 +1,4 @@
-"""How recorded scenarios are run: one adapter per kind of scenario, one line each. May import: testing."""
+"""How recorded scenarios are run: one adapter per kind of scenario, one line each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded scenarios of windows that evict elements. May import: orjson, contracts, kernels, operators, testing.
+"""Recorded scenarios of windows that evict elements.
 
 Time advances are inputs of their own, and records do not move it. A record's value is wrapped, as JSON, with the number
 that its text is, in the way in which Java reads it.
@@ -16,9 +16,9 @@ import orjson
 from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME
 from tidegate.contracts.operator import StepResult
 from tidegate.contracts.records import Records, Row
-from tidegate.kernels.storage import MemoryStorage
-from tidegate.operators.windows import WindowConfig, WindowedAggregation
-from tidegate.operators.windows.elements import ElementsState
+from tidegate.kernels.memory.storage import MemoryStorage
+from tidegate.operators.windowed_aggregation import WindowConfig, WindowedAggregation
+from tidegate.operators.windowed_aggregation.elements import ElementsState
 from tidegate.testing import evictors
 
 _STILL = np.array([NO_STREAM_TIME])

@@ -1,4 +1,4 @@
-"""Recorded scenarios of the stream-table join. May import: contracts, operators, testing.
+"""Recorded scenarios of the stream-table join.
 
 Values are `<left>-<right>`; a scenario whose config has `value` `json` shows the join's own.
 """

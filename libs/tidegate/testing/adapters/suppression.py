@@ -1,4 +1,4 @@
-"""Recorded scenarios of suppression. May import: contracts, operators, testing.driver."""
+"""Recorded scenarios of suppression."""
 
 from __future__ import annotations
 

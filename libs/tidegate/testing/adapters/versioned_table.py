@@ -1,4 +1,4 @@
-"""Recorded scenarios of a versioned table. May import: versioned_table."""
+"""Recorded scenarios of a versioned table."""
 
 from __future__ import annotations
 

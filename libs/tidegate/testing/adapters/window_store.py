@@ -1,4 +1,4 @@
-"""Recorded scenarios of the window store. May import: contracts, window_store."""
+"""Recorded scenarios of the window store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded scenarios of windowed counts, with every change and with final results. May import: operators, testing."""
+"""Recorded scenarios of windowed counts, with every change and with final results."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from tidegate.contracts.errors import BufferFull
-from tidegate.operators.windows import WindowConfig, WindowedAggregation
-from tidegate.operators.windows.spans import CLOSED
+from tidegate.operators.windowed_aggregation import WindowConfig, WindowedAggregation
+from tidegate.operators.windowed_aggregation.spans import CLOSED
 from tidegate.testing.driver import Driver, Emission
 
 DAY_MS = 86_400_000

@@ -1,7 +1,4 @@
-"""`python -m tidegate.testing.simulation`: plays seeds, tells what happened, keeps what failed.
-
-May import: click, simulation.
-"""
+"""`python -m tidegate.testing.simulation`: plays seeds, tells what happened, keeps what failed."""
 
 from __future__ import annotations
 

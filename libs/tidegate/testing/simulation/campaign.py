@@ -1,4 +1,4 @@
-"""Many seeds, and what to do with one that fails. May import: the standard library, simulation."""
+"""Many seeds, and what to do with one that fails."""
 
 from __future__ import annotations
 

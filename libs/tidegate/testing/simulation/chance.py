@@ -1,4 +1,4 @@
-"""What goes wrong, drawn from a seed. May import: the standard library.
+"""What goes wrong, drawn from a seed.
 
 Each fault has a generator of its own, so that taking one fault out of a failing seed moves none of the others.
 """

@@ -1,7 +1,4 @@
-"""The requests of all processes to the simulated broker, and what befalls them.
-
-May import: contracts, runtime.kafka, simulation.
-"""
+"""The requests of all processes to the simulated broker, and what befalls them."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import Any
 
 from tidegate.contracts.errors import TidegateError, Unavailable
 from tidegate.runtime.kafka.client import Topic
-from tidegate.testing.simulation.broker import OFFSET_RETENTION_S
+from tidegate.testing.simulation.kafka.broker import OFFSET_RETENTION_S
 from tidegate.testing.simulation.world import World
 
 _PATIENCE_S = 10.0

@@ -1,4 +1,4 @@
-"""Time that goes on only when somebody waits. May import: the standard library."""
+"""Time that goes on only when somebody waits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The input of a run: records from a few keys, some of them in transactions of others.
-
-May import: contracts, kernels, simulation.
-"""
+"""The input of a run: records from a few keys, some of them in transactions of others."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.contracts.records import Row
-from tidegate.kernels.record_batch import OutgoingColumns, encode, encode_headers
+from tidegate.kernels.record_format.record_batch import OutgoingColumns, encode, encode_headers
 from tidegate.testing.simulation.settings import GRACE_MS, INPUT, RETENTION_MS, TABLE_INPUT
 from tidegate.testing.simulation.world import World
 

@@ -1,7 +1,7 @@
 """What befalls an operator log: entries that are put without an answer, and full or failing disks.
 
-May import: the standard library, pyarrow, deltalake, contracts, state, simulation. The entries are real files in a
-folder in memory; data files stand there with an end alone, and their rows are kept as tables.
+The entries are real files in a folder in memory; data files stand there with an end alone, and their rows are kept as
+tables.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from deltalake import DeltaTable, Schema
 
 from tidegate.contracts.errors import StateError
 from tidegate.contracts.schema import PARTITION_COLUMNS, BatchMeta, after_document
-from tidegate.state import data_files, disk, log_entries
-from tidegate.state.actions import add, remove
-from tidegate.state.data_files import ANY_BATCH, ORDER, DataFile
-from tidegate.state.snapshot import load
+from tidegate.state import disk
+from tidegate.state.delta_log import data_files, log_entries
+from tidegate.state.delta_log.actions import add, remove
+from tidegate.state.delta_log.data_files import ANY_BATCH, ORDER, DataFile
+from tidegate.state.delta_log.snapshot import load
 from tidegate.testing.simulation.world import World
 
 _FATES = ("lost", "done", "late")

@@ -1,7 +1,4 @@
-"""A machine: its run, its folder of local states, and what of that would survive a loss of power.
-
-May import: the standard library.
-"""
+"""A machine: its run, its folder of local states, and what of that would survive a loss of power."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""One simulated run: drivers come and go while things go wrong, then it is calm, and everything must be right.
-
-May import: contracts, kernels' codec, state, runtime, simulation.
-"""
+"""One simulated run: drivers come and go while things go wrong, then it is calm, and everything must be right."""
 
 from __future__ import annotations
 
@@ -18,24 +15,29 @@ from typing import Any
 
 from tidegate.contracts.errors import EngineError, Fenced, InputTruncated, Superseded, Undecided
 from tidegate.contracts.naming import log_path
-from tidegate.runtime.application import Application, application_of
-from tidegate.runtime.driver import OperatorDriver, Wiring
+from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
+from tidegate.runtime.batch_loop.requests import Kind, Requests
+from tidegate.runtime.configuration.application import Application, application_of
 from tidegate.runtime.kafka.fetch import fetch
-from tidegate.runtime.requests import Kind, Requests
-from tidegate.runtime.settling import NothingUndecided, settle
-from tidegate.runtime.skipping import skip
+from tidegate.runtime.repair.settle import NothingUndecided, settle
+from tidegate.runtime.repair.skip import skip
 from tidegate.state import leases
 from tidegate.state.alignment import Lease
-from tidegate.state.operator_log import OperatorLog
+from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.slots import live_rows
-from tidegate.testing.simulation.broker import OFFSET_RETENTION_S
 from tidegate.testing.simulation.chance import Chance
 from tidegate.testing.simulation.client import SimulatedClient
 from tidegate.testing.simulation.feed import Feed
-from tidegate.testing.simulation.joined import JoinOracle, TableOracle
+from tidegate.testing.simulation.judges.joined import JoinOracle, TableOracle
+from tidegate.testing.simulation.judges.oracle import (
+    Emission,
+    Oracle,
+    Violation,
+    sorted_rows,
+)
+from tidegate.testing.simulation.kafka.broker import OFFSET_RETENTION_S
 from tidegate.testing.simulation.lake import Lake
 from tidegate.testing.simulation.machine import Machine
-from tidegate.testing.simulation.oracle import Emission, Oracle, Violation, sorted_rows
 from tidegate.testing.simulation.seams import substituted
 from tidegate.testing.simulation.settings import (
     APPLICATION,

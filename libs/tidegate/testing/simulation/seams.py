@@ -1,4 +1,4 @@
-"""Where the simulation takes the place of the world. May import: contracts, state, runtime, simulation.
+"""Where the simulation takes the place of the world.
 
 Everything else that runs is what runs in a service. Where a seam is no longer there, this fails at once.
 """
@@ -19,22 +19,15 @@ from unittest.mock import patch
 from tidegate.contracts import kill_points
 from tidegate.contracts.operator import Operator
 from tidegate.operators.registry import operator_for
-from tidegate.runtime import claim, clock, compacting, driver, recovering, task
+from tidegate.runtime import clock
+from tidegate.runtime.batch_loop import background_compaction, claim, driver, state_recovery
 from tidegate.runtime.kafka import client as kafka_client
 from tidegate.runtime.spark import jobs
-from tidegate.state import (
-    compaction,
-    data_files,
-    decisions,
-    disk,
-    header,
-    leases,
-    local_state,
-    log_entries,
-    operator_log,
-    recovery,
-    snapshot,
-)
+from tidegate.runtime.task import run
+from tidegate.state import decisions, disk, leases
+from tidegate.state.delta_log import data_files, log_entries, operator_log, snapshot
+from tidegate.state.local import header, local_state, recovery
+from tidegate.state.upkeep import compaction
 from tidegate.testing.laws import small
 from tidegate.testing.simulation.client import SimulatedClient
 from tidegate.testing.simulation.lake import Lake
@@ -60,14 +53,14 @@ def substituted(world: World, lake: Lake) -> Iterator[None]:
         (time, "sleep", edges.sleep),
         (kafka_client, "KafkaClient", lambda _options: client),
         (jobs, "warm_up", lambda _config: 0),
-        (task, "side_by_side", map),
-        (compacting, "beside", lambda work: _Later(world, work)),
+        (run, "side_by_side", map),
+        (background_compaction, "beside", lambda work: _Later(world, work)),
         (claim, "traces_in_database", lambda _address, key: ["a batch"] if world.oracles[key.operator].newest else []),
         (driver, "beside", _at_once),
-        (recovering, "beside", _at_once),
-        (task, "recover", edges.recover),
+        (state_recovery, "beside", _at_once),
+        (run, "recover", edges.recover),
         (decisions, "MAX_BATCHES", _BATCHES_BETWEEN_COMPACTIONS),
-        (task, "operator_for", _small_operator),
+        (run, "operator_for", _small_operator),
         (operator_log, "DeltaTable", lake),
         (operator_log, "put", lake.put),
         (operator_log, "read_files", lake.read),
@@ -89,8 +82,8 @@ def substituted(world: World, lake: Lake) -> Iterator[None]:
         stack.enter_context(patch.dict(kafka_client._clients, clear=True))
         stack.enter_context(patch.dict(local_state._KEPT, clear=True))
         stack.enter_context(kill_points.watched(world.step))
-        stack.callback(task._operator.cache_clear)
-        task._operator.cache_clear()
+        stack.callback(run._operator.cache_clear)
+        run._operator.cache_clear()
         yield
 
 

@@ -1,4 +1,4 @@
-"""What one simulated run is about, drawn from its seed. May import: the standard library, simulation.chance."""
+"""What one simulated run is about, drawn from its seed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The part of a SparkContext that `runtime.spark.jobs` uses: tasks run one after the other in the driver's turn.
 
-May import: the standard library, simulation. A job can fail after its tasks have finished, and while one goes on.
+A job can fail after its tasks have finished, and while one goes on.
 """
 
 from __future__ import annotations

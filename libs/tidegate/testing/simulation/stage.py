@@ -1,4 +1,4 @@
-"""Processes that take turns: one runs, all others stand still. May import: the standard library.
+"""Processes that take turns: one runs, all others stand still.
 
 Each is a thread, but only the one that holds the turn runs, until it parks: so a run is the same every time, and a
 process can be stopped anywhere, go on later, or never.

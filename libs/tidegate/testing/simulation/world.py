@@ -1,4 +1,4 @@
-"""Everything of one simulated run that its parts share. May import: the standard library, contracts, simulation."""
+"""Everything of one simulated run that its parts share."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.contracts.schema import BatchMeta
-from tidegate.testing.simulation.broker import Broker
 from tidegate.testing.simulation.chance import Chance
 from tidegate.testing.simulation.clock import VirtualClock
+from tidegate.testing.simulation.judges.oracle import Oracle
+from tidegate.testing.simulation.kafka.broker import Broker
 from tidegate.testing.simulation.machine import Machine
-from tidegate.testing.simulation.oracle import Oracle
 from tidegate.testing.simulation.settings import DEAD_LETTERS, INPUT, OPERATOR, OUTPUT, TABLE, TABLE_INPUT, Settings
 from tidegate.testing.simulation.stage import Crash, Stage
 

@@ -1,0 +1,28 @@
+"""`tidegate bench`: runs a benchmark of the checkout."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+
+from tidegate.contracts.errors import UserError
+from tidegate.runtime.install.paths import project_root
+
+
+@click.command("bench")
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.pass_context
+def command(ctx: click.Context, name: str, as_json: bool) -> None:
+    """Measure NAME (a benchmark, or all); the exit code is 1 when a bound is missed.
+
+    Example: tidegate bench suppression
+    """
+    if not (project_root() / "benchmarks").is_dir():
+        raise UserError(
+            "the benchmarks are not here", value=project_root(), remedy="run it from a checkout of Tidegate"
+        )
+    arguments = [sys.executable, "-m", "benchmarks", name, *(["--json"] if as_json else [])]
+    ctx.exit(subprocess.run(arguments, cwd=project_root(), check=False).returncode)

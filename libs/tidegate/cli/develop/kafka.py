@@ -1,0 +1,86 @@
+"""`tidegate kafka`: the embedded broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tidegate.cli.shared import json_option, note, show
+from tidegate.devkit.embedded_broker import DEFAULT_PORT, Broker
+from tidegate.runtime.install.paths import home, jars
+
+data_option = click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=lambda: home() / "kafka",
+    show_default=".tidegate/kafka in the project",
+    help="The folder of the broker's data.",
+)
+
+
+@click.group()
+def command() -> None:
+    """Start and stop the embedded Kafka broker: a real one, single, for work on this machine."""
+
+
+@command.command()
+@click.option(
+    "--port", type=click.IntRange(1, 65535), help=f"Where it listens on 127.0.0.1.  [default: {DEFAULT_PORT}]"
+)
+@data_option
+@json_option
+def start(port: int | None, data: Path) -> None:
+    """Start a broker that runs on until it is stopped.
+
+    Nothing happens if it runs already.
+
+    \b
+    Example:
+      tidegate kafka start --port 9092
+    """
+    broker = Broker.running(data)
+    if broker is None or port not in (None, broker.port):
+        note("Starting a Kafka broker (about 5 s) ...")
+        broker = Broker.start(data, jars("broker"), port=port or DEFAULT_PORT)
+    _show(data, broker)
+
+
+@command.command()
+@data_option
+@json_option
+def status(data: Path) -> None:
+    """Tell whether a broker runs on the data folder, and where.
+
+    \b
+    Example:
+      tidegate kafka status --json
+    """
+    _show(data, Broker.running(data))
+
+
+@command.command()
+@data_option
+@json_option
+def stop(data: Path) -> None:
+    """Stop the broker of the data folder; its topics stay for the next start.
+
+    \b
+    Example:
+      tidegate kafka stop
+    """
+    broker = Broker.running(data)
+    if broker is not None:
+        broker.stop()
+    _show(data, None)
+
+
+def _show(data: Path, broker: Broker | None) -> None:
+    result = {"running": broker is not None, "data": str(data.resolve())}
+    if broker is None:
+        show(result, f"no broker runs on {data}")
+        return
+    show(
+        result | {"bootstrap": broker.bootstrap, "pid": broker.pid},
+        f"a broker answers at {broker.bootstrap} (process {broker.pid}, data in {data})",
+    )

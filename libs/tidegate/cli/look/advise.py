@@ -1,0 +1,153 @@
+"""`tidegate advise`: which grace would have served which share of the records, from the lateness that the log has."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from tidegate.cli.reports.graces import (
+    SHARES,
+    Lateness,
+    Offer,
+    about,
+    lateness_of,
+    offers,
+    smallest,
+)
+from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.errors import UserError
+from tidegate.contracts.event_time import format_duration_ms
+from tidegate.contracts.naming import log_path
+from tidegate.devkit.charts import Bar, bar_chart
+from tidegate.runtime.configuration.application import Application, load
+from tidegate.runtime.telemetry.metrics import Metrics
+from tidegate.state.batch_metadata import has_version
+from tidegate.state.delta_log.operator_log import OperatorLog
+
+_BAR_WIDTH = 30
+
+
+@click.command("advise")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("operator")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="SVG", help="Draw the shares into this file.")
+@click.option("--json", "as_json", is_flag=True, help="For machines; durations in ms.")
+def command(file: Path, operator: str, plot: Path | None, as_json: bool) -> None:
+    """Show which share of the records that OPERATOR has seen each grace would have served, and the delay it costs.
+
+    Lateness is that of all records, late ones and those in time, since the log began. A record waits for the rest of
+    the grace, in stream time: those that come in time wait for all of it.
+
+    Example: tidegate advise flights.yaml flights_with_weather --plot graces.svg
+    """
+    application = load(file)
+    config = _config(application, operator)
+    lateness = _lateness(application, operator)
+    now = _grace(config)
+    found = offers(lateness, now)
+    if plot:
+        plot.write_text(bar_chart(*_headings(operator, lateness), [_bar(each, now) for each in found]))
+    if as_json:
+        click.echo(json.dumps(_as_json(operator, lateness, found, now)))
+        return
+    _show(operator, lateness, found, now, _retention(application, config))
+
+
+def _config(application: Application, operator: str) -> OperatorConfig:
+    if operator not in application.operators:
+        known = ", ".join(application.operators)
+        raise UserError("no such operator in the file", value=operator, remedy=f"the file has: {known or 'none'}")
+    return application.operators[operator]
+
+
+def _lateness(application: Application, operator: str) -> Lateness:
+    path = log_path(application.lake, operator)
+    if not has_version(path, None):
+        raise UserError(
+            "the operator has no log yet", value=path, remedy=f"run it: tidegate run FILE --operator {operator}"
+        )
+    newest = OperatorLog.at(path, None).newest()
+    lateness = lateness_of({} if newest is None else Metrics.after(newest).report())
+    if lateness.records == 0:
+        raise UserError(
+            "the log says of no record how late it was",
+            value=f"{lateness.without_bin} records before lateness was counted by bins",
+            remedy="let the operator read some records first",
+        )
+    return lateness
+
+
+def _grace(config: OperatorConfig) -> int | None:
+    """How late records may be now, ms; None: nothing is said of it."""
+    places = (config, "grace"), (config, "max_lateness"), (getattr(config, "window", None), "grace")
+    said = (getattr(place, name, None) for place, name in places)
+    return next((grace for grace in said if grace is not None), None)
+
+
+def _retention(application: Application, config: OperatorConfig) -> int | None:
+    """What a grace must stay below: the retention of the table that is read, ms; None: there is none."""
+    read = config.reads()
+    table = None if read is None else application.operators[read.table].as_table()
+    return None if table is None else table.history_retention
+
+
+def _headings(operator: str, lateness: Lateness) -> tuple[str, str]:
+    title = f"{operator}: what each grace would have served"
+    return title, f"of {lateness.records:,} records; the latest came {about(lateness.largest)} behind stream time"
+
+
+def _bar(each: Offer, now: int | None) -> Bar:
+    return Bar(_named(each, now), each.share, f"{_percent(each.share)}, delay {about(each.delay)} on average")
+
+
+def _named(each: Offer, now: int | None) -> str:
+    return format_duration_ms(each.grace) + (" (now)" if each.grace == now else "")
+
+
+def _percent(share: float) -> str:
+    """The share, never rounded up to all."""
+    return "100 %" if share == 1 else f"{int(share * 100_000) / 1_000:.3f} %"
+
+
+def _as_json(operator: str, lateness: Lateness, found: list[Offer], now: int | None) -> dict[str, Any]:
+    return {
+        "operator": operator,
+        "records": lateness.records,
+        "records_before_bins": lateness.without_bin,
+        "lateness_max": lateness.largest,
+        "grace_now": now,
+        "graces": [each._asdict() for each in found],
+    }
+
+
+def _show(operator: str, lateness: Lateness, found: list[Offer], now: int | None, retention: int | None) -> None:
+    title, subtitle = _headings(operator, lateness)
+    table = Table(title=f"{title}, {subtitle}", title_justify="left", box=None, pad_edge=False)
+    for column, justify in (("grace", "right"), ("served", "left"), ("", "right"), ("missed", "right")):
+        table.add_column(column, justify=justify)  # type: ignore[arg-type]
+    table.add_column("average delay", justify="right")
+    for each in found:
+        missed = f"{lateness.records - each.served:,}"
+        bar = "█" * int(each.share * _BAR_WIDTH)
+        table.add_row(_named(each, now), bar.ljust(_BAR_WIDTH, "·"), _percent(each.share), missed, about(each.delay))
+    console = Console()
+    console.print(table)
+    for line in _lines(lateness, found, retention):
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def _lines(lateness: Lateness, found: list[Offer], retention: int | None) -> list[str]:
+    """What the table comes to."""
+    needed = [(share, smallest(found, share)) for share in SHARES]
+    said = [f"{share * 100:.4g} % need {format_duration_ms(each.grace)}" for share, each in needed if each]
+    lines = [f"Of these records, {', '.join(said)}. Shares are lower bounds; delays are in stream time."]
+    if retention is not None:
+        lines.append(f"A grace must stay below the table's history_retention, {format_duration_ms(retention)}.")
+    if lateness.without_bin:
+        lines.append(f"{lateness.without_bin:,} older records are not in it: their lateness was not counted by bins.")
+    return lines

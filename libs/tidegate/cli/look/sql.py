@@ -1,0 +1,68 @@
+"""`tidegate sql`: Spark SQL over the views of every operator."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from tidegate.contracts.errors import UserError
+from tidegate.runtime.configuration.application import load
+
+
+@click.command("sql")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("query")
+@click.option("--version", type=int, help="Show the logs as of this Delta version.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per row.")
+def command(file: Path, query: str, version: int | None, as_json: bool) -> None:
+    """Run QUERY in Spark SQL with the views of every operator of FILE registered.
+
+    Example: tidegate sql flights.yaml "SELECT cause, count(*) FROM carrier_updates_emissions GROUP BY cause"
+    """
+    application = load(file)
+    click.echo("starting Spark", err=True)
+    from tidegate.runtime.spark.session import start_session
+    from tidegate.spark import register_views
+
+    spark = start_session("tidegate sql", "local[*]", {})
+    try:
+        views = register_views(spark, application, version)
+        show(_rows(spark, query, views), as_json)
+    finally:
+        spark.stop()
+
+
+def _rows(spark: Any, query: str, views: list[str]) -> Any:
+    from pyspark.errors import AnalysisException, ParseException
+
+    try:
+        return spark.sql(query).toArrow()
+    except (AnalysisException, ParseException) as error:
+        remedy = f"the views are: {', '.join(views) or 'none: no operator of the file has a log of that version'}"
+        raise UserError("Spark cannot run the query", value=str(error).splitlines()[0], remedy=remedy) from None
+
+
+def show(rows: Any, as_json: bool) -> None:
+    """The rows (an Arrow table) are printed as a table, or as JSON lines; bytes as text where they are text."""
+    if as_json:
+        for row in rows.to_pylist():
+            click.echo(json.dumps(row, default=readable))
+        return
+    table = Table()
+    for name in rows.column_names:
+        table.add_column(name)
+    for row in rows.to_pylist():
+        table.add_row(*(readable(value) for value in row.values()))
+    Console().print(table)
+
+
+def readable(value: object) -> str:
+    """The value as a person reads it."""
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).decode("utf-8", "backslashreplace")
+    return "null" if value is None else str(value)

@@ -1,0 +1,67 @@
+"""`tidegate windows`: the windows of an operator, from its committed state."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from services.service import chosen
+from tidegate.cli.look.sql import readable
+from tidegate.contracts.naming import log_path
+from tidegate.runtime.configuration.application import load
+from tidegate.state.committed_windows import CommittedWindows, Window
+
+
+@click.command("windows")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("name", metavar="OPERATOR")
+@click.option("--key", help="The windows of this key alone.")
+@click.option("--key-from", help="Keys from this one on, by their bytes.")
+@click.option("--key-to", help="Keys up to this one.")
+@click.option("--from", "from_ms", type=int, help="Windows that start then or later, ms.")
+@click.option("--to", "to_ms", type=int, help="Windows that start then or earlier, ms.")
+@click.option("--backward", is_flag=True, help="From the newest to the oldest.")
+@click.option("--version", type=int, help="As of that version of the operator's log.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON line per window.")
+def command(
+    file: Path, name: str, key: str | None, key_from: str | None, key_to: str | None, as_json: bool, **asked: Any
+) -> None:
+    """Show the windows that OPERATOR holds, by start and key.
+
+    Example: tidegate windows flights.yaml departures_per_hour --key JFK --backward
+    """
+    application = load(file)
+    chosen(application, name, "windowed_aggregation")
+    windows = CommittedWindows(log_path(application.lake, name), asked.pop("version"))
+    if key is not None:
+        found = windows.fetch(key.encode(), **asked)
+    else:
+        bounds = (bound and bound.encode() for bound in (key_from, key_to))
+        found = windows.fetch_range(*bounds, **asked)
+    _show(found, as_json)
+
+
+def _show(found: list[Window], as_json: bool) -> None:
+    if as_json:
+        for window in found:
+            click.echo(json.dumps(window._asdict() | {"key": readable(window.key), "value": _shown(window.value)}))
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in Window._fields:
+        table.add_column(column)
+    for window in found:
+        table.add_row(*map(readable, window))
+    Console().print(table)
+
+
+def _shown(value: bytes | None) -> Any:
+    """The value as JSON; of a function's own value its text."""
+    try:
+        return None if value is None else json.loads(value)
+    except ValueError:
+        return readable(value)

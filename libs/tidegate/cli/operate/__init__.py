@@ -1,0 +1,1 @@
+"""Commands that run operators and change how they run."""

@@ -1,0 +1,105 @@
+"""`tidegate apply`: operators that run go on under a changed file."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import click
+
+from tidegate.cli.driver_client import DRIVER_TIMEOUT_S, carry_out, requests_of
+from tidegate.cli.operate.plan import REFUSED, outlooks_of, show_outlooks
+from tidegate.cli.shared import json_option, show, wants_json
+from tidegate.contracts.errors import EngineError
+from tidegate.contracts.event_time import parse_duration_ms
+from tidegate.contracts.naming import log_path
+from tidegate.contracts.schema import BatchMeta
+from tidegate.runtime.change_preview import Outlook, as_logs_go_on
+from tidegate.runtime.configuration.application import (
+    Application,
+    config_hash,
+    load,
+    settings_of,
+)
+from tidegate.runtime.telemetry.driver_status import ConditionFile
+from tidegate.state import batch_metadata
+from tidegate.state.delta_log.operator_log import OperatorLog
+
+POLL_S = 0.1
+
+
+@click.command("apply")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--operator", help="This operator alone.")
+@json_option
+def command(file: Path, operator: str | None) -> None:
+    """Make the operators of FILE go on under what it says now, between two batches; see `plan` for what that does.
+
+    A running driver is asked to; without one this command does it. If one of the changes is refused, none is made.
+
+    Example: tidegate apply flights.yaml
+    """
+    application = as_logs_go_on(load(file))
+    outlooks = outlooks_of(application, operator)
+    if any(found.status == "refused" for found in outlooks):
+        show_outlooks(outlooks)
+        raise click.exceptions.Exit(REFUSED)
+    for found in sorted(outlooks, key=turn):
+        if found.status == "live":
+            _show(found.name, *_apply(application, found.name))
+        elif not wants_json():
+            click.echo(f"{found.name}: nothing to apply ({found.status})")
+
+
+def turn(found: Outlook) -> int:
+    """Its place among the others: a table that will keep more comes before its readers, one that keeps less after."""
+    for change in found.changes:
+        if change.option == "history_retention" and change.before and change.after:
+            return 1 if parse_duration_ms(change.after) < parse_duration_ms(change.before) else -1
+    return 0
+
+
+def _apply(application: Application, name: str) -> tuple[str, BatchMeta | None]:
+    """Who did it, and the batch in which what is held met the configuration; None if nothing was held."""
+    config = application.operators[name]
+    before = _log(application, name).newest()
+    done_by = carry_out("apply", application, name, json.dumps(settings_of(config)))
+    log = _until_applied(application, name)
+    metas = batch_metadata.metas(log, -1 if before is None else before.batch)
+    return done_by, next((meta for meta in metas if meta.action == "apply"), None)
+
+
+def _until_applied(application: Application, name: str) -> OperatorLog:
+    """The log, once it says that the configuration is in force; EngineError when the driver ends before."""
+    wanted, deadline = config_hash(application.operators[name]), time.monotonic() + DRIVER_TIMEOUT_S
+    requests = requests_of(application, name)
+    while True:
+        driven = requests.driven()  # before the log is read: an applied change is seen, though the driver has ended
+        log = _log(application, name)
+        newest = log.newest()
+        if newest is not None and newest.config == newest.applied == wanted:
+            return log
+        if not driven or time.monotonic() > deadline:
+            raise EngineError(
+                f"{name} does not run under the new configuration yet",
+                value=f"after {DRIVER_TIMEOUT_S:.0f} s" if driven else _end_of_driver(application, name),
+                remedy="see `tidegate status` and the log of the service",
+            )
+        time.sleep(POLL_S)
+
+
+def _end_of_driver(application: Application, name: str) -> str:
+    told = ConditionFile(application.state / application.application / name).read()
+    return "its driver has ended" + (f": {told.why}" if told is not None and told.why else "")
+
+
+def _log(application: Application, name: str) -> OperatorLog:
+    return OperatorLog.at(log_path(application.lake, name), None)
+
+
+def _show(name: str, done_by: str, applied: BatchMeta | None) -> None:
+    released = 0 if applied is None else sum(counts.emitted for counts in applied.counts.values())
+    held = 0 if applied is None else sum(counts.held for counts in applied.totals.values())
+    told = {"operator": name, "applied_by": done_by, "released": released, "held_then": held}
+    show(told, f"{name}: applied by {done_by}; {released:,} released, {held:,} held")

@@ -1,0 +1,28 @@
+"""`tidegate compact`: a snapshot of each partition's state, and small files merged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from services.service import chosen
+from tidegate.cli.driver_client import carry_out
+from tidegate.runtime.configuration.application import load
+
+
+@click.command("compact")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--operator", "name", help="Compact this operator alone.")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+def command(file: Path, name: str | None, as_json: bool) -> None:
+    """Compact the logs of FILE's operators: a running driver is asked, otherwise it is done here.
+
+    Example: tidegate compact flights.yaml --operator carrier_updates
+    """
+    application = load(file)
+    for operator in chosen(application, name):
+        done_by = carry_out("compact", application, operator)
+        line = {"operator": operator, "compacted_by": done_by}
+        click.echo(json.dumps(line) if as_json else f"{operator}: compacted by {done_by}")

@@ -1,0 +1,28 @@
+"""`tidegate flush`: releases everything that an operator holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from services.service import chosen
+from tidegate.cli.driver_client import carry_out
+from tidegate.runtime.configuration.application import load
+
+
+@click.command("flush")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("operator")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+def command(file: Path, operator: str, as_json: bool) -> None:
+    """Emit everything that OPERATOR of FILE holds, now, with the cause `flush`.
+
+    Example: tidegate flush flights.yaml carrier_updates
+    """
+    application = load(file)
+    [name] = chosen(application, operator)
+    done_by = carry_out("flush", application, name)
+    line = {"operator": name, "flushed_by": done_by}
+    click.echo(json.dumps(line) if as_json else f"{name}: flushed by {done_by}")

@@ -1,0 +1,124 @@
+"""`tidegate plan`: what a changed file would do to operators that run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from services.service import chosen
+from tidegate.cli.shared import json_option, note, wants_json
+from tidegate.contracts.errors import TidegateError, Unavailable
+from tidegate.runtime.batch_loop.preflight import check_surroundings
+from tidegate.runtime.change_preview import Outlook, outlook
+from tidegate.runtime.configuration.application import Application, load
+from tidegate.runtime.configuration.changes import REMEDY
+from tidegate.runtime.kafka.client import client
+from tidegate.runtime.telemetry.driver_status import one_line
+
+REFUSED = 1
+PROBE_TIMEOUT_S = 5.0
+
+_SAYS = {
+    "new": "new: it begins when it is run",
+    "same": "no change",
+    "live": "can change while it runs; its state is kept",
+    "refused": "refused",
+    "unknown": "its log does not tell what it ran with: run it once under the old file",
+}
+
+
+@click.command("plan")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--operator", help="This operator alone.")
+@json_option
+def command(file: Path, operator: str | None) -> None:
+    """Say what FILE would change, and how many held records would leave for that. Nothing is done; see `apply`.
+
+    Ends with 1 if a change is refused.
+
+    Example: tidegate plan flights.yaml
+    """
+    outlooks = outlooks_of(load(file), operator)
+    show_outlooks(outlooks)
+    if any(found.status == "refused" for found in outlooks):
+        raise click.exceptions.Exit(REFUSED)
+
+
+def outlooks_of(application: Application, operator: str | None) -> list[Outlook]:
+    """For each operator that is meant."""
+    found = []
+    for name in chosen(application, operator):
+        note(f"{name}: reading its log")
+        found.append(_here(application, outlook(application, name)))
+    return found
+
+
+def _here(application: Application, found: Outlook) -> Outlook:
+    """A change that the state can go on under is refused where the topics or functions for it are not there."""
+    if found.newest is None:
+        return found
+    kafka = client(application.kafka)
+    try:
+        kafka.probe(PROBE_TIMEOUT_S)
+        check_surroundings(kafka, found.newest, application.operators[found.name])
+    except Unavailable as error:
+        return replace(found, warnings=(*found.warnings, f"its topics could not be looked at: {one_line(error)}"))
+    except TidegateError as error:
+        return replace(found, status="refused", warnings=(one_line(error),))
+    return found
+
+
+def show_outlooks(outlooks: Sequence[Outlook]) -> None:
+    """On stdout, as a table for each operator that changes, or with `--json` a line for each."""
+    for found in outlooks:
+        if wants_json():
+            click.echo(_as_json(found))
+            continue
+        click.echo(f"{found.name}: {_SAYS[found.status]}")
+        if found.changes:
+            Console().print(_table(found))
+        if found.status == "live":
+            click.echo("  " + numbers(found))
+        if any(change.refused for change in found.changes):
+            click.echo(f"  {REMEDY}")
+        for warning in found.warnings:
+            click.echo(f"  {'reason' if found.status == 'refused' else 'warning'}: {warning}")
+
+
+def numbers(found: Outlook) -> str:
+    """What becomes of what is held, in words."""
+    told = found.forecast
+    lost = f", {told.lost:,} gone without a result" if told.lost else ""
+    return f"{told.held:,} held, {told.released:,} released{lost}, {told.held_then:,} held then"
+
+
+def _as_json(found: Outlook) -> str:
+    return json.dumps({"operator": found.name, "status": found.status, **_details(found)})
+
+
+def _details(found: Outlook) -> dict[str, Any]:
+    return {
+        "changes": [asdict(change) for change in found.changes],
+        "numbers": asdict(found.forecast),
+        "warnings": list(found.warnings),
+    }
+
+
+def _table(found: Outlook) -> Table:
+    table = Table(box=None)
+    for title in ("option", "was", "is", ""):
+        table.add_column(title)
+    for change in found.changes:
+        table.add_row(change.option, _shown(change.before), _shown(change.after), change.refused or "")
+    return table
+
+
+def _shown(value: Any) -> str:
+    return "(left out)" if value is None else str(value)

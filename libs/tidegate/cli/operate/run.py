@@ -1,0 +1,93 @@
+"""`tidegate run`: runs operators in the foreground."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import click
+
+from services.service import PLAIN, chosen, run, speak
+from tidegate.contracts.event_time import format_duration_ms
+from tidegate.contracts.schema import BatchMeta
+from tidegate.runtime.configuration.application import load
+from tidegate.runtime.telemetry.log_lines import about, speak_as
+from tidegate.runtime.telemetry.metrics import Metrics
+
+lines = logging.getLogger("tidegate")
+
+
+@click.command("run")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--operator", "name", help="Run this operator alone.")
+@click.option(
+    "--until-caught-up",
+    is_flag=True,
+    help="Exit after processing the records present at startup; a join waits for its table to have read them.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON line per batch.")
+@click.option("--verbose", is_flag=True, help="A line per batch, and where its time went.")
+def command(file: Path, name: str | None, until_caught_up: bool, as_json: bool, verbose: bool) -> None:
+    """Run all operators of FILE, or one, in the foreground; SIGTERM and Ctrl-C drain.
+
+    Example: tidegate run flights.yaml --operator carrier_updates --until-caught-up
+    """
+    speak(PLAIN)
+    application = load(file)
+    speak_as(application, PLAIN)
+    names = chosen(application, name)
+    progress = Progress(as_json, verbose, logged=application.log == "json")
+    progress.say(f"starting {', '.join(names)}: Spark, the claim, what is left to publish")
+    run(
+        application,
+        names,
+        until_caught_up=until_caught_up,
+        listener=progress.batch,
+        ready=lambda ready: progress.say(f"{ready}: ready", ready),
+    )
+    progress.end()
+
+
+class Progress:
+    """Tells a person, about once a second, or a machine, every batch, how far the operators are."""
+
+    def __init__(self, as_json: bool, verbose: bool, *, logged: bool = False) -> None:
+        self._as_json, self._verbose, self._logged = as_json, verbose, logged
+        self._metrics: dict[str, Metrics] = {}
+        self._said = 0
+
+    def say(self, line: str, operator: str = "", batch: int | None = None) -> None:
+        """The line is on the error stream: standard output is for results."""
+        if self._logged:
+            lines.info(line, extra=about(operator, batch=batch) if operator else None)
+        else:
+            click.echo(line, err=True)
+
+    def batch(self, meta: BatchMeta, seconds: dict[str, float]) -> None:
+        """The batch is counted, and told when it is time."""
+        metrics = self._metrics.setdefault(meta.operator, Metrics())
+        metrics.add(meta)
+        if self._as_json:
+            figures = {"operator": meta.operator, "batch": meta.batch, "seconds": seconds, **metrics.report()}
+            click.echo(json.dumps(figures))
+        elif self._verbose or meta.clock - self._said >= 1_000:
+            self._said = meta.clock
+            self.say(self._line(meta, seconds, metrics), meta.operator, meta.batch)
+
+    def end(self) -> None:
+        """The totals of each operator are told."""
+        for operator, metrics in self._metrics.items():
+            total = metrics.report()
+            self.say(
+                f"{operator}: {total['records_in']:,} records in, {total['emitted']:,} emitted, "
+                f"{total['held']:,} held, {total['late']:,} late, {total['rejected']:,} rejected",
+                operator,
+            )
+
+    def _line(self, meta: BatchMeta, seconds: dict[str, float], metrics: Metrics) -> str:
+        total = metrics.report()
+        line = f"{meta.operator}: batch {meta.batch}, {total['records_in']:,} records in, {total['held']:,} held"
+        if self._verbose:
+            line += "  " + ", ".join(f"{part} {format_duration_ms(int(s * 1000))}" for part, s in seconds.items())
+        return line

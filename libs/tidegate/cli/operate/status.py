@@ -1,0 +1,225 @@
+"""`tidegate status`: where each operator and partition stands, from the logs and the broker."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from tidegate.contracts.errors import TidegateError
+from tidegate.contracts.event_time import NO_STREAM_TIME, format_duration_ms
+from tidegate.contracts.naming import log_path
+from tidegate.contracts.schema import BatchMeta, Counts
+from tidegate.runtime.batch_loop.requests import Requests
+from tidegate.runtime.configuration.application import Application, load
+from tidegate.runtime.kafka import offsets
+from tidegate.runtime.kafka.client import client
+from tidegate.runtime.kafka.open_transactions import OpenTransaction, open_transactions
+from tidegate.runtime.telemetry.driver_status import Condition, ConditionFile, one_line
+from tidegate.runtime.telemetry.explanation import (
+    Explanation,
+    OperatorFacts,
+    PartitionFacts,
+    explain_operator,
+    explain_partition,
+)
+from tidegate.runtime.telemetry.metrics import RECENT_MS, Metrics
+from tidegate.state.batch_metadata import has_version, since
+from tidegate.state.delta_log.operator_log import OperatorLog
+
+_LAST_OF_YEAR_9999 = 253_402_300_799_999
+PROBE_TIMEOUT_S = 5.0
+_COLUMNS = ("partition", "offset", "lag", "stream_time", "held", "held_bytes", "late", "rejected", "last_batch")
+
+
+@click.command("status")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="For machines; metrics included.")
+def command(file: Path, as_json: bool) -> None:
+    """Show offsets, lag, stream time, what is held, late and rejected records per operator and partition, and why it
+    moves or does not.
+
+    Example: tidegate status flights.yaml
+    """
+    application = load(file)
+    found = {name: operator_status(application, name) for name in application.operators}
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    for name, status in found.items():
+        _show(name, status)
+
+
+def operator_status(application: Application, name: str) -> dict[str, Any]:
+    """What the operator's log says, the lag where the broker answers, and why the operator moves or does not."""
+    state = application.state / application.application / name
+    told = ConditionFile(state).read()
+    facts = OperatorFacts(driven=Requests(state).driven(), condition=told)
+    path = log_path(application.lake, name)
+    log = OperatorLog.at(path, None) if has_version(path, None) else None
+    newest = None if log is None else log.newest()
+    topic = application.operators[name].input
+    if log is None or newest is None or topic not in newest.offsets:
+        why = explain_operator(facts)
+        return {"log": None, "note": "no log yet: it has not run", "why": why._asdict(), "condition": _as_json(told)}
+    ends = _ends(application, topic)
+    why = explain_operator(replace(facts, kafka_error=ends.error))
+    return {
+        "log": str(path),
+        "note": ends.error,
+        "why": why._asdict(),
+        "condition": _as_json(told),
+        "epoch": newest.epoch,
+        "batch": newest.batch,
+        "clock": newest.clock,
+        "action": newest.action,
+        "partitions": [
+            _partition(newest, partition, offset, ends.of(partition, offset, told), why)
+            for partition, offset in sorted(newest.offsets[topic].items())
+        ],
+        "skipped": [
+            dict(zip(("batch", "clock", "partition", "from", "to"), skip, strict=True)) for skip in newest.skips
+        ],
+        "table": _table(application, name, newest),
+        "metrics": _metrics(log, newest).report(),
+    }
+
+
+def _metrics(log: OperatorLog, newest: BatchMeta) -> Metrics:
+    """The metrics since the operator's first batch, and over the last 60 s: only batches of these are read."""
+    before, *recent = since(log, newest.clock - RECENT_MS)
+    metrics = Metrics.after(before)
+    for meta in recent:
+        metrics.add(meta)
+    return metrics
+
+
+def _table(application: Application, name: str, newest: BatchMeta) -> dict[str, Any] | None:
+    """How far the table is behind that the operator reads; None: it reads none.
+
+    `behind_ms`: per partition how much less the table's stream time is than the operator's.
+    """
+    read = application.operators[name].reads()
+    if read is None:
+        return None
+    path, pin = log_path(application.lake, read.table), newest.inputs.get(read.table)
+    log = OperatorLog.at(path, None) if has_version(path, None) else None
+    table = None if log is None else log.newest()
+    if log is None or table is None:
+        return {"name": read.table, "read": pin and pin.version, "version": None}
+    behind = {
+        partition: max(0, stream_time - table.stream_time.get(partition, NO_STREAM_TIME))
+        for partition, stream_time in newest.stream_time.items()
+    }
+    found = {"name": read.table, "read": pin and pin.version, "version": log.version}
+    return {**found, "clock": table.clock, "behind_ms": behind}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ends:
+    """Where the topic's partitions begin and end, and who blocks them; empty with the error if no broker says it."""
+
+    first: dict[int, int] = field(default_factory=dict)
+    stable: dict[int, int] = field(default_factory=dict)
+    end: dict[int, int] = field(default_factory=dict)
+    blockers: dict[int, list[OpenTransaction]] = field(default_factory=dict)
+    error: str = ""
+
+    def of(self, partition: int, offset: int, told: Condition | None) -> PartitionFacts:
+        """What is known of one partition."""
+        return PartitionFacts(
+            next_offset=offset,
+            first=self.first.get(partition),
+            stable=self.stable.get(partition),
+            end=self.end.get(partition),
+            open_transactions=self.blockers.get(partition, ()),
+            unclear=told is not None and partition in told.unclear,
+            recovering=told.recovering.get(partition, "") if told is not None else "",
+        )
+
+
+def _ends(application: Application, topic: str) -> _Ends:
+    kafka = client(application.kafka)
+    try:
+        kafka.probe(PROBE_TIMEOUT_S)
+        first, stable, end = (ask(kafka, topic) for ask in (offsets.earliest, offsets.stable, offsets.latest))
+    except TidegateError as error:
+        return _Ends(error=one_line(error))
+    blocked = [partition for partition in end if end[partition] > stable.get(partition, 0)]
+    blockers = open_transactions(application.kafka, topic, blocked) if blocked else {}
+    return _Ends(first=first, stable=stable, end=end, blockers=blockers)
+
+
+def _partition(
+    newest: BatchMeta, partition: int, offset: int, facts: PartitionFacts, operator: Explanation
+) -> dict[str, Any]:
+    counts = newest.totals.get(partition, Counts())
+    return {
+        "partition": partition,
+        "offset": offset,
+        "lag": None if facts.stable is None else facts.stable - offset,
+        "end": facts.end,
+        "stream_time": newest.stream_time.get(partition, NO_STREAM_TIME),
+        "last_batch": newest.last.get(partition, (None,))[0],
+        "why": explain_partition(operator, facts)._asdict(),
+        **asdict(counts),
+    }
+
+
+def _as_json(told: Condition | None) -> dict[str, Any] | None:
+    return None if told is None else asdict(told)
+
+
+def _show(name: str, status: dict[str, Any]) -> None:
+    console = Console()
+    if status["log"] is None:
+        console.print(f"[bold]{name}[/]: {status['note']}")
+        _explain(console, status)
+        return
+    title = f"{name}: epoch {status['epoch']}, batch {status['batch']} ({status['action']})"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for column in _COLUMNS:
+        table.add_column(column.replace("_", " "), justify="right")
+    for row in status["partitions"]:
+        table.add_row(*(_shown(column, row[column]) for column in _COLUMNS))
+    console.print(table)
+    _explain(console, status)
+    if status["table"] is not None:
+        line = f"  {_table_line(status['table'])}"
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _table_line(table: dict[str, Any]) -> str:
+    if table["version"] is None:
+        return f"table {table['name']}: it has no log yet: start its service"
+    versions = f"read at version {table['read']}, the newest is {table['version']}"
+    written = datetime.fromtimestamp(table["clock"] / 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    behind = max(table["behind_ms"].values(), default=0)
+    time = (
+        f"its stream time is up to {format_duration_ms(behind)} behind" if behind else "its stream time is not behind"
+    )
+    return f"table {table['name']}: {versions}, written {written}; {time}"
+
+
+def _explain(console: Console, status: dict[str, Any]) -> None:
+    """The operator's explanation, then one line per explanation that partitions share."""
+    lines: dict[str, list[str]] = {f"{status['why']['rule']}: {status['why']['text']}": []}
+    for row in status.get("partitions", ()):
+        lines.setdefault(f"{row['why']['rule']}: {row['why']['text']}", []).append(str(row["partition"]))
+    for line, partitions in lines.items():
+        who = f"partition{'s' * (len(partitions) > 1)} {', '.join(partitions)}: " if partitions else ""
+        console.print(f"  {who}{line}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _shown(column: str, value: int | None) -> str:
+    if value is None or (column == "stream_time" and value == NO_STREAM_TIME):
+        return "-"
+    if column == "stream_time" and value <= _LAST_OF_YEAR_9999:
+        return datetime.fromtimestamp(value / 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{value:,}"

@@ -1,0 +1,1 @@
+"""Commands for what went wrong: find it, accept it, send it again."""

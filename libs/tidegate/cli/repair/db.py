@@ -1,0 +1,99 @@
+"""`tidegate db`: the tables of the control database, and what they have from the logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tidegate.cli.shared import json_option, note, show
+from tidegate.contracts.errors import UserError
+from tidegate.control import revisions
+from tidegate.control.database import Database
+from tidegate.runtime.configuration.application import Application, load
+from tidegate.runtime.control_sync.backfill import rebuild as rebuild_operator
+
+_FILE = click.argument("file", type=click.Path(path_type=Path))
+
+
+@click.group()
+def command() -> None:
+    """Look after the control database."""
+
+
+@command.command()
+@_FILE
+@json_option
+def upgrade(file: Path) -> None:
+    """Bring the tables to the newest revision.
+
+    \b
+    Example:
+      tidegate db upgrade flights.yaml
+    """
+    database = _database(load(file))
+    revisions.upgrade(database)
+    _show(database)
+
+
+@command.command()
+@_FILE
+@click.argument("revision")
+@json_option
+def downgrade(file: Path, revision: str) -> None:
+    """Bring the tables back to an older REVISION, or with `base` take them away. Services do not write to them then.
+
+    \b
+    Example:
+      tidegate db downgrade flights.yaml base
+    """
+    database = _database(load(file))
+    revisions.downgrade(database, revision)
+    _show(database)
+
+
+@command.command()
+@_FILE
+@json_option
+def current(file: Path) -> None:
+    """Tell the revision of the tables, and the one that this program works with.
+
+    \b
+    Example:
+      tidegate db current flights.yaml
+    """
+    _show(_database(load(file)))
+
+
+@command.command()
+@_FILE
+@json_option
+def rebuild(file: Path) -> None:
+    """Write again what the tables have from the logs of FILE's operators. Services may run meanwhile.
+
+    \b
+    Example:
+      tidegate db rebuild flights.yaml
+    """
+    application = load(file)
+    database = _database(application)
+    revisions.prepare(database)
+    batches = {}
+    for name in application.operators:
+        note(f"{name}: reading its log")
+        batches[name] = rebuild_operator(database, application, name)
+    lines = [f"{name}: {count:,} batches" for name, count in batches.items()]
+    show({"database": database.address.shown, "batches": batches}, "\n".join(lines))
+
+
+def _database(application: Application) -> Database:
+    address = application.control_database
+    if address is None:
+        raise UserError("the file has no control database", remedy="add control: sqlite:///control.db")
+    return Database(address)
+
+
+def _show(database: Database) -> None:
+    shown, found, newest = database.address.shown, revisions.current(database), revisions.newest()
+    text = f"{shown}: revision {found or 'none'}" + ("" if found == newest else f", the newest is {newest}")
+    show({"database": shown, "revision": found, "newest": newest}, text)

@@ -1,0 +1,37 @@
+"""`tidegate doctor`: what is wrong around an application, and what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from tidegate.cli.shared import DONE, FAILED, json_option, note, show, wants_json
+from tidegate.runtime.configuration.application import load
+from tidegate.runtime.doctor.diagnosis import diagnose
+from tidegate.runtime.doctor.findings import Finding
+
+
+@click.command("doctor")
+@click.argument("file", type=click.Path(path_type=Path))
+@json_option
+@click.pass_context
+def command(context: click.Context, file: Path) -> None:
+    """Look for what is wrong with this machine, the broker, the topics, the lake, local states and drivers of FILE, and
+    tell the remedy of each. Nothing is changed; services may run meanwhile. Exit code 1 if something was found.
+
+    \b
+    Example:
+      tidegate doctor flights.yaml
+    """
+    application = load(file)
+    found = diagnose(application, lambda what: None if wants_json() else note(f"looking at {what}"))
+    text = "\n".join(map(_lines, found)) or "nothing is wrong"
+    show({"healthy": not found, "findings": [asdict(finding) for finding in found]}, text)
+    context.exit(FAILED if found else DONE)
+
+
+def _lines(finding: Finding) -> str:
+    value = f"\n  value:  {finding.value}" if finding.value else ""
+    return f"{finding.about}: {finding.problem}{value}\n  remedy: {finding.remedy}"

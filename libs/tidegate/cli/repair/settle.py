@@ -1,0 +1,42 @@
+"""`tidegate settle`: says what became of output that neither a mark nor the topic tells about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from services.service import chosen
+from tidegate.cli.driver_client import requests_of
+from tidegate.cli.shared import json_option, show
+from tidegate.contracts.errors import UserError
+from tidegate.runtime.configuration.application import load
+from tidegate.runtime.repair.settle import settle
+
+
+@click.command("settle")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("operator")
+@click.option("--published/--unpublished", default=None, help="Readers have the batches named, or have not.")
+@click.option("--partition", "partitions", type=int, multiple=True, help="This one; several times for several.")
+@json_option
+def command(file: Path, operator: str, published: bool | None, partitions: tuple[int, ...]) -> None:
+    """Say whether the newest output of OPERATOR was published, where nothing else tells.
+
+    The operator stops by itself and names the batches. Its mark has expired, and the topic may have deleted the output.
+    With --unpublished it is published, perhaps a second time. The log records what was said, and when.
+
+    Example: tidegate settle flights.yaml carrier_updates --published
+    """
+    application = load(file)
+    [name] = chosen(application, operator)
+    if published is None:
+        raise click.UsageError("say --published or --unpublished")
+    if requests_of(application, name).driven():
+        raise UserError("a driver of the operator is running", value=name, remedy="stop it first")
+    claim = settle(application, name, published=published, partitions=partitions or None)
+    said = {str(partition): batch for partition, (batch, _word) in sorted(claim.settled.items())}
+    told = {"operator": name, "batch": claim.batch, "published": published, "settled": said}
+    places = ", ".join(f"partition {partition} batch {batch}" for partition, batch in said.items())
+    did = "took for published" if published else "published"
+    show(told, f"{name}: {did} {places}; recorded as batch {claim.batch}")

@@ -1,0 +1,47 @@
+"""`tidegate skip`: accepts that records were lost before they were read."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import click
+
+from services.service import chosen
+from tidegate.cli.driver_client import requests_of
+from tidegate.contracts.errors import UserError
+from tidegate.runtime.configuration.application import load
+from tidegate.runtime.repair.skip import shown, skip
+
+_RANGE = re.compile(r"(\d+):(\d+)-(\d+)")
+
+
+@click.command("skip")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("operator")
+@click.argument("ranges", nargs=-1, required=True, metavar="PARTITION:FROM-TO...")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+def command(file: Path, operator: str, ranges: tuple[str, ...], as_json: bool) -> None:
+    """Go on behind records that the input topic deleted before OPERATOR had read them.
+
+    The operator stops by itself and names the ranges; TO is the first offset to go on at. It is before FROM where the
+    topic lost records that were read: what it has there now is read. The log records what was skipped, and when.
+
+    Example: tidegate skip flights.yaml carrier_updates 0:1200-1900 3:15-77
+    """
+    application = load(file)
+    [name] = chosen(application, operator)
+    if requests_of(application, name).driven():
+        raise UserError("a driver of the operator is running", value=name, remedy="stop it first")
+    named = dict(_range(text) for text in ranges)
+    batch = skip(application, name, named)
+    line = {"operator": name, "batch": batch, "skipped": {str(p): list(offsets) for p, offsets in named.items()}}
+    click.echo(json.dumps(line) if as_json else f"{name}: skipped {shown(named)}, recorded as batch {batch}")
+
+
+def _range(text: str) -> tuple[int, tuple[int, int]]:
+    found = _RANGE.fullmatch(text)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is not PARTITION:FROM-TO")
+    return int(found[1]), (int(found[2]), int(found[3]))

@@ -1,0 +1,341 @@
+"""A real, single Kafka broker in KRaft mode, started and stopped by Tidegate.
+
+A data folder belongs to one broker. It holds `server.properties`, `broker.log`, `topics/` (Kafka's own folder) and,
+after a start, `broker.json` with the process id and the port. Whether a broker runs is told by Kafka's own lock on its
+folder, so a process id that was given to another program in the meantime misleads nobody.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from tidegate.contracts.errors import EngineError, UserError
+from tidegate.runtime.install.java import java_command
+
+HOST = "127.0.0.1"
+DEFAULT_PORT = 9092
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 30.0
+_LOG_LINES_SHOWN = 15
+# Below the range from which systems take the ports of outgoing connections: nobody takes one by chance before we do.
+_FREE_PORTS = range(20_000, 30_000)
+_TOOL_FLAGS = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+_BROKER_FLAGS = ["-Xms512m", "-Xmx1g", "-XX:+UseG1GC", "-Djava.awt.headless=true", "-Dlog4j2.level=WARN"]
+_SETTINGS = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@{host}:{controller_port}
+listeners={listeners},CONTROLLER://{host}:{controller_port}
+advertised.listeners={listeners}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL
+log.dirs={topics}
+auto.create.topics.enable=false
+default.replication.factor=1
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=4
+group.initial.rebalance.delay.ms=0
+log.retention.ms=-1
+log.cleaner.dedupe.buffer.size=16777216
+"""
+_SECURED = ("SSL", "SASL_SSL")
+_MECHANISMS = {"PLAIN": "plain.Plain", "SCRAM-SHA-256": "scram.Scram", "SCRAM-SHA-512": "scram.Scram"}
+_SECURITY_SETTINGS = """\
+ssl.keystore.type=PEM
+ssl.keystore.location={keystore}
+ssl.truststore.type=PEM
+ssl.truststore.location={truststore}
+listener.name.ssl.ssl.client.auth=required
+sasl.enabled.mechanisms={mechanisms}
+{logins}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Security:
+    """Who may talk to a broker over TLS: who has a certificate (SSL), and who knows a password (SASL_SSL).
+
+    `keystore`: PEM file with the broker's private key and certificates. `truststore`: PEM file with the authorities
+    whose client certificates are taken. `users`: user to password, for PLAIN and SCRAM; letters, digits and dashes.
+    SCRAM knows the users that the data folder was made with.
+    """
+
+    keystore: Path
+    truststore: Path
+    users: Mapping[str, str]
+
+
+@dataclass(kw_only=True)
+class Broker:
+    """A broker that answers at `bootstrap`. As a context manager it is stopped at the end."""
+
+    data: Path
+    port: int
+    pid: int
+    secured: Mapping[str, str] = field(default_factory=dict)
+    """The addresses for SSL and SASL_SSL, if it has them."""
+    _child: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @classmethod
+    def start(
+        cls,
+        data: Path,
+        jars: Path,
+        *,
+        port: int | None = None,
+        security: Security | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> Broker:
+        """A broker on this data folder answers, at the port, or at a free one; with `security` also over TLS.
+
+        `settings`: further settings of the broker, by Kafka's names, which go before Tidegate's own.
+        The folder is formatted once and keeps its topics from start to start. The broker is a process of its own, which
+        outlives the caller unless it is stopped. UserError: no Java, no jars, folder or port in use; EngineError: it
+        died or did not answer in time.
+        """
+        java = java_command()
+        _require_jars(jars)
+        data = data.resolve()
+        data.mkdir(parents=True, exist_ok=True)
+        _require_unused(data)
+        port = free_ports(1)[0] if port is None else _require_free(port)
+        controller, *others = free_ports(1 + len(_SECURED), other_than=port)
+        secured = {protocol: f"{HOST}:{other}" for protocol, other in zip(_SECURED, others, strict=True)}
+        _write_settings(data, port, controller, secured, security, settings or {})
+        _format_once(java, jars, data, security)
+        child = _launch(java, jars, data)
+        told = {"pid": child.pid, "port": port, "secured": secured if security else {}}
+        (data / "broker.json").write_text(json.dumps(told))
+        broker = cls(data=data, **told, _child=child)
+        broker._wait_until_it_answers(child)
+        return broker
+
+    @classmethod
+    def running(cls, data: Path) -> Broker | None:
+        """The broker that some process started on this data folder and that still runs; None if there is none."""
+        if not _is_locked(data):
+            return None
+        told = json.loads((data / "broker.json").read_text())
+        return cls(data=data.resolve(), **told)
+
+    @property
+    def bootstrap(self) -> str:
+        """The address for `bootstrap.servers`."""
+        return f"{HOST}:{self.port}"
+
+    def stop(self) -> None:
+        """The broker has ended: in good order, or after half a minute by force. Its data stay."""
+        _signal(self.pid, signal.SIGTERM)
+        if not self._has_ended_within(STOP_TIMEOUT_S):
+            _signal(self.pid, signal.SIGKILL)
+            self._has_ended_within(STOP_TIMEOUT_S)
+        (self.data / "broker.json").unlink(missing_ok=True)
+
+    def __enter__(self) -> Broker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _has_ended_within(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if self._child.poll() is not None if self._child else not _is_locked(self.data):
+                return True
+            time.sleep(0.05)
+        return False
+
+    def _wait_until_it_answers(self, child: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while child.poll() is None:
+            if _answers(self.bootstrap):
+                return
+            if time.monotonic() > deadline:
+                self.stop()
+                raise _failure(f"the broker did not answer within {START_TIMEOUT_S:.0f} s", self.data)
+            time.sleep(0.05)
+        raise _failure(f"the broker ended during its start (exit code {child.returncode})", self.data)
+
+
+def _require_jars(jars: Path) -> None:
+    if not any(jars.glob("kafka_*.jar")):
+        raise UserError("the jars of the Kafka broker are missing", value=jars, remedy="run `make setup`")
+
+
+def _require_unused(data: Path) -> None:
+    if _is_locked(data):
+        raise UserError(
+            "a broker already runs on this data folder",
+            value=data,
+            remedy=f"use it, stop it (`tidegate kafka stop --data {data}`), or choose another folder",
+        )
+
+
+def _require_free(port: int) -> int:
+    if not _is_free(port):
+        raise UserError(
+            "the broker's port is taken by another program",
+            value=f"{HOST}:{port}",
+            remedy="stop that program, or choose another port with --port",
+        )
+    return port
+
+
+def free_ports(count: int, other_than: int | None = None) -> list[int]:
+    """Ports of this machine on which nobody listens, and which nobody takes by chance."""
+    candidates = random.sample(_FREE_PORTS, len(_FREE_PORTS))
+    return list(islice((port for port in candidates if port != other_than and _is_free(port)), count))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what a broker just stopped left behind is free
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def _is_locked(data: Path) -> bool:
+    """True while a broker holds Kafka's lock on its folder."""
+    try:
+        with (data / "topics" / ".lock").open("r+b") as file:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def _write_settings(
+    data: Path,
+    port: int,
+    controller_port: int,
+    secured: Mapping[str, str],
+    security: Security | None,
+    others: Mapping[str, str],
+) -> None:
+    addresses = {"PLAINTEXT": f"{HOST}:{port}", **(secured if security else {})}
+    settings = _SETTINGS.format(
+        host=HOST,
+        listeners=",".join(f"{protocol}://{address}" for protocol, address in addresses.items()),
+        controller_port=controller_port,
+        topics=data / "topics",
+    )
+    if security is not None:
+        settings += _SECURITY_SETTINGS.format(
+            keystore=security.keystore.resolve(),
+            truststore=security.truststore.resolve(),
+            mechanisms=",".join(_MECHANISMS),
+            logins="\n".join(_login(mechanism, security.users) for mechanism in _MECHANISMS),
+        )
+    settings += "".join(f"{name}={value}\n" for name, value in others.items())
+    (data / "server.properties").write_text(settings)
+
+
+def _login(mechanism: str, users: Mapping[str, str]) -> str:
+    """The setting of a mechanism: PLAIN's holds the users; SCRAM's users are in the cluster's own metadata."""
+    known = "".join(f' user_{user}="{password}"' for user, password in users.items()) if mechanism == "PLAIN" else ""
+    module = f"org.apache.kafka.common.security.{_MECHANISMS[mechanism]}LoginModule"
+    return f"listener.name.sasl_ssl.{mechanism.lower()}.sasl.jaas.config={module} required{known};"
+
+
+def _format_once(java: str, jars: Path, data: Path, security: Security | None) -> None:
+    if (data / "topics" / "meta.properties").exists():
+        return
+    tool = ["kafka.tools.StorageTool", "format", "--cluster-id", _cluster_id(), "--config", "server.properties"]
+    scram = _scram_users(security.users) if security else []
+    with (data / "broker.log").open("wb") as log:
+        done = subprocess.run(
+            [java, *_TOOL_FLAGS, "-cp", f"{jars.resolve()}/*", *tool, *scram],
+            cwd=data,
+            stdout=log,
+            stderr=log,
+            check=False,
+        )
+    if done.returncode != 0:
+        raise _failure("the broker's data folder could not be formatted", data)
+
+
+def _scram_users(users: Mapping[str, str]) -> list[str]:
+    return [
+        argument
+        for user, password in users.items()
+        for mechanism in _MECHANISMS
+        if mechanism.startswith("SCRAM")
+        for argument in ("--add-scram", f"{mechanism}=[name={user},password={password}]")
+    ]
+
+
+def _cluster_id() -> str:
+    return "t" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]  # a leading '-' would read as an option
+
+
+def _launch(java: str, jars: Path, data: Path) -> subprocess.Popen[bytes]:
+    with (data / "broker.log").open("wb") as log:
+        return subprocess.Popen(
+            [java, *_BROKER_FLAGS, "-cp", f"{jars.resolve()}/*", "kafka.Kafka", "server.properties"],
+            cwd=data,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # Ctrl-C in a terminal is for the caller, who stops its broker last
+        )
+
+
+def _answers(bootstrap: str) -> bool:
+    """True once clients see a broker in the cluster."""
+    host, port = bootstrap.split(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=1).close()
+        return _brokers(bootstrap) > 0
+    except (OSError, KafkaError):
+        return False
+
+
+def _brokers(bootstrap: str) -> int:
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=5_000)
+    try:
+        return len(admin.describe_cluster()["brokers"])
+    finally:
+        admin.close()
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _failure(problem: str, data: Path) -> EngineError:
+    log = data / "broker.log"
+    lines = log.read_text(errors="replace").splitlines()[-_LOG_LINES_SHOWN:]
+    return EngineError(
+        problem,
+        value="\n".join([str(log), *(f"    {line}" for line in lines)]),
+        remedy="the lines above are the end of the broker's log; a folder that cannot be mended can be deleted",
+    )

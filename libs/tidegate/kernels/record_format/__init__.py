@@ -1,0 +1,1 @@
+"""Kafka's record batches (format 2) as columns, decoded and encoded."""

@@ -1,0 +1,377 @@
+"""Columns to record batches.
+
+Keys, values and headers pass through byte for byte; a stamp appends headers to each record. The same columns, stamp and
+producer give the same bytes. Python loops go over batches, kernels over records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import google_crc32c
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidegate.contracts.errors import EngineError, OutputTooLarge
+from tidegate.contracts.naming import (
+    HEADER_BATCH,
+    HEADER_CAUSE,
+    HEADER_ERROR_MESSAGE,
+    HEADER_ERROR_OFFSET,
+    HEADER_ERROR_PARTITION,
+    HEADER_ERROR_TOPIC,
+    HEADER_OPERATOR,
+    HEADER_SEQ,
+    HEADER_WINDOW_END,
+    HEADER_WINDOW_START,
+)
+from tidegate.contracts.records import NULL_LENGTH, Bytes, Int64s
+from tidegate.kernels.compiled import compiled
+from tidegate.kernels.record_format.compression import CODES, compress
+from tidegate.kernels.record_format.record_frames import (
+    CHECKED_FROM,
+    ENVELOPE,
+    ENVELOPE_BYTES,
+    MAGIC,
+    SIZE_END,
+    TRANSACTIONAL,
+    read_only,
+)
+from tidegate.kernels.record_format.record_headers import encode_header, varint
+from tidegate.kernels.record_format.varint import read_varint, varint_size, write_varint
+
+TARGET_BATCH_BYTES = 2**20
+"""A batch is closed at this size: far below what brokers take as a request, large enough to cost nothing."""
+
+_SEQUENCES = 2**31
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OutgoingColumns:
+    """Records to be written. `headers` holds blocks (a varint count, then the headers); null: none."""
+
+    key: pa.BinaryArray
+    value: pa.BinaryArray
+    headers: pa.BinaryArray
+    timestamp: Int64s
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Origin:
+    """Where dead letters were read, and why they are dead: `messages` has one for each of the stamp's causes."""
+
+    topic: str
+    partition: int
+    offsets: Int64s
+    messages: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stamp:
+    """The headers that say where records come from. Record i: seq `first_seq` + i, cause `causes[cause_codes[i]]`.
+
+    `windows`: where results of windows are written, their starts and ends, ms >= 0. `origin`: of dead letters.
+    """
+
+    operator: str
+    batch: int
+    first_seq: int
+    cause_codes: npt.NDArray[np.int8]
+    causes: Sequence[str]
+    windows: tuple[Int64s, Int64s] | None = None
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodedBatch:
+    """One record batch as a produce request takes it."""
+
+    data: bytes
+    count: int
+
+
+class _Binaries(NamedTuple):
+    """A column of bytes: item i is data[start[i] : start[i] + length[i]], null where the length is -1."""
+
+    data: Bytes
+    start: Int64s
+    length: Int64s
+
+
+class _Columns(NamedTuple):
+    key: _Binaries
+    value: _Binaries
+    headers: _Binaries
+    timestamp: Int64s
+
+
+class _Added(NamedTuple):
+    """Headers to append to every record: `header_count` in all, in the order constant, numbers, choice.
+
+    `constant` holds whole headers, the same for all records. Header k of `numbers` is `number_names[k]` (encoded, as
+    far as the value) and the decimal digits of numbers[k, i]. Record i has the headers `choices[choice[i]]`.
+    """
+
+    header_count: int
+    constant: Bytes
+    number_names: _Binaries
+    numbers: Int64s
+    choices: _Binaries
+    choice: npt.NDArray[np.int8]
+
+
+def encode(
+    columns: OutgoingColumns,
+    stamp: Stamp | None,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    max_batch_bytes: int,
+    transactional: bool = True,
+    compression: str = "none",
+) -> list[EncodedBatch]:
+    """The records in order, in batches of at most `max_batch_bytes`; sequences count from `base_sequence`, modulo 2^31.
+
+    Without an idempotent producer, id, epoch and sequence are -1. Raises OutputTooLarge for a record that is larger
+    than `max_batch_bytes` by itself, EngineError for a damaged block of headers; nothing has been written then.
+    """
+    source, added = _columns(columns), _added(stamp, len(columns.timestamp))
+    attributes = CODES[compression] | (TRANSACTIONAL if transactional else 0)
+    measures = _measures(source, added)
+    batches = []
+    for start, end, size in _cuts(source.timestamp, measures[2], max_batch_bytes):
+        out = np.empty(size, np.uint8)
+        max_timestamp = _write_batch(source, added, measures, start, end, out)
+        sequence = base_sequence if base_sequence < 0 else (base_sequence + start) % _SEQUENCES
+        producer = (producer_id, producer_epoch, sequence)
+        batches.append(_sealed(out, attributes, (int(source.timestamp[start]), max_timestamp), producer, end - start))
+    return batches
+
+
+def _measures(source: _Columns, added: _Added) -> Int64s:
+    measures = np.empty((3, len(source.timestamp)), np.int64)
+    damaged = _measure(source, added, measures)
+    if damaged >= 0:
+        raise EngineError("a block of record headers is damaged", value=f"record {damaged}")
+    return measures
+
+
+def _cuts(timestamp: Int64s, content: Int64s, max_batch_bytes: int) -> list[tuple[int, int, int]]:
+    """Of every batch: its first record, the one behind its last, and its uncompressed size."""
+    first, sizes = np.empty_like(timestamp), np.empty_like(timestamp)
+    target = min(max_batch_bytes, TARGET_BATCH_BYTES)
+    count, refused, size = _cut(timestamp, content, target, max_batch_bytes, first, sizes)
+    if refused >= 0:
+        raise OutputTooLarge(
+            "a record is larger than the topic takes that it is to be written to",
+            value=f"record {refused}, timestamp {timestamp[refused]}: {size} bytes; the limit is {max_batch_bytes}",
+            remedy="raise max.message.bytes of the topic and start again; the operator goes on from here",
+        )
+    bounds = [*first[:count].tolist(), len(timestamp)]
+    return list(zip(bounds[:-1], bounds[1:], sizes[:count].tolist(), strict=True))
+
+
+def _sealed(
+    out: Bytes, attributes: int, timestamps: tuple[int, int], producer: tuple[int, int, int], count: int
+) -> EncodedBatch:
+    """The batch with its envelope; compressed if that makes it smaller."""
+    code = attributes & ~TRANSACTIONAL
+    if code:
+        packed = compress(out[ENVELOPE_BYTES:], code)
+        if ENVELOPE_BYTES + len(packed) < len(out):
+            out = np.concatenate([out[:ENVELOPE_BYTES], np.frombuffer(packed, np.uint8)])
+        else:
+            attributes &= TRANSACTIONAL
+    fields = (0, len(out) - SIZE_END, -1, MAGIC, 0, attributes, count - 1, *timestamps, *producer, count)
+    ENVELOPE.pack_into(out.data, 0, *fields)
+    crc = google_crc32c.value(out[CHECKED_FROM:])
+    ENVELOPE.pack_into(out.data, 0, *fields[:4], crc, *fields[5:])
+    return EncodedBatch(data=out.tobytes(), count=count)
+
+
+def _columns(columns: OutgoingColumns) -> _Columns:
+    return _Columns(
+        key=_from_arrow(columns.key),
+        value=_from_arrow(columns.value),
+        headers=_from_arrow(columns.headers),
+        timestamp=read_only(columns.timestamp),
+    )
+
+
+def _from_arrow(column: pa.BinaryArray) -> _Binaries:
+    _validity, offsets, data = column.buffers()
+    if not len(column) or offsets is None:
+        return _binaries([])
+    bounds = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
+    length = np.diff(bounds)
+    if column.null_count:
+        length[column.is_null().to_numpy(zero_copy_only=False)] = NULL_LENGTH
+    return _Binaries(read_only(np.frombuffer(data or b"", np.uint8)), bounds[:-1], length)
+
+
+def _binaries(items: Sequence[bytes]) -> _Binaries:
+    length = np.array([len(item) for item in items], np.int64)
+    return _Binaries(np.frombuffer(b"".join(items), np.uint8), np.cumsum(length) - length, length)
+
+
+def _added(stamp: Stamp | None, count: int) -> _Added:
+    if stamp is None:
+        nothing, no_choice = _binaries([]), read_only(np.empty(0, np.int8))
+        return _Added(0, nothing.data, nothing, np.empty((0, count), np.int64), nothing, no_choice)
+    constant = [_header(HEADER_OPERATOR, stamp.operator), _header(HEADER_BATCH, str(stamp.batch))]
+    numbers = {HEADER_SEQ: np.arange(stamp.first_seq, stamp.first_seq + count, dtype=np.int64)}
+    choices = [[_header(HEADER_CAUSE, cause)] for cause in stamp.causes]
+    if stamp.windows is not None:
+        numbers |= dict(zip((HEADER_WINDOW_START, HEADER_WINDOW_END), stamp.windows, strict=True))
+    if (origin := stamp.origin) is not None:
+        constant += [_header(HEADER_ERROR_TOPIC, origin.topic), _header(HEADER_ERROR_PARTITION, str(origin.partition))]
+        numbers[HEADER_ERROR_OFFSET] = origin.offsets
+        messages = [_header(HEADER_ERROR_MESSAGE, message) for message in origin.messages]
+        choices = [[*choice, message] for choice, message in zip(choices, messages, strict=True)]
+    return _Added(
+        header_count=len(constant) + len(numbers) + (1 if stamp.origin is None else 2),
+        constant=np.frombuffer(b"".join(constant), np.uint8),
+        number_names=_binaries([varint(len(name)) + name.encode() for name in numbers]),
+        numbers=np.stack(list(numbers.values())),
+        choices=_binaries([b"".join(choice) for choice in choices]),
+        choice=read_only(stamp.cause_codes),
+    )
+
+
+def _header(name: str, value: str) -> bytes:
+    return encode_header(name.encode(), value.encode())
+
+
+@compiled
+def _measure(source: _Columns, added: _Added, measures: Int64s) -> int:
+    """Row 0: how many headers a record has; 1: where they start; 2: its size but for what depends on the batch.
+
+    Gives the index of a record whose own headers are damaged (-1: none).
+    """
+    header_data, header_start, header_length = source.headers
+    for record in range(len(source.timestamp)):
+        at = header_start[record]
+        end = at + max(header_length[record], 0)
+        count = 0
+        if at < end:
+            count, at = read_varint(header_data, at, end)
+            if at < 0 or count < 0:
+                return record
+        size = _field_size(source.key.length[record]) + _field_size(source.value.length[record])
+        size += varint_size(count + added.header_count) + end - at + len(added.constant)
+        for k in range(len(added.numbers)):
+            size += added.number_names.length[k] + _field_size(_digits(added.numbers[k, record]))
+        if len(added.choice) > 0:
+            size += added.choices.length[added.choice[record]]
+        measures[0, record] = count
+        measures[1, record] = at
+        measures[2, record] = size
+    return -1
+
+
+@compiled
+def _cut(
+    timestamp: Int64s, content: Int64s, target: int, limit: int, first: Int64s, sizes: Int64s
+) -> tuple[int, int, int]:
+    """The number of batches, a record that is refused (-1: none), and the size of a batch of it alone.
+
+    `first` and `sizes` hold the first record and the size of each batch: up to `target`, or one record up to `limit`.
+    """
+    batches = 0
+    start = 0
+    size = 0
+    for record in range(len(timestamp)):
+        framed = _framed_size(_body_size(content[record], timestamp[record] - timestamp[start], record - start))
+        if record == 0 or size + framed > target:
+            framed = _framed_size(_body_size(content[record], 0, 0))
+            if ENVELOPE_BYTES + framed > limit:
+                return batches, record, ENVELOPE_BYTES + framed
+            start = record
+            size = ENVELOPE_BYTES
+            first[batches] = record
+            batches += 1
+        size += framed
+        sizes[batches - 1] = size
+    return batches, -1, 0
+
+
+@compiled
+def _field_size(length: int) -> int:
+    return varint_size(length) + max(length, 0)
+
+
+@compiled
+def _body_size(content: int, delta_ms: int, delta: int) -> int:
+    return 1 + varint_size(delta_ms) + varint_size(delta) + content
+
+
+@compiled
+def _framed_size(body: int) -> int:
+    return varint_size(body) + body
+
+
+@compiled
+def _write_batch(source: _Columns, added: _Added, measures: Int64s, start: int, end: int, out: Bytes) -> int:
+    """Records start to end stand behind the room for the envelope; gives their largest timestamp."""
+    timestamp = source.timestamp
+    key_data, key_start, key_length = source.key
+    value_data, value_start, value_length = source.value
+    header_data, header_start, header_length = source.headers
+    name_data, name_start, name_length = added.number_names
+    choice_data, choice_start, choice_length = added.choices
+    constant, numbers, choice = added.constant, added.numbers, added.choice
+    at = ENVELOPE_BYTES
+    max_timestamp = timestamp[start]
+    for record in range(start, end):
+        delta_ms = timestamp[record] - timestamp[start]
+        max_timestamp = max(max_timestamp, timestamp[record])
+        at = write_varint(out, at, _body_size(measures[2, record], delta_ms, record - start))
+        out[at] = 0  # attributes, which have no meaning yet
+        at = write_varint(out, at + 1, delta_ms)
+        at = write_varint(out, at, record - start)
+        at = write_varint(out, at, key_length[record])
+        at = _copy(out, at, key_data, key_start[record], key_length[record])
+        at = write_varint(out, at, value_length[record])
+        at = _copy(out, at, value_data, value_start[record], value_length[record])
+        at = write_varint(out, at, measures[0, record] + added.header_count)
+        own = header_start[record] + max(header_length[record], 0) - measures[1, record]
+        at = _copy(out, at, header_data, measures[1, record], own)
+        at = _copy(out, at, constant, 0, len(constant))
+        for k in range(len(numbers)):
+            at = _copy(out, at, name_data, name_start[k], name_length[k])
+            at = _write_decimal(out, at, numbers[k, record])
+        if len(choice) > 0:
+            at = _copy(out, at, choice_data, choice_start[choice[record]], choice_length[choice[record]])
+    return int(max_timestamp)
+
+
+@compiled
+def _copy(out: Bytes, at: int, data: Bytes, start: int, length: int) -> int:
+    for place in range(length):
+        out[at + place] = data[start + place]
+    return at + max(length, 0)
+
+
+@compiled
+def _digits(number: int) -> int:
+    """How many decimal digits a number >= 0 has."""
+    digits = 1
+    while number >= 10:
+        number //= 10
+        digits += 1
+    return digits
+
+
+@compiled
+def _write_decimal(out: Bytes, at: int, number: int) -> int:
+    """The length and the decimal digits of a number >= 0."""
+    digits = _digits(number)
+    at = write_varint(out, at, digits)
+    for place in range(digits):
+        out[at + digits - 1 - place] = 48 + number % 10
+        number //= 10
+    return at + digits

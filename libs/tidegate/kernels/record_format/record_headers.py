@@ -1,0 +1,82 @@
+"""Record headers as Python objects: for tests, tools and rare look-ups, never per record of a batch.
+
+A block is a varint count, then per header a varint length and the name, a varint length (-1: null) and the value; b""
+stands for no headers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from tidegate.contracts.errors import EngineError
+from tidegate.contracts.records import Bytes, Int64s
+from tidegate.kernels.compiled import compiled
+from tidegate.kernels.record_format.varint import read_varint, varint_size, write_varint
+
+Header = tuple[bytes, bytes | None]
+
+_SMALLEST_HEADER = 2
+
+
+def varint(value: int) -> bytes:
+    """The zigzag varint of the value."""
+    out = np.empty(varint_size(value), np.uint8)
+    write_varint(out, 0, value)
+    return out.tobytes()
+
+
+def encode_header(name: bytes, value: bytes | None) -> bytes:
+    """One header as it stands in a block."""
+    return varint(len(name)) + name + (varint(-1) if value is None else varint(len(value)) + value)
+
+
+def encode_headers(headers: Iterable[Header]) -> bytes:
+    """The block of these headers; inverse of `decode_headers`."""
+    encoded = [encode_header(name, value) for name, value in headers]
+    return varint(len(encoded)) + b"".join(encoded) if encoded else b""
+
+
+def decode_headers(block: bytes) -> list[Header]:
+    """The headers of a block, in order. Raises EngineError for a block that runs out or has bytes left over."""
+    return [
+        (block[name:name_end], None if end < 0 else block[value:end])
+        for name, name_end, value, end in _places(block).tolist()
+    ]
+
+
+def header_value(block: bytes, name: str) -> bytes | None:
+    """The value of the last header of that name; None if there is none, or it is null."""
+    wanted = name.encode()
+    for start, name_end, value, end in _places(block)[::-1]:
+        if block[start:name_end] == wanted:
+            return None if end < 0 else block[value:end]
+    return None
+
+
+def _places(block: bytes) -> Int64s:
+    """Return [header, place]: where each name begins and ends, and each value (end -1: null)."""
+    if not block:
+        return np.zeros((0, 4), np.int64)
+    data = np.frombuffer(block, np.uint8)
+    count, at = read_varint(data, 0, len(data))
+    places = np.zeros((max(0, min(count, len(block) // _SMALLEST_HEADER)), 4), np.int64)
+    if at < 0 or count != len(places) or not _read_places(data, at, places):
+        raise EngineError("a block of record headers is damaged", value=block[:80])
+    return places
+
+
+@compiled
+def _read_places(data: Bytes, at: int, places: Int64s) -> bool:
+    """Return whether the headers from `at` on end with the block, and write their places."""
+    end = len(data)
+    for header in range(len(places)):
+        for part in range(2):
+            length, start = read_varint(data, at, end)
+            if start < 0 or length < -1 or length > end - start:
+                return False
+            at = start + max(length, 0)
+            places[header, 2 * part] = start
+            places[header, 2 * part + 1] = at if length >= 0 or part == 0 else -1
+    return bool(at == end)

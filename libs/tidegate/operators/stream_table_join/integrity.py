@@ -1,0 +1,67 @@
+"""What is wrong with arrays that may have been damaged outside the process.
+
+What each slot says of itself is looked at here; the structures between them are left to `kernels.soundness`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tidegate.contracts.operator import Array
+from tidegate.kernels import integrity, payloads, time_buffer
+from tidegate.kernels.compiled import compiled_in_place, inlined, wide
+from tidegate.kernels.memory import arena, slots
+from tidegate.kernels.time_buffer import HELD, HELD_BYTES, NOT_HELD
+from tidegate.operators.stream_table_join.step import CHECK, State, check_of
+
+
+def damage(state: State) -> str | None:
+    """What is wrong with the state between two batches; None: nothing. Reads all of it."""
+    used, words = int(state.pool.numbers[slots.USED]), int(state.payloads.arena.numbers[arena.USED])
+    held = int(state.time.numbers[HELD])
+    if not (0 <= held <= used <= len(state.row) and 0 <= words <= len(state.payloads.arena.words)):
+        return "its sizes cannot be"
+    taken = np.zeros(max(words, 1), np.bool_)
+    if not _slots_are_whole(state, taken):
+        return "a record that it holds is damaged"
+    if not integrity.is_in_order(state.time):
+        return "the order in which it lets records go is damaged"
+    if not integrity.free_slots_are_whole(state.pool, state.time.position[:used] != NOT_HELD, held):
+        return "its free slots are damaged"
+    if not integrity.free_blocks_are_whole(state.payloads.arena, taken):
+        return "its free space is damaged"
+    return None
+
+
+@compiled_in_place
+def _slots_are_whole(state: State, taken: Array) -> bool:
+    """Every slot is held, whole and at its node, or empty; the sums are right. `taken`: the words of their blocks."""
+    held = 0
+    total = 0
+    checks = 0
+    live = 0
+    for slot in range(state.pool.numbers[slots.USED]):
+        if state.row[slot] != 0:
+            return False
+        if state.time.position[slot] == NOT_HELD:
+            if state.payloads.block[slot] != 0 or state.payloads.check[slot] != 0:
+                return False
+            continue
+        if not (integrity.is_at_its_node(state.time, slot) and _is_at_its_time(state, slot)):
+            return False
+        words = integrity.take_block(state.payloads, slot, taken)
+        size = payloads.payload_length(state.payloads, slot)
+        if words == 0 or state.time.size[slot] != size or state.payloads.check[slot] != check_of(state, slot):
+            return False
+        held += 1
+        total += size
+        live += words
+        checks += wide(state.payloads.check[slot])
+    numbers = state.time.numbers
+    right = held == numbers[HELD] and total == numbers[HELD_BYTES] and checks == state.numbers[CHECK]
+    return bool(right and live == state.payloads.arena.numbers[arena.LIVE])
+
+
+@inlined
+def _is_at_its_time(state: State, slot: int) -> bool:
+    return bool(time_buffer.place_of(state.time, slot) == state.payloads.timestamp[slot])

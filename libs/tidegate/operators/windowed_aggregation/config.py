@@ -1,0 +1,395 @@
+"""What a windowed aggregation is told: windows, aggregates, and when results leave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+
+from tidegate.contracts.config import (
+    AddedWindows,
+    Config,
+    Count,
+    Duration,
+    OperatorConfig,
+    OperatorRules,
+    OutputWindows,
+    TimeWindows,
+    Windows,
+    Written,
+)
+from tidegate.contracts.event_time import MAX_TIMESTAMP
+from tidegate.operators.bounds import StrictBuffer
+
+Length = Annotated[Duration, Field(gt=0)]
+
+
+class Tumbling(Config):
+    """Windows side by side."""
+
+    tumbling: Length
+    """How long a window is."""
+    grace: Duration
+    """How long after its end a window takes late records."""
+
+
+class Hopping(Config):
+    """Windows that overlap."""
+
+    hopping: Length
+    """How long a window is."""
+    advance: Length
+    """How long after a window the next one begins: at most its length."""
+    grace: Duration
+    """How long after its end a window takes late records."""
+
+    @field_validator("advance")
+    @classmethod
+    def _leaves_no_gap(cls, advance: int, info: ValidationInfo) -> int:
+        if advance > info.data.get("hopping", advance):
+            raise ValueError("records between two windows would be in none; give an advance of at most the length")
+        return advance
+
+
+class Session(Config):
+    """Windows of records that follow each other closely."""
+
+    session: Length
+    """The gap: records of a key that are at most so far apart are in one session."""
+    grace: Duration
+    """How long after the gap a session takes late records."""
+    max_length: Length | None = None
+    """How far apart the first and the last record of a session may be: the operator stops before the record that would
+    make one longer. Omitted: any length."""
+
+
+class Unlimited(Config):
+    """One window per key, which never ends."""
+
+    unlimited: Literal[True]
+    """Always true."""
+
+
+_WINDOWS: dict[str, type[Config]] = {
+    "tumbling": Tumbling,
+    "hopping": Hopping,
+    "session": Session,
+    "unlimited": Unlimited,
+}
+
+
+def _read_window(value: object) -> object:
+    if isinstance(value, Tumbling | Hopping | Session | Unlimited):
+        return value
+    kinds = [kind for kind in _WINDOWS if isinstance(value, Mapping) and kind in value]
+    if not isinstance(value, Mapping) or len(kinds) != 1:
+        raise ValueError("not a window; write window: {tumbling: 1h, grace: 2h}, or hopping, session or unlimited")
+    if "retention" in value:
+        raise ValueError("windows have no retention, their store has; write retention beside window")
+    if kinds == ["unlimited"] and "grace" in value:
+        raise ValueError("a window that never ends has no grace; remove grace")
+    return _WINDOWS[kinds[0]].model_validate(value)
+
+
+Window: TypeAlias = Annotated[Tumbling | Hopping | Session | Unlimited, BeforeValidator(_read_window)]
+
+
+class JsonField(Config):
+    """A part of a JSON object."""
+
+    field: str
+    """Name of the top-level field."""
+
+
+Number: TypeAlias = JsonField | Literal[True] | None
+Part: TypeAlias = JsonField | Literal[True] | None
+FunctionName = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
+
+
+class Aggregates(Config):
+    """What is computed over a window's records: one of them gives a bare JSON value, several an object."""
+
+    count: Literal[True] | None = None
+    """How many records there are; null values count."""
+    sum: Number = None
+    """The sum of a field, or with `true` of values that are numbers themselves: exact for whole numbers of 64 bits."""
+    min: Number = None
+    """The smallest number."""
+    max: Number = None
+    """The largest number."""
+    avg: Number = None
+    """The mean of the numbers."""
+    first: Part = None
+    """The element that arrived first: a field of it, or with `true` its value, which is JSON. Null without elements."""
+    last: Part = None
+    """The element that arrived last."""
+    collect: Part = None
+    """All elements, in the order in which they arrived."""
+    function: FunctionName | None = None
+    """`module:function` that makes the values, instead of all others."""
+
+    @model_validator(mode="after")
+    def _one_is_given(self) -> Aggregates:
+        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        if not given:
+            raise ValueError("nothing to compute; write aggregate: {count: true}, or sum: {field: amount}")
+        if self.function is not None and len(given) > 1:
+            raise ValueError("a function makes the whole value; remove the other aggregates, or let it compute them")
+        return self
+
+    @property
+    def needs_elements(self) -> bool:
+        """True when it is computed from a window's elements, not from each record as it comes."""
+        return any(part is not None for part in (self.first, self.last, self.collect, self.function))
+
+
+When = Literal["before", "after"]
+
+
+class CountEvictor(Config):
+    """Keeps so many elements."""
+
+    count: Count
+    """The oldest by arrival are removed until so many are left."""
+    when: When = "before"
+    """Before the window's value is computed, or after."""
+
+
+class TimeEvictor(Config):
+    """Keeps young elements."""
+
+    time: Duration
+    """Elements at least so much older than the newest one are removed; with 0 all are."""
+    when: When = "before"
+    """Before the window's value is computed, or after."""
+
+
+class Delta(Config):
+    """How far an element may be from the last one."""
+
+    threshold: Annotated[float, Field(allow_inf_nan=False)]
+    """Elements at least so far from the one that arrived last are removed; with 0 or less that one is, too."""
+    distance: JsonField | Literal[True] | FunctionName
+    """The difference of a field's numbers, with `true` of values that are numbers, or `module:function`."""
+
+
+class DeltaEvictor(Config):
+    """Keeps elements near the last one."""
+
+    delta: Delta
+    """How near."""
+    when: When = "before"
+    """Before the window's value is computed, or after."""
+
+
+class BeforeAndAfter(Config):
+    """Two functions: which elements are removed before and after a window's value is computed."""
+
+    before: FunctionName
+    """`module:function`; it gets all elements."""
+    after: FunctionName
+    """`module:function`; it gets those that are left."""
+
+
+class FunctionEvictor(Config):
+    """Keeps what a function does not remove."""
+
+    function: FunctionName | BeforeAndAfter
+    """`module:function`, or one for each moment: `{before: module:function, after: module:function}`."""
+    when: When | None = None
+    """Before the window's value is computed (default), or after."""
+
+    @field_validator("when")
+    @classmethod
+    def _is_not_said_twice(cls, when: str | None, info: ValidationInfo) -> str | None:
+        if when is not None and isinstance(info.data.get("function"), BeforeAndAfter):
+            raise ValueError("the functions say when already; remove when")
+        return when
+
+    def functions(self) -> tuple[str | None, str | None]:
+        """The functions before and after; None: none."""
+        if isinstance(self.function, BeforeAndAfter):
+            return self.function.before, self.function.after
+        return (None, self.function) if self.when == "after" else (self.function, None)
+
+
+_EVICTORS: dict[str, type[Config]] = {
+    "count": CountEvictor,
+    "time": TimeEvictor,
+    "delta": DeltaEvictor,
+    "function": FunctionEvictor,
+}
+
+
+def _read_evictor(value: object) -> object:
+    if value is None or isinstance(value, CountEvictor | TimeEvictor | DeltaEvictor | FunctionEvictor):
+        return value
+    kinds = [kind for kind in _EVICTORS if isinstance(value, Mapping) and kind in value]
+    if not isinstance(value, Mapping) or len(kinds) != 1:
+        raise ValueError("not an evictor; write evictor: {count: 100}, or time, delta or function")
+    return _EVICTORS[kinds[0]].model_validate(value)
+
+
+Evictor: TypeAlias = Annotated[
+    CountEvictor | TimeEvictor | DeltaEvictor | FunctionEvictor | None, BeforeValidator(_read_evictor)
+]
+
+
+class WindowRules(OperatorRules):
+    """Aggregates the records of each key in windows of event time."""
+
+    live: ClassVar[frozenset[str]] = frozenset({"window", "retention", "buffer"})
+
+    kind: Literal["windowed_aggregation"] = "windowed_aggregation"
+    """Kind of operator."""
+    window: Window
+    """`{tumbling: 1h, grace: 2h}`, `{hopping: 1h, advance: 10m, grace: 0}`, `{session: 30m, grace: 0}`, or
+    `{unlimited: true}`."""
+    aggregate: Aggregates
+    """What is computed: `{count: true}`, `{sum: {field: amount}}`, min, max, avg; first, last, collect, a function."""
+    every: Annotated[Count, Field(ge=1)] | None = None
+    """In place of `emit`: a result whenever so many records have come since the last one."""
+    emit: Literal["updates", "on_time", "final"] | None = Field(default=None, validate_default=True)
+    """`updates`: every change. `on_time`: when the window ends, then every change. `final`: once, when it closes."""
+    evictor: Evictor = None
+    """Which elements a window loses when a result leaves: `{count: 100}`, `{time: 5m}`, `{delta: ...}`, or
+    `{function: module:function}`, each with `when: after` if it is not to be before the value is computed."""
+    retention: Duration | None = Field(default=None, validate_default=True)
+    """How long windows are kept, from their start (sessions: from their end); default: until they close."""
+    buffer: StrictBuffer | None = None
+    """With `emit: final`: how many windows may be open, and what to do with more; omitted: any number."""
+
+    @field_validator("aggregate", "every", "evictor")
+    @classmethod
+    def _has_elements(cls, value: object, info: ValidationInfo) -> object:
+        needed = value.needs_elements if isinstance(value, Aggregates) else value is not None
+        if needed and isinstance(info.data.get("window"), Session):
+            raise ValueError("sessions do not keep their elements; take tumbling, hopping or unlimited windows")
+        return value
+
+    @field_validator("emit")
+    @classmethod
+    def _is_said_once(cls, emit: str | None, info: ValidationInfo) -> str | None:
+        if emit is None and info.data.get("every", 0) is None:
+            raise ValueError(
+                "required, where `every` is not given; write emit: updates, on_time or final, or every: 100"
+            )
+        if emit is not None and info.data.get("every"):
+            raise ValueError("`every` says already when results leave; remove emit")
+        return emit
+
+    @field_validator("emit")
+    @classmethod
+    def _window_ends(cls, emit: str | None, info: ValidationInfo) -> str | None:
+        if emit not in (None, "updates") and isinstance(info.data.get("window"), Unlimited):
+            raise ValueError("an unlimited window never ends, so nothing would be emitted; write emit: updates")
+        return emit
+
+    @field_validator("retention")
+    @classmethod
+    def _lasts_until_the_window_closes(cls, retention: int | None, info: ValidationInfo) -> int | None:
+        window = info.data.get("window")
+        if retention is None or window is None:
+            return retention
+        if isinstance(window, Unlimited):
+            raise ValueError("an unlimited window is kept for ever; remove retention")
+        if retention < least_retention(window):
+            raise ValueError("windows would expire before they close; retain at least their length (gap) and grace")
+        return retention
+
+    @field_validator("buffer")
+    @classmethod
+    def _holds_results_back(cls, buffer: StrictBuffer | None, info: ValidationInfo) -> StrictBuffer | None:
+        if buffer is not None and info.data.get("emit", "final") != "final":
+            raise ValueError("only final results are held back; write emit: final, or remove buffer")
+        return buffer
+
+    @property
+    def keeps_elements(self) -> bool:
+        """True when windows hold their elements, not their aggregates alone."""
+        return self.evictor is not None or self.every is not None or self.aggregate.needs_elements
+
+    def remembers(self) -> int | None:
+        """A window that has closed is kept until it expires, so that no late record opens it again."""
+        if isinstance(self.window, Unlimited):
+            return None
+        return least_retention(self.window) if self.retention is None else self.retention
+
+    def cannot_follow(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
+        """A session's bound may change, and a window's grace: up to what closed windows are still remembered for."""
+        assert isinstance(before, WindowRules)
+        may_change = {"grace", "max_length"}
+        if self.window.model_dump(exclude=may_change) != before.window.model_dump(exclude=may_change):
+            return {"window": "the windows that are held are others"}
+        if isinstance(self.window, Unlimited) or isinstance(before.window, Unlimited):
+            return {}
+        remembered = min(known, before.remembers() or 0)
+        if self.window.grace > before.window.grace and least_retention(self.window) > remembered:
+            return {"window": "windows that have closed are forgotten before this grace is over, and would open again"}
+        return {}
+
+
+def least_retention(window: Tumbling | Hopping | Session | Unlimited) -> int:
+    """How long a window has to be kept so that it can close, in ms."""
+    match window:
+        case Tumbling():
+            return window.tumbling + window.grace
+        case Hopping():
+            return window.hopping + window.grace
+        case Session():
+            return window.session + window.grace
+    return 0
+
+
+def closes_after(window: Tumbling | Hopping | Session | Unlimited) -> int | None:
+    """Return how long after its end (a session's: its last record) a window takes records, in ms; None: for ever."""
+    match window:
+        case Unlimited():
+            return None
+        case Session():
+            return window.session + window.grace + 1
+    return window.grace
+
+
+class WindowConfig(WindowRules, OperatorConfig):
+    """Windowed aggregation between two topics."""
+
+    output_windows: OutputWindows = "headers"
+    """How results name their windows: `headers`, or `kafka`: Kafka's bytes of windowed keys."""
+
+    @field_validator("output_windows")
+    @classmethod
+    def _has_an_end_to_tell(cls, output: OutputWindows, info: ValidationInfo) -> OutputWindows:
+        if output == "kafka" and isinstance(info.data.get("window"), Unlimited):
+            raise ValueError("Kafka's bytes do not say that a window is unlimited; write windows: headers")
+        return output
+
+    def adds_windows(self) -> AddedWindows:
+        """Return how the results name their windows."""
+        if self.output_windows == "headers":
+            return "headers"
+        return "session" if isinstance(self.window, Session) else "time"
+
+    def writes(self) -> Written:
+        """Return what it says of its output topic."""
+        return Written(windows=self._named(), closes_after=closes_after(self.window), key_format=self.told_key_format)
+
+    def _named(self) -> Windows:
+        match self.window:
+            case _ if self.output_windows == "headers":
+                return "headers"
+            case Tumbling():
+                return TimeWindows(time=f"{self.window.tumbling}ms")
+            case Hopping():
+                return TimeWindows(time=f"{self.window.hopping}ms")
+        return "session"
+
+    def functions(self) -> tuple[str, ...]:
+        """The functions of evictor and aggregate."""
+        named: list[object] = [self.aggregate.function]
+        if isinstance(self.evictor, FunctionEvictor):
+            named += self.evictor.functions()
+        elif isinstance(self.evictor, DeltaEvictor):
+            named.append(self.evictor.delta.distance)
+        return tuple(name for name in named if isinstance(name, str))

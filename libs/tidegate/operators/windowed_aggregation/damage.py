@@ -1,0 +1,197 @@
+"""What is wrong with arrays that may have been damaged outside the process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tidegate.contracts.operator import Array
+from tidegate.kernels import (
+    hash_index,
+    integrity,
+    payloads,
+    time_buffer,
+    version_chains,
+)
+from tidegate.kernels.compiled import compiled_in_place, inlined, wide
+from tidegate.kernels.memory import arena, slots
+from tidegate.kernels.memory.arena import Arena
+from tidegate.kernels.memory.growth import MAX_SLOTS
+from tidegate.kernels.time_buffer import HELD, HELD_BYTES
+from tidegate.kernels.version_chains import ENTRY
+from tidegate.kernels.windows import Windows
+from tidegate.operators.windowed_aggregation.aggregates import Plan, width
+from tidegate.operators.windowed_aggregation.spans import (
+    CLOSED,
+    SESSION,
+    Rules,
+    place_of,
+)
+from tidegate.operators.windowed_aggregation.step import (
+    BELOW,
+    CHECK,
+    FREE,
+    OPEN,
+    OPEN_BYTES,
+    STORED,
+    State,
+    check_of,
+    size_of,
+)
+
+
+def damage(state: State, plan: Plan, rules: Rules) -> str | None:
+    """What is wrong with the state between two batches; None: nothing. Reads all of it.
+
+    `rules`: those under which the windows were put in order.
+    """
+    if not all(_sizes_can_be(state, plan)):
+        return "its sizes cannot be"
+    windows, versions = state.windows, state.windows.versions
+    keys, blocks = untaken(versions.payloads.arena), untaken(versions.chains)
+    if not (_windows_are_whole(state, plan, rules, keys) and integrity.is_in_order(windows.order)):
+        return "a window that it holds is damaged"
+    return damage_around(windows, (state.start, state.end), rules, keys, blocks)
+
+
+def damage_around(windows: Windows, spans: tuple[Array, Array], rules: Rules, keys: Array, blocks: Array) -> str | None:
+    """What is wrong with the structures around windows that are whole each by itself; None: nothing.
+
+    `spans`: starts and ends of the windows.
+    `keys`: the words of the keys' blocks that the windows have taken. `blocks`: those of the chains, none taken yet.
+    """
+    versions = windows.versions
+    held = np.array(windows.mark[: windows.pool.numbers[slots.USED]] == STORED)
+    held_keys = np.array(versions.capacity[: versions.keys.numbers[slots.USED]] != 0)
+    if not _chains_are_whole(windows, spans, rules, blocks, held.copy()):
+        return "the chain of a key's windows is damaged"
+    count, seen = int(held_keys.sum()), np.zeros(len(held_keys), np.bool_)
+    if not integrity.is_indexed(versions.key_index, versions.fingerprint, held_keys, count, seen):
+        return "its index of keys is damaged"
+    free_windows = integrity.free_slots_are_whole(windows.pool, held, int(held.sum()))
+    if not (free_windows and integrity.free_slots_are_whole(versions.keys, held_keys, count)):
+        return "its free slots are damaged"
+    free_keys = integrity.free_blocks_are_whole(versions.payloads.arena, keys)
+    if not (free_keys and integrity.free_blocks_are_whole(versions.chains, blocks)):
+        return "its free space is damaged"
+    return None
+
+
+def _sizes_can_be(state: State, plan: Plan) -> Iterator[bool]:
+    yield from sizes_can_be(state.windows)
+    yield bool(state.windows.pool.numbers[slots.USED] <= len(state.words.whole) // width(plan))
+
+
+def sizes_can_be(windows: Windows) -> Iterator[bool]:
+    """Whether each structure says of itself no more than there is."""
+    versions = windows.versions
+    yield bool(0 <= windows.order.numbers[HELD] <= windows.pool.numbers[slots.USED] <= len(windows.mark))
+    yield bool(0 <= versions.keys.numbers[slots.USED] <= len(versions.length))
+    for blocks in (versions.payloads.arena, versions.chains):
+        yield bool(0 <= blocks.numbers[arena.USED] <= len(blocks.words))
+
+
+def untaken(blocks: Arena) -> Array:
+    """The words of the blocks, none of which is taken."""
+    return np.zeros(max(int(blocks.numbers[arena.USED]), 1), np.bool_)
+
+
+@compiled_in_place
+def _windows_are_whole(state: State, plan: Plan, rules: Rules, taken: Array) -> bool:
+    """Every slot has a whole window or none; the sums are right. `taken`: the words of the keys' blocks."""
+    stored, order = state.windows.versions.payloads, state.windows.order
+    held = 0
+    total = 0
+    unclosed = 0
+    unclosed_bytes = 0
+    checks = 0
+    live = 0
+    for slot in range(state.windows.pool.numbers[slots.USED]):
+        if state.windows.mark[slot] == FREE:
+            if stored.block[slot] != 0 or stored.check[slot] != 0:
+                return False
+            continue
+        words = integrity.take_block(stored, slot, taken) if state.windows.mark[slot] == STORED else 0
+        if words == 0 or not _is_ordered(state, slot, plan, rules) or stored.check[slot] != check_of(state, slot, plan):
+            return False
+        held += 1
+        total += order.size[slot]
+        if state.windows.phase[slot] != CLOSED:
+            unclosed += 1
+            unclosed_bytes += order.size[slot]
+        checks += wide(stored.check[slot])
+        live += words
+    right = held == order.numbers[HELD] and total == order.numbers[HELD_BYTES]
+    right = right and unclosed == state.numbers[OPEN] and unclosed_bytes == state.numbers[OPEN_BYTES]
+    return bool(right and checks == state.numbers[CHECK] and live == stored.arena.numbers[arena.LIVE])
+
+
+@inlined
+def _is_ordered(state: State, slot: int, plan: Plan, rules: Rules) -> bool:
+    """True when the window is in the order where the rules say, with its size."""
+    order = state.windows.order
+    if not integrity.is_at_its_node(order, slot):
+        return False
+    place = place_of(state.start[slot], state.end[slot], wide(state.windows.phase[slot]), rules)
+    size = size_of(wide(state.windows.versions.payloads.key_length[slot]), plan)
+    return bool(time_buffer.place_of(order, slot) == place and order.size[slot] == size)
+
+
+@compiled_in_place
+def _chains_are_whole(windows: Windows, spans: tuple[Array, Array], rules: Rules, taken: Array, unseen: Array) -> bool:
+    """Every window is in the chain of its key once, in order.
+
+    `taken`: the words of the chains' blocks. `unseen`: the windows, each taken away when it is found.
+    """
+    versions = windows.versions
+    live = 0
+    held = 0
+    for key in range(versions.keys.numbers[slots.USED]):
+        if versions.capacity[key] == 0:
+            continue
+        whole = integrity.chain_can_be(versions, key, taken, MAX_SLOTS) and _chain_is_whole(
+            windows, spans, rules, key, unseen
+        )
+        if not whole:
+            return False
+        live += ENTRY * wide(versions.capacity[key])
+        held += wide(versions.length[key])
+    return bool(live == versions.chains.numbers[arena.LIVE] and held == windows.order.numbers[HELD])
+
+
+@inlined
+def _chain_is_whole(windows: Windows, spans: tuple[Array, Array], rules: Rules, key: int, unseen: Array) -> bool:
+    """True when the entries are windows of the key, each at its place and in order."""
+    versions = windows.versions
+    for at in range(wide(versions.length[key])):
+        slot = version_chains.version_at(versions, key, at)
+        if slot < 0 or slot >= len(unseen) or not unseen[slot] or windows.key[slot] != key:
+            return False
+        unseen[slot] = False
+        time = version_chains.time_at(versions, key, at)
+        if time != _place_of(windows, spans, slot, rules) or (
+            at > 0 and time < version_chains.time_at(versions, key, at - 1)
+        ):
+            return False
+        if not _has_key(windows, slot, key):
+            return False
+    return True
+
+
+@inlined
+def _place_of(windows: Windows, spans: tuple[Array, Array], slot: int, rules: Rules) -> Any:
+    start, end = spans
+    return end[slot] + BELOW if rules.kind == SESSION and windows.phase[slot] == CLOSED else start[slot]
+
+
+@inlined
+def _has_key(windows: Windows, slot: int, key: int) -> bool:
+    versions = windows.versions
+    stored = versions.payloads
+    start = payloads.start_of(stored, slot)
+    length = wide(stored.key_length[slot])
+    if versions.fingerprint[key] != hash_index.fingerprint(versions.key_index, stored.arena.data, start, length):
+        return False
+    return version_chains.is_key(versions, key, stored.arena.data, start, length)

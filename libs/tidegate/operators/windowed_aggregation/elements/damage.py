@@ -1,0 +1,171 @@
+"""What is wrong with arrays that may have been damaged outside the process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tidegate.contracts.operator import Array
+from tidegate.kernels import integrity, time_buffer
+from tidegate.kernels.compiled import compiled_in_place, inlined, wide
+from tidegate.kernels.memory import arena, slots
+from tidegate.kernels.time_buffer import HELD, HELD_BYTES
+from tidegate.operators.windowed_aggregation.damage import damage_around, sizes_can_be, untaken
+from tidegate.operators.windowed_aggregation.elements import store
+from tidegate.operators.windowed_aggregation.elements.step import (
+    ELEMENTS,
+    ELEMENTS_BYTES,
+    State,
+    check_of,
+    check_of_element,
+)
+from tidegate.operators.windowed_aggregation.elements.store import FREE, NONE, STORED
+from tidegate.operators.windowed_aggregation.spans import CLOSED, Rules, place_of
+from tidegate.operators.windowed_aggregation.step import (
+    CHECK,
+    OPEN,
+    OPEN_BYTES,
+    WINDOW_BYTES,
+)
+
+CHECKS, LIVE = range(2)
+"""What the scan of the elements adds up for that of the windows: their checks, and their values' words."""
+
+
+def damage(state: State, rules: Rules) -> str | None:
+    """What is wrong with the state between two batches; None: nothing. Reads all of it.
+
+    `rules`: those under which the windows were put in order.
+    """
+    if not all(_sizes_can_be(state)):
+        return "its sizes cannot be"
+    stored, chains = state.windows.versions.payloads, state.windows.versions.chains
+    keys, blocks, values = (untaken(found) for found in (stored.arena, chains, state.elements.payloads.arena))
+    sums = np.zeros(2, np.int64)
+    if not _elements_are_whole(state, values, sums):
+        return "an element that it holds is damaged"
+    if not (_windows_are_whole(state, rules, keys, sums) and integrity.is_in_order(state.windows.order)):
+        return "a window that it holds is damaged"
+    return damage_around(state.windows, (state.start, state.end), rules, keys, blocks) or _free_elements(state, values)
+
+
+def _sizes_can_be(state: State) -> Iterator[bool]:
+    yield from sizes_can_be(state.windows)
+    elements = state.elements
+    yield bool(0 <= state.numbers[ELEMENTS] <= elements.pool.numbers[slots.USED] <= len(elements.mark))
+    yield bool(0 <= elements.payloads.arena.numbers[arena.USED] <= len(elements.payloads.arena.words))
+
+
+def _free_elements(state: State, values: Array) -> str | None:
+    elements = state.elements
+    held = np.array(elements.mark[: elements.pool.numbers[slots.USED]] == STORED)
+    if not integrity.free_slots_are_whole(elements.pool, held, int(held.sum())):
+        return "its free slots are damaged"
+    return None if integrity.free_blocks_are_whole(elements.payloads.arena, values) else "its free space is damaged"
+
+
+@compiled_in_place
+def _elements_are_whole(state: State, taken: Array, sums: Array) -> bool:
+    """Every slot has a whole element or none. `taken`: the words of their values' blocks."""
+    stored = state.elements.payloads
+    live = 0
+    checks = 0
+    for element in range(state.elements.pool.numbers[slots.USED]):
+        if state.elements.mark[element] == FREE:
+            if stored.block[element] != 0 or stored.check[element] != 0:
+                return False
+            continue
+        words = integrity.take_block(stored, element, taken) if state.elements.mark[element] == STORED else 0
+        if words == 0 or stored.key_length[element] != 0 or stored.headers_length[element] != 0:
+            return False
+        if stored.check[element] != check_of_element(state, element):
+            return False
+        live += words
+        checks += wide(stored.check[element])
+    sums[CHECKS] = checks
+    sums[LIVE] = live
+    return bool(live == stored.arena.numbers[arena.LIVE])
+
+
+@compiled_in_place
+def _windows_are_whole(state: State, rules: Rules, taken: Array, sums: Array) -> bool:
+    """Every slot has a whole window or none, with its elements; the sums are right. `taken`: the words of the keys'
+    blocks."""
+    stored, order = state.windows.versions.payloads, state.windows.order
+    held = 0
+    total = 0
+    unclosed = 0
+    unclosed_bytes = 0
+    live = 0
+    elements = 0
+    elements_bytes = 0
+    checks = sums[CHECKS]
+    for slot in range(state.windows.pool.numbers[slots.USED]):
+        if state.windows.mark[slot] == FREE:
+            if stored.block[slot] != 0 or stored.check[slot] != 0:
+                return False
+            continue
+        words = integrity.take_block(stored, slot, taken) if state.windows.mark[slot] == STORED else 0
+        if words == 0 or not _is_ordered(state, slot, rules) or stored.check[slot] != check_of(state, slot):
+            return False
+        if not _list_is_whole(state, slot):
+            return False
+        held += 1
+        total += order.size[slot]
+        elements += state.content.length[slot]
+        elements_bytes += state.content.bytes[slot]
+        if state.windows.phase[slot] != CLOSED:
+            unclosed += 1
+            unclosed_bytes += order.size[slot] + state.content.bytes[slot]
+        checks += wide(stored.check[slot])
+        live += words
+    right = held == order.numbers[HELD] and total == order.numbers[HELD_BYTES]
+    right = right and elements == state.numbers[ELEMENTS] and elements_bytes == state.numbers[ELEMENTS_BYTES]
+    right = right and unclosed == state.numbers[OPEN] and unclosed_bytes == state.numbers[OPEN_BYTES]
+    right = right and elements == _stored_elements(state)
+    return bool(right and checks == state.numbers[CHECK] and live == stored.arena.numbers[arena.LIVE])
+
+
+@inlined
+def _is_ordered(state: State, slot: int, rules: Rules) -> bool:
+    """True when the window is in the order where the rules say, with its size."""
+    order = state.windows.order
+    if not integrity.is_at_its_node(order, slot):
+        return False
+    place = place_of(state.start[slot], state.end[slot], wide(state.windows.phase[slot]), rules)
+    size = wide(state.windows.versions.payloads.key_length[slot]) + WINDOW_BYTES
+    return bool(time_buffer.place_of(order, slot) == place and order.size[slot] == size)
+
+
+@inlined
+def _list_is_whole(state: State, slot: int) -> bool:
+    """True when the window's list has as many elements as it says, all of them its own, in order of arrival."""
+    content, elements = state.content, state.elements
+    if content.waits[slot] != 0 or content.length[slot] < 0 or content.since[slot] < 0:
+        return False
+    used = elements.pool.numbers[slots.USED]
+    before = wide(NONE)
+    element = wide(content.first[slot])
+    size = wide(0)
+    for _ in range(content.length[slot]):
+        if element < 0 or element >= used or elements.mark[element] != STORED:
+            return False
+        if elements.window[element] != slot or elements.before[element] != before:
+            return False
+        if before != NONE and elements.payloads.offset[before] >= elements.payloads.offset[element]:
+            return False
+        size += store.size_of(wide(elements.payloads.value_length[element]))
+        before = element
+        element = wide(elements.after[element])
+    return bool(element == NONE and content.last[slot] == before and content.bytes[slot] == size)
+
+
+@inlined
+def _stored_elements(state: State) -> Any:
+    count = 0
+    for element in range(state.elements.pool.numbers[slots.USED]):
+        if state.elements.mark[element] == STORED:
+            count += 1
+    return count

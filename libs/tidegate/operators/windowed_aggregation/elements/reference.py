@@ -1,0 +1,173 @@
+"""Windows with elements as FLIP-4 words it: a firing evicts, computes the value, and evicts once more.
+
+The slow oracle, for tests only: every window is a list of rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidegate.contracts.records import Row
+from tidegate.operators.windowed_aggregation import reference as windows
+from tidegate.operators.windowed_aggregation.config import (
+    CountEvictor,
+    DeltaEvictor,
+    FunctionEvictor,
+    JsonField,
+    TimeEvictor,
+)
+from tidegate.operators.windowed_aggregation.reference import (
+    average,
+    read_json,
+    read_number,
+    total,
+)
+
+_NUMERIC: dict[str, Callable[[list[Any]], Any]] = {"sum": total, "min": min, "max": max, "avg": average}
+
+
+@dataclass
+class Window(windows.Window):
+    """A window whose `numbers` are its elements, as rows; `since`: how many records came since it fired."""
+
+    since: int = 0
+    value: bytes | None = None
+
+
+@dataclass
+class Reference(windows.Reference):
+    """One partition. `functions`: what the named functions do, on a list of rows."""
+
+    functions: Mapping[str, Callable[[list[Row]], Any]] = field(default_factory=dict)
+
+    def flush(self) -> None:
+        """What was held back is told."""
+        super().flush()
+        self._clear()
+
+    def size(self, window: windows.Window) -> int:
+        """The bytes of a window: its key, its bounds, and its elements with their times."""
+        rows: list[Row] = window.numbers  # type: ignore[assignment]
+        return len(window.key) + 16 + sum(len(row.value or b"") + 16 for row in rows)
+
+    def _open(self, row: Row, start: int, end: int, numbers: list[dict[str, Any]]) -> windows.Window:
+        assert row.key is not None
+        self.windows.append(Window(row.key, start, end, row.offset, numbers))
+        return self.windows[-1]
+
+    def _take(self, window: windows.Window, row: Row, numbers: dict[str, Any]) -> None:
+        assert isinstance(window, Window)
+        window.numbers.append(row)  # type: ignore[arg-type]
+        window.offset, window.timestamp = row.offset, max(window.timestamp, row.timestamp)
+        window.phase = "pending"
+        window.since += 1
+        if self.config.emit == "updates" or (self.config.every and window.since >= self.config.every):
+            self._tell(window, "update" if self.config.emit else "every")
+
+    def _tell(self, window: windows.Window, cause: str) -> None:
+        assert isinstance(window, Window)
+        rows: list[Row] = window.numbers  # type: ignore[assignment]
+        rows[:] = [row for row, gone in zip(rows, self._evicted(rows, "before"), strict=True) if not gone]
+        window.value, window.since = self.value(rows), 0
+        rows[:] = [row for row, gone in zip(rows, self._evicted(rows, "after"), strict=True) if not gone]
+        super()._tell(window, cause)
+
+    def _pass_time(self, on_time: str, on_close: str) -> None:
+        super()._pass_time(on_time, on_close)
+        self._clear()
+
+    def _clear(self) -> None:
+        for window in self.windows:
+            if window.phase == "closed":
+                assert isinstance(window, Window)
+                window.numbers, window.since = [], 0
+
+    def _evicted(self, rows: list[Row], when: str) -> list[bool]:
+        match self.config.evictor:
+            case FunctionEvictor() as evictor:
+                name = evictor.functions()[when == "after"]
+                return self.functions[name](rows) if name else [False] * len(rows)
+            case CountEvictor(count=count, when=moment) if moment == when:
+                return [at < len(rows) - count for at in range(len(rows))]
+            case TimeEvictor(time=time, when=moment) if moment == when:
+                newest = max((row.timestamp for row in rows), default=0)
+                return [row.timestamp <= newest - time for row in rows]
+            case DeltaEvictor(delta=delta, when=moment) if moment == when:
+                return [self._distance(row, rows[-1], delta.distance) >= delta.threshold for row in rows]
+        return [False] * len(rows)
+
+    def _distance(self, row: Row, last: Row, distance: object) -> float:
+        if isinstance(distance, str):
+            return self.functions[distance]([row, last])  # type: ignore[no-any-return]
+        mine, other = (read_number(each.value, _name(distance))[0] for each in (row, last))
+        return abs(float(mine) - float(other))
+
+    def value(self, rows: list[Row]) -> bytes:
+        """What is computed of those elements."""
+        given = self.config.aggregate
+        if given.function:
+            return self.functions[given.function](rows)  # type: ignore[no-any-return]
+        names = ("count", *_NUMERIC, "first", "last", "collect")
+        found = {name: _told(name, getattr(given, name), rows) for name in names if getattr(given, name)}
+        text = ",".join(f'"{name}":{part}' for name, part in found.items())
+        return (f"{{{text}}}" if len(found) > 1 else next(iter(found.values()))).encode()
+
+    def _numbers(self, row: Row) -> tuple[dict[str, Any], str]:
+        found, reason = super()._numbers(row)
+        if not reason and isinstance(self.config.evictor, DeltaEvictor):
+            distance = self.config.evictor.delta.distance
+            reason = "" if isinstance(distance, str) else read_number(row.value, _name(distance))[1]
+        for part in (self.config.aggregate.first, self.config.aggregate.last, self.config.aggregate.collect):
+            reason = reason or (_part(row, part)[1] if part else "")
+        return found, reason
+
+
+def _name(distance: object) -> str | None:
+    return distance.field if isinstance(distance, JsonField) else None
+
+
+def _told(name: str, spec: object, rows: list[Row]) -> str:
+    if name == "count":
+        return str(len(rows))
+    if name in _NUMERIC:
+        numbers = [read_number(row.value, _name(spec))[0] for row in rows]
+        return repr(_NUMERIC[name](numbers)).removesuffix(".0") if rows or name == "sum" else "null"
+    parts = [_part(row, spec)[0] for row in rows]
+    if name == "collect":
+        return f"[{','.join(parts)}]"
+    return parts[0 if name == "first" else -1] if parts else "null"
+
+
+def _part(row: Row, spec: object) -> tuple[str, str]:
+    """The JSON of the part, and why there is none."""
+    if row.value is None:
+        return ("null", "") if spec is True else ("", "no value: null value")
+    try:
+        document = read_json(row.value)
+    except ValueError:
+        return "", "no value: value is not JSON"
+    if not isinstance(spec, JsonField):
+        return row.value.decode(), ""
+    if not isinstance(document, dict):
+        return "", "no value: value is not a JSON object"
+    if spec.field not in document:
+        return "", "no value: field is missing"
+    return _members(row.value.decode())[spec.field], ""
+
+
+def _members(text: str) -> dict[str, str]:
+    """The texts of an object's members by name, the last one of each, as they are written."""
+    members, read, at = {}, json.JSONDecoder().raw_decode, _behind_space(text, 0) + 1
+    while text[at := _behind_space(text, at)] != "}":
+        name, at = read(text, _behind_space(text, at + (text[at] == ",")))
+        start = _behind_space(text, _behind_space(text, at) + 1)
+        _, at = read(text, start)
+        members[name] = text[start:at]
+    return members
+
+
+def _behind_space(text: str, at: int) -> int:
+    return len(text) - len(text[at:].lstrip(" \t\r\n"))

@@ -1,0 +1,862 @@
+"""The kernels of windows that keep their elements: what a record, an advance, a flush or a changelog row does to them.
+
+A window fires when a result leaves: built-in evictors remove elements, then the list of those that are left is noted,
+and then evictors remove once more. What the values are, and what functions remove, is worked out in rounds between two
+calls of the kernel. It returns for one where a window that waits for its removals would fire again, and where the lists
+grow too long; a call goes on where the last one returned.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tidegate.contracts.operator import Array
+from tidegate.kernels import (
+    hash_index,
+    payloads,
+    time_buffer,
+    version_chains,
+)
+from tidegate.kernels import windows as kernel
+from tidegate.kernels.compiled import compiled_in_place, inlined, wide
+from tidegate.kernels.memory import arena
+from tidegate.kernels.payloads import Batch
+from tidegate.kernels.time_buffer import HELD
+from tidegate.kernels.windows import DONE, NEEDS_ARENA, Windows
+from tidegate.operators import refusals
+from tidegate.operators.refusals import ACCEPTED, LATE, Refused
+from tidegate.operators.windowed_aggregation import step
+from tidegate.operators.windowed_aggregation.aggregates import Numbers
+from tidegate.operators.windowed_aggregation.elements import evictors, store
+from tidegate.operators.windowed_aggregation.elements.evictors import (
+    AFTER,
+    BEFORE,
+    FUNCTION,
+    Evictor,
+)
+from tidegate.operators.windowed_aggregation.elements.store import (
+    CHANGED,
+    FREE,
+    GONE,
+    NONE,
+    OPENED,
+    PASSED,
+    STORED,
+    Content,
+    Elements,
+)
+from tidegate.operators.windowed_aggregation.spans import (
+    CLOSED,
+    EVERY,
+    FINAL,
+    MAX,
+    ON_TIME_FIRST,
+    PENDING,
+    TOLD,
+    UPDATES,
+    Rules,
+    end_of,
+    find_key,
+    find_span,
+    first_start,
+    is_open,
+    place_of,
+    windows_from,
+)
+from tidegate.operators.windowed_aggregation.step import (
+    ANEW,
+    APPLIED,
+    CHECK,
+    EMITTED,
+    FLUSH,
+    FULL_BYTES,
+    FULL_KEYS,
+    IDLE,
+    NEEDS_EMISSIONS,
+    NEXT_ROW,
+    NEXT_START,
+    ON_TIME,
+    OPEN,
+    OPEN_BYTES,
+    OPEN_BYTES_MAX,
+    OPEN_MAX,
+    STOP,
+    STREAM_TIME,
+    TOUCHED,
+    UPDATE,
+    WANTED,
+    WINDOW_BYTES,
+    WINDOW_CLOSE,
+)
+
+CAUSES = (*step.CAUSES, "every")
+EVERY_N = len(step.CAUSES)
+
+NEEDS_ELEMENT, NEEDS_VALUES, NEEDS_ROUND = range(9, 12)
+"""Why a kernel returned, beside what `windows.step` says: a slot for an element, room for values, a round."""
+
+ROUND, LISTED, LISTED_BYTES, ELEMENTS_TOUCHED, KEPT = range(step.TALLIES, step.TALLIES + 5)
+TALLIES = step.TALLIES + 5
+"""ROUND: the first firing without a value yet. LISTED: the elements that those since have, and what they count. KEPT:
+how many values are kept."""
+
+ELEMENTS, ELEMENTS_BYTES = range(step.NUMBERS, step.NUMBERS + 2)
+NUMBERS = step.NUMBERS + 2
+"""Beside the numbers of `windows.step`: how many elements there are, and their bytes. OPEN_BYTES counts those, too."""
+
+TIME_PASSES = -2
+"""In NEXT_START: the row's record is in its windows."""
+
+ROUND_BYTES = 2**28
+"""The bytes of the elements that are evaluated at once, unless one window has more."""
+
+WINDOW = -1
+"""In place of an element's arrival, in the changelog: the row is the window's."""
+
+
+class Trigger(NamedTuple):
+    """When a window fires by its records, and what it loses then. `every`: with the emit mode EVERY."""
+
+    every: int
+    evictor: Evictor
+
+
+class State(NamedTuple):
+    """All of a partition's arrays. Per window: its bounds and its content; `numbers`: see ELEMENTS."""
+
+    windows: Windows
+    start: Array
+    end: Array
+    content: Content
+    elements: Elements
+    numbers: Array
+
+
+class Before(NamedTuple):
+    """What the touched windows were before the batch, one after the other, as they are listed."""
+
+    since: Array
+    phase: Array
+    timestamp: Array
+    offset: Array
+
+
+class Outcome(NamedTuple):
+    """What has happened: emissions (slot, cause, times, T, the end of their elements in `listed`), the elements of
+    those since the last round, touched slots of windows (with what they were before) and elements, refused rows, and
+    the tallies."""
+
+    slot: Array
+    cause: Array
+    timestamp: Array
+    offset: Array
+    stream_time: Array
+    ends: Array
+    listed: Array
+    touched: Array
+    before: Before
+    touched_elements: Array
+    refused: Refused
+    tally: Array
+
+
+class Rows(NamedTuple):
+    """A batch's records: their keys alone and their values alone; the T that each moves to, and what was read of them.
+
+    `undecodable`: a code per row, 0 where nothing is missing. `newest`: the largest timestamp that is taken.
+    """
+
+    keys: Batch
+    values: Batch
+    moves: Array
+    numbers: Numbers
+    undecodable: Array
+    newest: int
+
+
+@compiled_in_place
+def absorb(state: State, rows: Rows, rules: Rules, trigger: Trigger, outcome: Outcome) -> Any:
+    """The rows from tally[NEXT_ROW] on are counted and have had their effect; or why it returned before that is so."""
+    tally = outcome.tally
+    if tally[NEXT_START] == ANEW:  # something is due before a record only under new rules
+        lacking = pass_time(state, wide(ON_TIME), wide(WINDOW_CLOSE), rules, trigger, outcome)
+        if lacking != DONE:
+            return lacking
+    for row in range(tally[NEXT_ROW], len(rows.moves)):
+        tally[NEXT_ROW] = row
+        key = find_key(state.windows, rows.keys, row)
+        if tally[NEXT_START] == ANEW:
+            code = _admit(state, rows, row, key, rules, outcome)
+            if code == FULL_KEYS + STOP or code == FULL_BYTES + STOP:
+                return code - STOP
+            if code != ACCEPTED:
+                refusals.refuse(outcome.refused, row, code, rows.values.timestamp[row], tally[STREAM_TIME])
+                continue
+            tally[STREAM_TIME] = max(tally[STREAM_TIME], rows.moves[row])
+            tally[NEXT_START] = 0
+        if tally[NEXT_START] != TIME_PASSES:
+            lacking = _join(state, rows, row, key, rules, trigger, outcome)
+            if lacking != DONE:
+                return lacking
+            tally[NEXT_START] = TIME_PASSES
+        lacking = pass_time(state, wide(ON_TIME), wide(WINDOW_CLOSE), rules, trigger, outcome)
+        if lacking != DONE:
+            return lacking
+        _count(state, rows.values.timestamp[row], outcome)
+        tally[NEXT_START] = ANEW
+    tally[NEXT_ROW] = len(rows.moves)
+    return DONE
+
+
+@inlined
+def _count(state: State, timestamp: int, outcome: Outcome) -> None:
+    tally = outcome.tally
+    tally[APPLIED] += 1
+    refusals.observe_lateness(outcome.refused, timestamp, tally[STREAM_TIME])
+    tally[OPEN_MAX] = max(tally[OPEN_MAX], state.numbers[OPEN])
+    tally[OPEN_BYTES_MAX] = max(tally[OPEN_BYTES_MAX], state.numbers[OPEN_BYTES])
+
+
+@inlined
+def _admit(state: State, rows: Rows, row: int, key: int, rules: Rules, outcome: Outcome) -> Any:
+    """ACCEPTED, why the record is refused, or the bound, + STOP, that is reached."""
+    if rows.keys.key_length[row] < 0:
+        return refusals.NULL_KEY
+    timestamp = rows.values.timestamp[row]
+    code = refusals.bad_timestamp(timestamp, rows.undecodable[row], rows.newest)
+    if code != ACCEPTED:
+        return code
+    stream_time = max(outcome.tally[STREAM_TIME], rows.moves[row])
+    taking, fresh = _count_spans(state, timestamp, key, stream_time, rules)
+    if not taking:
+        return LATE
+    more = fresh * (rows.keys.key_length[row] + WINDOW_BYTES) + taking * store.size_of(rows.values.value_length[row])
+    full = _full(state, fresh, more, stream_time, rules)
+    return ACCEPTED if full == DONE else full + STOP
+
+
+@inlined
+def _count_spans(state: State, timestamp: int, key: int, stream_time: int, rules: Rules) -> Any:
+    """How many windows take a record of that time, and how many of them it opens."""
+    first = first_start(timestamp, rules)
+    taking = 0
+    fresh = 0
+    for hop in range(windows_from(first, timestamp, rules)):
+        start = first + hop * rules.advance
+        if is_open(end_of(start, rules), stream_time, rules):
+            slot = find_span(state.windows, key, start)
+            if slot == NONE:
+                fresh += 1
+            if slot == NONE or state.windows.phase[slot] != CLOSED:
+                taking += 1
+    return taking, fresh
+
+
+@inlined
+def _full(state: State, fresh: int, more: int, stream_time: int, rules: Rules) -> Any:
+    """DONE, or the bound that so many more windows and bytes would violate after those that close have closed."""
+    if rules.stop_keys == MAX and rules.stop_bytes == MAX:
+        return DONE
+    closing, closing_bytes = _closing(state, stream_time)
+    if state.numbers[OPEN] + fresh - closing > rules.stop_keys:
+        return FULL_KEYS
+    return FULL_BYTES if state.numbers[OPEN_BYTES] + more - closing_bytes > rules.stop_bytes else DONE
+
+
+@inlined
+def _closing(state: State, stream_time: int) -> Any:
+    """How many open windows are due, and their bytes."""
+    order = state.windows.order
+    closing = 0
+    total = wide(0)
+    node = 0
+    walking = order.numbers[HELD] > 0
+    while walking:
+        due = node < order.numbers[HELD] and order.place[node] <= stream_time
+        if due and state.windows.phase[order.heap[node]] != CLOSED:
+            slot = wide(order.heap[node])
+            closing += 1
+            total += order.size[slot] + state.content.bytes[slot]
+        node = time_buffer.next_node(node, due)
+        walking = node > 0
+    return closing, total
+
+
+@inlined
+def _join(state: State, rows: Rows, row: int, key: int, rules: Rules, trigger: Trigger, outcome: Outcome) -> Any:
+    """Every window that takes the row's record, from tally[NEXT_START] on, has it; or why one does not yet."""
+    tally = outcome.tally
+    timestamp = rows.values.timestamp[row]
+    first = max(first_start(timestamp, rules), tally[NEXT_START])
+    for hop in range(windows_from(first, timestamp, rules)):
+        start = first + hop * rules.advance
+        end = end_of(start, rules)
+        if not is_open(end, tally[STREAM_TIME], rules):
+            continue
+        slot = find_span(state.windows, key, start)
+        if slot != NONE and state.windows.phase[slot] == CLOSED:
+            continue
+        lacking = _lacks(state, rows, row, key, slot, start, rules, trigger, outcome)
+        if lacking != DONE:
+            tally[NEXT_START] = start
+            return lacking
+        if slot == NONE:
+            slot = _open(state, rows.keys, row, key, start, end, outcome)
+            key = wide(state.windows.key[slot])
+        _take(state, slot, rows, row, rules, trigger, outcome)
+    return DONE
+
+
+@inlined
+def _lacks(
+    state: State,
+    rows: Rows,
+    row: int,
+    key: int,
+    slot: int,
+    start: int,
+    rules: Rules,
+    trigger: Trigger,
+    outcome: Outcome,
+) -> Any:
+    """DONE, or what there is too little of for the window to take the row's record. NONE: a new window."""
+    lacking = lacks_element(state, rows.values, row, outcome)
+    if lacking == DONE and slot == NONE:
+        lacking = _lacks_window(state, rows.keys, row, key, start, outcome)
+    if lacking == DONE and _fires(state, slot, rules, trigger):
+        lacking = _lacks_firing(state, slot, store.size_of(rows.values.value_length[row]), outcome)
+    return lacking
+
+
+@inlined
+def lacks_element(state: State, values: Batch, row: int, outcome: Outcome) -> Any:
+    """DONE, or what there is too little of for the row to be an element."""
+    if not store.has_slot(state.elements):
+        return NEEDS_ELEMENT
+    length = payloads.record_length(values, row)
+    outcome.tally[WANTED] = length
+    return DONE if arena.has_room(state.elements.payloads.arena, length) else NEEDS_VALUES
+
+
+@inlined
+def _lacks_window(state: State, keys: Batch, row: int, key: int, start: int, outcome: Outcome) -> Any:
+    at = _entry_for(state, key, start)
+    lacking, wanted = kernel.lacks(state.windows, key, at, payloads.record_length(keys, row))
+    outcome.tally[WANTED] = wanted
+    return lacking
+
+
+@inlined
+def _entry_for(state: State, key: int, start: int) -> Any:
+    """Before which entry of the key's chain a window of that start belongs."""
+    return wide(0) if key == NONE else version_chains.entries_until(state.windows.versions, key, start)
+
+
+@inlined
+def _fires(state: State, slot: int, rules: Rules, trigger: Trigger) -> bool:
+    """True when the window's next record makes it fire. NONE: a new window."""
+    since = wide(0) if slot == NONE else state.content.since[slot]
+    return rules.emit == UPDATES or (rules.emit == EVERY and since + 1 >= trigger.every)
+
+
+@inlined
+def _lacks_firing(state: State, slot: int, more: int, outcome: Outcome) -> Any:
+    """DONE, or why the window cannot fire yet; `more`: the bytes of an element that it has by then, or 0."""
+    tally = outcome.tally
+    if tally[EMITTED] == len(outcome.slot):
+        tally[WANTED] = 1
+        return NEEDS_EMISSIONS
+    count = wide(more > 0)
+    size = wide(more)
+    if slot != NONE:
+        if state.content.waits[slot] != 0:
+            return NEEDS_ROUND
+        count += state.content.length[slot]
+        size += state.content.bytes[slot]
+    tally[WANTED] = count
+    too_many = tally[LISTED] + count > len(outcome.listed)
+    return NEEDS_ROUND if too_many or (tally[LISTED] > 0 and tally[LISTED_BYTES] + size > ROUND_BYTES) else DONE
+
+
+@inlined
+def _open(state: State, keys: Batch, row: int, key: int, start: int, end: int, outcome: Outcome) -> Any:
+    """The slot of a new window without an element."""
+    slot = kernel.open_window(state.windows, keys, row, key, _entry_for(state, key, start), start)
+    state.start[slot] = start
+    state.end[slot] = end
+    state.windows.phase[slot] = TOLD
+    state.windows.versions.payloads.timestamp[slot] = 0
+    store.clear(state.content, slot)
+    size = keys.key_length[row] + WINDOW_BYTES
+    time_buffer.push(state.windows.order, slot, wide(MAX), keys.offset[row], size)
+    state.numbers[OPEN] += 1
+    state.numbers[OPEN_BYTES] += size
+    state.windows.mark[slot] = OPENED
+    _list(state, slot, outcome)
+    return slot
+
+
+@inlined
+def _take(state: State, slot: int, rows: Rows, row: int, rules: Rules, trigger: Trigger, outcome: Outcome) -> None:
+    """The open window has the row's record; it fires at once where its records make it."""
+    stored = state.windows.versions.payloads
+    fires = _fires(state, slot, rules, trigger)
+    _touch(state, slot, outcome)
+    add_element(state, slot, rows.values, row, rows.numbers, outcome)
+    state.content.since[slot] += 1
+    stored.timestamp[slot] = max(stored.timestamp[slot], rows.values.timestamp[row])
+    stored.offset[slot] = rows.values.offset[row]
+    step.hold_back(state.windows, slot, outcome.tally)
+    if fires:
+        _fire(state, slot, wide(UPDATE) if rules.emit == UPDATES else wide(EVERY_N), trigger, outcome)
+    _reschedule(state, slot, rules)
+
+
+@inlined
+def add_element(state: State, slot: int, values: Batch, row: int, numbers: Numbers, outcome: Outcome) -> Any:
+    """The slot of the row as an element of the window; there is room for it."""
+    element = store.append(state.elements, state.content, slot, values, row, numbers)
+    size = store.size_of(values.value_length[row])
+    state.numbers[ELEMENTS] += 1
+    state.numbers[ELEMENTS_BYTES] += size
+    state.numbers[OPEN_BYTES] += size
+    _list_element(outcome, element)
+    return element
+
+
+@inlined
+def remove_element(state: State, element: int, outcome: Outcome) -> None:
+    """The element is a ghost."""
+    store.unlink(state.elements, state.content, element)
+    size = store.size_of(wide(state.elements.payloads.value_length[element]))
+    state.numbers[ELEMENTS] -= 1
+    state.numbers[ELEMENTS_BYTES] -= size
+    state.numbers[OPEN_BYTES] -= size
+    if state.elements.mark[element] == STORED:
+        state.elements.mark[element] = GONE
+        _list_element(outcome, element)
+    else:
+        state.elements.mark[element] = PASSED
+
+
+@inlined
+def _list_element(outcome: Outcome, element: int) -> None:
+    outcome.touched_elements[outcome.tally[ELEMENTS_TOUCHED]] = element
+    outcome.tally[ELEMENTS_TOUCHED] += 1
+
+
+@inlined
+def _fire(state: State, slot: int, cause: int, trigger: Trigger, outcome: Outcome) -> None:
+    """The window's elements are noted, and those that its evictor names are removed."""
+    tally, stored = outcome.tally, state.windows.versions.payloads
+    if trigger.evictor.when == BEFORE:
+        _evict(state, slot, trigger.evictor, outcome)
+    at = tally[EMITTED]
+    outcome.slot[at] = slot
+    outcome.cause[at] = cause
+    outcome.timestamp[at] = stored.timestamp[slot]
+    outcome.offset[at] = stored.offset[slot]
+    outcome.stream_time[at] = tally[STREAM_TIME]
+    _list_elements(state, slot, outcome)
+    outcome.ends[at] = tally[LISTED]
+    tally[EMITTED] += 1
+    state.content.since[slot] = 0
+    state.windows.phase[slot] = TOLD
+    if trigger.evictor.when == AFTER:
+        _evict(state, slot, trigger.evictor, outcome)
+    if trigger.evictor.kind == FUNCTION:
+        state.content.waits[slot] = 1
+
+
+@inlined
+def _list_elements(state: State, slot: int, outcome: Outcome) -> None:
+    tally = outcome.tally
+    element = wide(state.content.first[slot])
+    while element != NONE:
+        outcome.listed[tally[LISTED]] = element
+        tally[LISTED] += 1
+        element = wide(state.elements.after[element])
+    tally[LISTED_BYTES] += state.content.bytes[slot]
+
+
+@inlined
+def _evict(state: State, slot: int, evictor: Evictor, outcome: Outcome) -> None:
+    """The window has only the elements that the evictor leaves."""
+    bounds = evictors.bounds_of(state.elements, state.content, slot, evictor)
+    element = wide(state.content.first[slot])
+    rank = 0
+    while element != NONE and (evictor.kind != evictors.COUNT or rank < bounds.excess):
+        after = wide(state.elements.after[element])
+        if evictors.is_evicted(state.elements, element, rank, bounds, evictor):
+            remove_element(state, element, outcome)
+        rank += 1
+        element = after
+
+
+@compiled_in_place
+def remove_chosen(state: State, chosen: Array, outcome: Outcome) -> None:
+    """Those elements are removed, unless they already were."""
+    for at in range(len(chosen)):
+        element = wide(chosen[at])
+        if state.elements.mark[element] == STORED or state.elements.mark[element] == OPENED:
+            remove_element(state, element, outcome)
+
+
+@compiled_in_place
+def end_round(state: State, outcome: Outcome) -> None:
+    """Every firing has its value, and no window waits."""
+    tally = outcome.tally
+    for at in range(tally[ROUND], tally[EMITTED]):
+        state.content.waits[outcome.slot[at]] = 0
+    tally[ROUND] = tally[EMITTED]
+    tally[LISTED] = 0
+    tally[LISTED_BYTES] = 0
+
+
+@inlined
+def _reschedule(state: State, slot: int, rules: Rules) -> None:
+    place = place_of(state.start[slot], state.end[slot], state.windows.phase[slot], rules)
+    if place != time_buffer.place_of(state.windows.order, slot):
+        time_buffer.move(state.windows.order, slot, place)
+
+
+@inlined
+def pass_time(state: State, on_time: int, on_close: int, rules: Rules, trigger: Trigger, outcome: Outcome) -> Any:
+    """Everything that is due at tally[STREAM_TIME] has happened: windows fire for those causes, close and expire; or
+    why that is not so yet."""
+    order, stream_time = state.windows.order, outcome.tally[STREAM_TIME]
+    while order.numbers[HELD] > 0 and order.place[0] <= stream_time:
+        slot = wide(order.heap[0])
+        phase = state.windows.phase[slot]
+        if phase == CLOSED:
+            _remove(state, slot, outcome)
+            continue
+        ends = phase == PENDING and rules.emit == ON_TIME_FIRST
+        if ends or rules.emit == FINAL:
+            lacking = _lacks_firing(state, slot, wide(0), outcome)
+            if lacking != DONE:
+                return lacking
+        _touch(state, slot, outcome)
+        if ends or rules.emit == FINAL:
+            if not ends:
+                step.observe_overtime(outcome.tally, stream_time - order.place[0])
+            _fire(state, slot, on_time if ends else on_close, trigger, outcome)
+        if ends:
+            _reschedule(state, slot, rules)
+        else:
+            _close(state, slot, rules, outcome)
+    return DONE
+
+
+@inlined
+def _close(state: State, slot: int, rules: Rules, outcome: Outcome) -> None:
+    """The open window takes no records any more, and has none."""
+    empty(state, slot, outcome)
+    state.content.since[slot] = 0
+    state.windows.phase[slot] = CLOSED
+    state.numbers[OPEN] -= 1
+    state.numbers[OPEN_BYTES] -= state.windows.order.size[slot]
+    _reschedule(state, slot, rules)
+
+
+@inlined
+def empty(state: State, slot: int, outcome: Outcome) -> None:
+    """The window has no element."""
+    while state.content.length[slot] > 0:
+        remove_element(state, wide(state.content.first[slot]), outcome)
+
+
+@inlined
+def _remove(state: State, slot: int, outcome: Outcome) -> None:
+    """The window, which has no element, is a ghost."""
+    if state.windows.phase[slot] != CLOSED:
+        state.numbers[OPEN] -= 1
+        state.numbers[OPEN_BYTES] -= state.windows.order.size[slot]
+    at = kernel.index_of(state.windows, slot, state.start[slot])
+    kernel.take_out(state.windows, wide(state.windows.key[slot]), at)
+    standing = state.windows.mark[slot]
+    if standing == STORED:
+        _list(state, slot, outcome)
+    state.windows.mark[slot] = PASSED if standing == OPENED else GONE
+
+
+@inlined
+def _touch(state: State, slot: int, outcome: Outcome) -> None:
+    if state.windows.mark[slot] == STORED:
+        state.windows.mark[slot] = CHANGED
+        _list(state, slot, outcome)
+
+
+@inlined
+def _list(state: State, slot: int, outcome: Outcome) -> None:
+    """The window is touched, and what it is until then is noted."""
+    at, before, stored = outcome.tally[TOUCHED], outcome.before, state.windows.versions.payloads
+    outcome.touched[at] = slot
+    before.since[at] = state.content.since[slot]
+    before.phase[at] = state.windows.phase[slot]
+    before.timestamp[at] = stored.timestamp[slot]
+    before.offset[at] = stored.offset[slot]
+    outcome.tally[TOUCHED] += 1
+
+
+@compiled_in_place
+def advance(state: State, rules: Rules, trigger: Trigger, outcome: Outcome) -> Any:
+    """Everything that is due at tally[STREAM_TIME] has happened, with cause `idle`; or why that is not so yet."""
+    return pass_time(state, wide(IDLE), wide(IDLE), rules, trigger, outcome)
+
+
+@compiled_in_place
+def flush(state: State, pending: Array, rules: Rules, trigger: Trigger, outcome: Outcome) -> Any:
+    """Those windows, from tally[NEXT_ROW] on, have fired; where that happens once, they are closed."""
+    for at in range(outcome.tally[NEXT_ROW], len(pending)):
+        outcome.tally[NEXT_ROW] = at
+        slot = wide(pending[at])
+        lacking = _lacks_firing(state, slot, wide(0), outcome)
+        if lacking != DONE:
+            return lacking
+        _touch(state, slot, outcome)
+        _fire(state, slot, wide(FLUSH), trigger, outcome)
+        if rules.emit == FINAL:
+            _close(state, slot, rules, outcome)
+        else:
+            _reschedule(state, slot, rules)
+    outcome.tally[NEXT_ROW] = 0
+    return DONE
+
+
+@compiled_in_place
+def keep_values(state: State, results: Batch, slots: Array, outcome: Outcome) -> Any:
+    """Those windows have the values of the rows from tally[KEPT] on as their last ones; or there is no room for one."""
+    for row in range(outcome.tally[KEPT], len(slots)):
+        outcome.tally[KEPT] = row
+        lacking = store_window(state, wide(slots[row]), results, row, outcome)
+        if lacking != DONE:
+            return lacking
+    outcome.tally[KEPT] = 0
+    return DONE
+
+
+@inlined
+def store_window(state: State, slot: int, whole: Batch, row: int, outcome: Outcome) -> Any:
+    """The window has the row's key and value, at the times that it had; or there is no room."""
+    stored = state.windows.versions.payloads
+    length = payloads.record_length(whole, row)
+    outcome.tally[WANTED] = length
+    if not arena.has_room(stored.arena, length):
+        return NEEDS_ARENA
+    timestamp, offset = stored.timestamp[slot], stored.offset[slot]
+    payloads.store(stored, slot, whole, row)
+    stored.timestamp[slot] = timestamp
+    stored.offset[slot] = offset
+    return DONE
+
+
+@compiled_in_place
+def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
+    """Fill `changed` with the places, among the touched windows, of those that the changelog tells of; return their
+    number. Gone: delete; else: put."""
+    count = 0
+    for at in range(outcome.tally[TOUCHED]):
+        slot = wide(outcome.touched[at])
+        if state.windows.mark[slot] != PASSED:
+            changed[count] = at
+            count += 1
+    return count
+
+
+@compiled_in_place
+def net_elements(state: State, outcome: Outcome, changed: Array) -> Any:
+    """Fill `changed` with the elements that the changelog tells of; return their number."""
+    count = 0
+    for at in range(outcome.tally[ELEMENTS_TOUCHED]):
+        element = wide(outcome.touched_elements[at])
+        if state.elements.mark[element] != PASSED:
+            changed[count] = element
+            count += 1
+    return count
+
+
+@compiled_in_place
+def settle(state: State, outcome: Outcome) -> None:
+    """Everything that was touched is stored, or its slot is free."""
+    for at in range(outcome.tally[ELEMENTS_TOUCHED]):
+        element = wide(outcome.touched_elements[at])
+        if state.elements.mark[element] == OPENED:
+            state.elements.mark[element] = STORED
+            _set_check(state, state.elements.payloads.check, element, check_of_element(state, element))
+        else:
+            _free_element(state, element)
+    for at in range(outcome.tally[TOUCHED]):
+        slot = wide(outcome.touched[at])
+        standing = state.windows.mark[slot]
+        if standing in (GONE, PASSED):
+            _free(state, slot)
+        else:
+            _settle_window(state, slot)
+
+
+@inlined
+def _settle_window(state: State, slot: int) -> None:
+    state.windows.mark[slot] = STORED
+    _set_check(state, state.windows.versions.payloads.check, slot, check_of(state, slot))
+
+
+@inlined
+def _free(state: State, slot: int) -> None:
+    _set_check(state, state.windows.versions.payloads.check, slot, wide(0))
+    kernel.free(state.windows, slot)
+    state.windows.mark[slot] = FREE
+
+
+@inlined
+def _free_element(state: State, element: int) -> None:
+    _set_check(state, state.elements.payloads.check, element, wide(0))
+    store.free(state.elements, element)
+
+
+@inlined
+def _set_check(state: State, checks: Array, at: int, check: int) -> None:
+    state.numbers[CHECK] += check - wide(checks[at])
+    checks[at] = check
+
+
+@inlined
+def check_of(state: State, slot: int) -> Any:
+    """32 bits that say what is held in the window's slot, its elements aside."""
+    seed = hash_index.mix(state.start[slot] ^ state.windows.order.arrival[slot])
+    seed = hash_index.mix(seed ^ state.end[slot] ^ wide(state.windows.phase[slot]))
+    seed = hash_index.mix(seed ^ state.content.since[slot])
+    return payloads.content_hash(state.windows.versions.payloads, slot, seed) & 0xFFFFFFFF
+
+
+@inlined
+def check_of_element(state: State, element: int) -> Any:
+    """32 bits that say what is held in the element's slot."""
+    elements = state.elements
+    seed = hash_index.mix(wide(elements.window[element]))
+    for at in range(element * elements.width, (element + 1) * elements.width):
+        seed = hash_index.mix(seed ^ elements.whole[at] ^ wide(elements.is_double[at]))
+    return payloads.content_hash(elements.payloads, element, seed) & 0xFFFFFFFF
+
+
+class Changes(NamedTuple):
+    """Changelog rows beside their keys, values and times: what was done, bounds, arrivals (WINDOW: the row is the
+    window's), and of windows who opened them, how many records came since they fired, and their phases."""
+
+    deleted: Array
+    start: Array
+    end: Array
+    arrival: Array
+    opened: Array
+    since: Array
+    phase: Array
+
+
+@compiled_in_place
+def replay(state: State, whole: Batch, rows: Rows, changes: Changes, rules: Rules, outcome: Outcome) -> Any:
+    """The changelog rows from tally[NEXT_ROW] on are applied; or it wants room before that row. `whole`: keys and
+    values."""
+    for row in range(outcome.tally[NEXT_ROW], len(rows.moves)):
+        outcome.tally[NEXT_ROW] = row
+        key = find_key(state.windows, rows.keys, row)
+        slot = find_span(state.windows, key, changes.start[row])
+        if changes.deleted[row]:
+            _take_back(state, slot, changes.arrival[row], outcome)
+            continue
+        if slot == NONE:
+            lacking = _lacks_window(state, rows.keys, row, key, changes.start[row], outcome)
+            if lacking != DONE:
+                return lacking
+            slot = _open(state, rows.keys, row, key, changes.start[row], changes.end[row], outcome)
+            _settle_window(state, slot)
+        if changes.arrival[row] == WINDOW:
+            lacking = _restore_window(state, slot, whole, row, changes, rules, outcome)
+        else:
+            lacking = _restore_element(state, slot, rows, row, outcome)
+        if lacking != DONE:
+            return lacking
+        _forget(outcome)
+    outcome.tally[NEXT_ROW] = len(rows.moves)
+    return DONE
+
+
+@inlined
+def _forget(outcome: Outcome) -> None:
+    outcome.tally[TOUCHED] = 0
+    outcome.tally[ELEMENTS_TOUCHED] = 0
+
+
+@inlined
+def _take_back(state: State, slot: int, arrival: int, outcome: Outcome) -> None:
+    """The window, or its element of that arrival, is not held."""
+    if slot == NONE:
+        return
+    if arrival != WINDOW:
+        element = store.find(state.elements, state.content, slot, arrival)
+        if element != NONE:
+            _drop_element(state, element, outcome)
+        return
+    while state.content.length[slot] > 0:
+        _drop_element(state, wide(state.content.first[slot]), outcome)
+    _remove(state, slot, outcome)
+    _free(state, slot)
+    _forget(outcome)
+
+
+@inlined
+def _drop_element(state: State, element: int, outcome: Outcome) -> None:
+    remove_element(state, element, outcome)
+    _free_element(state, element)
+    _forget(outcome)
+
+
+@inlined
+def _restore_window(
+    state: State, slot: int, whole: Batch, row: int, changes: Changes, rules: Rules, outcome: Outcome
+) -> Any:
+    """The window is as the row says; or there is no room for its value."""
+    stored, order = state.windows.versions.payloads, state.windows.order
+    lacking = store_window(state, slot, whole, row, outcome)
+    if lacking != DONE:
+        return lacking
+    stored.timestamp[slot] = whole.timestamp[row]
+    stored.offset[slot] = whole.offset[row]
+    state.content.since[slot] = changes.since[row]
+    was_open, opens = state.windows.phase[slot] != CLOSED, changes.phase[row] != CLOSED
+    if was_open != opens:  # a closed one opens only where its closing is undone
+        change = wide(opens) - wide(was_open)
+        state.numbers[OPEN] += change
+        state.numbers[OPEN_BYTES] += change * order.size[slot]
+    state.windows.phase[slot] = changes.phase[row]
+    order.arrival[slot] = changes.opened[row]
+    place = place_of(state.start[slot], state.end[slot], changes.phase[row], rules)
+    time_buffer.move(order, slot, place)
+    _settle_window(state, slot)
+    return DONE
+
+
+@inlined
+def _restore_element(state: State, slot: int, rows: Rows, row: int, outcome: Outcome) -> Any:
+    """The window has the row's element; or there is no room for it."""
+    if store.find(state.elements, state.content, slot, rows.values.offset[row]) != NONE:
+        return DONE
+    lacking = lacks_element(state, rows.values, row, outcome)
+    if lacking != DONE:
+        return lacking
+    element = add_element(state, slot, rows.values, row, rows.numbers, outcome)
+    state.elements.mark[element] = STORED
+    _set_check(state, state.elements.payloads.check, element, check_of_element(state, element))
+    return DONE
+
+
+@compiled_in_place
+def reorder(state: State, rules: Rules) -> None:
+    """Every window stands in the order where the rules say; between batches only."""
+    order = state.windows.order
+    held = order.numbers[HELD]
+    order.numbers[HELD] = 0
+    order.numbers[time_buffer.HELD_BYTES] = 0
+    for node in range(held):
+        slot = wide(order.heap[node])
+        place = place_of(state.start[slot], state.end[slot], state.windows.phase[slot], rules)
+        time_buffer.push(order, slot, place, order.arrival[slot], order.size[slot])

@@ -1,0 +1,222 @@
+"""Elements: per window a list of the records that it holds, in order of arrival.
+
+An element stores its value, its times and the numbers that were read of it. One that is removed keeps its slot, a ghost
+in no list, until the batch's tables are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tidegate.contracts.operator import Array, ArraySpec
+from tidegate.kernels import payloads
+from tidegate.kernels.compiled import inlined, wide
+from tidegate.kernels.memory import arena, slots
+from tidegate.kernels.memory.arena import Arena
+from tidegate.kernels.memory.slots import SlotPool
+from tidegate.kernels.payloads import Batch, Payloads
+from tidegate.operators.windowed_aggregation.aggregates import Numbers
+
+NONE = -1
+"""No element."""
+
+FREE, STORED, OPENED, CHANGED, GONE, PASSED = range(6)
+"""Where a slot, of a window or an element, stands, as in `windows.step`. An element never changes."""
+
+ELEMENT_BYTES = 16
+"""What an element counts beside its value: its times."""
+
+_LONGS, _LENGTHS = ("timestamp", "offset", "check"), ("key_length", "value_length", "headers_length")
+_ELEMENT = np.dtype(
+    [
+        *((name, "i8") for name in _LONGS),
+        *((name, "i4") for name in ("block", *_LENGTHS, "window", "before", "after", "mark")),
+    ]
+)
+_COUNTS = ("first", "last", "length", "waits")
+_CONTENT = np.dtype([("since", "i8"), ("bytes", "i8"), *((name, "i4") for name in _COUNTS)])
+
+
+class Elements(NamedTuple):
+    """All elements of a partition. Per element: its record's value and times, its window's slot, the elements before
+    and after it in its window, where its slot stands; and `width` numbers, one element's after the other, as int64 and
+    as float64 over the same memory, with what they are."""
+
+    payloads: Payloads
+    pool: SlotPool
+    window: Array
+    before: Array
+    after: Array
+    mark: Array
+    whole: Array
+    double: Array
+    is_double: Array
+    width: int
+
+
+class Content(NamedTuple):
+    """Per window: how many records came since it fired, what its elements count in bytes, the first and the last one,
+    how many there are, and whether an eviction of it is outstanding."""
+
+    since: Array
+    bytes: Array
+    first: Array
+    last: Array
+    length: Array
+    waits: Array
+
+
+def arrays_of(numbers: int) -> tuple[ArraySpec, ...]:
+    """The arrays of elements that have so many numbers each."""
+    common = (
+        ArraySpec("content", "int64", "slots", _CONTENT.itemsize // 8),
+        ArraySpec("elements_numbers", "int64", "fixed", slots.NUMBERS),
+        ArraySpec("values_numbers", "int64", "fixed", arena.NUMBERS),
+        ArraySpec("element", "int64", "elements", _ELEMENT.itemsize // 8),
+        ArraySpec("values", "uint8", "values"),
+    )
+    if numbers == 0:
+        return common
+    return (
+        *common,
+        ArraySpec("amounts", "int64", "elements", numbers),
+        ArraySpec("amounts_are_doubles", "uint8", "elements", numbers),
+    )
+
+
+CAPACITY = {"elements": 2048, "values": 65536}
+
+
+def elements_of(arrays: Mapping[str, Array]) -> Elements:
+    """The arrays as the kernels take them."""
+    element, values = arrays["element"].view(_ELEMENT), arrays["values"]
+    blocks = Arena(values, values.view(np.int64), arrays["values_numbers"])
+    stored = Payloads(blocks, *(element[name] for name in ("block", *_LENGTHS, *_LONGS)))
+    amounts = arrays.get("amounts", np.zeros(0, np.int64))
+    return Elements(
+        stored,
+        SlotPool(arrays["elements_numbers"], element["offset"]),
+        element["window"],
+        element["before"],
+        element["after"],
+        element["mark"],
+        amounts,
+        amounts.view(np.float64),
+        arrays.get("amounts_are_doubles", np.zeros(0, np.uint8)),
+        len(amounts) // len(element),
+    )
+
+
+def content_of(arrays: Mapping[str, Array]) -> Content:
+    """The arrays as the kernels take them."""
+    content = arrays["content"].view(_CONTENT)
+    return Content(*(content[name] for name in Content._fields))
+
+
+@inlined
+def clear(content: Content, window: int) -> None:
+    """The window has no element."""
+    content.since[window] = 0
+    content.bytes[window] = 0
+    content.first[window] = NONE
+    content.last[window] = NONE
+    content.length[window] = 0
+    content.waits[window] = 0
+
+
+@inlined
+def has_slot(elements: Elements) -> bool:
+    """True when there is room for one more element, its value aside."""
+    return slots.has_slot(elements.pool)
+
+
+@inlined
+def size_of(value_length: int) -> Any:
+    """What an element with such a value counts in bytes."""
+    return max(0, value_length) + ELEMENT_BYTES
+
+
+@inlined
+def append(elements: Elements, content: Content, window: int, values: Batch, row: int, numbers: Numbers) -> Any:
+    """The slot of a new element of the window, in its place by arrival. There must be room."""
+    unused = elements.pool.numbers[slots.FREE] == 0
+    slot = slots.take(elements.pool)
+    if unused:
+        elements.payloads.block[slot] = 0
+        elements.payloads.check[slot] = 0
+    payloads.store(elements.payloads, slot, values, row)
+    elements.window[slot] = window
+    elements.mark[slot] = OPENED
+    for number in range(elements.width):
+        _keep_number(elements, slot * elements.width + number, numbers, number, row)
+    after = wide(NONE)
+    before = wide(content.last[window])
+    while before != NONE and elements.payloads.offset[before] > values.offset[row]:
+        after = before
+        before = wide(elements.before[before])
+    _link(elements, content, window, before, slot)
+    _link(elements, content, window, slot, after)
+    content.length[window] += 1
+    content.bytes[window] += size_of(wide(elements.payloads.value_length[slot]))
+    return slot
+
+
+@inlined
+def _keep_number(elements: Elements, at: int, numbers: Numbers, number: int, row: int) -> None:
+    elements.is_double[at] = numbers.is_double[number, row]
+    if numbers.is_double[number, row]:
+        elements.double[at] = numbers.double[number, row]
+    else:
+        elements.whole[at] = numbers.whole[number, row]
+
+
+@inlined
+def unlink(elements: Elements, content: Content, slot: int) -> None:
+    """The element is in no list."""
+    window = wide(elements.window[slot])
+    _link(elements, content, window, wide(elements.before[slot]), wide(elements.after[slot]))
+    content.length[window] -= 1
+    content.bytes[window] -= size_of(wide(elements.payloads.value_length[slot]))
+
+
+@inlined
+def _link(elements: Elements, content: Content, window: int, before: int, after: int) -> None:
+    """`after` follows `before` in the window's list; NONE: its end."""
+    if before == NONE:
+        content.first[window] = after
+    else:
+        elements.after[before] = after
+    if after == NONE:
+        content.last[window] = before
+    else:
+        elements.before[after] = before
+
+
+@inlined
+def find(elements: Elements, content: Content, window: int, arrival: int) -> Any:
+    """The window's element of that arrival; NONE: there is none."""
+    last = wide(content.last[window])
+    if last == NONE or elements.payloads.offset[last] < arrival:
+        return wide(NONE)
+    slot = wide(content.first[window])
+    while slot != NONE and elements.payloads.offset[slot] < arrival:
+        slot = wide(elements.after[slot])
+    return slot if slot != NONE and elements.payloads.offset[slot] == arrival else wide(NONE)
+
+
+@inlined
+def number(elements: Elements, row: int, slot: int) -> Any:
+    """The element's number of that row of Numbers, as a double."""
+    at = slot * elements.width + row
+    return elements.double[at] if elements.is_double[at] else np.float64(elements.whole[at])
+
+
+@inlined
+def free(elements: Elements, slot: int) -> None:
+    """The slot, which is in no list, may be taken again."""
+    payloads.drop(elements.payloads, slot)
+    slots.give_back(elements.pool, slot)
+    elements.mark[slot] = FREE

@@ -1,0 +1,137 @@
+"""Windows by the rules: which ones a record is in, and when something happens to one of them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tidegate.kernels import version_chains
+from tidegate.kernels.compiled import inlined, wide
+from tidegate.kernels.payloads import Batch
+from tidegate.kernels.version_chains import NONE
+from tidegate.kernels.windows import Windows
+from tidegate.operators.windowed_aggregation.config import (
+    Hopping,
+    Session,
+    Tumbling,
+    WindowRules,
+    least_retention,
+)
+
+UPDATES, ON_TIME_FIRST, FINAL, EVERY = range(4)
+"""When results leave; EVERY: when so many records have come."""
+
+SPAN, SESSION, UNLIMITED = range(3)
+"""Kinds of windows; tumbling and hopping ones are spans."""
+
+PENDING, TOLD, CLOSED = range(3)
+"""A window's phase: it has changed since it was emitted; it has not; it takes no records any more."""
+
+MAX = 2**63 - 1
+
+_EMITS = {"updates": UPDATES, "on_time": ON_TIME_FIRST, "final": FINAL}
+
+
+class Rules(NamedTuple):
+    """The configuration in numbers; MAX: no bound, never."""
+
+    kind: int
+    size: int
+    advance: int
+    grace: int
+    retention: int
+    emit: int
+    stop_keys: int
+    stop_bytes: int
+    stop_length: int
+
+
+def rules_of(config: WindowRules) -> Rules:
+    """The configuration in numbers."""
+    window, stop = config.window, config.buffer if config.buffer and config.buffer.when_full == "shut_down" else None
+    match window:
+        case Tumbling():
+            shape = SPAN, window.tumbling, window.tumbling, window.grace
+        case Hopping():
+            shape = SPAN, window.hopping, window.advance, window.grace
+        case Session():
+            shape = SESSION, window.session, 1, window.grace
+        case _:
+            shape = UNLIMITED, MAX, MAX, 0
+    return Rules(
+        *shape,
+        retention=least_retention(window) if config.retention is None else config.retention,
+        emit=EVERY if config.emit is None else _EMITS[config.emit],
+        stop_keys=MAX if stop is None or stop.max_keys is None else stop.max_keys,
+        stop_bytes=MAX if stop is None or stop.max_bytes is None else stop.max_bytes,
+        stop_length=window.max_length or MAX if isinstance(window, Session) else MAX,
+    )
+
+
+@inlined
+def find_key(windows: Windows, batch: Batch, row: int) -> Any:
+    """The slot of the row's key; NONE: it has no window, or the row has no key."""
+    if batch.key_length[row] < 0:
+        return NONE
+    return version_chains.find(windows.versions, batch.data, batch.key_start[row], batch.key_length[row])
+
+
+@inlined
+def first_start(timestamp: int, rules: Rules) -> Any:
+    """The start of the first window that has the timestamp."""
+    if timestamp < rules.size or rules.kind == UNLIMITED:
+        return wide(0)
+    return ((timestamp - rules.size) // rules.advance + 1) * rules.advance
+
+
+@inlined
+def windows_from(start: int, timestamp: int, rules: Rules) -> Any:
+    """How many windows have the timestamp, from the one with that start on."""
+    if rules.kind == UNLIMITED:
+        return wide(1)
+    return (timestamp - start) // rules.advance + 1
+
+
+@inlined
+def end_of(start: int, rules: Rules) -> Any:
+    return start + rules.size
+
+
+@inlined
+def is_open(end: int, stream_time: int, rules: Rules) -> bool:
+    """True while a window with that end takes records; one that never ends always does."""
+    return bool(rules.kind == UNLIMITED or end > stream_time - rules.grace)
+
+
+@inlined
+def find_span(windows: Windows, key: int, start: int) -> Any:
+    """The slot of the key's window with that start; NONE: there is none."""
+    if key == NONE:
+        return NONE
+    versions = windows.versions
+    at = version_chains.entries_until(versions, key, start) - 1
+    if at < 0 or version_chains.time_at(versions, key, at) != start:
+        return NONE
+    return version_chains.version_at(versions, key, at)
+
+
+@inlined
+def place_of(start: int, end: int, phase: int, rules: Rules) -> Any:
+    """The stream time at which something happens next to a window of that phase; MAX: never."""
+    if rules.kind == UNLIMITED:
+        return wide(MAX)
+    session = rules.kind == SESSION
+    if expires_next(phase, rules):
+        return end + rules.retention + 1 if session else start + rules.retention
+    ended = end + rules.size + 1 if session else wide(end)
+    return ended if phase == PENDING and rules.emit == ON_TIME_FIRST else ended + rules.grace
+
+
+@inlined
+def expires_next(phase: int, rules: Rules) -> bool:
+    """True for a window to which nothing but its expiry happens any more.
+
+    A session whose results are not final never closes: while it is there, a record may merge it with a later one.
+    """
+    if rules.kind == SESSION and rules.emit != FINAL:
+        return phase != PENDING or rules.emit == UPDATES
+    return phase == CLOSED

@@ -1,0 +1,315 @@
+"""One partition's windows over the arrays of a Storage.
+
+The shell around `step`: it maps the arrays, makes room when a kernel asks for it, and turns what the kernel noted into
+Arrow tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.contracts.errors import UserError
+from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME, advanced
+from tidegate.contracts.operator import Array, ArraySpec, Layout, StepResult, Storage
+from tidegate.contracts.records import Records
+from tidegate.kernels import columns
+from tidegate.kernels import windows as windows_kernel
+from tidegate.kernels.payloads import Batch, batch_of
+from tidegate.kernels.time_buffer import HELD
+from tidegate.operators import numbers, refusals
+from tidegate.operators.windowed_aggregation import aggregates, measures, tables
+from tidegate.operators.windowed_aggregation import step as kernel
+from tidegate.operators.windowed_aggregation.aggregates import Numbers, Plan, Words
+from tidegate.operators.windowed_aggregation.config import Aggregates, JsonField, WindowRules
+from tidegate.operators.windowed_aggregation.damage import damage
+from tidegate.operators.windowed_aggregation.spans import (
+    MAX,
+    PENDING,
+    Rules,
+    rules_of,
+)
+from tidegate.operators.windowed_aggregation.step import Outcome, State
+
+RULES = slice(kernel.NUMBERS, kernel.NUMBERS + len(Rules._fields))
+STREAM_TIME, WIDTH, OPENED = range(RULES.stop, RULES.stop + 3)
+NUMBERS = RULES.stop + 3
+
+STOP_REASONS = {
+    kernel.FULL_KEYS: "buffer.max_keys is reached",
+    kernel.FULL_BYTES: "buffer.max_bytes is reached",
+    kernel.FULL_LENGTH: "window.max_length is reached",
+}
+_NO_RECORDS = Records.from_rows([])
+
+
+def layout_of(plan: Plan) -> Layout:
+    """The layout of a state whose windows have that many words."""
+    capacity = windows_kernel.CAPACITY
+    return Layout(
+        kind="windowed_aggregation",
+        version=4,
+        arrays=(
+            ArraySpec("numbers", "int64", "fixed", NUMBERS),
+            ArraySpec("bounds", "int64", "slots", 2),
+            ArraySpec("words", "int64", "words"),
+            *windows_kernel.ARRAYS,
+        ),
+        capacity=capacity | {"words": capacity["slots"] * aggregates.width(plan)},
+    )
+
+
+def plan_of(config: Aggregates) -> tuple[Plan, tuple[str | None, ...]]:
+    """What is computed, and the fields that it is computed from (None: the value itself)."""
+    given = [(kind, getattr(config, name)) for kind, name in enumerate(aggregates.NAMES) if getattr(config, name)]
+    read = {kind: spec.field if isinstance(spec, JsonField) else None for kind, spec in given}
+    fields = tuple(dict.fromkeys(field for kind, field in read.items() if kind != aggregates.COUNT))
+    rows = [0 if kind == aggregates.COUNT else fields.index(field) for kind, field in read.items()]
+    return aggregates.plan(list(read), rows), fields
+
+
+def state_of(arrays: Mapping[str, Array]) -> State:
+    """The storage's arrays as the kernels take them."""
+    bounds, words = arrays["bounds"].reshape(-1, 2), arrays["words"]
+    windows = windows_kernel.windows_of(arrays)
+    return State(windows, bounds[:, 0], bounds[:, 1], Words(words, words.view(np.float64)), arrays["numbers"])
+
+
+def damage_of(arrays: Mapping[str, Array], config: WindowRules) -> str | None:
+    """What is wrong with the arrays of a state between two batches; None: nothing."""
+    plan, numbers = plan_of(config.aggregate)[0], arrays["numbers"]
+    if numbers[OPENED] != 1 or numbers[WIDTH] != aggregates.width(plan):
+        return "its numbers cannot be"
+    rules = Rules(*(int(number) for number in numbers[RULES]))
+    return damage(state_of(arrays), plan, rules)
+
+
+class WindowsState:
+    """The OperatorState of a windowed aggregation."""
+
+    def __init__(self, config: WindowRules, storage: Storage) -> None:
+        self._config = config
+        self._rules = rules_of(config)
+        self._plan, self._fields = plan_of(config.aggregate)
+        self._storage = storage
+        self._map()
+        self._begin()
+
+    @property
+    def stream_time(self) -> int:
+        """T of the partition; NO_STREAM_TIME before the first accepted record."""
+        return int(self._numbers[STREAM_TIME])
+
+    def step(self, records: Records, clock_ms: int) -> StepResult:
+        """Every record up to a stop is counted once; the state equals what the changelog describes."""
+        batch, undecodable, newest = refusals.dated(records, self._config, clock_ms)
+        read = numbers.read_numbers(records, self._fields)
+        missing = np.where((undecodable == 0) & (read.code > 0), refusals.NO_NUMBER - 1 + read.code, undecodable)
+        codes, values = missing.astype(np.int8), Numbers(read.whole, read.double, read.is_double)
+        keys = keys_of(batch)
+        outcome = self._run(
+            lambda outcome: kernel.absorb(self._state, keys, values, codes, newest, self._rules, self._plan, outcome),
+            self._outcome(len(records)),
+        )
+        return self._result(batch, *outcome, newest=newest)
+
+    def advance(self, stream_time: int) -> StepResult:
+        """T is at least `stream_time`; what became due is emitted with cause `idle`."""
+        outcome = self._outcome()
+        outcome.tally[kernel.STREAM_TIME] = advanced(self.stream_time, stream_time)
+        kernel.advance(self._state, self._rules, self._plan, outcome)
+        return self._result(batch_of(_NO_RECORDS), outcome)
+
+    def flush(self) -> StepResult:
+        """Every result that was held back is emitted with cause `flush`; a window with a final one is closed."""
+        held = self._held()
+        pending = held[self._state.windows.phase[held] == PENDING]
+        outcome = self._outcome()
+        kernel.flush(self._state, pending, self._rules, self._plan, outcome)
+        return self._result(batch_of(_NO_RECORDS), outcome)
+
+    def restore(self, rows: pa.Table, stream_time: int) -> None:
+        """The changelog rows are applied, the latest of a window last; T is `stream_time`."""
+        for rows_of_batch in rows.to_batches():
+            if rows_of_batch.num_rows:
+                self._replay(rows_of_batch)
+        self._numbers[STREAM_TIME] = stream_time
+
+    def snapshot(self) -> pa.Table:
+        """The rows (all `put`) from which `restore` makes an equal state, by window end and arrival."""
+        return tables.changes(self._state, batch_of(_NO_RECORDS), self._held(), self._plan)
+
+    def _held(self) -> Array:
+        """The slots of all windows, by end, arrival and start."""
+        order = self._state.windows.order
+        held = order.heap[: order.numbers[HELD]].astype(np.int64)
+        return held[np.lexsort((self._state.start[held], order.arrival[held], self._state.end[held]))]
+
+    def _map(self) -> None:
+        """The kernels see the storage's current arrays."""
+        arrays = self._storage.arrays()
+        self._numbers = arrays["numbers"]
+        self._state = state_of(arrays)
+
+    def _begin(self) -> None:
+        """A new storage has no stream time; an old one has its windows in the order of this configuration."""
+        width = aggregates.width(self._plan)
+        if not self._numbers[OPENED]:
+            self._numbers[OPENED] = 1
+            self._numbers[STREAM_TIME] = NO_STREAM_TIME
+            self._numbers[WIDTH] = width
+        if self._numbers[WIDTH] != width:
+            raise other_aggregates()
+        if not np.array_equal(self._numbers[RULES], self._rules):
+            self._numbers[RULES] = self._rules
+            kernel.reorder(self._state, self._rules)
+        self._fit_words()
+
+    def _fit_words(self) -> None:
+        """Every slot has its words."""
+        wanted = self._storage.capacity()["slots"] * int(self._numbers[WIDTH])
+        if len(self._state.words.whole) < wanted:
+            self._storage.grow({"words": wanted})
+            self._map()
+
+    def _outcome(self, records: int = 0) -> Outcome:
+        """Room for what so many records do at the least; memory that is not written to is not taken."""
+        tally = np.zeros(kernel.TALLIES, np.int64)
+        tally[kernel.STREAM_TIME] = self.stream_time
+        tally[kernel.NEXT_START] = kernel.ANEW
+        tally[kernel.OVERTIME_MIN] = MAX
+        tally[[kernel.OPEN_MAX, kernel.OPEN_BYTES_MAX]] = self._numbers[: kernel.CHECK]
+        room, slots = 2 * records + int(self._state.windows.order.numbers[HELD]), self._storage.capacity()["slots"]
+        return Outcome(
+            slot=np.empty(room, np.int64),
+            cause=np.empty(room, np.int8),
+            timestamp=np.empty(room, np.int64),
+            offset=np.empty(room, np.int64),
+            words=np.empty(room * aggregates.width(self._plan), np.int64),
+            touched=np.empty(slots, np.int32),
+            before=kernel.Before(
+                words=np.empty(slots * aggregates.width(self._plan), np.int64),
+                phase=np.empty(slots, np.int8),
+                timestamp=np.empty(slots, np.int64),
+                offset=np.empty(slots, np.int64),
+            ),
+            refused=refusals.no_refusals(records),
+            tally=tally,
+        )
+
+    def _run(self, work: Callable[[Outcome], int], outcome: Outcome) -> tuple[Outcome, int]:
+        """What the kernel noted and returned in the end, with all the room that it wanted."""
+        while (signal := work(outcome)) not in (*STOP_REASONS, windows_kernel.DONE):
+            wanted = int(outcome.tally[kernel.WANTED])
+            if signal == kernel.NEEDS_EMISSIONS:
+                held = int(self._state.windows.order.numbers[HELD])
+                room = 2 * len(outcome.slot) + held + wanted
+                outcome = _larger(outcome, room, aggregates.width(self._plan))
+                continue
+            windows_kernel.make_room(self._storage, self._state.windows, signal, wanted)
+            self._map()
+            self._fit_words()
+            outcome = _with_touched(outcome, self._storage.capacity()["slots"], aggregates.width(self._plan))
+        return outcome, signal
+
+    def _replay(self, rows: pa.RecordBatch) -> None:
+        if "words" not in rows.schema.names:
+            raise other_aggregates()
+        keys = keys_of(batch_of(columns.records_of(rows)))
+        deleted = np.asarray(rows.column("op").to_numpy(zero_copy_only=False) == "delete", np.bool_)
+        read = kernel.Changes(
+            deleted,
+            start=columns.int_column(rows.column("window_start")),
+            end=columns.int_column(rows.column("window_end")),
+            arrival=columns.int_column(rows.column("arrival")),
+            phase=columns.int_column(rows.column("phase")),
+            words=self._words_of(rows),
+        )
+        self._run(
+            lambda outcome: kernel.replay(self._state, keys, read, self._rules, self._plan, outcome), self._outcome()
+        )
+
+    def _words_of(self, rows: pa.RecordBatch) -> Array:
+        """The words of the rows' windows, one after the other; 0 where there are none."""
+        size = 8 * int(self._numbers[WIDTH])
+        try:
+            fixed = rows.column("words").fill_null(bytes(size)).cast(pa.binary(size))
+        except pa.ArrowInvalid:
+            raise other_aggregates() from None
+        return np.frombuffer(fixed.buffers()[1], np.int64)[fixed.offset * size // 8 :][: len(fixed) * size // 8].copy()
+
+    def _result(
+        self, batch: Batch, outcome: Outcome, stopped: int = windows_kernel.DONE, newest: int = MAX_TIMESTAMP
+    ) -> StepResult:
+        """What the outcome says, in tables; then the batch is settled."""
+        changed = np.empty(outcome.tally[kernel.TOUCHED], np.int32)
+        changed = changed[: kernel.net_changes(self._state, outcome, changed)]
+        emissions = tables.emissions(self._state, batch, outcome, self._plan)
+        changes = tables.changes(self._state, batch, outcome.touched[changed], self._plan)
+        undo = tables.undo(self._state, outcome, changed, self._plan)
+        stored = self._state.windows.versions.payloads
+        late = tables.late(stored, batch, outcome.refused, self._rules)
+        rejected = refusals.rejected(stored, batch, outcome.refused, newest)
+        kernel.settle(self._state, self._plan, outcome)
+        self._numbers[STREAM_TIME] = outcome.tally[kernel.STREAM_TIME]
+        return StepResult(
+            emissions=emissions,
+            late=late,
+            rejected=rejected,
+            changes=changes,
+            undo=undo,
+            counts=measures.counts(self._state.windows.order, outcome),
+            stream_time=self.stream_time,
+            stopped_at=int(batch.offset[outcome.tally[kernel.NEXT_ROW]]) if stopped in STOP_REASONS else None,
+            stop_reason=STOP_REASONS.get(stopped, ""),
+            measures=measures.measures(self._state.numbers, outcome, self._config),
+        )
+
+
+def other_aggregates() -> UserError:
+    """The error of a state that cannot be gone on with under this configuration."""
+    return UserError(
+        "the windows that are held have other aggregates than the configuration",
+        remedy="give the operator a new name, or take back the change of `aggregate`",
+    )
+
+
+def keys_of(batch: Batch) -> Batch:
+    """The records without values and headers: a window stores its key."""
+    none = np.zeros(len(batch.offset), np.int64)
+    return batch._replace(value_length=none - 1, headers_length=none)
+
+
+def _larger(outcome: Outcome, room: int, width: int) -> Outcome:
+    """The emissions so far, with more room."""
+    used = int(outcome.tally[kernel.EMITTED])
+    return outcome._replace(
+        slot=longer(outcome.slot, room, used),
+        cause=longer(outcome.cause, room, used),
+        timestamp=longer(outcome.timestamp, room, used),
+        offset=longer(outcome.offset, room, used),
+        words=longer(outcome.words, room * width, used * width),
+    )
+
+
+def _with_touched(outcome: Outcome, slots: int, width: int) -> Outcome:
+    """What is touched so far, with room for every slot."""
+    used, before = int(outcome.tally[kernel.TOUCHED]), outcome.before
+    return outcome._replace(
+        touched=longer(outcome.touched, slots, used),
+        before=kernel.Before(
+            words=longer(before.words, slots * width, used * width),
+            phase=longer(before.phase, slots, used),
+            timestamp=longer(before.timestamp, slots, used),
+            offset=longer(before.offset, slots, used),
+        ),
+    )
+
+
+def longer(array: Array, length: int, used: int) -> Array:
+    """The items in use, with room for more."""
+    grown = np.empty(length, array.dtype)
+    grown[:used] = array[:used]
+    return grown

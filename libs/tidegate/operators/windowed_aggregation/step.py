@@ -1,0 +1,704 @@
+"""The windows' kernels: what a record, an advance, a flush or a changelog row does to windows.
+
+A window stands in the order of what is due at the next moment at which something happens to it: the one at which its
+first result is told (`on_time`), the one at which it closes, and then the one at which it expires. A window that is
+gone keeps its slot, a ghost in no chain, until the batch's tables are made: they show its key and its bounds. Every
+window that a batch touches is listed once.
+
+A key's chain has its windows by start. Closed sessions lie `BELOW` their end: the open ones, which alone take records,
+lie together behind them, more than a gap apart. By their ends, because closed ones may overlap: a record that touches a
+closed session and an open one is in the open one alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tidegate.contracts.operator import Array
+from tidegate.kernels import hash_index, payloads, time_buffer, version_chains
+from tidegate.kernels import windows as kernel
+from tidegate.kernels.compiled import compiled_in_place, inlined, wide
+from tidegate.kernels.payloads import Batch
+from tidegate.kernels.time_buffer import HELD, HELD_BYTES
+from tidegate.kernels.version_chains import NONE
+from tidegate.kernels.windows import DONE, Windows
+from tidegate.operators import refusals
+from tidegate.operators.refusals import ACCEPTED, LATE, Refused
+from tidegate.operators.windowed_aggregation import aggregates
+from tidegate.operators.windowed_aggregation.aggregates import Numbers, Plan, Words
+from tidegate.operators.windowed_aggregation.spans import (
+    CLOSED,
+    FINAL,
+    MAX,
+    ON_TIME_FIRST,
+    PENDING,
+    SESSION,
+    TOLD,
+    UPDATES,
+    Rules,
+    end_of,
+    expires_next,
+    find_key,
+    find_span,
+    first_start,
+    is_open,
+    place_of,
+    windows_from,
+)
+
+CAUSES = ("update", "on_time", "window_close", "merged", "flush", "idle")
+UPDATE, ON_TIME, WINDOW_CLOSE, MERGED, FLUSH, IDLE = range(6)
+
+FREE, STORED, OPENED, CHANGED, GONE, PASSED = range(6)
+"""Where a slot stands: free, there since before the batch, opened in it, changed in it, gone since; opened and gone."""
+
+NEEDS_EMISSIONS, FULL_KEYS, FULL_BYTES, FULL_LENGTH = range(5, 9)
+"""Why a kernel returned, beside what `kernels.windows` says."""
+
+NEXT_ROW, NEXT_START, STREAM_TIME, EMITTED, TOUCHED, APPLIED, WANTED = range(7)
+OVERTIME_SUM, OVERTIME_MIN, OVERTIME_COUNT, OPEN_MAX, OPEN_BYTES_MAX, SUPPRESSED = range(7, 13)
+TALLIES = 13
+"""NEXT_START: the window at which a row goes on that wanted room in between, else ANEW. WANTED: bytes for lack of
+which a kernel returned."""
+
+OPEN, OPEN_BYTES, CHECK = range(3)
+NUMBERS = 3
+"""How many windows are open, their bytes, and the sum of all checks."""
+
+STOP = 64
+"""Added to the reason why a kernel returns, where it stands among the codes of refused records."""
+
+ANEW = -1
+BELOW = -(2**63)
+"""Added to the end of a closed session, it is its place in its key's chain: less than 0, and in the same order."""
+
+WINDOW_BYTES = 16
+"""What a window counts beside its key and its words: its bounds."""
+
+
+class State(NamedTuple):
+    """All of a partition's arrays. Per window: its bounds and words; `numbers`: see OPEN."""
+
+    windows: Windows
+    start: Array
+    end: Array
+    words: Words
+    numbers: Array
+
+
+class Before(NamedTuple):
+    """What the touched windows were before the batch: one after the other, as they are listed."""
+
+    words: Array
+    phase: Array
+    timestamp: Array
+    offset: Array
+
+
+class Outcome(NamedTuple):
+    """What has happened: emissions (slot, cause, times, words), touched slots and what they were before, refused rows,
+    and the tallies."""
+
+    slot: Array
+    cause: Array
+    timestamp: Array
+    offset: Array
+    words: Array
+    touched: Array
+    before: Before
+    refused: Refused
+    tally: Array
+
+
+@compiled_in_place
+def absorb(
+    state: State,
+    batch: Batch,
+    numbers: Numbers,
+    undecodable: Array,
+    newest: int,
+    rules: Rules,
+    plan: Plan,
+    outcome: Outcome,
+) -> Any:
+    """The rows from tally[NEXT_ROW] on are counted and have had their effect; or why it returned before that row.
+
+    `undecodable`: a code per row, 0 where nothing is missing. `newest`: the largest timestamp that is taken.
+    """
+    tally = outcome.tally
+    if tally[NEXT_START] == ANEW:  # something is due before a record only under new rules
+        pass_time(state, wide(ON_TIME), wide(WINDOW_CLOSE), rules, plan, outcome)
+    for row in range(tally[NEXT_ROW], len(batch.offset)):
+        tally[NEXT_ROW] = row
+        timestamp = batch.timestamp[row]
+        key = find_key(state.windows, batch, row)
+        if tally[NEXT_START] == ANEW:
+            code = refusals.NULL_KEY
+            if batch.key_length[row] >= 0:
+                code = refusals.bad_timestamp(timestamp, undecodable[row], newest)
+            if code == ACCEPTED:
+                code = _admit(state, batch, row, key, rules, plan, outcome)
+            if code > STOP:
+                return code - STOP
+            if code != ACCEPTED:
+                refusals.refuse(outcome.refused, row, code, timestamp, tally[STREAM_TIME])
+                continue
+            tally[STREAM_TIME] = max(tally[STREAM_TIME], timestamp)
+            tally[NEXT_START] = 0
+        if rules.kind == SESSION:
+            lacking = _join_session(state, batch, numbers, row, key, rules, plan, outcome)
+        else:
+            lacking = _join_spans(state, batch, numbers, row, key, rules, plan, outcome)
+        if lacking != DONE:
+            return lacking
+        tally[NEXT_START] = ANEW
+        tally[APPLIED] += 1
+        refusals.observe_lateness(outcome.refused, timestamp, tally[STREAM_TIME])
+        pass_time(state, wide(ON_TIME), wide(WINDOW_CLOSE), rules, plan, outcome)
+        tally[OPEN_MAX] = max(tally[OPEN_MAX], state.numbers[OPEN])
+        tally[OPEN_BYTES_MAX] = max(tally[OPEN_BYTES_MAX], state.numbers[OPEN_BYTES])
+    tally[NEXT_ROW] = len(batch.offset)
+    return DONE
+
+
+@inlined
+def _admit(state: State, batch: Batch, row: int, key: int, rules: Rules, plan: Plan, outcome: Outcome) -> Any:
+    """ACCEPTED, LATE, or why the kernel returns before the row: no room for emissions, or a bound is reached."""
+    stream_time = max(outcome.tally[STREAM_TIME], batch.timestamp[row])
+    if rules.kind == SESSION:
+        taking, fresh, emissions = _count_session(state, batch, row, key, stream_time, rules)
+    else:
+        taking, fresh, emissions = _count_spans(state, batch, row, key, stream_time, rules)
+    if not taking:
+        return LATE
+    if outcome.tally[EMITTED] + emissions + state.windows.order.numbers[HELD] > len(outcome.slot):
+        outcome.tally[WANTED] = emissions
+        return NEEDS_EMISSIONS + STOP
+    if rules.stop_length != MAX and _length(state, batch, row, key, rules) > rules.stop_length:
+        return FULL_LENGTH + STOP
+    full = _full(state, batch, row, fresh, stream_time, rules, plan)
+    return ACCEPTED if full == DONE else full + STOP
+
+
+@inlined
+def _full(state: State, batch: Batch, row: int, fresh: int, stream_time: int, rules: Rules, plan: Plan) -> Any:
+    """DONE, or the bound that so many more open windows would violate even after those that close have closed."""
+    if rules.stop_keys == MAX and rules.stop_bytes == MAX:
+        return DONE
+    closing, closing_bytes = _closing(state, stream_time)
+    if state.numbers[OPEN] + fresh - closing > rules.stop_keys:
+        return FULL_KEYS
+    size = fresh * size_of(batch.key_length[row], plan)
+    return FULL_BYTES if state.numbers[OPEN_BYTES] + size - closing_bytes > rules.stop_bytes else DONE
+
+
+@inlined
+def _closing(state: State, stream_time: int) -> Any:
+    """How many open windows are due (which with final results means: close), and their bytes."""
+    order = state.windows.order
+    closing = 0
+    total = 0
+    node = 0
+    walking = order.numbers[HELD] > 0
+    while walking:
+        due = node < order.numbers[HELD] and order.place[node] <= stream_time
+        if due and state.windows.phase[order.heap[node]] != CLOSED:
+            closing += 1
+            total += order.size[order.heap[node]]
+        node = time_buffer.next_node(node, due)
+        walking = node > 0
+    return closing, total
+
+
+@inlined
+def size_of(key_length: int, plan: Plan) -> Any:
+    """What a window of that key counts in bytes."""
+    return key_length + WINDOW_BYTES + 8 * plan.word[-1]
+
+
+@inlined
+def _count_spans(state: State, batch: Batch, row: int, key: int, stream_time: int, rules: Rules) -> Any:
+    """Whether a window takes the row's record; how many it opens; and how many emissions it causes at the most."""
+    timestamp = batch.timestamp[row]
+    first = first_start(timestamp, rules)
+    taking = 0
+    fresh = 0
+    for step in range(windows_from(first, timestamp, rules)):
+        start = first + step * rules.advance
+        if is_open(end_of(start, rules), stream_time, rules):
+            slot = find_span(state.windows, key, start)
+            if slot == NONE:
+                fresh += 1
+            if slot == NONE or state.windows.phase[slot] != CLOSED:
+                taking += 1
+    return taking > 0, fresh, 2 * taking
+
+
+@inlined
+def _join_spans(
+    state: State, batch: Batch, numbers: Numbers, row: int, key: int, rules: Rules, plan: Plan, outcome: Outcome
+) -> Any:
+    """Every window that takes the row's record, from tally[NEXT_START] on, has it; or why there is no room for one."""
+    tally = outcome.tally
+    timestamp = batch.timestamp[row]
+    first = max(first_start(timestamp, rules), tally[NEXT_START])
+    for step in range(windows_from(first, timestamp, rules)):
+        start = first + step * rules.advance
+        end = end_of(start, rules)
+        if not is_open(end, tally[STREAM_TIME], rules):
+            continue
+        slot = find_span(state.windows, key, start)
+        if slot == NONE:
+            at = wide(0) if key == NONE else version_chains.entries_until(state.windows.versions, key, start)
+            lacking = _lacks(state, batch, row, key, at, outcome)
+            if lacking != DONE:
+                tally[NEXT_START] = start
+                return lacking
+            slot = _open(state, batch, row, key, at, start, end, plan, outcome)
+            key = wide(state.windows.key[slot])
+        elif state.windows.phase[slot] == CLOSED:
+            continue
+        _take(state, slot, numbers, row, batch.offset[row], timestamp, rules, plan, outcome)
+    return DONE
+
+
+@inlined
+def _lacks(state: State, batch: Batch, row: int, key: int, at: int, outcome: Outcome) -> Any:
+    lacking, wanted = kernel.lacks(state.windows, key, at, payloads.record_length(batch, row))
+    outcome.tally[WANTED] = wanted
+    return lacking
+
+
+@inlined
+def _open(
+    state: State, batch: Batch, row: int, key: int, at: int, start: int, end: int, plan: Plan, outcome: Outcome
+) -> Any:
+    """The slot of a new window without a record, before that entry of the key's chain."""
+    slot = kernel.open_window(state.windows, batch, row, key, at, start)
+    state.start[slot] = start
+    state.end[slot] = end
+    state.windows.phase[slot] = TOLD
+    state.windows.versions.payloads.timestamp[slot] = 0
+    aggregates.clear(state.words, slot * plan.word[-1], plan)
+    size = size_of(batch.key_length[row], plan)
+    time_buffer.push(state.windows.order, slot, wide(MAX), batch.offset[row], size)
+    state.numbers[OPEN] += 1
+    state.numbers[OPEN_BYTES] += size
+    state.windows.mark[slot] = OPENED
+    _list(state, slot, plan, outcome)
+    return slot
+
+
+@inlined
+def _take(
+    state: State,
+    slot: int,
+    numbers: Numbers,
+    row: int,
+    offset: int,
+    timestamp: int,
+    rules: Rules,
+    plan: Plan,
+    outcome: Outcome,
+) -> None:
+    """The open window has the row's record; it is emitted at once where every change is."""
+    stored = state.windows.versions.payloads
+    _touch(state, slot, plan, outcome)
+    aggregates.add(state.words, slot * plan.word[-1], plan, numbers, row)
+    stored.timestamp[slot] = max(stored.timestamp[slot], timestamp)
+    stored.offset[slot] = offset
+    if rules.emit == UPDATES:
+        _emit(state, slot, wide(UPDATE), plan, outcome)
+    else:
+        hold_back(state.windows, slot, outcome.tally)
+    _reschedule(state, slot, rules)
+
+
+@inlined
+def hold_back(windows: Windows, slot: int, tally: Array) -> None:
+    """The window's result is to be told; one that was to be told before is suppressed."""
+    if windows.phase[slot] == PENDING:
+        tally[SUPPRESSED] += 1
+    windows.phase[slot] = PENDING
+
+
+@inlined
+def _reschedule(state: State, slot: int, rules: Rules) -> None:
+    place = place_of(state.start[slot], state.end[slot], state.windows.phase[slot], rules)
+    if place != time_buffer.place_of(state.windows.order, slot):
+        time_buffer.move(state.windows.order, slot, place)
+
+
+@inlined
+def pass_time(state: State, on_time: int, on_close: int, rules: Rules, plan: Plan, outcome: Outcome) -> None:
+    """Everything that is due at tally[STREAM_TIME] has happened: results are told for those causes, windows close and
+    expire."""
+    order, stream_time = state.windows.order, outcome.tally[STREAM_TIME]
+    while order.numbers[HELD] > 0 and order.place[0] <= stream_time:
+        slot = wide(order.heap[0])
+        phase = state.windows.phase[slot]
+        if expires_next(phase, rules):
+            _remove(state, slot, rules, plan, outcome)
+            continue
+        _touch(state, slot, plan, outcome)
+        if phase == PENDING and rules.emit == ON_TIME_FIRST:
+            _emit(state, slot, on_time, plan, outcome)
+            _reschedule(state, slot, rules)
+        else:
+            if rules.emit == FINAL:
+                observe_overtime(outcome.tally, stream_time - order.place[0])
+                _emit(state, slot, on_close, plan, outcome)
+            close(state, slot, rules)
+
+
+@inlined
+def close(state: State, slot: int, rules: Rules) -> None:
+    """The open window takes no records any more."""
+    order = state.windows.order
+    state.windows.phase[slot] = CLOSED
+    state.numbers[OPEN] -= 1
+    state.numbers[OPEN_BYTES] -= order.size[slot]
+    if rules.kind == SESSION:
+        place = state.end[slot] + BELOW
+        versions, key = state.windows.versions, wide(state.windows.key[slot])
+        before = version_chains.entries_until(versions, key, place)
+        version_chains.move(versions, key, kernel.index_of(state.windows, slot, state.start[slot]), before, place)
+    _reschedule(state, slot, rules)
+
+
+@inlined
+def _remove(state: State, slot: int, rules: Rules, plan: Plan, outcome: Outcome) -> None:
+    """The window is a ghost."""
+    place = state.start[slot]
+    if state.windows.phase[slot] != CLOSED:
+        state.numbers[OPEN] -= 1
+        state.numbers[OPEN_BYTES] -= state.windows.order.size[slot]
+    elif rules.kind == SESSION:
+        place = state.end[slot] + BELOW
+    at = kernel.index_of(state.windows, slot, place)
+    kernel.take_out(state.windows, wide(state.windows.key[slot]), at)
+    standing = state.windows.mark[slot]
+    if standing == STORED:
+        _list(state, slot, plan, outcome)
+    state.windows.mark[slot] = PASSED if standing == OPENED else GONE
+
+
+@inlined
+def _free(state: State, slot: int) -> None:
+    _set_check(state, slot, wide(0))
+    kernel.free(state.windows, slot)
+    state.windows.mark[slot] = FREE
+
+
+@inlined
+def _touching(state: State, key: int, timestamp: int, rules: Rules) -> Any:
+    """The entries [first, last) of the key's chain that are open sessions and touch the timestamp."""
+    if key == NONE:
+        return wide(0), wide(0)
+    versions = state.windows.versions
+    last = version_chains.entries_until(versions, key, timestamp + rules.size)
+    first = last
+    while first > 0 and version_chains.time_at(versions, key, first - 1) >= 0:
+        if state.end[version_chains.version_at(versions, key, first - 1)] < timestamp - rules.size:
+            break
+        first -= 1
+    return first, last
+
+
+@inlined
+def _merged_start(state: State, key: int, first: int, last: int, timestamp: int) -> Any:
+    if first == last:
+        return timestamp
+    return min(timestamp, version_chains.time_at(state.windows.versions, key, first))
+
+
+@inlined
+def _merged_end(state: State, key: int, first: int, last: int, timestamp: int) -> Any:
+    if first == last:
+        return timestamp
+    return max(timestamp, state.end[version_chains.version_at(state.windows.versions, key, last - 1)])
+
+
+@inlined
+def _count_session(state: State, batch: Batch, row: int, key: int, stream_time: int, rules: Rules) -> Any:
+    """Whether a session takes the row's record; how many more are open then; how many emissions it causes at most."""
+    timestamp = batch.timestamp[row]
+    first, last = _touching(state, key, timestamp, rules)
+    end = _merged_end(state, key, first, last, timestamp)
+    late_until = stream_time - rules.grace - rules.size
+    taking = end >= late_until and (first < last or not _touches_closed(state, key, timestamp, late_until, rules))
+    return taking, 1 - (last - first), last - first + 2
+
+
+@inlined
+def _length(state: State, batch: Batch, row: int, key: int, rules: Rules) -> Any:
+    """How long the session is with the row's record."""
+    timestamp = batch.timestamp[row]
+    first, last = _touching(state, key, timestamp, rules)
+    return _merged_end(state, key, first, last, timestamp) - _merged_start(state, key, first, last, timestamp)
+
+
+@inlined
+def _touches_closed(state: State, key: int, timestamp: int, late_until: int, rules: Rules) -> bool:
+    """Return True if a session of the key that touches the timestamp is closed, although its grace has not passed.
+
+    A flush closed it, or a shorter grace; else its end is before `late_until`, where the search ends.
+    """
+    if key == NONE:
+        return False
+    versions = state.windows.versions
+    since = max(late_until, timestamp - rules.size)
+    at = version_chains.entries_until(versions, key, wide(-1)) - 1
+    while at >= 0 and version_chains.time_at(versions, key, at) - BELOW >= since:
+        if state.start[version_chains.version_at(versions, key, at)] <= timestamp + rules.size:
+            return True
+        at -= 1
+    return False
+
+
+@inlined
+def _join_session(
+    state: State, batch: Batch, numbers: Numbers, row: int, key: int, rules: Rules, plan: Plan, outcome: Outcome
+) -> Any:
+    """The row's record is in a session with all that touch it; or why there is no room for one."""
+    timestamp = batch.timestamp[row]
+    first, last = _touching(state, key, timestamp, rules)
+    start = _merged_start(state, key, first, last, timestamp)
+    end = _merged_end(state, key, first, last, timestamp)
+    stays = last - first == 1 and _has_bounds(state, key, first, start, end)
+    if not stays:
+        lacking = _lacks(state, batch, row, key, first, outcome)
+        if lacking != DONE:
+            return lacking
+    if start != end or not stays:
+        _retract(state, key, first, last, plan, outcome)
+    if stays:
+        slot = version_chains.version_at(state.windows.versions, key, first)
+    else:
+        slot = _open(state, batch, row, key, first, start, end, plan, outcome)
+        for _ in range(first, last):
+            _absorb_session(state, slot, wide(state.windows.key[slot]), first + 1, rules, plan, outcome)
+    _take(state, slot, numbers, row, batch.offset[row], end, rules, plan, outcome)
+    return DONE
+
+
+@inlined
+def _has_bounds(state: State, key: int, at: int, start: int, end: int) -> bool:
+    slot = version_chains.version_at(state.windows.versions, key, at)
+    return bool(state.start[slot] == start and state.end[slot] == end)
+
+
+@inlined
+def _retract(state: State, key: int, first: int, last: int, plan: Plan, outcome: Outcome) -> None:
+    """The results that were told of those sessions are taken back."""
+    for at in range(first, last):
+        slot = version_chains.version_at(state.windows.versions, key, at)
+        if state.windows.phase[slot] == TOLD:
+            _emit(state, slot, wide(MERGED), plan, outcome)
+
+
+@inlined
+def _absorb_session(state: State, slot: int, key: int, at: int, rules: Rules, plan: Plan, outcome: Outcome) -> None:
+    """The session has the records of the one at that entry, which is a ghost; its result is suppressed if it waited."""
+    other = version_chains.version_at(state.windows.versions, key, at)
+    if state.windows.phase[other] == PENDING:
+        outcome.tally[SUPPRESSED] += 1
+    aggregates.merge(state.words, slot * plan.word[-1], other * plan.word[-1], plan)
+    _remove(state, other, rules, plan, outcome)
+
+
+@inlined
+def _emit(state: State, slot: int, cause: int, plan: Plan, outcome: Outcome) -> None:
+    """The window's result is told."""
+    at = outcome.tally[EMITTED]
+    outcome.slot[at] = slot
+    outcome.cause[at] = cause
+    outcome.timestamp[at] = state.windows.versions.payloads.timestamp[slot]
+    outcome.offset[at] = state.windows.versions.payloads.offset[slot]
+    width = plan.word[-1]
+    for word in range(width):
+        outcome.words[at * width + word] = state.words.whole[slot * width + word]
+    outcome.tally[EMITTED] += 1
+    state.windows.phase[slot] = TOLD
+
+
+@inlined
+def observe_overtime(tally: Array, overtime: int) -> None:
+    """A final result left so long after it was due."""
+    refusals.add(tally, OVERTIME_SUM, overtime)
+    tally[OVERTIME_MIN] = min(tally[OVERTIME_MIN], overtime)
+    tally[OVERTIME_COUNT] += 1
+
+
+@inlined
+def _touch(state: State, slot: int, plan: Plan, outcome: Outcome) -> None:
+    """The window is about to be changed."""
+    if state.windows.mark[slot] == STORED:
+        state.windows.mark[slot] = CHANGED
+        _list(state, slot, plan, outcome)
+
+
+@inlined
+def _list(state: State, slot: int, plan: Plan, outcome: Outcome) -> None:
+    """The window is touched, and what it is until then is noted."""
+    at, before, stored = outcome.tally[TOUCHED], outcome.before, state.windows.versions.payloads
+    outcome.touched[at] = slot
+    before.phase[at] = state.windows.phase[slot]
+    before.timestamp[at] = stored.timestamp[slot]
+    before.offset[at] = stored.offset[slot]
+    width = plan.word[-1]
+    for word in range(width):
+        before.words[at * width + word] = state.words.whole[slot * width + word]
+    outcome.tally[TOUCHED] += 1
+
+
+@compiled_in_place
+def advance(state: State, rules: Rules, plan: Plan, outcome: Outcome) -> None:
+    """Everything that is due at tally[STREAM_TIME] has happened, with cause `idle`."""
+    pass_time(state, wide(IDLE), wide(IDLE), rules, plan, outcome)
+
+
+@compiled_in_place
+def flush(state: State, pending: Array, rules: Rules, plan: Plan, outcome: Outcome) -> None:
+    """Those windows' results are told; where that happens once, they are closed, and expire if they may."""
+    for at in range(len(pending)):
+        slot = wide(pending[at])
+        _touch(state, slot, plan, outcome)
+        _emit(state, slot, wide(FLUSH), plan, outcome)
+        if rules.emit == FINAL:
+            close(state, slot, rules)
+        else:
+            _reschedule(state, slot, rules)
+
+
+@compiled_in_place
+def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
+    """Fill `changed` with the places, among the touched windows, of those that the changelog tells of; return their
+    number. Gone: delete; else: put."""
+    count = 0
+    for at in range(outcome.tally[TOUCHED]):
+        slot = wide(outcome.touched[at])
+        if state.windows.mark[slot] != PASSED:
+            changed[count] = at
+            count += 1
+    return count
+
+
+@compiled_in_place
+def settle(state: State, plan: Plan, outcome: Outcome) -> None:
+    """Every touched window is stored, or its slot is free."""
+    for at in range(outcome.tally[TOUCHED]):
+        slot = wide(outcome.touched[at])
+        standing = state.windows.mark[slot]
+        if standing in (GONE, PASSED):
+            _free(state, slot)
+        else:
+            state.windows.mark[slot] = STORED
+            _set_check(state, slot, check_of(state, slot, plan))
+
+
+@inlined
+def check_of(state: State, slot: int, plan: Plan) -> Any:
+    """32 bits that say what is held in the slot: the key, the window, and its place in the order."""
+    seed = hash_index.mix(state.start[slot] ^ state.windows.order.arrival[slot])
+    seed = hash_index.mix(seed ^ state.end[slot] ^ wide(state.windows.phase[slot]))
+    width = plan.word[-1]
+    for word in range(slot * width, (slot + 1) * width):
+        seed = hash_index.mix(seed ^ state.words.whole[word])
+    return payloads.content_hash(state.windows.versions.payloads, slot, seed) & 0xFFFFFFFF
+
+
+@inlined
+def _set_check(state: State, slot: int, check: int) -> None:
+    checks = state.windows.versions.payloads.check
+    state.numbers[CHECK] += check - wide(checks[slot])
+    checks[slot] = check
+
+
+class Changes(NamedTuple):
+    """Changelog rows, beside their keys and times: what was done, bounds, arrivals, phases and words."""
+
+    deleted: Array
+    start: Array
+    end: Array
+    arrival: Array
+    phase: Array
+    words: Array
+
+
+@compiled_in_place
+def replay(state: State, batch: Batch, changes: Changes, rules: Rules, plan: Plan, outcome: Outcome) -> Any:
+    """The changelog rows from tally[NEXT_ROW] on are applied; or it wants room before that row."""
+    for row in range(outcome.tally[NEXT_ROW], len(batch.offset)):
+        outcome.tally[NEXT_ROW] = row
+        slot = _find_window(state, batch, row, changes.start[row], changes.end[row], rules)
+        if slot != NONE:
+            _remove(state, slot, rules, plan, outcome)
+            _free(state, slot)
+            outcome.tally[TOUCHED] = 0
+        if not changes.deleted[row]:
+            lacking = _restore(state, batch, row, changes, rules, plan, outcome)
+            if lacking != DONE:
+                return lacking
+    outcome.tally[NEXT_ROW] = len(batch.offset)
+    return DONE
+
+
+@inlined
+def _find_window(state: State, batch: Batch, row: int, start: int, end: int, rules: Rules) -> Any:
+    """The slot of the row's key with those bounds, open or closed; NONE: there is none."""
+    versions = state.windows.versions
+    key = version_chains.find(versions, batch.data, batch.key_start[row], batch.key_length[row])
+    if key == NONE:
+        return NONE
+    for place in (start, end + BELOW):
+        at = version_chains.entries_until(versions, key, place) - 1
+        while at >= 0 and version_chains.time_at(versions, key, at) == place:
+            slot = version_chains.version_at(versions, key, at)
+            if state.end[slot] == end:
+                return slot
+            at -= 1
+    return NONE
+
+
+@inlined
+def _restore(state: State, batch: Batch, row: int, changes: Changes, rules: Rules, plan: Plan, outcome: Outcome) -> Any:
+    """The window of the row is held; or why there is no room for it."""
+    versions = state.windows.versions
+    key = version_chains.find(versions, batch.data, batch.key_start[row], batch.key_length[row])
+    closed = changes.phase[row] == CLOSED
+    place = changes.end[row] + BELOW if closed and rules.kind == SESSION else changes.start[row]
+    at = wide(0) if key == NONE else version_chains.entries_until(versions, key, place)
+    lacking = _lacks(state, batch, row, key, at, outcome)
+    if lacking != DONE:
+        return lacking
+    slot = _open(state, batch, row, key, at, changes.start[row], changes.end[row], plan, outcome)
+    outcome.tally[TOUCHED] = 0
+    state.windows.mark[slot] = STORED
+    state.windows.order.arrival[slot] = changes.arrival[row]
+    versions.payloads.timestamp[slot] = batch.timestamp[row]
+    width = plan.word[-1]
+    for word in range(width):
+        state.words.whole[slot * width + word] = changes.words[row * width + word]
+    if closed:
+        version_chains.set_time(versions, wide(state.windows.key[slot]), at, place)
+        state.numbers[OPEN] -= 1
+        state.numbers[OPEN_BYTES] -= state.windows.order.size[slot]
+    state.windows.phase[slot] = changes.phase[row]
+    place = place_of(state.start[slot], state.end[slot], changes.phase[row], rules)
+    time_buffer.move(state.windows.order, slot, place)  # where the place stays, the arrival is another
+    _set_check(state, slot, check_of(state, slot, plan))
+    return DONE
+
+
+@compiled_in_place
+def reorder(state: State, rules: Rules) -> None:
+    """Every window stands in the order where the rules say; between batches only."""
+    order = state.windows.order
+    held = order.numbers[HELD]
+    order.numbers[HELD] = 0
+    order.numbers[HELD_BYTES] = 0
+    for node in range(held):
+        slot = wide(order.heap[node])
+        place = place_of(state.start[slot], state.end[slot], state.windows.phase[slot], rules)
+        time_buffer.push(order, slot, place, order.arrival[slot], order.size[slot])

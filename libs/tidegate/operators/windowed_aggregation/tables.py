@@ -1,0 +1,124 @@
+"""What a batch did to the windows, in Arrow tables."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.contracts.operator import Array
+from tidegate.contracts.records import Records
+from tidegate.kernels.columns import record_columns
+from tidegate.kernels.payloads import Batch, Payloads, batch_of
+from tidegate.operators import refusals
+from tidegate.operators.refusals import Refused
+from tidegate.operators.result_tables import EMISSIONS as RECORD_EMISSIONS
+from tidegate.operators.result_tables import changes_schema, ops, words
+from tidegate.operators.windowed_aggregation import step
+from tidegate.operators.windowed_aggregation.aggregates import Plan, results, width
+from tidegate.operators.windowed_aggregation.spans import SESSION, Rules
+from tidegate.operators.windowed_aggregation.step import (
+    GONE,
+    MERGED,
+    OPENED,
+    Outcome,
+    State,
+)
+
+WINDOW_COLUMNS = (pa.field("arrival", pa.int64()), pa.field("phase", pa.int8()), pa.field("words", pa.binary()))
+"""The offset of the record that opened the window; pending, told or closed; and its aggregates' words."""
+
+SLOT = ("key", "window_start", "window_end")
+
+_BOUNDS = (pa.field("window_start", pa.int64()), pa.field("window_end", pa.int64()))
+EMISSIONS = pa.schema([*RECORD_EMISSIONS, *_BOUNDS])
+CHANGES = changes_schema([*_BOUNDS, *WINDOW_COLUMNS])
+
+NO_BATCH = batch_of(Records.from_rows([]))
+_CAUSES = pa.array(step.CAUSES)
+
+
+def emissions(state: State, batch: Batch, outcome: Outcome, plan: Plan) -> pa.Table:
+    """The results in order, with their causes; null where one is taken back."""
+    count = outcome.tally[step.EMITTED]
+    if count == 0:
+        return EMISSIONS.empty_table()
+    slots, causes = outcome.slot[:count], outcome.cause[:count]
+    found = results(plan, outcome.words[: count * width(plan)].reshape(count, -1))
+    taken_back = pa.array(causes == MERGED)
+    rows = record_columns(state.windows.versions.payloads, batch, ~slots)
+    return pa.table(
+        rows
+        | {"value": pc.if_else(taken_back, pa.scalar(None, pa.binary()), found)}
+        | {"timestamp": outcome.timestamp[:count], "offset": outcome.offset[:count]}
+        | {"cause": words(causes, _CAUSES)}
+        | {"window_start": state.start[slots], "window_end": state.end[slots]},
+        EMISSIONS,
+    )
+
+
+def late(stored: Payloads, batch: Batch, refused: Refused, rules: Rules) -> pa.Table:
+    """The late records, with the smallest timestamp that was in a window which was still open."""
+    rows = refusals.late(stored, batch, refused, 0, "its windows are closed")
+    stream_time = rows["bound"].to_numpy()
+    at = rows.schema.get_field_index("bound")
+    return rows.set_column(at, rows.schema.field(at), pa.array(_bound(stream_time, rules)))
+
+
+def _bound(stream_time: Array, rules: Rules) -> Array:
+    if rules.kind == SESSION:
+        return np.asarray(stream_time - rules.grace - rules.size)
+    first_end = stream_time - rules.grace + 1
+    return np.asarray(np.maximum(-((rules.size - first_end) // rules.advance) * rules.advance, 0))
+
+
+def changes(state: State, batch: Batch, slots: Array, plan: Plan) -> pa.Table:
+    """The changelog of the windows: `put` with everything for held ones, `delete` with key and bounds for others."""
+    if len(slots) == 0:
+        return CHANGES.empty_table()
+    slots = slots.astype(np.int64)
+    gone = state.windows.mark[slots] == GONE
+    held = state.words.whole.reshape(-1, width(plan))[slots]
+    rows = record_columns(state.windows.versions.payloads, batch, ~slots, only_key=gone)
+    no_value = pa.scalar(None, pa.binary())
+    return pa.table(
+        {"op": ops(gone)}
+        | rows
+        | {"value": pc.if_else(pa.array(gone), no_value, results(plan, held))}
+        | {"window_start": state.start[slots], "window_end": state.end[slots]}
+        | {"arrival": pa.array(state.windows.order.arrival[slots], mask=gone)}
+        | {"phase": pa.array(state.windows.phase[slots].astype(np.int8), mask=gone)}
+        | {"words": pc.if_else(pa.array(gone), no_value, _as_bytes(held))},
+        CHANGES,
+    )
+
+
+def undo(state: State, outcome: Outcome, changed: Array, plan: Plan) -> pa.Table:
+    """Return the changelog that leads back: `put` of the windows that were there before the batch as they were then,
+    `delete` of others. `changed`: places among the touched windows.
+
+    The last touched comes first: a window may be opened with the bounds of one that was gone by then.
+    """
+    if len(changed) == 0:
+        return CHANGES.empty_table()
+    changed, before = changed[::-1], outcome.before
+    slots = outcome.touched[changed].astype(np.int64)
+    opened = state.windows.mark[slots] == OPENED
+    words_before = before.words[: outcome.tally[step.TOUCHED] * width(plan)].reshape(-1, width(plan))[changed]
+    return pa.table(
+        {"op": ops(opened)}
+        | record_columns(state.windows.versions.payloads, NO_BATCH, ~slots)
+        | {"value": pa.nulls(len(slots), pa.binary())}
+        | {name: pa.array(getattr(before, name)[changed], mask=opened) for name in ("timestamp", "offset")}
+        | {"window_start": state.start[slots], "window_end": state.end[slots]}
+        | {"arrival": pa.array(state.windows.order.arrival[slots], mask=opened)}
+        | {"phase": pa.array(before.phase[changed], mask=opened)}
+        | {"words": pc.if_else(pa.array(opened), pa.scalar(None, pa.binary()), _as_bytes(words_before))},
+        CHANGES,
+    )
+
+
+def _as_bytes(held: Array) -> pa.Array:
+    fixed = pa.binary(held.itemsize * held.shape[1])
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(held).tobytes())]
+    return pa.FixedSizeBinaryArray.from_buffers(fixed, len(held), buffers).cast(pa.binary())

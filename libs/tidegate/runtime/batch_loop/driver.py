@@ -1,0 +1,568 @@
+"""The driver of one operator: claim, settle, then one micro-batch after the other.
+
+One micro-batch = one Spark job + one Delta commit + one Kafka transaction per partition with output. The rules are
+those of `docs/protocol.md`; the decisions are pure functions in `state.decisions`, `runtime.planning` and
+`runtime.ledger`; what is left here is their order.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from threading import Event
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from tidegate.contracts.errors import (
+    BufferFull,
+    EngineError,
+    Fenced,
+    InputTruncated,
+    OffsetsGone,
+    StartOver,
+    Superseded,
+    TidegateError,
+    Unavailable,
+)
+from tidegate.contracts.kill_points import reach
+from tidegate.contracts.naming import group_id
+from tidegate.contracts.schema import BatchMeta
+from tidegate.operators.registry import operator_for
+from tidegate.runtime import clock
+from tidegate.runtime.batch_loop import pace, preflight
+from tidegate.runtime.batch_loop.alignment import Seen, readers_of
+from tidegate.runtime.batch_loop.background_compaction import Compacting
+from tidegate.runtime.batch_loop.claim import Claimant
+from tidegate.runtime.batch_loop.metadata import after_batch
+from tidegate.runtime.batch_loop.planning import (
+    plan_apply,
+    plan_flush,
+    plan_held,
+    plan_idle,
+    plan_records,
+)
+from tidegate.runtime.batch_loop.requests import Request, Requests
+from tidegate.runtime.batch_loop.retries import Persistence
+from tidegate.runtime.batch_loop.state_recovery import Recovering
+from tidegate.runtime.batch_loop.table_pin import PinnedTable, pinned_table
+from tidegate.runtime.configuration.application import Application, config_of
+from tidegate.runtime.configuration.changes import check_changes
+from tidegate.runtime.control_sync.recording import Recorder
+from tidegate.runtime.kafka import offsets
+from tidegate.runtime.kafka.client import KafkaClient, NoSuchTopic, client
+from tidegate.runtime.kafka.transactions import Producer
+from tidegate.runtime.messages import KafkaAttempt, PartitionPlan, PartitionResult
+from tidegate.runtime.publishing import topics
+from tidegate.runtime.publishing.publication import Publication
+from tidegate.runtime.spark.jobs import Jobs
+from tidegate.runtime.task.results import results_of
+from tidegate.runtime.telemetry.driver_status import ConditionFile
+from tidegate.runtime.telemetry.log_lines import about
+from tidegate.runtime.telemetry.observation import Observation
+from tidegate.runtime.threads import beside
+from tidegate.state import batch_metadata
+from tidegate.state.decisions import Way
+from tidegate.state.delta_log.data_files import DataFile, delete_attempt
+from tidegate.state.delta_log.log_entries import require_there
+from tidegate.state.delta_log.operator_log import OperatorLog
+
+lines = logging.getLogger("tidegate")
+
+ATTEMPT_DEADLINE_S = 60.0
+"""A task's Kafka work ends within this, for all of its partitions; the transaction timeout is three times as long."""
+IDLE_POLL_S = 0.01
+"""Pause when there was nothing to do and `trigger` is shorter."""
+SHOW_EVERY_S = 5.0
+"""How often the offsets of partitions without output are given to the consumer group."""
+WAIT_TOLD_AFTER_S = 5.0
+"""A join that waits for its table for so long says so; a shorter wait is the table's ordinary batch."""
+PROBE_TIMEOUT_S = 5.0
+"""How long a broker may take to say that it is back; a signal is heeded after that at the latest."""
+
+Answer = TypeVar("Answer")
+Listener = Callable[[BatchMeta, dict[str, float]], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wiring:
+    """What a driver needs from its service."""
+
+    spark: Any
+    application: Application
+    name: str
+    listener: Listener = lambda meta, seconds: None
+
+
+class OperatorDriver:
+    """One operator of an application, in this process."""
+
+    def __init__(self, wiring: Wiring) -> None:
+        self.name, self._listener = wiring.name, wiring.listener
+        self._jobs = Jobs(wiring.spark)
+        self._configure(wiring.application)
+        self._state = self._application.state / self._application.application
+        self.requests = Requests(self._state / self.name)
+        self._claimant = Claimant(self._application, self.name, self._kafka, deadline_s=ATTEMPT_DEADLINE_S)
+        self._condition = ConditionFile(self._state / self.name)
+        self._persistence = Persistence(self.name, self._condition)
+        self._recorder = Recorder(self._application, self.name, self._condition)
+        self._recovering = Recovering(self._jobs, self._condition)
+        self._log: OperatorLog
+        self._publication: Publication | None = None
+        self._lineage: dict[int, list[batch_metadata.Commit]] = {}
+        self._seconds: dict[str, float] = {}
+        self._piece = pace.FIRST_BYTES
+        self._owned = self._well = self._shares_lake = False
+        self._turned: float | None = None
+        self._waiting_since: float | None = None
+        self._ends: dict[int, int] = {}
+        self.newest: BatchMeta
+
+    def observe(self) -> Observation:
+        """How the driver stands now, for another thread; asks nobody."""
+        seen = Observation(
+            operator=self.name,
+            input=self._config.input,
+            condition=self._condition.told,
+            idle_s=None if self._turned is None else time.monotonic() - self._turned,
+            compactions=self._compacting.count,
+            compaction_s=self._compacting.seconds,
+        )
+        newest: BatchMeta | None = getattr(self, "newest", None)
+        if newest is None:
+            return seen
+        tally = self._log.tally
+        return replace(seen, newest=newest, ends=self._ends, files=tally.files, state_rows=tally.state_rows)
+
+    def _configure(self, application: Application) -> None:
+        """The configuration is that one from the next claim on."""
+        self._application, self._config = application, application.operators[self.name]
+        keep = application.keep_output
+        self._compacting = Compacting(
+            jobs=self._jobs,
+            slot=operator_for(self._config).slot,
+            keep_output_ms=None if keep == "forever" else keep,
+            rewind_window_ms=self._config.rewind_window,
+        )
+        self._table = pinned_table(application, self.name)
+        self._readers = readers_of(application, self.name)
+
+    # ---- start
+
+    def start(self) -> None:
+        """The operator is claimed, older drivers are fenced, everything committed is published."""
+        self._compacting.drop()
+        warm = beside(lambda: self._jobs.warm_up(self._config))  # takes about as long as the claim
+        claimed = self._claimant.claim()
+        self._log, self.newest, self._publication = claimed.log, claimed.meta, claimed.publication
+        if claimed.config != self._config:
+            self._configure(self._application.with_operator(self.name, claimed.config))
+        self._recorder.note(self.newest)
+        self._lineage = batch_metadata.lineage(self._log, self.newest)
+        if self._table is not None:
+            self._table.open(self.newest, clock.now_ms())
+        self._owned = True
+        self._recovering.doubt()
+        warm.result()
+        if not self._shares_lake:
+            self._jobs.check_lake(self._log.path)
+            self._shares_lake = True
+
+    # ---- running
+
+    def run(self, stop: Event, *, until_caught_up: bool = False, ready: Callable[[], None] = lambda: None) -> None:
+        """The operator was started, if it was not, and batches have been run until `stop` was set or, if asked, the
+        input as of the start is processed and published. `ready` is called once in between.
+
+        Brokers and disks that are away are waited for. Raises UserError, BufferFull, Fenced, StateError, EngineError; a
+        drain leaves the local state durable.
+        """
+        with self._recorder.of_run(), self._condition.of_run(), self.requests.driving():
+            targets = self._persistently(self._targets, stop)
+            if targets is None:
+                return
+            ready()
+            try:
+                self._run_on(stop, targets if until_caught_up else None)
+            finally:
+                self._recovering.give_up()
+            self.drain()
+
+    def _run_on(self, stop: Event, targets: dict[int, int] | None) -> None:
+        pause_s = self._application.trigger / 1_000
+        while not stop.is_set():
+            moved = self._persistently(self.round, stop)
+            if targets is not None and self._reached(targets):
+                return
+            stop.wait(pause_s if moved else max(pause_s, IDLE_POLL_S))
+
+    def _targets(self) -> dict[int, int]:
+        return offsets.stable(self._kafka(), self._config.input)
+
+    def round(self) -> bool:
+        """One micro-batch was run if there was anything to do; false if not."""
+        self.requests.drive()
+        require_there(self._log.path)
+        if self._publication is not None:
+            self._publication.clear_up(self.newest)
+        plans = self._recovering.ready(self._plans(), self._prepared)
+        if plans:
+            self.batch(plans)
+        else:
+            self._notice_rival()
+        if self._publication is not None:
+            self._publication.show(self.newest, every_s=SHOW_EVERY_S)
+        self._keep_in_step()
+        self._answer_requests()
+        self._compact_beside()
+        return bool(plans)
+
+    def _keep_in_step(self) -> None:
+        """Tell the table what is needed of it, and people what waits for the table."""
+        if self._table is None:
+            return
+        if self._table.lease is not None:
+            self._table.lease.renew(self.newest, clock.now_ms())
+        waiting = [] if self._table.gates is None else self._table.gates.waiting()
+        self._waiting_since = (self._waiting_since or time.monotonic()) if waiting else None
+        if self._waiting_since is None or time.monotonic() - self._waiting_since >= WAIT_TOLD_AFTER_S:
+            self._condition.tell_waits(self._table.name, waiting)
+
+    def batch(self, plans: Sequence[PartitionPlan]) -> None:
+        """One micro-batch is committed and published. Raises BufferFull after it, when a bound stopped a partition."""
+        results = self._commit(plans)
+        batch_metadata.grow(self._lineage, self.newest)
+        try:
+            self._publish(results)
+        finally:  # it is committed, whatever has become of its publication
+            self._listener(self.newest, self._seconds)
+        for result in results:
+            if result.stopped_at is not None:
+                place = f"offset {result.stopped_at} of partition {result.partition}"
+                raise BufferFull.before(place, self.name, result.stop_reason)
+
+    def flush(self) -> bool:
+        """Release all that is held; it is committed and published with cause `flush`. False: states are not ready."""
+        return self._whole(plan_flush(self.newest, self._config.input, self._producers(), self._lineage))
+
+    def _whole(self, plans: Sequence[PartitionPlan]) -> bool:
+        """Run the plans as one batch, if all of their states are ready."""
+        ready = self._recovering.ready(plans, self._prepared)
+        if ready:
+            self.batch(ready)
+        return len(ready) == len(plans)
+
+    def apply(self) -> bool:
+        """Let what is held meet the configuration that was claimed with. False: states are not ready."""
+        return self._whole(plan_apply(self.newest, self._config.input, self._producers(), self._lineage))
+
+    def reconfigure(self, request: Request) -> None:
+        """The next round claims under the configuration that was asked for; if it cannot, who asked is told why.
+
+        Unavailable while no broker tells: the request goes on waiting.
+        """
+        try:
+            config = config_of(json.loads(self.requests.content(request)))
+            check_changes(self.newest, config)
+            preflight.check_surroundings(self._kafka(), self.newest, config)
+        except Unavailable:
+            raise
+        except (TidegateError, ValueError, OSError) as error:
+            lines.warning("%s: the configuration stays as it is: %s", self.name, error)
+            self.requests.refuse(request, " ".join(str(error).split()))
+            return
+        self._compacting.drop()
+        self._configure(self._application.with_operator(self.name, config))
+        self._claimant.reconfigure(self._application)
+        self._owned = False
+
+    def compact(self) -> None:
+        """Each partition's state is a snapshot, small files are merged; nothing that follows is changed by it."""
+        self._compacted(self._settled_by_claim(lambda: self._compacting.at_once(*self._to_compact())))
+
+    def drain(self) -> None:
+        """The local state of every partition is on disk for good, if the disk can: a reboot need not rebuild it.
+
+        If Kafka can be reached, no transaction is left open, and ordinary tools see the offsets that the log has. What
+        is being compacted beside is stopped.
+        """
+        self._compacting.stop()
+        if self._publication is not None:
+            with suppress(EngineError):  # the next driver clears up
+                self._kafka().probe(PROBE_TIMEOUT_S)
+                self._publication.let_go(sorted(self._publication.unclear))
+                self._publication.show(self.newest)
+        if not self.newest.last:
+            return
+        try:
+            self._jobs.make_durable(self._attempt(self.newest.batch + 1, "drain", self.newest.clock))
+        except EngineError as error:
+            line = "%s: after a reboot its state will be rebuilt: %s"
+            lines.warning(line, self.name, error, extra=about(self.name, batch=self.newest.batch))
+
+    def _plans(self) -> list[PartitionPlan]:
+        topic, idle_after = self._config.input, self._config.idle_after
+        ends = self._ends = offsets.stable(self._kafka(), topic)
+        if self._table is not None:
+            self._look_at(self._table)
+        self._check_topics()
+        if any(end < self.newest.offsets[topic].get(partition, 0) for partition, end in ends.items()):
+            preflight.check_nothing_truncated(self._kafka(), self.newest, self._config)
+        if first := plan_apply(self.newest, topic, self._producers(), self._lineage):
+            return first
+        full = self._table.gates.full() if self._table is not None and self._table.gates is not None else ()
+        plans = plan_records(self.newest, topic, ends, self._producers(), self._lineage, full)
+        plans += self._plans_of_waiting({plan.partition for plan in plans})
+        if idle_after is None:
+            return plans
+        busy = {plan.partition for plan in plans}
+        begun, now = offsets.latest(self._kafka(), topic), clock.now_ms()
+        return plans + plan_idle(self.newest, topic, begun, now, idle_after, self._producers(), self._lineage, busy)
+
+    def _look_at(self, table: PinnedTable) -> None:
+        """The table is pinned, after the end of its topic was read; that after the end of the stream."""
+        if table.gates is not None:
+            table.gates.note_ends(self.newest, offsets.latest(self._kafka(), table.topic))
+        table.pin()
+
+    def _plans_of_waiting(self, busy: Collection[int]) -> list[PartitionPlan]:
+        """Plans without records, for partitions that hold what may go on: the table has moved, or was waited for."""
+        if self._table is None:
+            return []
+        moved = self._table.moved(self.newest, clock.now_ms()) - set(busy)
+        return plan_held(self.newest, self._config.input, self._producers(), self._lineage, moved)
+
+    def _check_topics(self) -> None:
+        """Nothing, if the topics are those of the claim; two requests to a broker."""
+        topics = preflight.find_topics(self._kafka(), self._config, self.newest.topics)
+        preflight.check_topics(self.newest, self._config, topics)
+
+    # ---- going on after failures
+
+    def _persistently(self, work: Callable[[], Answer], stop: Event) -> Answer | None:
+        """The work's answer; None if `stop` came first. Tried again as `persistence` says."""
+        return self._persistence.until_done(lambda: self._surely(work), stop)
+
+    def _surely(self, work: Callable[[], Answer]) -> Answer:
+        """The work's answer, once a broker answers and the operator is this driver's beyond doubt."""
+        self._turned = time.monotonic()
+        try:
+            if not self._well:
+                self._kafka().probe(PROBE_TIMEOUT_S)
+            if not self._owned:
+                self.start()
+            self._well = False
+            answer = work()
+        except (StartOver, Fenced, Superseded):
+            self._owned = False
+            raise
+        except NoSuchTopic as error:
+            if not self._owned:
+                raise
+            raise preflight.gone(error) from error
+        finally:
+            self._condition.tell_unclear(self._publication.unclear if self._publication else ())
+        self._well = True
+        return answer
+
+    # ---- one batch
+
+    def _commit(self, plans: Sequence[PartitionPlan]) -> list[PartitionResult]:
+        """The results of the plans, committed. After any failure of the attempt nothing of it is left open."""
+        batch, attempt, now = self.newest.batch + 1, uuid4().hex, clock.now_ms()
+        started = time.monotonic()
+        try:
+            readers, plans = self._held(self._pinned(plans), now)
+            answers = self._results(self._attempt(batch, attempt, now), plans)
+            results = [self._recovering.told(result) for result in answers]
+            self._check_topics()  # what was read is of these topics
+            meta = after_batch(
+                self.newest,
+                results,
+                topic=self._config.input,
+                batch=batch,
+                attempt=attempt,
+                clock=now,
+                inputs={} if self._table is None else self._table.inputs,
+                readers=readers,
+                gates={plan.partition: plan.table.open_until for plan in plans if plan.table is not None},
+            )
+        except Exception:
+            self._abort(plans, attempt)
+            raise
+        ran = time.monotonic()
+        self._tell_recoveries(meta, results)
+        reach("before_commit")
+        self._to_log(meta, [file for result in results for file in result.files])
+        reach("after_commit")
+        if self._table is not None:
+            self._table.note_used(plans, results, now)
+        if self._readers is not None:
+            self._readers.tell_given_up(plans, results, batch)
+        self._seconds = {"job": ran - started, **_slowest(results), "commit": time.monotonic() - ran}
+        self._piece = pace.next_piece(self._piece, ran - started, pace.left_behind(plans, results))
+        return results
+
+    def _prepared(self, plans: Sequence[PartitionPlan]) -> tuple[KafkaAttempt, Sequence[PartitionPlan]]:
+        """The plans and the attempt of the next batch, for recovery alone: no state takes its name."""
+        return self._attempt(self.newest.batch + 1, "recovery", self.newest.clock), self._pinned(plans)
+
+    def _pinned(self, plans: Sequence[PartitionPlan]) -> Sequence[PartitionPlan]:
+        """The plans with the newest version of the table, where the operator reads one."""
+        table = self._table
+        if table is None:
+            return plans
+        table.pin()
+        return [replace(plan, table=table.plan(plan)) for plan in plans]
+
+    def _held(self, plans: Sequence[PartitionPlan], now: int) -> tuple[Seen, Sequence[PartitionPlan]]:
+        """The readers of this table, and the plans with what each partition keeps for them."""
+        if self._readers is None:
+            return {}, plans
+        readers, holds = self._readers.held(self.newest, [plan.partition for plan in plans], now)
+        return readers, [replace(plan, hold=holds[plan.partition]) for plan in plans]
+
+    def _results(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> list[PartitionResult]:
+        """What every partition did; a loss of input is told of all partitions at once."""
+        try:
+            return results_of(self._jobs.run(attempt, plans))
+        except OffsetsGone:
+            starts = offsets.earliest(self._kafka(), self._config.input)
+            preflight.check_nothing_lost(self.newest, self._config, starts)
+            raise
+        except InputTruncated:
+            preflight.check_nothing_truncated(self._kafka(), self.newest, self._config)
+            raise
+
+    def _tell_recoveries(self, meta: BatchMeta, results: Sequence[PartitionResult]) -> None:
+        for partition, recovery in meta.recovered.items():
+            fields = about(self.name, partition=partition, batch=meta.batch)
+            lines.info("%s, partition %d: local state: %s", self.name, partition, recovery, extra=fields)
+            self._condition.tell_recovered(partition, recovery)
+        for result in results:
+            if result.replica.startswith(Way.REBUILD.value):
+                fields = about(self.name, partition=result.partition, batch=meta.batch)
+                line = "%s, partition %d: replica of the table: %s"
+                lines.info(line, self.name, result.partition, result.replica, extra=fields)
+
+    def _to_log(self, meta: BatchMeta, files: Sequence[DataFile]) -> None:
+        try:
+            self._settled_by_claim(lambda: self._log.commit(meta, files))
+        except Exception:
+            self._let_go(meta.opened)
+            raise
+        self.newest = meta
+        self._recorder.note(meta)
+
+    def _settled_by_claim(self, commit: Callable[[], Answer]) -> Answer:
+        """The commit is made; StartOver when its outcome is unclear, because only a new claim can settle that."""
+        try:
+            return commit()
+        except EngineError as error:
+            remedy = error.remedy or "it is settled by the next claim"
+            raise StartOver(error.problem, value=error.value, remedy=remedy) from error
+
+    def _publish(self, results: Sequence[PartitionResult]) -> None:
+        started = time.monotonic()
+        if self._publication is not None:
+            opened: dict[int, Producer] = {
+                r.partition: r.producer for r in results if r.producer is not None and r.producer.opened
+            }
+            self._publication.end(opened, self.newest)
+        self._seconds["publish"] = time.monotonic() - started
+
+    def _let_go(self, opened: Sequence[int]) -> None:
+        """No transaction stays open while the lake is waited for; what is committed, the next claim publishes."""
+        if self._publication is not None:
+            with suppress(EngineError, Fenced):
+                self._publication.let_go(opened)
+
+    def _abort(self, plans: Sequence[PartitionPlan], attempt: str) -> None:
+        delete_attempt(self._log.path, self.newest.batch + 1, attempt)
+        self._recovering.doubt(plan.partition for plan in plans)
+        if self._publication is not None:
+            self._publication.abandon(plan.partition for plan in plans)
+            with suppress(EngineError):  # then the next round does it
+                self._publication.clear_up(self.newest)
+
+    def _attempt(self, batch: int, attempt: str, now: int) -> KafkaAttempt:
+        return KafkaAttempt(
+            operator=self.name,
+            config=self._config,
+            topic=self._config.input,
+            outlets=topics.configured(self._config),
+            limits=self._publication.limits if self._publication else {},
+            times_in_values=self._config.timestamp is not None,
+            windows=self._config.adds_windows(),
+            kafka=self._application.kafka,
+            group=group_id(self._application.application, self.name),
+            log=self._log.path,
+            version=self._log.version,
+            table_id=self._log.table_id,
+            state=self._state,
+            epoch=self.newest.epoch,
+            batch=batch,
+            attempt=attempt,
+            clock=now,
+            max_batch_bytes=self._piece,
+            deadline_s=ATTEMPT_DEADLINE_S,
+        )
+
+    # ---- beside batches
+
+    def _answer_requests(self) -> None:
+        for request in self.requests.pending():
+            if not self._owned:  # a changed configuration is claimed before anything else is asked of it
+                return
+            if request.kind == "flush" and not self.flush():
+                return
+            if request.kind == "apply":
+                self.reconfigure(request)
+            elif request.kind == "compact":
+                self.compact()
+            self.requests.done(request)
+
+    def _compact_beside(self) -> None:
+        """A compaction that is due is worked out beside the batches, and committed between two of them."""
+        self._compacting.begin_if_due(*self._to_compact())
+        worked_out = self._compacting.committer(self._log, self.newest)
+        if worked_out is not None:
+            meta, commit = worked_out
+            self._settled_by_claim(commit)
+            self._compacted(meta)
+
+    def _to_compact(self) -> tuple[OperatorLog, BatchMeta, dict[int, int] | None]:
+        return self._log, self.newest, self.newest.output if self._publication else None
+
+    def _compacted(self, meta: BatchMeta) -> None:
+        reach("after_compaction_commit")
+        self.newest = meta
+        self._recorder.note(meta)
+        self._lineage = batch_metadata.above_snapshots(self._lineage, meta)
+
+    def _notice_rival(self) -> None:
+        """Nothing, if the log ends with this driver's commit: one with nothing to commit would not learn otherwise."""
+        if self._log.has_successor():
+            raise StartOver("the log has an entry above this driver's own", value=self._log.version + 1)
+
+    def _reached(self, targets: dict[int, int]) -> bool:
+        reached = self.newest.offsets[self._config.input]
+        settled = self._publication is None or not self._publication.unclear
+        gates = None if self._table is None else self._table.gates
+        settled = settled and (gates is None or gates.settled(self.newest))
+        return settled and all(reached[partition] >= target for partition, target in targets.items())
+
+    def _producers(self) -> dict[int, Producer]:
+        return self._publication.producers if self._publication else {}
+
+    def _kafka(self) -> KafkaClient:
+        return client(self._application.kafka)
+
+
+def _slowest(results: Sequence[PartitionResult]) -> dict[str, float]:
+    """Where the partition that took longest has spent its time, in seconds."""
+    return max((result.seconds for result in results), key=lambda seconds: sum(seconds.values()))

@@ -1,0 +1,188 @@
+"""What a driver checks before it claims, with every batch, and before it goes on under another configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.errors import EngineError, InputTruncated, OffsetsGone, StateError, TidegateError, UserError
+from tidegate.contracts.schema import FORMAT, BatchMeta
+from tidegate.kernels.memory.storage import MemoryStorage
+from tidegate.operators.registry import operator_for
+from tidegate.runtime.kafka import offsets
+from tidegate.runtime.kafka.client import KafkaClient, NoSuchTopic, Topic
+from tidegate.runtime.publishing.topics import configured
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topics:
+    """The operator's topics as the cluster has them now: their ids and numbers of partitions, the input first."""
+
+    ids: dict[str, str]
+    partitions: dict[str, int]
+
+
+def find_topics(kafka: KafkaClient, config: OperatorConfig, known: Mapping[str, str]) -> Topics:
+    """The topics, by fresh metadata. UserError when one is missing.
+
+    EngineError when one is missing whose id is `known`: it was deleted, or the broker is not quite back.
+    """
+    found = [_find(kafka, name, known) for name in [config.input, *configured(config).topics]]
+    return Topics(
+        ids={topic.name: topic.id for topic in found},
+        partitions={topic.name: len(topic.leaders) for topic in found},
+    )
+
+
+def _find(kafka: KafkaClient, name: str, known: Mapping[str, str]) -> Topic:
+    try:
+        return kafka.topic(name)
+    except NoSuchTopic as error:
+        if name not in known:
+            raise
+        raise gone(error, f"its topic id was {known[name]}") from error
+
+
+def gone(error: NoSuchTopic, value: str | None = None) -> EngineError:
+    """The error for a topic that was there: it was deleted, or the broker is not quite back."""
+    return EngineError(
+        f"{error.problem} any more",
+        value=value,
+        remedy="a topic made again is another one: give the operator another name to begin anew",
+    )
+
+
+def check_topics(before: BatchMeta, config: OperatorConfig, now: Topics) -> None:
+    """Nothing, if the log was written from and to the very topics of now; StateError, with the way on, if not.
+
+    UserError when an outlet has too few partitions.
+    """
+    if before.offsets and config.input not in before.offsets:
+        raise StateError(
+            f"the log of {before.operator} was written from another input topic",
+            value=f"{', '.join(before.offsets)}; now {config.input}",
+            remedy="give the operator another name, or the input it had",
+        )
+    for topic, topic_id in now.ids.items():
+        if (known := before.topics.get(topic)) not in (None, topic_id):
+            raise StateError(
+                f"topic {topic} was deleted and created again since the last batch",
+                value=f"topic id {topic_id}, was {known}",
+                remedy=_way_on(topic, config),
+            )
+    partitions = now.partitions[config.input]
+    if (had := len(before.offsets.get(config.input, {}))) not in (0, partitions):
+        raise StateError(
+            f"topic {config.input} has another number of partitions than before",
+            value=f"{partitions}, was {had}",
+            remedy="keys have moved between partitions: give the operator another name, so that it starts anew",
+        )
+    for role, topic in configured(config)._asdict().items():
+        if topic is not None and now.partitions[topic] < partitions:
+            raise UserError(
+                f"the {role.replace('_', '-')} topic has fewer partitions than the input",
+                value=f"{topic}: {now.partitions[topic]}, {config.input}: {partitions}",
+                remedy=f"give {topic} at least {partitions} partitions",
+            )
+
+
+def check_surroundings(kafka: KafkaClient, before: BatchMeta, config: OperatorConfig) -> None:
+    """Nothing, if an operator with that log can go on under the configuration here: its topics, its functions.
+
+    Unavailable when no broker tells; another error is the reason why it cannot.
+    """
+    check_topics(before, config, find_topics(kafka, config, before.topics))
+    check_functions(config)
+
+
+def check_functions(config: OperatorConfig) -> None:
+    """Nothing, if the operator's functions can be loaded in this process; UserError if not."""
+    operator = operator_for(config)
+    try:
+        operator.open(MemoryStorage(operator.layout))
+    except TidegateError:
+        raise
+    except Exception as error:  # whatever a module of the user's own does when it is imported
+        raise UserError(
+            f"a function of {config.kind} cannot be loaded: {type(error).__name__}: {error}",
+            value=", ".join(config.functions()),
+            remedy="mend its module, so that it can be imported",
+        ) from error
+
+
+def _way_on(topic: str, config: OperatorConfig) -> str:
+    if topic == config.input:
+        return "give the operator another name: its state belongs to the topic that is gone"
+    return (
+        "what was published there is gone with it: give the operator another topic to go on from here, or "
+        "another name to publish all of it again"
+    )
+
+
+def check_nothing_lost(before: BatchMeta, config: OperatorConfig, starts: Mapping[int, int]) -> None:
+    """Nothing, if every record that was not yet read is still there; OffsetsGone names the ranges that are not."""
+    lost = lost_ranges(before, config.input, starts)
+    if lost:
+        ranges = " ".join(f"{partition}:{start}-{end}" for partition, (start, end) in lost.items())
+        raise OffsetsGone(
+            f"records of {config.input} were deleted before {before.operator} had read them",
+            value="; ".join(f"partition {p}: offsets {start} to {end - 1}" for p, (start, end) in lost.items()),
+            remedy="restore them, or accept the loss, which the log then records: "
+            f"tidegate skip FILE {before.operator} {ranges}",
+        )
+
+
+def check_nothing_truncated(kafka: KafkaClient, before: BatchMeta, config: OperatorConfig) -> None:
+    """Raise InputTruncated, which names the ranges, if the input no longer has all that was read of it."""
+    if ranges := truncated_ranges(kafka, before, config.input):
+        commands = " ".join(f"{partition}:{reached}-{end}" for partition, (reached, end) in ranges.items())
+        raise InputTruncated(
+            f"{config.input} has lost records after {before.operator} had read them, as after an unclean leader "
+            "election, or on a broker that was brought back from a copy",
+            value="; ".join(f"partition {p}: offsets {end} to {reached - 1}" for p, (reached, end) in ranges.items()),
+            remedy="bring them back, or go on with what the input has at these offsets now; the log records it: "
+            f"tidegate skip FILE {before.operator} {commands}",
+        )
+
+
+def truncated_ranges(kafka: KafkaClient, before: BatchMeta, topic: str) -> dict[int, tuple[int, int]]:
+    """Return per partition (next offset, the end of what was read and is still there), where that end is before it.
+
+    The partition may have grown again since, with other records: then the leader epochs tell.
+    """
+    reached, ends = before.offsets.get(topic, {}), offsets.latest(kafka, topic)
+    known = {p: epoch for p, epoch in before.epochs.items() if p in reached}
+    ends |= {p: min(end, ends[p]) for p, end in offsets.epoch_ends(kafka, topic, known).items() if p in ends}
+    return {p: (reached[p], end) for p, end in sorted(ends.items()) if p in reached and end < reached[p]}
+
+
+def epochs_of_what_is_left(
+    kafka: KafkaClient, before: BatchMeta, topic: str, ranges: Mapping[int, tuple[int, int]]
+) -> dict[int, int]:
+    """Return of each partition that goes back the leader epoch of what it still has of what was read, where known."""
+    back = {p: end for p, (reached, end) in ranges.items() if end < reached and p in before.epochs}
+    found = {p: offsets.epoch_before(kafka, topic, p, end, before.epochs[p]) for p, end in back.items()}
+    return {p: epoch for p, epoch in found.items() if epoch is not None}
+
+
+def lost_ranges(before: BatchMeta, topic: str, starts: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+    """Per partition the offsets [from, to) that were not read and are no longer there."""
+    offsets = before.offsets.get(topic, {})
+    return {p: (offsets[p], start) for p, start in sorted(starts.items()) if p in offsets and offsets[p] < start}
+
+
+def first_meta(operator: str, table_id: str, clock: int, topic: str, starts: dict[int, int]) -> BatchMeta:
+    """The metadata before the first claim: epoch 0, nothing read but the beginnings of the input."""
+    return BatchMeta(
+        format=FORMAT,
+        operator=operator,
+        table_id=table_id,
+        epoch=0,
+        batch=-1,
+        attempt="",
+        action="claim",
+        clock=clock,
+        config="",
+        offsets={topic: starts},
+    )

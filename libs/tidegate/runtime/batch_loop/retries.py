@@ -1,0 +1,87 @@
+"""Trying again: what passes by itself is waited for, the rest is tried a few times."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from threading import Event
+from typing import TypeVar
+
+from tidegate.contracts.errors import EngineError, Fenced, OutputTooLarge, Superseded, Unavailable
+from tidegate.runtime.batch_loop.claim import Overtaken
+from tidegate.runtime.telemetry.driver_status import ConditionFile, one_line
+from tidegate.runtime.telemetry.log_lines import about
+
+lines = logging.getLogger("tidegate")
+
+PAUSES_S = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 16.0)
+"""Pauses after failures in a row; one more failure ends the driver with its error."""
+LONGEST_WAIT_S = 4.0
+"""Longest pause while something is away: how late its return may be noticed."""
+SAY_EVERY_S = 30.0
+"""A driver that waits says so at once and then this often."""
+
+Answer = TypeVar("Answer")
+
+
+def pause_after(failure: Exception, tries: int) -> float | None:
+    """Seconds until the next try after `tries` failures of its sort (from 1); None: the failure is final."""
+    if isinstance(failure, OutputTooLarge | Overtaken) or not isinstance(failure, EngineError | Fenced | Superseded):
+        return None
+    if isinstance(failure, Unavailable):
+        return min(PAUSES_S[min(tries, len(PAUSES_S)) - 1], LONGEST_WAIT_S)
+    return PAUSES_S[tries - 1] if tries <= len(PAUSES_S) else None
+
+
+class Persistence:
+    """Carries one driver's work through failures, and tells about them."""
+
+    def __init__(self, name: str, condition: ConditionFile) -> None:
+        self._name, self._condition = name, condition
+
+    def until_done(self, work: Callable[[], Answer], stop: Event) -> Answer | None:
+        """The work's answer; None if `stop` was set before it had one. Raises the failure that is final."""
+        tries, waiting = {True: 0, False: 0}, _Waiting(self._name)
+        while not stop.is_set():
+            try:
+                answer = work()
+            except Exception as failure:
+                away = isinstance(failure, Unavailable)
+                tries[away] += 1
+                pause_s = pause_after(failure, tries[away])
+                if pause_s is None:
+                    raise
+                waiting.tell(failure, pause_s, away=away)
+                self._condition.tell("waiting", one_line(failure))
+                stop.wait(pause_s)
+            else:
+                waiting.over()
+                self._condition.tell("running")
+                return answer
+        return None
+
+
+class _Waiting:
+    """The lines about one series of failures: not one for each while something is away."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._fields = name, about(name)
+        self._since = self._said = 0.0
+
+    def tell(self, failure: Exception, pause_s: float, *, away: bool) -> None:
+        """A line, if it is time for one."""
+        now = time.monotonic()
+        self._since = self._since or now
+        if not away:
+            line = "%s: trying again in %.1f s: %s"
+            lines.warning(line, self._name, pause_s, one_line(failure), extra=self._fields)
+        elif not self._said or now - self._said >= SAY_EVERY_S:
+            self._said = now
+            line = "%s waits, for %.0f s: %s"
+            lines.warning(line, self._name, now - self._since, one_line(failure), extra=self._fields)
+
+    def over(self) -> None:
+        """The work is done; a line, if it had failed before."""
+        if self._since:
+            lines.info("%s goes on, after %.1f s", self._name, time.monotonic() - self._since, extra=self._fields)

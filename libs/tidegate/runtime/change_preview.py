@@ -1,0 +1,159 @@
+"""What a configuration would make of what an operator holds: its own step says it, on a copy of the committed state.
+
+Nothing is written; a state is read from the log into memory, one partition at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import cast
+
+from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.event_time import NO_STREAM_TIME, format_duration_ms
+from tidegate.contracts.naming import log_path
+from tidegate.contracts.operator import OperatorState, ReadTable, TableReader
+from tidegate.contracts.records import Records
+from tidegate.contracts.schema import BatchMeta, Pin
+from tidegate.kernels.memory.storage import MemoryStorage
+from tidegate.operators.registry import operator_for
+from tidegate.runtime import clock
+from tidegate.runtime.batch_loop.alignment import readers_of
+from tidegate.runtime.configuration.application import Application, config_hash, config_of
+from tidegate.runtime.configuration.changes import Change, as_kept, changes_since
+from tidegate.state.batch_metadata import has_version
+from tidegate.state.delta_log.operator_log import OperatorLog
+
+KEPT = (
+    "windows: this log goes on to leave windows out of keys, so that a record of one window replaces another's; give "
+    "the operator a new name to keep them apart, or write windows: none to reject them, or ignore to leave it so"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What is held now, what of it would leave with a result and what without one, and what is held then."""
+
+    held: int = 0
+    released: int = 0
+    lost: int = 0
+    held_then: int = 0
+
+    def __add__(self, other: Forecast) -> Forecast:
+        """Of two partitions."""
+        return Forecast(**{name: number + getattr(other, name) for name, number in asdict(self).items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outlook:
+    """One operator: `new`, `same`, `live`, `refused`, or `unknown` where its log does not tell its configuration.
+
+    `newest`: the log's newest batch, of an operator that is `live`.
+    """
+
+    name: str
+    status: str
+    changes: tuple[Change, ...] = ()
+    forecast: Forecast = Forecast()
+    warnings: tuple[str, ...] = ()
+    newest: BatchMeta | None = None
+
+
+def outlook(application: Application, name: str) -> Outlook:
+    """What the file would make of the operator as it stands in the log."""
+    path, wanted = log_path(application.lake, name), application.operators[name]
+    log = OperatorLog.at(path, None) if has_version(path, None) else None
+    newest = None if log is None else log.newest()
+    config = as_kept(newest, wanted)
+    warnings = () if config == wanted else (KEPT,)
+    if log is None or newest is None:
+        return Outlook(name=name, status="new", warnings=_warnings(config, None))
+    if newest.config == config_hash(config):
+        return Outlook(name=name, status="same", warnings=warnings)
+    if not newest.settings:
+        return Outlook(name=name, status="unknown", warnings=_warnings(config, None))
+    found = tuple(changes_since(newest, config))
+    if any(change.refused for change in found):
+        return Outlook(name=name, status="refused", changes=found, warnings=warnings)
+    return Outlook(
+        name=name,
+        status="live",
+        changes=found,
+        forecast=sum(_partitions(application, name, log, newest, config), Forecast()),
+        warnings=warnings + _warnings(config, config_of(newest.settings)),
+        newest=newest,
+    )
+
+
+def as_logs_go_on(application: Application) -> Application:
+    """Return the application with its operators as their logs go on under it."""
+    for name, config in application.operators.items():
+        path = log_path(application.lake, name)
+        if has_version(path, None):
+            kept = as_kept(OperatorLog.at(path, None).newest(), config)
+            application = application.with_operator(name, kept)
+    return application
+
+
+def _warnings(config: OperatorConfig, before: OperatorConfig | None) -> tuple[str, ...]:
+    told = []
+    if getattr(config, "timer", None) == "last_update":
+        told.append("timer: last_update may hold a key for ever, if it is updated more often than the limit")
+    kept = 0 if before is None else _kept(before)
+    if 0 < kept < _kept(config):
+        told.append(
+            f"history_retention: versions older than {format_duration_ms(kept)} are forgotten already; reads and late "
+            "writes behind them find a history with gaps, until stream time has gone on by as much as is kept now"
+        )
+    return tuple(told)
+
+
+def _kept(config: OperatorConfig) -> int:
+    """How long a table keeps versions, in ms; 0 for what keeps none."""
+    table = config.as_table()
+    return 0 if table is None else table.history_retention or 0
+
+
+def _partitions(
+    application: Application, name: str, log: OperatorLog, newest: BatchMeta, config: OperatorConfig
+) -> Iterator[Forecast]:
+    readers = readers_of(application, name)
+    holds = {} if readers is None else readers.held(newest, newest.totals, clock.now_ms())[1]
+    for partition, counts in sorted(newest.totals.items()):
+        if counts.held:
+            state = committed_state(log, newest, partition, config)
+            if partition in holds:
+                cast(ReadTable, state).hold(*holds[partition])
+            for table, pin in newest.inputs.items():
+                cast(TableReader, state).read_table(table_state(application, table, pin, partition, to_be=True))
+            step = state.step(Records.from_rows([]), clock.now_ms())
+            released = step.emissions.num_rows
+            yield Forecast(
+                held=counts.held,
+                released=released,
+                lost=max(0, counts.held - step.counts.held - released),
+                held_then=step.counts.held,
+            )
+
+
+def table_state(application: Application, name: str, pin: Pin, partition: int, *, to_be: bool = False) -> OperatorState:
+    """The table's partition as of that pin, under the configuration of then.
+
+    `to_be`: under the file's, if that keeps versions for longer, for then it is in force before its readers change.
+    """
+    log, config = OperatorLog.at(log_path(application.lake, name), pin.version), application.operators[name]
+    newest = log.newest()
+    assert newest is not None, f"{name} has no batch at version {pin.version}"
+    if newest.settings and not (to_be and _kept(config) > _kept(config_of(newest.settings))):
+        config = config_of(newest.settings)
+    return committed_state(log, newest, partition, config)
+
+
+def committed_state(log: OperatorLog, newest: BatchMeta, partition: int, config: OperatorConfig) -> OperatorState:
+    """The partition's state as it is committed, under that configuration."""
+    operator = operator_for(config)
+    state = operator.open(MemoryStorage(operator.layout))
+    state.restore(log.read("state", partition), newest.stream_time.get(partition, NO_STREAM_TIME))
+    if (floor := newest.floor.get(partition)) is not None:
+        cast(ReadTable, state).hold(floor, floor)
+    return state

@@ -1,0 +1,1 @@
+"""What the user asked for: the file of an application, and what a change of it would do."""

@@ -1,0 +1,265 @@
+"""The configuration file: one application with its operators, checked as a whole before anything starts."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
+
+from tidegate.contracts.config import Config, Duration, Folder, Keep, KeyRules, OperatorConfig, OperatorRules, read
+from tidegate.contracts.errors import ConfigurationError, Problem, UserError
+from tidegate.contracts.naming import is_name
+from tidegate.control.address import Address, refusal
+from tidegate.operators.registry import config_type
+from tidegate.runtime.configuration.feeds import read_together
+from tidegate.runtime.configuration.topic_rules import topic_problems
+
+ENVIRONMENT_PREFIX = "TIDEGATE_"
+_OTHER_VARIABLES = {"TIDEGATE_NUMBA", "TIDEGATE_HOME", "TIDEGATE_KILL_AT"}
+
+_AS_IT_IS = ("kafka", "control")
+"""Parts of the file whose variables are texts, whatever they look like."""
+
+CONTROL = "sqlite:///control.db"
+"""The control database of a file that names none."""
+
+_EVERY_TASK_ONCE = {
+    "spark.speculation": "false",
+    "spark.task.maxFailures": "1",
+    "spark.stage.maxConsecutiveAttempts": "1",
+}
+"""Only a driver of Tidegate tries a batch again, with a new attempt: these have no other value."""
+
+
+class SparkConfig(Config):
+    """How Spark is reached."""
+
+    master: str = "local[*]"
+    """Spark master URL."""
+    conf: dict[str, str] = Field(default_factory=dict)
+    """Further Spark settings, by Spark's own names."""
+
+    @field_validator("conf")
+    @classmethod
+    def _every_task_once(cls, conf: dict[str, str]) -> dict[str, str]:
+        again = [name for name, value in _EVERY_TASK_ONCE.items() if conf.get(name, value).strip().lower() != value]
+        if again:
+            raise ValueError(f"Spark would run a task again, or twice at once; remove {', '.join(again)}")
+        return conf
+
+
+class TelemetryConfig(Config):
+    """Where a service answers those who watch it: `/metrics`, `/healthz`, `/readyz`."""
+
+    port: Annotated[int, Field(ge=1, le=65_535)]
+    """Port; processes on one machine need one each."""
+    host: str = "127.0.0.1"
+    """Address that is listened at; 0.0.0.0: everybody who reaches the machine may read."""
+
+
+class Application(Config):
+    """One configuration file."""
+
+    application: str
+    """Prefix of consumer groups and transactional ids."""
+    lake: Folder
+    """Folder of the operator logs: the Delta table of operator NAME is <lake>/NAME."""
+    state: Folder = Path("state")
+    """Folder of the local state on each machine; it can be deleted at any time and is then rebuilt from the log."""
+    keep_output: Keep
+    """How long emissions, late and rejected rows stay in the logs."""
+    control: SecretStr | None = None
+    """URL of the control database, sqlite:///FILE or postgresql+psycopg://...; default: control.db beside the file;
+    null: none.
+    """
+    kafka: dict[str, str] = Field(repr=False)
+    """Kafka settings, by the Java client's names."""
+    spark: SparkConfig = SparkConfig()
+    """How Spark is reached."""
+    trigger: Duration = 200
+    """Pause between micro-batches; 0: as fast as possible."""
+    allow: tuple[str, ...] = ()
+    """Modules whose functions operators may call, such as a joiner's."""
+    telemetry: TelemetryConfig | None = None
+    """Where a service tells how it does; default: nowhere."""
+    log: Literal["text", "json"] = "text"
+    """Lines of a service: for people, or with fields for programs."""
+    operators: dict[str, OperatorConfig]
+    """The operators by name."""
+
+    @field_validator("operators", mode="before")
+    @classmethod
+    def _typed(cls, raw: object, info: ValidationInfo) -> object:
+        if not isinstance(raw, Mapping):
+            return raw
+        problems: list[Problem] = []
+        known = read_together(raw, problems)
+        typed = {name: known.get(name) for name in raw}
+        for name, config in known.items():
+            problems += _problems_among(name, config, known, raw)
+            problems += _forbidden_functions(name, config, info.data.get("allow", ()))
+        problems += topic_problems(known)
+        if problems:
+            raise _Problems(problems)
+        return typed
+
+    @field_validator("application")
+    @classmethod
+    def _named(cls, name: str) -> str:
+        if not is_name(name):
+            raise ValueError(f"{name!r} cannot be a name; use a-z, 0-9 and _, a letter first, 63 at most")
+        return name
+
+    @field_validator("control")
+    @classmethod
+    def _control_database(cls, control: SecretStr | None) -> SecretStr | None:
+        if control is not None and (refused := refusal(control.get_secret_value())) is not None:
+            raise ValueError(refused)
+        return control
+
+    @field_validator("kafka")
+    @classmethod
+    def _reachable(cls, options: dict[str, str]) -> dict[str, str]:
+        if "bootstrap.servers" not in options:
+            raise ValueError("no broker is named; add bootstrap.servers: HOST:PORT")
+        return options
+
+    @property
+    def control_database(self) -> Address | None:
+        """Where the control database is; None: there is none."""
+        return None if self.control is None else Address(self.control.get_secret_value())
+
+    def with_operator(self, name: str, config: OperatorConfig) -> Application:
+        """Return the application with another configuration of an operator."""
+        return self.model_copy(update={"operators": {**self.operators, name: config}})
+
+
+class _Problems(Exception):
+    """Carries the problems of the operators past pydantic, which lets other exceptions through."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = problems
+
+
+def _problems_among(
+    name: str, config: OperatorConfig, known: Mapping[str, OperatorConfig], raw: Mapping[str, Any]
+) -> list[Problem]:
+    """What is wrong with the table that the operator reads."""
+    read = config.reads()
+    if read is None or (read.table in raw and read.table not in known):  # that one has problems of its own
+        return []
+    table = known[read.table].as_table() if read.table in known else None
+    if table is None:
+        refused = ["no table of this file; name an operator of kind table_history"]
+    else:
+        refused = list(config.refuses(table))
+    return [Problem.of(f"operators.{name}.table", read.table, text) for text in refused]
+
+
+def _forbidden_functions(name: str, config: OperatorConfig, allowed: Sequence[str]) -> list[Problem]:
+    return [
+        Problem(
+            where=f"operators.{name}",
+            value=function,
+            cause="a function of a module that the file does not allow",
+            remedy=f"if you trust it, add allow: [{function.partition(':')[0]}] to the file",
+        )
+        for function in config.functions()
+        if function.partition(":")[0] not in allowed
+    ]
+
+
+def load(file: Path) -> Application:
+    """The application that the file describes, environment variables applied; paths are relative to the file.
+
+    Raises ConfigurationError with every problem of the file at once, UserError if there is no such file.
+    """
+    application = application_of({"control": CONTROL, **override(_parse(file), os.environ)})
+    folder, control = file.resolve().parent, application.control_database
+    return application.model_copy(
+        update={
+            "lake": folder / application.lake,
+            "state": folder / application.state,
+            "control": None if control is None else SecretStr(control.within(folder).url),
+        }
+    )
+
+
+def application_of(raw: dict[str, Any]) -> Application:
+    """The application that the raw configuration describes; ConfigurationError with every problem at once."""
+    try:
+        return read(Application, raw)
+    except _Problems as found:
+        problems = [*found.problems, *_problems_beside_operators(raw)]
+    raise ConfigurationError(problems)
+
+
+def _problems_beside_operators(raw: dict[str, Any]) -> tuple[Problem, ...]:
+    try:
+        read(Application, {**raw, "operators": {}})
+    except ConfigurationError as error:
+        return error.problems
+    return ()
+
+
+def _parse(file: Path) -> dict[str, Any]:
+    try:
+        raw = yaml.safe_load(file.read_text())
+    except OSError as error:
+        remedy = "name an existing configuration file"
+        raise UserError(f"the file cannot be read: {error.strerror}", value=file, remedy=remedy) from None
+    except yaml.YAMLError as error:
+        raise UserError("the file is not YAML", value=f"{file}: {_place(error)}", remedy="mend that line") from None
+    if not isinstance(raw, dict):
+        raise UserError("the file holds no configuration", value=file, remedy="start with application: NAME")
+    return raw
+
+
+def _place(error: yaml.YAMLError) -> str:
+    """What is wrong and where, without the line itself, which may hold a secret."""
+    mark = getattr(error, "problem_mark", None)
+    return f"line {mark.line + 1}: {getattr(error, 'problem', '')}" if mark is not None else type(error).__name__
+
+
+def override(raw: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+    """The configuration with `TIDEGATE_A__B=x` put at a.b (`TIDEGATE_KAFKA__BOOTSTRAP_SERVERS`: `.` written `_`)."""
+    result: dict[str, Any] = json.loads(json.dumps(raw, default=str))
+    for variable, value in environment.items():
+        if variable.startswith(ENVIRONMENT_PREFIX) and variable not in _OTHER_VARIABLES:
+            path = variable.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
+            _put(result, path, value if path[0] in _AS_IT_IS else yaml.safe_load(value))
+    return result
+
+
+def _put(raw: dict[str, Any], path: list[str], value: object) -> None:
+    *folders, name = path
+    for folder in folders:
+        raw = raw.setdefault(folder, {})
+    if folders and folders[0] == "kafka":
+        name = name.replace("_", ".")
+    raw[name] = value
+
+
+def settings_of(config: OperatorRules) -> dict[str, Any]:
+    """The configuration as it would be written, without what is left at its default; `config_of` reads it."""
+    return {"kind": config.kind} | config.model_dump(mode="json", exclude_defaults=True)
+
+
+def config_of(settings: Mapping[str, Any]) -> OperatorConfig:
+    """The configuration that `settings_of` wrote. Raises ConfigurationError for one of another release."""
+    kind = config_type(settings["kind"])
+    if issubclass(kind, KeyRules) and "windows" not in settings:
+        settings = {**settings, "windows": kind.windows_before(settings)}
+    return read(kind, settings)
+
+
+def config_hash(config: OperatorRules) -> str:
+    """A short hash of everything that decides an operator's output."""
+    text = json.dumps(config.model_dump(mode="json"), sort_keys=True)
+    return sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,97 @@
+"""What of a configuration has changed, and what of that a state can go on under. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidegate.contracts.config import KeyRules, OperatorConfig
+from tidegate.contracts.errors import UserError
+from tidegate.contracts.event_time import MAX_TIMESTAMP
+from tidegate.contracts.schema import BatchMeta
+from tidegate.runtime.configuration.application import config_hash, config_of, settings_of
+
+LIVE = frozenset({"output", "dead_letters", "idle_after", "max_ahead", "rewind_window", "key_format", "value_format"})
+"""What may change of any kind of operator."""
+
+_NOT_MIXED = {"output_windows": "the output would have keys of two forms"}
+ANOTHER_STATE = "what is held was made under another one"
+REMEDY = "give the operator a new name, so that it starts anew from its input, or take back the change"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """An option that differs, as it would be written (None: left out), and why that is `refused` (None: it is not)."""
+
+    option: str
+    before: Any
+    after: Any
+    refused: str | None = None
+
+
+def changes(before: OperatorConfig, after: OperatorConfig, known: int = MAX_TIMESTAMP) -> list[Change]:
+    """The options that differ. `known`: how far behind stream time what has closed is known, in ms."""
+    was, now = settings_of(before), settings_of(after)
+    if before.kind != after.kind:
+        return [Change(option="kind", before=before.kind, after=after.kind, refused="it is another operator")]
+    reasons, live = _NOT_MIXED | after.cannot_follow(before, known), LIVE | after.live
+    return [
+        Change(
+            option=option,
+            before=was.get(option),
+            after=now.get(option),
+            refused=reasons.get(option, None if option in live else ANOTHER_STATE),
+        )
+        for option in type(after).model_fields
+        if was.get(option) != now.get(option)
+    ]
+
+
+def as_kept(newest: BatchMeta | None, config: OperatorConfig) -> OperatorConfig:
+    """Return the configuration as the log goes on under it: one that ignores windows does, until the file says else."""
+    if not isinstance(config, KeyRules) or "windows" in config.model_fields_set:
+        return config
+    before = config_of(newest.settings) if newest is not None and newest.settings else None
+    if not isinstance(before, KeyRules) or before.windows != "ignore":
+        return config
+    said = config.model_dump(mode="json", include={*config.model_fields_set, "key_format"})
+    return config_of(said | {"kind": config.kind, "windows": "ignore"})
+
+
+def changes_since(newest: BatchMeta, config: OperatorConfig) -> list[Change]:
+    """What differs from the configuration under which the log was written last; nothing where it has no such.
+
+    While no record was read, nothing is refused but another kind, which has another log.
+    """
+    if not newest.settings or newest.config == config_hash(config):
+        return []
+    found = changes(config_of(newest.settings), config, _known(newest))
+    if any(counts.records_in for counts in newest.totals.values()):
+        return found
+    return [change if change.option == "kind" else replace(change, refused=None) for change in found]
+
+
+def remembered(newest: BatchMeta, config: OperatorConfig) -> dict[int, int]:
+    """Per partition the event time before which a shorter memory has forgotten, once the configuration is claimed."""
+    before = config_of(newest.settings).remembers() if newest.settings else None
+    if before is None or (config.remembers() or 0) <= before:
+        return dict(newest.remembered)
+    forgotten = {partition: time - before for partition, time in newest.stream_time.items()}
+    return {partition: max(time, newest.remembered.get(partition, time)) for partition, time in forgotten.items()}
+
+
+def _known(newest: BatchMeta) -> int:
+    """How far behind its stream time each partition knows what has closed, whatever its configuration says."""
+    known = [newest.stream_time[partition] - since for partition, since in newest.remembered.items()]
+    return min(known, default=MAX_TIMESTAMP)
+
+
+def check_changes(newest: BatchMeta, config: OperatorConfig) -> None:
+    """Nothing, if what is held can go on under the configuration; UserError with every reason why not."""
+    refused = [change for change in changes_since(newest, config) if change.refused]
+    if refused:
+        raise UserError(
+            f"{newest.operator} cannot go on under this configuration",
+            value="; ".join(f"{change.option}: {change.refused}" for change in refused),
+            remedy=REMEDY,
+        )

@@ -1,0 +1,83 @@
+"""The operators of a file read together: what one says of the topic that it writes settles, or contradicts, what
+another one says of its input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from tidegate.contracts.config import OperatorConfig, Written, read, spread
+from tidegate.contracts.errors import ConfigurationError, Problem, UserError
+from tidegate.contracts.naming import is_name
+from tidegate.operators.registry import config_type
+
+Known = TypeVar("Known")
+
+
+def read_together(raw: Mapping[str, Any], problems: list[Problem]) -> dict[str, OperatorConfig]:
+    """Return the operators without problems, by name; add the problems of all, each with its place in the file."""
+    reading = _Reading(raw)
+    found = {name: reading.operator(name) for name in raw}
+    problems += reading.problems
+    return {name: config for name, config in found.items() if config is not None}
+
+
+class _Reading:
+    """The operators of one file, each read after those that write its input."""
+
+    def __init__(self, raw: Mapping[str, Any]) -> None:
+        self._raw = {name: spread(value) if isinstance(value, Mapping) else value for name, value in raw.items()}
+        self._read: dict[str, OperatorConfig | None] = {}
+        self.problems: list[Problem] = []
+
+    def operator(self, name: str) -> OperatorConfig | None:
+        """Return the operator; None while it is being read, or if it has problems."""
+        if name not in self._read:
+            self._read[name] = None
+            self._read[name] = self._checked(name)
+        return self._read[name]
+
+    def _checked(self, name: str) -> OperatorConfig | None:
+        where, raw = f"operators.{name}", self._raw[name]
+        try:
+            topic = self._input_of(raw)
+            config = _read(where, name, raw, topic)
+        except ConfigurationError as error:
+            self.problems += error.problems
+            return None
+        except UserError as error:
+            self.problems.append(Problem.of(f"{where}.kind", error.value, f"{error.problem}; {error.remedy}"))
+            return None
+        self.problems += [
+            Problem.of(f"{where}.{option}", raw.get(option), text) for option, text in config.disagrees(topic)
+        ]
+        return config
+
+    def _input_of(self, raw: Any) -> Written:
+        """Return what the writers of an operator's input say of it, as far as they agree."""
+        topic = raw.get("input") if isinstance(raw, Mapping) else None
+        names = [name for name, other in self._raw.items() if isinstance(other, Mapping) and _writes(other, topic)]
+        writers = [config.writes() for config in map(self.operator, names) if config is not None]
+        return Written(*(_agreed(said) for said in zip(*writers, strict=True))) if writers else Written()
+
+
+def _read(where: str, name: str, raw: Any, topic: Written) -> OperatorConfig:
+    """Return the operator, with what the writer of its input settles; that counts as left out."""
+    if not is_name(name):
+        text = "not a name for an operator; use a-z, 0-9 and _, a letter first, 63 at most"
+        raise ConfigurationError([Problem.of(where, name, text)])
+    if not isinstance(raw, Mapping) or "kind" not in raw:
+        raise ConfigurationError([Problem.of(where, raw, "kind is required; add kind: suppression")])
+    kind = config_type(str(raw["kind"]))
+    config = read(kind, {**kind.inferred(raw, topic), **raw}, where)
+    return kind.model_construct(_fields_set=config.model_fields_set & set(raw), **dict(config))
+
+
+def _writes(raw: Mapping[str, Any], topic: object) -> bool:
+    return topic is not None and raw.get("output") == topic
+
+
+def _agreed(said: tuple[Known | None, ...]) -> Known | None:
+    """Return what all writers say; None if they differ."""
+    return said[0] if all(each == said[0] for each in said) else None

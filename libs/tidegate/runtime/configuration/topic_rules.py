@@ -1,0 +1,71 @@
+"""Which topics the operators of a file may share. Pure.
+
+An operator must not read what it writes, neither directly nor through others: its records would go round for ever. Two
+operators may write one topic if a reader can tell their records apart, or need not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+
+from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.errors import Problem
+
+Operators = Mapping[str, OperatorConfig]
+
+
+def topic_problems(operators: Operators) -> list[Problem]:
+    """Return a problem for each loop of operators and each topic that two operators cannot both write."""
+    return [*_loops(operators), *_collisions(operators)]
+
+
+def _loops(operators: Operators) -> Iterator[Problem]:
+    told = set[str]()
+    for name in operators:
+        path = _way_back(name, operators)
+        if path is not None and told.isdisjoint(path):
+            told.update(path)
+            yield Problem(
+                where=f"operators.{name}.input",
+                value=" -> ".join([*path, name]),
+                cause="the operators read what they write: their records would go round for ever",
+                remedy="give one of them an output of its own",
+            )
+
+
+def _way_back(name: str, operators: Operators) -> list[str] | None:
+    """Return the shortest way of an operator's records back to itself, its own name first; None: there is none."""
+    ways, seen = [[name]], set[str]()
+    for way in ways:  # grows while it is walked
+        for reader in _readers(way[-1], operators):
+            if reader == name:
+                return way
+            if reader not in seen:
+                seen.add(reader)
+                ways.append([*way, reader])
+    return None
+
+
+def _readers(name: str, operators: Operators) -> list[str]:
+    written = {operators[name].output, operators[name].dead_letters}
+    return [other for other, config in operators.items() if config.input in written]
+
+
+def _collisions(operators: Operators) -> Iterator[Problem]:
+    for (name, config), (other, others) in combinations(operators.items(), 2):
+        if config.output is not None and config.output == others.output and _form(config) != _form(others):
+            yield _collision(other, "output", others.output, f"{name} writes records of another form there")
+        for writer, output, refuser, letters in ((name, config, other, others), (other, others, name, config)):
+            if output.output is not None and output.output == letters.dead_letters:
+                cause = f"{writer} writes its results there, which dead letters are not"
+                yield _collision(refuser, "dead_letters", letters.dead_letters, cause)
+
+
+def _form(config: OperatorConfig) -> tuple[str, str | None]:
+    """Return what a reader of an output has to know of its records."""
+    return config.kind, config.adds_windows()
+
+
+def _collision(name: str, option: str, topic: str | None, cause: str) -> Problem:
+    return Problem(where=f"operators.{name}.{option}", value=topic, cause=cause, remedy="name a topic of its own")

@@ -1,0 +1,96 @@
+"""From the operator logs into the control database.
+
+The logs are the truth: where the database says something else, it forgets that and is told again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sqlalchemy import Connection
+
+from tidegate.contracts.naming import log_path
+from tidegate.contracts.schema import BatchMeta
+from tidegate.control import ledger
+from tidegate.control.database import Database
+from tidegate.control.ledger import Known, OperatorKey
+from tidegate.runtime.configuration.application import Application
+from tidegate.state.batch_metadata import has_version, metas_of, unbroken
+from tidegate.state.delta_log.operator_log import OperatorLog
+
+TOGETHER = 5_000
+"""Batches that are read, and written, at once: how much memory it takes."""
+
+
+def log_of(application: Application, name: str) -> OperatorLog | None:
+    """The operator's log at its newest version; None: it has none."""
+    path = log_path(application.lake, name)
+    return OperatorLog.at(path, None) if has_version(path, None) else None
+
+
+def catch_up(database: Database, application: Application, name: str) -> None:
+    """The database has of the operator what its log has, and nothing else; what it had already is not written again."""
+    key, log = OperatorKey(application.application, name), log_of(application, name)
+    batches = range(0) if log is None else unbroken(log)
+    with database.begin() as connection:
+        _enter(connection, key, application)
+        known = ledger.newest(connection, key)
+        if known is None or log is None or not _has(log, batches, known):
+            ledger.forget(connection, key)
+        else:
+            ledger.forget_before(connection, key, batches.start)
+            batches = range(known.batch + 1, batches.stop)
+    for metas in _parts(log, batches):
+        with database.begin() as connection:
+            _record_new(connection, key, metas, ledger.newest(connection, key))
+
+
+def append(connection: Connection, key: OperatorKey, metas: Sequence[BatchMeta]) -> bool:
+    """The batches, in order, are in the database; false, and none is, if others are missing before one of them."""
+    known = ledger.newest(connection, key)
+    following = None if known is None else known.batch + 1
+    for meta in metas:
+        if following is None or meta.batch > following:
+            return False
+        following = max(following, meta.batch + 1)
+    _record_new(connection, key, metas, known)
+    return True
+
+
+def _record_new(connection: Connection, key: OperatorKey, metas: Sequence[BatchMeta], known: Known | None) -> None:
+    ledger.record(connection, key, [meta for meta in metas if known is None or meta.batch > known.batch])
+
+
+def rebuild(database: Database, application: Application, name: str) -> int:
+    """The database has of the operator what its log has, all of it written again; gives the number of batches.
+
+    In one transaction: others see what was there before, or what is there then.
+    """
+    key, log = OperatorKey(application.application, name), log_of(application, name)
+    batches = range(0) if log is None else unbroken(log)
+    with database.begin() as connection:
+        _enter(connection, key, application)
+        ledger.forget(connection, key)
+        for metas in _parts(log, batches):
+            ledger.record(connection, key, metas)
+    return len(batches)
+
+
+def _enter(connection: Connection, key: OperatorKey, application: Application) -> None:
+    kind = application.operators[key.operator].kind
+    ledger.enter(connection, key, lake=str(application.lake), kind=kind)
+
+
+def _has(log: OperatorLog, batches: range, known: Known) -> bool:
+    """True when the log has that very batch: one that was set back, or made again, has not."""
+    if known.batch not in batches:
+        return False
+    [meta] = metas_of(log, range(known.batch, known.batch + 1))
+    return meta.attempt == known.attempt
+
+
+def _parts(log: OperatorLog | None, batches: range) -> Iterator[list[BatchMeta]]:
+    """The metadata of the batches, in order, some at a time."""
+    if log is not None:
+        for start in range(batches.start, batches.stop, TOGETHER):
+            yield metas_of(log, range(start, min(start + TOGETHER, batches.stop)))

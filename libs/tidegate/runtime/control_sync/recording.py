@@ -1,0 +1,161 @@
+"""What one driver tells the control database, from a thread of its own.
+
+A batch neither waits for the database nor fails with it. What could not be written, or was too much to be kept, is read
+from the operator's log once the database answers: the log is the truth, and the database is made to say the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import get_args
+from uuid import uuid4
+
+from tidegate.contracts.schema import BatchMeta
+from tidegate.control import instances, revisions
+from tidegate.control.address import Address
+from tidegate.control.database import Database
+from tidegate.control.instances import Beat, Ended
+from tidegate.control.ledger import OperatorKey
+from tidegate.runtime import clock
+from tidegate.runtime.configuration.application import Application
+from tidegate.runtime.control_sync.backfill import append, catch_up
+from tidegate.runtime.telemetry.driver_status import (
+    Condition,
+    ConditionFile,
+    Incident,
+    one_line,
+)
+from tidegate.runtime.telemetry.log_lines import about
+
+lines = logging.getLogger("tidegate")
+
+WRITE_EVERY_S = 0.5
+"""Batches of so long a time are written together."""
+HEARTBEAT_S = 5.0
+"""How often a driver that has nothing else to tell shows that it lives."""
+RETRY_S = 5.0
+"""Pause after the database has failed."""
+CLOSE_WITHIN_S = 5.0
+"""How long the end of a driver waits for its last lines to be written."""
+MOST_NOTED = 1_000
+"""Batches that are kept for writing; older ones are read from the log."""
+
+
+class Recorder:
+    """What the control database is told of one driver. Where there is no such database it does nothing."""
+
+    def __init__(self, application: Application, name: str, condition: ConditionFile) -> None:
+        address = application.control_database
+        self._writer = None if address is None else Writer(address, application, name)
+        self._name, self._condition = name, condition
+        self._instance, self._started_ms = uuid4().hex, clock.now_ms()
+        self._epoch: int | None = None
+        self._noted: deque[BatchMeta] = deque(maxlen=MOST_NOTED)
+        self._incidents: list[Ended] = []
+        self._wake, self._ended = Event(), Event()
+        self._trouble = ""
+
+    def note(self, meta: BatchMeta) -> None:
+        """The batch, which is committed, will be in the database."""
+        self._epoch = meta.epoch
+        self._noted.append(meta)
+        self._wake.set()
+
+    @contextmanager
+    def of_run(self) -> Iterator[None]:
+        """While this lasts the database is told of the driver, and at its end how it ended, if it answers soon."""
+        if self._writer is None:
+            yield
+            return
+        self._remember(self._condition.read())  # of the run before, which may not have come to tell it
+        self._ended.clear()
+        thread = Thread(target=self._write_on, args=(self._writer,), name=f"control of {self._name}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._remember(self._condition.told)
+            self._ended.set()
+            self._wake.set()
+            thread.join(CLOSE_WITHIN_S)
+
+    def _remember(self, told: Condition | None) -> None:
+        if told is not None and told.state in get_args(Incident):
+            self._incidents.append(Ended(clock_ms=told.since, kind=told.state, reason=told.why))
+
+    def _write_on(self, writer: Writer) -> None:
+        well = True
+        while True:
+            if well:
+                self._wake.wait(HEARTBEAT_S)
+            ended = self._ended.is_set()  # before writing: what comes later is written in one more round
+            self._wake.clear()
+            well = self._write(writer)
+            if ended:
+                return
+            self._ended.wait(WRITE_EVERY_S if well else RETRY_S)
+
+    def _write(self, writer: Writer) -> bool:
+        metas = [self._noted.popleft() for _ in range(len(self._noted))]
+        incidents = self._incidents[:]
+        try:
+            writer.write(metas, self._beat(), incidents)
+        except Exception as error:  # whatever it is: the batches go on, and the log has them
+            self._tell_trouble(one_line(error))
+            return False
+        del self._incidents[: len(incidents)]
+        self._tell_trouble("")
+        return True
+
+    def _tell_trouble(self, trouble: str) -> None:
+        if trouble and trouble != self._trouble:
+            line = "%s goes on without the control database: %s"
+            lines.warning(line, self._name, trouble, extra=about(self._name))
+        if self._trouble and not trouble:
+            lines.info("%s: the control database has what it had missed", self._name, extra=about(self._name))
+        self._trouble = trouble
+
+    def _beat(self) -> Beat:
+        return Beat(
+            instance=self._instance,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            epoch=self._epoch,
+            state=self._condition.told.state,
+            started_ms=self._started_ms,
+            heartbeat_ms=clock.now_ms(),
+        )
+
+
+class Writer:
+    """Writes about one operator into the control database. A failure leaves nothing but work for the next try."""
+
+    def __init__(self, address: Address, application: Application, name: str) -> None:
+        self._address, self._application, self._name = address, application, name
+        self._key = OperatorKey(application.application, name)
+        self._database: Database | None = None
+
+    def write(self, metas: Sequence[BatchMeta], beat: Beat, incidents: Sequence[Ended]) -> None:
+        """The database has the batches, those that it had missed, and what the driver tells of itself."""
+        database, self._database = self._database or self._opened(), None
+        with database.begin() as connection:
+            instances.beat(connection, self._key, beat)
+            for each in incidents:
+                instances.incident(connection, self._key, each)
+            follows = append(connection, self._key, metas)
+        if not follows or any(meta.action == "compaction" for meta in metas):  # after which the log may have less
+            catch_up(database, self._application, self._name)
+        self._database = database
+
+    def _opened(self) -> Database:
+        """The database, with all that the log has; one that is new gets its tables."""
+        database = Database(self._address)
+        revisions.prepare(database)
+        catch_up(database, self._application, self._name)
+        return database

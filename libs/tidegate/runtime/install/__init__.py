@@ -1,0 +1,1 @@
+"""Where Java and the jars are, and how the jars are fetched."""

@@ -1,0 +1,127 @@
+"""Retrieving the jars of Spark and of the broker through the Ivy that PySpark ships.
+
+`python -m tidegate.runtime.install.jars` is what `make setup` runs. `ivy.xml` lists every jar with its version, and is
+the only place that does: whether something is to be done is told by comparing the folders with it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+from tidegate.contracts.errors import EngineError, TidegateError, UserError
+from tidegate.runtime.install.java import java_command
+from tidegate.runtime.install.paths import home
+
+SETTINGS_VARIABLE = "TIDEGATE_IVY_SETTINGS"
+_LIST = Path(__file__).with_name("ivy.xml")
+_SETTINGS = Path(__file__).with_name("ivysettings.xml")
+_FETCHED = re.compile(r"\[SUCCESSFUL ] [^#]+#(?P<name>[^;]+);(?P<version>[^!]+)!")
+_CAUSE = re.compile(r"access error|FAILED|Exception")
+_REMEDY = (
+    "check the network and run it again (what was fetched is kept); "
+    "behind a proxy set JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'; "
+    f"for a mirror set {SETTINGS_VARIABLE} to an Ivy settings file"
+)
+
+
+def listed(jar_list: Path = _LIST) -> dict[str, set[str]]:
+    """The file names of the jars of each folder (`spark`, `broker`)."""
+    names: dict[str, set[str]] = {}
+    for jar in ElementTree.parse(jar_list).iter("dependency"):
+        names.setdefault(jar.attrib["conf"], set()).add(f"{jar.attrib['name']}-{jar.attrib['rev']}.jar")
+    return names
+
+
+def missing(folder: Path, jar_list: Path = _LIST) -> list[str]:
+    """The listed jars that the folder lacks, as `kind/file name`; all of a kind, if jars of another list are there."""
+    return [
+        f"{kind}/{name}" for kind, names in listed(jar_list).items() for name in sorted(_lacking(folder / kind, names))
+    ]
+
+
+def _lacking(folder: Path, names: set[str]) -> set[str]:
+    found = {jar.name for jar in folder.glob("*.jar")}
+    return names - found if found <= names else names
+
+
+def retrieve(folder: Path, jar_list: Path = _LIST) -> None:
+    """The folder holds the listed jars and no others. EngineError if one could not be fetched.
+
+    They are gathered beside the folder, which is replaced at the end: an interrupted run leaves no half a jar behind.
+    """
+    work = folder.with_name(f"{folder.name}.new")
+    shutil.rmtree(work / "jars", ignore_errors=True)
+    told = list(_shown(_ivy(work, jar_list)))
+    if missing(work / "jars", jar_list):
+        raise _failure(missing(work / "jars", jar_list), told)
+    shutil.rmtree(folder, ignore_errors=True)
+    (work / "jars").rename(folder)
+    shutil.rmtree(work)
+
+
+def _failure(lacking: list[str], told: list[str]) -> EngineError:
+    causes = [line.strip() for line in told if _CAUSE.search(line)]
+    value = f"{len(lacking)} missing, among them {lacking[0]}"
+    return EngineError("the jars could not be fetched", value="\n    ".join([value, *causes[:1]]), remedy=_REMEDY)
+
+
+def _ivy(work: Path, jar_list: Path) -> Iterator[str]:
+    """The lines that Ivy writes while it works."""
+    settings = os.environ.get(SETTINGS_VARIABLE, str(_SETTINGS))
+    command = [java_command(), "-jar", str(ivy_jar()), "-settings", settings, "-cache", str(work / "cache")]
+    pattern = str(work / "jars" / "[conf]" / "[artifact]-[revision].[ext]")
+    with subprocess.Popen(
+        [*command, "-ivy", str(jar_list), "-retrieve", pattern],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        yield from process.stdout
+
+
+def ivy_jar() -> Path:
+    """The Ivy that PySpark ships."""
+    pyspark = importlib.util.find_spec("pyspark")
+    found = [] if pyspark is None else [*Path(str(pyspark.origin)).parent.glob("jars/ivy-*.jar")]
+    if not found:
+        raise UserError("PySpark, which ships Ivy, is not installed", value=sys.executable, remedy="run `make setup`")
+    return found[0]
+
+
+def _shown(lines: Iterator[str]) -> Iterator[str]:
+    """The same lines; for each jar that was fetched its name is printed."""
+    for line in lines:
+        fetched = _FETCHED.search(line)
+        if fetched:
+            print(f"  {fetched['name']} {fetched['version']}", flush=True)
+        yield line
+
+
+def main() -> int:
+    """The exit code after the jars are there: 0, or 1 with one message."""
+    folder = home() / "jars"
+    if not missing(folder):
+        return 0
+    print(f"Fetching {sum(map(len, listed().values()))} jars (about 65 MB) for Spark and the Kafka broker", flush=True)
+    started = time.monotonic()
+    try:
+        retrieve(folder)
+    except TidegateError as error:
+        print(error, file=sys.stderr)
+        return 2 if isinstance(error, UserError) else 1
+    print(f"Fetched the jars in {time.monotonic() - started:.0f} s (download)")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

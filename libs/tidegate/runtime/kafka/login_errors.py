@@ -1,0 +1,51 @@
+"""Why a broker does not let a client in, in plain words. Pure."""
+
+from __future__ import annotations
+
+from kafka.errors import AuthorizationError, SaslAuthenticationFailedError, UnsupportedSaslMechanismError
+
+from tidegate.contracts.errors import UserError
+
+_REFUSED_LOGIN = (SaslAuthenticationFailedError, AuthorizationError)
+_TLS = (
+    (
+        ("hostname mismatch", "ip address mismatch"),
+        "the broker's certificate is for another host name",
+        "name the broker in bootstrap.servers (and in its advertised.listeners) as its certificate does",
+    ),
+    (
+        ("certificate has expired", "certificate is not yet valid"),
+        "the broker's certificate is not valid today",
+        "renew the broker's certificate, or mend this machine's clock",
+    ),
+    (
+        ("certificate_verify_failed",),
+        "the broker's certificate is of an authority that is not trusted here",
+        "name the authority's PEM file in ssl.truststore.location, with ssl.truststore.type: PEM",
+    ),
+    (
+        ("alert bad certificate", "alert certificate", "alert unknown ca", "alert handshake failure"),
+        "the broker does not take this client's certificate",
+        "name a PEM file with certificate and key that the broker trusts in ssl.keystore.location",
+    ),
+    (
+        ("wrong version number", "record layer failure"),
+        "the broker does not speak TLS at this address",
+        "take the port of its TLS listener, or another security.protocol",
+    ),
+)
+
+
+def refused(cause: BaseException, servers: str) -> UserError | None:
+    """The error for a definite refusal: a login or a certificate that will be as wrong at the next try; else None."""
+    if isinstance(cause, UnsupportedSaslMechanismError):
+        remedy = "write one that the broker has in sasl.mechanism"
+        return UserError("the broker does not have this sasl.mechanism", value=f"{servers}: {cause}", remedy=remedy)
+    if isinstance(cause, _REFUSED_LOGIN):
+        remedy = "mend user and password in sasl.jaas.config; does the broker know the user for this sasl.mechanism?"
+        return UserError("Kafka refuses the login", value=f"{servers}: {cause}", remedy=remedy)
+    told = str(cause).lower()
+    for signs, problem, remedy in _TLS:
+        if any(sign in told for sign in signs):
+            return UserError(problem, value=f"{servers}: {cause}", remedy=remedy)
+    return None

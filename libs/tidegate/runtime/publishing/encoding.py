@@ -1,0 +1,193 @@
+"""Emissions and dead letters on their way to Kafka: opened by a task, ended by the driver, made again from the log
+after a crash.
+
+Both ways in build the same columns from the same rows, so that what is published again is what was published at first,
+byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.contracts.config import AddedWindows
+from tidegate.contracts.errors import OutputTooLarge
+from tidegate.contracts.kill_points import reach
+from tidegate.contracts.schema import Raised
+from tidegate.kernels import window_keys
+from tidegate.kernels.record_format.record_batch import Origin, OutgoingColumns, Stamp
+from tidegate.runtime.kafka.client import KafkaClient
+from tidegate.runtime.kafka.transactions import Producer, commit_offset, send_emissions
+from tidegate.runtime.publishing.dead_letters import as_dead_letters
+from tidegate.runtime.publishing.topics import Outlets
+from tidegate.state.decisions import format_mark
+from tidegate.state.raised_offsets import in_the_input
+
+PIECE_BYTES = 2**30
+"""Keys, values and headers that are encoded at a time: Arrow's columns and the encoder count with 32 bits."""
+
+
+class Rows(NamedTuple):
+    """What a batch puts out of one partition, as the log has it; each table is in seq order, from 0.
+
+    All have key, value, headers, timestamp, cause; emissions window_start and window_end where there are windows, late
+    and rejected rows offset.
+    """
+
+    emissions: pa.Table
+    late: pa.Table
+    rejected: pa.Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Destination:
+    """Where one partition's output of one batch goes, and the mark and the input offset that travel with it.
+
+    `limits`: the largest record batch that each topic takes, in bytes. `times_in_values`: event times are fields of
+    the values, so that they are not the timestamps which the records had in Kafka. `windows`: how emissions are told of
+    theirs; None: not at all. `raised`: how the log counts the input's offsets, which dead letters name.
+    """
+
+    operator: str
+    input: str
+    outlets: Outlets
+    limits: Mapping[str, int]
+    times_in_values: bool
+    windows: AddedWindows | None
+    group: str
+    table_id: str
+    partition: int
+    batch: int
+    next_offset: int
+    raised: Raised = ()
+    deadline_s: float
+
+
+class Parcel(NamedTuple):
+    """What goes to one topic."""
+
+    topic: str
+    columns: OutgoingColumns
+    stamp: Stamp
+
+
+def open_output(client: KafkaClient, producer: Producer, to: Destination, rows: Rows) -> Producer:
+    """The output, the input offset and the mark stand in an open transaction of the partition; nothing is ended.
+
+    Without output nothing is opened. Raises OutputTooLarge, EngineError when the broker does not take it.
+    """
+    unopened = producer
+    for parcel in _parcels(to, rows):
+        producer = _send(client, producer, to, parcel)
+    if producer is unopened:
+        return producer
+    return commit_offset(
+        client,
+        producer,
+        to.group,
+        to.input,
+        to.partition,
+        to.next_offset,
+        format_mark(to.table_id, to.batch),
+        deadline_s=to.deadline_s,
+    )
+
+
+def _parcels(to: Destination, rows: Rows) -> Iterator[Parcel]:
+    if to.outlets.output is not None:
+        for first, emissions in _pieces(rows.emissions):
+            yield Parcel(to.outlets.output, *outgoing(to, emissions, first))
+    if to.outlets.dead_letters is not None and (rows.late.num_rows or rows.rejected.num_rows):
+        letters = as_dead_letters(rows.late, rows.rejected, times_in_values=to.times_in_values)
+        for first, piece in _pieces(letters):
+            yield Parcel(to.outlets.dead_letters, *_dead_letters(to, piece, first))
+
+
+def _pieces(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the rows in pieces of PIECE_BYTES at the most, or of one row, each with the number of its first row."""
+    sizes = np.zeros(rows.num_rows, np.int64)
+    for name in ("key", "value", "headers"):
+        sizes += pc.fill_null(pc.binary_length(rows[name]), 0).to_numpy()
+    ends, first = np.cumsum(sizes), 0
+    while first < len(sizes):
+        before = ends[first - 1] if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, before + PIECE_BYTES, side="right")))
+        yield first, rows.slice(first, last - first)
+        first = last
+
+
+def _send(client: KafkaClient, producer: Producer, to: Destination, parcel: Parcel) -> Producer:
+    try:
+        return send_emissions(
+            client,
+            producer,
+            parcel.topic,
+            to.partition,
+            parcel.columns,
+            parcel.stamp,
+            max_batch_bytes=to.limits[parcel.topic],
+            deadline_s=to.deadline_s,
+            after_half=lambda: reach("after_half_of_output"),
+        )
+    except OutputTooLarge as error:
+        place = f"topic {parcel.topic}, partition {to.partition}"
+        raise OutputTooLarge(error.problem, value=f"{place}: {error.value}", remedy=error.remedy) from error
+
+
+def outgoing(to: Destination, emissions: pa.Table, first_seq: int = 0) -> tuple[OutgoingColumns, Stamp]:
+    """The emissions (columns key, value, headers, timestamp, cause; by seq from `first_seq`) as the codec takes them.
+
+    Windows (columns window_start, window_end) become headers or a part of the keys, where they are to be told.
+    """
+    causes = pc.dictionary_encode(_whole(emissions["cause"].cast(pa.string())))
+    stamp = Stamp(
+        operator=to.operator,
+        batch=to.batch,
+        first_seq=first_seq,
+        cause_codes=causes.indices.to_numpy().astype(np.int8),
+        causes=causes.dictionary.to_pylist(),
+        windows=_windows(emissions) if to.windows == "headers" else None,
+    )
+    return _columns(emissions, to.windows), stamp
+
+
+def _dead_letters(to: Destination, letters: pa.Table, first_seq: int) -> tuple[OutgoingColumns, Stamp]:
+    """The refused records as the codec takes them, in the order of their offsets, with their origin as headers."""
+    reasons = pc.dictionary_encode(_whole(letters["reason"]))
+    messages = reasons.dictionary.to_pylist()
+    offsets = in_the_input(to.raised, _whole(letters["offset"]).to_numpy())
+    stamp = Stamp(
+        operator=to.operator,
+        batch=to.batch,
+        first_seq=first_seq,
+        cause_codes=reasons.indices.to_numpy().astype(np.int8),
+        causes=[message.partition(": ")[2] for message in messages],
+        origin=Origin(topic=to.input, partition=to.partition, offsets=offsets, messages=messages),
+    )
+    return _columns(letters), stamp
+
+
+def _columns(rows: pa.Table, windows: AddedWindows | None = None) -> OutgoingColumns:
+    key = rows["key"]
+    if windows in ("time", "session"):
+        start, end = _windows(rows)
+        key = window_keys.kafka_keys(key, start, end if windows == "session" else None)
+    return OutgoingColumns(
+        key=_whole(key),
+        value=_whole(rows["value"]),
+        headers=_whole(rows["headers"]),
+        timestamp=_whole(rows["timestamp"]).to_numpy(),
+    )
+
+
+def _windows(emissions: pa.Table) -> tuple[Any, Any]:
+    return _whole(emissions["window_start"]).to_numpy(), _whole(emissions["window_end"]).to_numpy()
+
+
+def _whole(column: pa.ChunkedArray) -> Any:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -1,0 +1,275 @@
+"""Publishing on the driver's side: producers, marks, settling, ending.
+
+The rules are those of `docs/protocol.md`: what has been published is said by the mark in Kafka, never assumed; after
+anything unclear the next request for a transactional id is InitProducerId.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from tidegate.contracts.config import AddedWindows
+from tidegate.contracts.errors import StartOver, StateError, Undecided
+from tidegate.contracts.kill_points import armed, reach
+from tidegate.contracts.naming import group_id, transactional_id
+from tidegate.contracts.schema import BatchMeta
+from tidegate.runtime.kafka.client import KafkaClient
+from tidegate.runtime.kafka.offsets import earliest, marks, newest_batch_header
+from tidegate.runtime.kafka.transactions import Producer, commit_offset, end, ends, initialise
+from tidegate.runtime.publishing.encoding import Destination, Rows, open_output
+from tidegate.runtime.publishing.topics import Outlets, published_kinds
+from tidegate.state.decisions import Settle, Settling, Tail, format_mark, parse_mark, resolved, unpublished
+from tidegate.state.delta_log.operator_log import OperatorLog
+
+RENEWALS = 4
+"""How often a mark is committed again within the time for which the brokers keep it."""
+UNKNOWN_RETENTION_S = 86_400.0
+"""How long brokers that may not be asked are taken to keep offsets: once Kafka's default, which is seven days now."""
+
+
+class Publication:
+    """The output side of one operator: one transactional id per partition."""
+
+    def __init__(
+        self,
+        client: Callable[[], KafkaClient],
+        log: OperatorLog,
+        *,
+        application: str,
+        operator: str,
+        input: str,
+        outlets: Outlets,
+        times_in_values: bool,
+        windows: AddedWindows | None,
+        deadline_s: float,
+    ) -> None:
+        self._client, self._log = client, log
+        self._application, self._operator = application, operator
+        self._input, self._outlets = input, outlets
+        self._times_in_values, self._windows = times_in_values, windows
+        self._deadline_s = deadline_s
+        self._timeout_ms = max(60_000, int(3 * deadline_s * 1_000))
+        self.group = group_id(application, operator)
+        self.limits = {topic: client().max_message_bytes(topic) for topic in outlets.topics}
+        self.producers: dict[int, Producer] = {}
+        self.unclear: set[int] = set()
+        self._shown: dict[int, int] = {}
+        self._marked_at: dict[int, float] = {}
+        self._renew_after_s = (client().offset_retention_s(self.group) or UNKNOWN_RETENTION_S) / RENEWALS
+        self._shown_at = time.monotonic()
+
+    def start(self, partitions: Iterable[int], newest: BatchMeta) -> None:
+        """Older drivers are fenced, what they left open is aborted, and everything committed is published."""
+        for count, partition in enumerate(partitions):
+            if count == 1:
+                reach("between_initialisations")
+            self._initialise(partition, None)
+        self.settle(self.producers, newest)
+
+    def settle(self, partitions: Iterable[int], newest: BatchMeta) -> None:
+        """Publish the output of committed batches that is not published yet, judged by the marks.
+
+        Raises StateError for a mark that contradicts the log, Undecided where nothing tells whether the newest output
+        was published, and StartOver where the log has gone on without this driver.
+        """
+        undecided = dict[int, int]()
+        for partition, (what, batch) in self._decisions(partitions, newest):
+            if batch is not None and what is Settling.PUBLISH:
+                self._publish_again(partition, batch, newest)
+            elif batch is not None:
+                undecided[partition] = batch
+        if undecided:
+            raise self._undecided(undecided)
+
+    def undecided(self, newest: BatchMeta) -> dict[int, int]:
+        """Return the partitions of which nothing tells whether their newest output was published, and its batch."""
+        decisions = self._decisions(newest.offsets[self._input], newest)
+        return {p: batch for p, (what, batch) in decisions if what is Settling.ASK and batch is not None}
+
+    def _decisions(self, partitions: Iterable[int], newest: BatchMeta) -> Iterator[tuple[int, Settle]]:
+        """Read the marks, then decide about one partition after the other."""
+        wanted = list(partitions)
+        found = marks(self._client(), self.group, self._input, wanted)
+        for partition in wanted:
+            committed = found.get(partition)
+            mark = committed.metadata if committed is not None else None
+            self._shown[partition] = committed.offset if committed is not None else -1
+            self._marked_at[partition] = -math.inf  # nobody tells when
+            try:
+                yield partition, self._left_to_publish(partition, mark, newest)
+            except StateError as contradiction:
+                self._notice_successor(contradiction)
+                raise
+
+    def end(self, producers: Mapping[int, Producer], newest: BatchMeta) -> None:
+        """The open transactions of a committed batch are committed in Kafka, or cleared up by the marks."""
+        self.unclear.update(producers)
+        for wave in self._waves(list(producers)):
+            opened = [producers[partition] for partition in wave]
+            answers = ends(self._client(), opened, commit=True, deadline_s=self._deadline_s)
+            for partition, answer in zip(wave, answers, strict=True):
+                if isinstance(answer, Producer):
+                    self.producers[partition] = answer
+                    self._shown[partition] = newest.offsets[self._input][partition]
+                    self._marked_at[partition] = time.monotonic()
+                    self.unclear.discard(partition)
+            reach("between_ends")
+        self.clear_up(newest)
+
+    def show(self, newest: BatchMeta, *, every_s: float = 0.0) -> None:
+        """Commit the log's offsets to the group, so that ordinary tools tell the lag, unless it is too soon for that.
+
+        Where nothing was emitted, a transaction without output carries the offset, and the mark with it. So marks of
+        quiet partitions are renewed well before the brokers drop them.
+        """
+        reached, now = newest.offsets[self._input], time.monotonic()
+        behind = [
+            partition
+            for partition in self.producers
+            if (self._shown.get(partition) != reached[partition] or self._is_old(partition, now))
+            and partition not in self.unclear  # what a failed attempt has left open would be committed with it
+        ]
+        if not behind or now < self._shown_at + every_s:
+            return
+        self._shown_at = now
+        self.abandon(behind)  # until they are ended
+        self.end({partition: self._offset_alone(partition, newest) for partition in behind}, newest)
+
+    def _is_old(self, partition: int, now: float) -> bool:
+        """Return True if the partition's mark is to be committed again."""
+        return now >= self._marked_at.get(partition, -math.inf) + self._renew_after_s
+
+    def _offset_alone(self, partition: int, newest: BatchMeta) -> Producer:
+        return commit_offset(
+            self._client(),
+            self.producers[partition],
+            self.group,
+            self._input,
+            partition,
+            newest.offsets[self._input][partition],
+            format_mark(newest.table_id, newest.batch),
+            deadline_s=self._deadline_s,
+        )
+
+    def abandon(self, partitions: Iterable[int]) -> None:
+        """What the partitions have open is not to be committed; nothing else is sent before it is cleared up."""
+        if self.producers:
+            self.unclear.update(partitions)
+
+    def let_go(self, partitions: Sequence[int]) -> None:
+        """What the partitions have open is aborted; what is committed of it is still to be published."""
+        self.abandon(partitions)
+        for partition in partitions:
+            self._initialise(partition, self.producers[partition])
+
+    def clear_up(self, newest: BatchMeta) -> None:
+        """Nothing is unclear: whatever was open is aborted, what is committed in the log is published.
+
+        Raises Fenced after a takeover, EngineError while Kafka does not answer (then it is still unclear).
+        """
+        for partition in sorted(self.unclear):
+            self._initialise(partition, self.producers[partition])
+            self.settle([partition], newest)
+            self.unclear.discard(partition)
+
+    def _waves(self, partitions: list[int]) -> list[list[int]]:
+        """All ends at once; the kill point between two of them needs them one after the other."""
+        return [[partition] for partition in partitions] if armed("between_ends") else [partitions]
+
+    def _initialise(self, partition: int, current: Producer | None) -> None:
+        name = transactional_id(self._application, self._operator, partition)
+        self.producers[partition] = initialise(self._client(), name, timeout_ms=self._timeout_ms, current=current)
+
+    def _left_to_publish(self, partition: int, mark: str | None, newest: BatchMeta) -> Settle:
+        """Decide about the batch whose output is committed and may not be published."""
+        known = parse_mark(mark) if mark is not None else None
+        after = known.batch if known else newest.output.get(partition, -1) - 1
+        outputs = self._outputs(partition, after, newest)
+        decision = unpublished(mark, table_id=newest.table_id, newest_batch=newest.batch, outputs=outputs)
+        if decision.what is not Settling.RESOLVE:
+            return decision
+        decision = resolved(outputs[-1], self._tails(partition, outputs[-1], newest))
+        said = newest.settled.get(partition)
+        if decision.what is Settling.ASK and said is not None and said[0] == decision.batch:
+            return Settle(Settling.NOTHING) if said[1] == "published" else Settle(Settling.PUBLISH, decision.batch)
+        return decision
+
+    def _outputs(self, partition: int, after_batch: int, newest: BatchMeta) -> list[int]:
+        """The batches above that one with something to publish, none from before that was configured; ascending."""
+        found = [
+            self._log.batches(kind, partition, after_batch=max(after_batch, since - 1))
+            for kind, since in published_kinds(self._outlets, newest).items()
+        ]
+        return sorted({batch for batches in found for batch in batches})
+
+    def _tails(self, partition: int, batch: int, newest: BatchMeta) -> list[Tail]:
+        """Look at the end of each outlet for the batch."""
+        kinds = [kind for kind in published_kinds(self._outlets, newest) if self._has(kind, partition, batch)]
+        written = {self._outlets.output if kind == "emission" else self._outlets.dead_letters for kind in kinds}
+        return [self._tail(topic, partition, newest, written=topic in written) for topic in self._outlets.topics]
+
+    def _tail(self, topic: str, partition: int, newest: BatchMeta, *, written: bool) -> Tail:
+        found = newest_batch_header(self._client(), topic, partition, self._operator)
+        if found is not None and found > newest.batch:
+            raise StateError(
+                f"{topic}/{partition} holds a batch of {self._operator} that this log has not reached",
+                value=f"batch {found} in the topic, {newest.batch} in the log",
+                remedy="was the log begun anew? Give the operator another name or topics of its own",
+            )
+        begun = found is not None or earliest(self._client(), topic)[partition] == 0
+        return Tail(found, written and begun and not self._client().is_compacted(topic))
+
+    def _has(self, kind: str, partition: int, batch: int) -> bool:
+        return self._log.read(kind, partition, batch - 1, ["batch"], up_to=batch).num_rows > 0
+
+    def _undecided(self, batches: Mapping[int, int]) -> Undecided:
+        return Undecided(
+            f"nothing tells whether the newest output of {self._operator} was published: its mark has expired, and "
+            "the topic may no longer have it",
+            value=", ".join(f"partition {partition}: batch {batch}" for partition, batch in sorted(batches.items())),
+            remedy=f"find out whether readers have it; then run tidegate settle FILE {self._operator} --published, or "
+            "--unpublished to publish it",
+        )
+
+    def _notice_successor(self, contradiction: StateError) -> None:
+        """Nothing, if the newest commit is this driver's: else a successor has fenced it in between, and published."""
+        if self._log.has_successor():
+            raise StartOver(
+                "a newer driver has published", value=contradiction.value, remedy="the claim tells"
+            ) from contradiction
+
+    def _publish_again(self, partition: int, batch: int, newest: BatchMeta) -> None:
+        kinds = published_kinds(self._outlets, newest)
+        rows = Rows(
+            *(
+                self._rows(kind, partition, batch, kinds.get(kind, batch + 1))
+                for kind in ("emission", "late", "rejected")
+            )
+        )
+        destination = Destination(
+            operator=self._operator,
+            input=self._input,
+            outlets=self._outlets,
+            limits=self.limits,
+            times_in_values=self._times_in_values,
+            windows=self._windows,
+            group=self.group,
+            table_id=newest.table_id,
+            partition=partition,
+            batch=batch,
+            next_offset=newest.offsets[self._input][partition],
+            raised=newest.raised.get(partition, ()),
+            deadline_s=self._deadline_s,
+        )
+        opened = open_output(self._client(), self.producers[partition], destination, rows)
+        reach("in_settling_before_end")
+        self.producers[partition] = end(self._client(), opened, commit=True, deadline_s=self._deadline_s)
+        reach("in_settling_after_end")
+
+    def _rows(self, kind: str, partition: int, batch: int, since: int) -> pa.Table:
+        """The batch's rows of the kind; none if it is from before `since`."""
+        return self._log.read(kind, partition, after_batch=max(batch, since) - 1, up_to=batch)

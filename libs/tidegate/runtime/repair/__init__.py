@@ -1,0 +1,1 @@
+"""What a person asks for when something was lost or refused: skip, settle, redrive."""

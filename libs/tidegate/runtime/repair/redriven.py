@@ -1,0 +1,111 @@
+"""Which refused records were sent back before.
+
+A run of `tidegate redrive` is a file in the folder `_redriven` of the operator's log: the places of the records that it
+was to send. It is written before the first of them is sent, and is `pending` until all are. Each partition's Kafka
+transaction bears a mark with the number of the run, so that of a run which was cut short it is known, partition by
+partition, what became of it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidegate.contracts.errors import UserError
+from tidegate.state import disk
+
+Place = tuple[int, int]
+"""Partition and offset at which a record was read."""
+
+_SCHEMA = pa.schema({"partition": pa.int32(), "offset": pa.int64()})
+_NAME = re.compile(r"(\d+)(\.pending)?\.parquet")
+
+
+class Run(NamedTuple):
+    """The records that a run was to send."""
+
+    number: int
+    places: frozenset[Place]
+
+    @property
+    def partitions(self) -> list[int]:
+        """Those that it has records of."""
+        return sorted({partition for partition, _ in self.places})
+
+
+def format_mark(table_id: str, run: int) -> str:
+    """The metadata string of the offset commit that travels with a partition's records."""
+    return f"tidegate-redriven/1 {table_id} {run}"
+
+
+def really_sent(run: Run, table_id: str, marks: Mapping[int, str]) -> frozenset[Place]:
+    """What was sent of the newest run: the records of those partitions that bear its mark."""
+    mark = format_mark(table_id, run.number)
+    return frozenset(place for place in run.places if marks.get(place[0]) == mark)
+
+
+class Redriven:
+    """The runs of one operator."""
+
+    def __init__(self, log: Path) -> None:
+        self._folder = log / "_redriven"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else sends records of the operator back meanwhile. UserError while somebody does."""
+        disk.make_folder(self._folder, synced=True)
+        with (self._folder / "lock").open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError("another redrive of the operator is under way", remedy="wait for its end") from None
+            yield
+
+    def places(self) -> frozenset[Place]:
+        """The records of all runs."""
+        return frozenset(place for _, _, path in self._runs() for place in _read(path))
+
+    def pending(self) -> list[Run]:
+        """The runs that were cut short."""
+        return [Run(number, frozenset(_read(path))) for number, pending, path in self._runs() if pending]
+
+    def begin(self, places: Iterable[Place]) -> Run:
+        """A new run is to send these records, and is pending."""
+        run = Run(1 + max((number for number, _, _ in self._runs()), default=0), frozenset(places))
+        self._write(run)
+        return run
+
+    def finish(self, run: Run, sent: frozenset[Place]) -> None:
+        """The run is over, and has sent these records."""
+        if sent != run.places:
+            self._write(Run(run.number, sent))
+        self._path(run.number, pending=True).rename(self._path(run.number, pending=False))
+        disk.sync(self._folder)
+
+    def _runs(self) -> list[tuple[int, bool, Path]]:
+        found = [(_NAME.fullmatch(path.name), path) for path in sorted(self._folder.glob("*.parquet"))]
+        return [(int(name[1]), name[2] is not None, path) for name, path in found if name is not None]
+
+    def _path(self, number: int, *, pending: bool) -> Path:
+        return self._folder / f"{number:06}{'.pending' * pending}.parquet"
+
+    def _write(self, run: Run) -> None:
+        """The run is pending; its file is there, whole or not at all."""
+        path, unfinished = self._path(run.number, pending=True), self._folder / "unfinished"
+        columns = zip(*sorted(run.places), strict=True) if run.places else ((), ())
+        pq.write_table(pa.table(list(columns), schema=_SCHEMA), unfinished)
+        disk.sync(unfinished)
+        unfinished.rename(path)
+        disk.sync(self._folder)
+
+
+def _read(path: Path) -> Iterator[Place]:
+    rows = pq.read_table(path)
+    return zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True)

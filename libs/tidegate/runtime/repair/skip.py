@@ -1,0 +1,60 @@
+"""Going past records that the input lost before they were read, when a person has accepted it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from uuid import uuid4
+
+from tidegate.contracts.errors import UserError
+from tidegate.contracts.naming import log_path
+from tidegate.contracts.schema import log_schema
+from tidegate.operators.registry import operator_for
+from tidegate.runtime import clock
+from tidegate.runtime.batch_loop import preflight
+from tidegate.runtime.batch_loop.metadata import after_claim, after_skip
+from tidegate.runtime.configuration.application import Application
+from tidegate.runtime.kafka import offsets
+from tidegate.runtime.kafka.client import client
+from tidegate.state.delta_log.operator_log import OperatorLog
+
+Ranges = Mapping[int, tuple[int, int]]
+"""Per partition offsets [from, to): lost unread; with `to` before `from`: lost after they were read, back to there."""
+
+
+def check_skip(lost: Ranges, named: Ranges) -> None:
+    """Nothing, if each range named is lost, from its beginning on. UserError otherwise."""
+    for partition, (start, end) in named.items():
+        gone = lost.get(partition)
+        if gone is None or start != gone[0] or not (start < end <= gone[1] or end == gone[1]):
+            raise UserError(
+                f"offsets {start} to {end} of partition {partition} are not what was lost unread",
+                value=f"lost: {shown(lost) or 'nothing'}",
+                remedy="name ranges that are lost: PARTITION:FROM-TO, where TO is the first offset to go on at",
+            )
+
+
+def shown(ranges: Ranges) -> str:
+    """The ranges as `tidegate skip` takes them."""
+    return " ".join(f"{partition}:{start}-{end}" for partition, (start, end) in sorted(ranges.items()))
+
+
+def skip(application: Application, name: str, named: Ranges) -> int:
+    """The operator goes on behind the ranges; gives the batch that records it. No driver may run meanwhile: the commit
+    is a claim, and fences it.
+
+    UserError when a range is not lost; StateError when the topics are not those of the log.
+    """
+    config, kafka = application.operators[name], client(application.kafka)
+    log = OperatorLog.open(
+        log_path(application.lake, name), name, log_schema(operator_for(config).columns), create=False
+    )
+    newest = log.newest()
+    if newest is None:
+        raise UserError("nothing has been read yet, so nothing is lost", value=name, remedy="run the operator")
+    preflight.check_topics(newest, config, preflight.find_topics(kafka, config, newest.topics))
+    lost = preflight.lost_ranges(newest, config.input, offsets.earliest(kafka, config.input))
+    check_skip(lost | preflight.truncated_ranges(kafka, newest, config.input), named)
+    claim = after_claim(newest, attempt=uuid4().hex, clock=clock.now_ms(), config=newest.config, topics=newest.topics)
+    epochs = preflight.epochs_of_what_is_left(kafka, newest, config.input, named)
+    log.commit(after_skip(claim, config.input, named, epochs), [])
+    return claim.batch

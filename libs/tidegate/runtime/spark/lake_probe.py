@@ -1,0 +1,64 @@
+"""Whether the executors have the driver's lake: each writes what the other one reads.
+
+Executors with another folder under the same path would write files that nobody else ever sees.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tidegate.contracts.errors import EngineError
+from tidegate.state import disk
+from tidegate.state.delta_log.log_entries import STAGING
+
+_CONTENT = b"written to see whether driver and executors share this lake"
+
+
+class Sight(NamedTuple):
+    """What a task saw: where it ran, the file that it wrote in answer, and why it wrote none."""
+
+    place: str
+    answer: str | None
+    problem: str = ""
+
+
+def check_shared(log: Path, on_executors: Callable[[Path], Sequence[Sight]]) -> None:
+    """Raise EngineError unless each executor sees what the driver writes into the log's folder, and the driver what
+    each executor writes. `on_executors` has `look` called with the probe there.
+    """
+    with disk.disk_errors(log), disk.staged(log / STAGING, _CONTENT) as probe:
+        sights = on_executors(probe)
+        faults = [fault for sight in sights if (fault := _fault(probe, sight))]
+        for sight in sights:
+            if sight.answer is not None:
+                probe.with_name(sight.answer).unlink(missing_ok=True)
+    if faults:
+        raise EngineError(
+            "executors do not share the lake with the driver",
+            value=f"{log}: {faults[0]}",
+            remedy="mount the same file system under the same path on every machine of the cluster, for the same user",
+        )
+
+
+def look(probe: Path) -> Sight:
+    """Read the driver's probe and write an answer beside it; in a task."""
+    place, answer = f"{socket.gethostname()}, process {os.getpid()}", f"{probe.name}-{secrets.token_hex(8)}"
+    try:
+        probe.read_bytes()
+        probe.with_name(answer).write_bytes(_CONTENT)
+    except OSError as error:
+        return Sight(place, None, str(error.strerror))
+    return Sight(place, answer)
+
+
+def _fault(probe: Path, sight: Sight) -> str | None:
+    if sight.answer is None:
+        return f"{sight.place} does not see what the driver wrote: {sight.problem}"
+    if not probe.with_name(sight.answer).exists():
+        return f"the driver does not see what {sight.place} wrote"
+    return None

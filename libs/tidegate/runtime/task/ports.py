@@ -1,0 +1,76 @@
+"""Where a partition's records come from and where its output goes.
+
+Everything else about a batch is the same for a service over Kafka topics and for a streaming DataFrame.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidegate.contracts.operator import StepResult
+from tidegate.contracts.records import Records
+from tidegate.runtime.kafka.client import client
+from tidegate.runtime.kafka.fetch import Fetched, fetch
+from tidegate.runtime.kafka.retries import Deadline
+from tidegate.runtime.kafka.transactions import Producer
+from tidegate.runtime.messages import KafkaAttempt, PartitionPlan
+from tidegate.runtime.publishing.encoding import Destination, Rows, open_output
+
+
+class Port(Protocol):
+    """The way of one attempt's records in, and of its output out."""
+
+    def read(self, plan: PartitionPlan) -> Fetched:
+        """The records of the plan, as far as they were read."""
+        ...
+
+    def open(self, plan: PartitionPlan, step: StepResult, next_offset: int) -> Producer | None:
+        """The partition's producer, with the output in an open transaction if it is to be published."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class KafkaPort:
+    """From the input topic to the outlets. `deadline`: when the work with Kafka has to be done."""
+
+    attempt: KafkaAttempt
+    deadline: Deadline
+
+    def read(self, plan: PartitionPlan) -> Fetched:
+        """The committed records of the plan's range, up to the attempt's limit in bytes."""
+        if plan.start == plan.end:
+            return Fetched(records=Records.from_rows([]), next_offset=plan.start, epoch=plan.epoch)
+        return fetch(
+            client(self.attempt.kafka),
+            self.attempt.topic,
+            plan.partition,
+            plan.start,
+            plan.end,
+            max_bytes=self.attempt.max_batch_bytes,
+            deadline_s=self.deadline.remaining_s,
+            epoch=plan.epoch,
+        )
+
+    def open(self, plan: PartitionPlan, step: StepResult, next_offset: int) -> Producer | None:
+        """The producer; if there is anything to publish it is in its open transaction, with input offset and mark."""
+        attempt = self.attempt
+        if plan.producer is None:
+            return None
+        destination = Destination(
+            operator=attempt.operator,
+            input=attempt.topic,
+            outlets=attempt.outlets,
+            limits=attempt.limits,
+            times_in_values=attempt.times_in_values,
+            windows=attempt.windows,
+            group=attempt.group,
+            table_id=attempt.table_id,
+            partition=plan.partition,
+            batch=attempt.batch,
+            next_offset=next_offset,
+            raised=plan.raised,
+            deadline_s=self.deadline.remaining_s,
+        )
+        rows = Rows(step.emissions, step.late, step.rejected)
+        return open_output(client(attempt.kafka), plan.producer, destination, rows)

@@ -1,0 +1,252 @@
+"""One partition's share of a micro-batch, inside a Spark task.
+
+The order of the steps is that of `docs/protocol.md`: lock, recover, fetch, dirty header, kernel, undo rows, complete
+header, open transaction, files. Nothing is decided here: the driver's commit decides. What fails after the kernel, here
+or elsewhere, is undone by the next attempt.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import lru_cache
+from typing import TypeVar, cast
+
+from pyspark import TaskContext
+
+from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.errors import EngineError, Superseded, TidegateError
+from tidegate.contracts.event_time import ALWAYS
+from tidegate.contracts.kill_points import reach
+from tidegate.contracts.operator import Operator, OperatorState, ReadTable, StepResult, TableReader
+from tidegate.contracts.records import Records
+from tidegate.operators.registry import operator_for
+from tidegate.runtime.kafka.retries import Deadline
+from tidegate.runtime.messages import (
+    Attempt,
+    KafkaAttempt,
+    PartitionFailure,
+    PartitionPlan,
+    PartitionResult,
+    Returned,
+)
+from tidegate.runtime.task.ports import KafkaPort, Port
+from tidegate.runtime.task.warm_up import spare_the_collector, warm_codec, warm_operator
+from tidegate.runtime.threads import side_by_side
+from tidegate.state.decisions import Way
+from tidegate.state.delta_log.data_files import DataFile, write_rows
+from tidegate.state.local.local_state import LocalState, partitions_here
+from tidegate.state.local.recovery import Recovered, recover, way_back
+from tidegate.state.raised_offsets import raised_now
+
+Done = TypeVar("Done")
+
+_TABLES = (("state", "changes"), ("emission", "emissions"), ("late", "late"), ("rejected", "rejected"))
+
+
+class Stopwatch:
+    """Seconds spent in each named part, one after the other."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._since = time.monotonic()
+
+    def lap(self, part: str) -> None:
+        """The time since the last lap counts as `part`."""
+        now = time.monotonic()
+        self.seconds[part] = self.seconds.get(part, 0.0) + now - self._since
+        self._since = now
+
+
+def run_group(attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> Iterator[PartitionResult | PartitionFailure]:
+    """Each plan has a result or a failure, in order; some partitions are worked on side by side."""
+    spare_the_collector()
+    port = KafkaPort(attempt=attempt, deadline=Deadline(attempt.deadline_s))
+    return side_by_side(lambda plan: run_plan(attempt, plan, port), plans)
+
+
+def bring_back(
+    attempt: Attempt, plans: Sequence[PartitionPlan], *, rebuilds: bool
+) -> Iterator[Returned | PartitionFailure]:
+    """Bring the plans' local states back, side by side. Without `rebuilds` those are left that have to be rebuilt.
+
+    No deadline runs: nothing is open in Kafka, and what has come back is kept.
+    """
+    return side_by_side(lambda plan: _told(plan, lambda: _bring_back(attempt, plan, rebuilds=rebuilds)), plans)
+
+
+def _bring_back(attempt: Attempt, plan: PartitionPlan, *, rebuilds: bool) -> Returned:
+    began, operator = time.monotonic(), _operator(attempt.config)
+    with _own(attempt, plan.partition) as local:
+        use = way_back(local, operator, plan.wanted, plan.stream_time)
+        if not rebuilds and use.way is Way.REBUILD and plan.wanted.last is not None:
+            return Returned(plan.partition, False, use.reason, 0.0)
+        with _replica(attempt, plan):
+            recovered = recover(
+                local, operator, attempt.log, attempt.version, plan.wanted, plan.partition, plan.stream_time
+            )
+    return Returned(plan.partition, True, recovered.told, time.monotonic() - began)
+
+
+def run_plan(attempt: Attempt, plan: PartitionPlan, port: Port) -> PartitionResult | PartitionFailure:
+    """What became of the plan; an error never leaves the task as an exception."""
+    return _told(plan, lambda: run_partition(attempt, plan, port))
+
+
+def _told(plan: PartitionPlan, work: Callable[[], Done]) -> Done | PartitionFailure:
+    try:
+        _refuse_retries()
+        return work()
+    except TidegateError as error:
+        return PartitionFailure(partition=plan.partition, error=error, trace=traceback.format_exc())
+    except Exception as error:
+        wrapped = EngineError(f"partition {plan.partition}: {type(error).__name__}", value=error, remedy="see trace")
+        return PartitionFailure(partition=plan.partition, error=wrapped, trace=traceback.format_exc())
+
+
+def run_partition(attempt: Attempt, plan: PartitionPlan, port: Port) -> PartitionResult:
+    """The partition's local state is that of the batch, its rows are in files, its output in an open transaction."""
+    watch = Stopwatch()
+    operator = _operator(attempt.config)
+    with _own(attempt, plan.partition) as local, _replica(attempt, plan) as replica:
+        recovered = recover(
+            local, operator, attempt.log, attempt.version, plan.wanted, plan.partition, plan.stream_time
+        )
+        if replica is not None:
+            open_until = ALWAYS if plan.table is None else plan.table.open_until
+            cast(TableReader, recovered.state).read_table(replica.state, open_until)
+        if plan.hold is not None:
+            cast(ReadTable, recovered.state).hold(*plan.hold)
+        watch.lap("recover")
+        fetched = port.read(plan)
+        watch.lap("fetch")
+        local.begin(attempt.epoch, attempt.batch, attempt.attempt)
+        reach("after_dirty_header")
+        step = _act(attempt, plan, recovered.state, fetched.records.raised(raised_now(plan.raised)))
+        local.complete(step.undo)
+        reach("after_complete_header")
+        watch.lap("kernel")
+        stopped_at = None if step.stopped_at is None else step.stopped_at - raised_now(plan.raised)
+        next_offset = fetched.next_offset if stopped_at is None else stopped_at
+        producer = port.open(plan, step, next_offset)
+        watch.lap("output")
+        files = _write(attempt, plan, step)
+        watch.lap("files")
+    return PartitionResult(
+        partition=plan.partition,
+        action=plan.action,
+        next_offset=next_offset,
+        stream_time=step.stream_time,
+        counts=step.counts,
+        measures=step.measures,
+        files=files,
+        producer=producer,
+        stopped_at=stopped_at,
+        stop_reason=step.stop_reason,
+        floor=step.floor,
+        needs=step.needs,
+        recovery=recovered.told,
+        epoch=fetched.epoch,
+        replica="" if replica is None else replica.told,
+        seconds=watch.seconds,
+    )
+
+
+def _own(attempt: Attempt, partition: int) -> AbstractContextManager[LocalState]:
+    """The partition's local state, under its lock."""
+    return LocalState.lock(
+        attempt.state,
+        partition,
+        operator=attempt.operator,
+        table_id=attempt.table_id,
+        token=(attempt.epoch, attempt.batch),
+    )
+
+
+@contextmanager
+def _replica(attempt: Attempt, plan: PartitionPlan) -> Iterator[Recovered | None]:
+    """The replica of the table's partition at the version that the batch is pinned to; None without a table."""
+    table = plan.table
+    if table is None:
+        yield None
+        return
+    wanted, operator = table.wanted, _operator(table.config)
+    token = (wanted.epoch, wanted.batch)
+    with LocalState.lock(
+        attempt.state, plan.partition, operator=table.name, table_id=table.table_id, token=token
+    ) as local:
+        replica = recover(
+            local, operator, table.log, table.version, wanted, plan.partition, table.stream_time, tail=table.tail
+        )
+        if table.floor is not None:
+            cast(ReadTable, replica.state).hold(table.floor, table.floor)
+        yield replica
+
+
+@lru_cache(maxsize=16)
+def _operator(config: OperatorRules) -> Operator:
+    return operator_for(config)
+
+
+def _refuse_retries() -> None:
+    context = TaskContext.get()
+    if context is not None and context.attemptNumber() > 0:
+        raise EngineError(
+            "Spark has retried a task of its own accord",
+            value=f"attempt {context.attemptNumber()}",
+            remedy="none is needed after the loss of a machine: the driver tries again, with a new attempt",
+        )
+
+
+def _act(attempt: Attempt, plan: PartitionPlan, state: OperatorState, records: Records) -> StepResult:
+    if plan.action == "idle":
+        reach("during_idle_advance")
+        return state.advance(plan.advance_to)
+    if plan.action == "flush":
+        return state.flush()
+    return state.step(records, attempt.clock)
+
+
+def _write(attempt: Attempt, plan: PartitionPlan, step: StepResult) -> tuple[DataFile, ...]:
+    tables = [(kind, getattr(step, name)) for kind, name in _TABLES]
+    return tuple(
+        write_rows(
+            attempt.log,
+            kind,
+            plan.partition,
+            table,
+            batch=attempt.batch,
+            topic=attempt.topic,
+            attempt=attempt.attempt,
+        )
+        for kind, table in tables
+        if table.num_rows
+    )
+
+
+def warm_up(config: OperatorRules) -> int:
+    """This worker process has imported and compiled everything that a batch of the operator needs; gives its id."""
+    warm_operator(_operator(config))
+    warm_codec()
+    spare_the_collector()
+    return os.getpid()
+
+
+def make_durable(attempt: Attempt) -> list[int]:
+    """The local states on this machine that can be trusted are synced to disk and say so; gives their partitions."""
+    return [
+        partition
+        for partition in partitions_here(attempt.state, attempt.operator, attempt.table_id)
+        if _made_durable(attempt, partition)
+    ]
+
+
+def _made_durable(attempt: Attempt, partition: int) -> bool:
+    with suppress(Superseded), _own(attempt, partition) as local:
+        if local.trusted:
+            local.make_durable()
+            return True
+    return False

@@ -1,0 +1,144 @@
+"""What a driver tells about itself, in the file `condition.json` of its operator's state folder.
+
+It is written when it changes, not with every batch, and only explains: nothing is decided by it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, get_args
+
+from tidegate.contracts.errors import BufferFull, Fenced, StateError, TidegateError, UserError
+from tidegate.runtime import clock
+
+Incident = Literal["bound reached", "fenced", "refused", "stopped"]
+"""How a driver ends that nobody asked to: `refused` before it ever ran."""
+
+State = Literal["starting", "running", "waiting", "drained", Incident]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """How a driver is doing since `since` (ms, wall clock), and why.
+
+    `waits`: for which table records wait that are due, and in which partitions. `unclear`: partitions whose newest
+    publication Kafka has not confirmed. `recovered`: how a partition's state came back, other than by going on.
+    `recovering`: why the states of partitions that wait for it are being rebuilt.
+    """
+
+    state: State
+    since: int
+    why: str = ""
+    waits: str = ""
+    unclear: tuple[int, ...] = ()
+    recovered: Mapping[int, str] = field(default_factory=dict)
+    recovering: Mapping[int, str] = field(default_factory=dict)
+
+
+class ConditionFile:
+    """The condition of one operator; the last driver on this machine wrote it."""
+
+    def __init__(self, state: Path) -> None:
+        self._path = state / "condition.json"
+        self._told = Condition(state="drained", since=0)
+        self._ran = False
+
+    @property
+    def told(self) -> Condition:
+        """What this driver has told last."""
+        return self._told
+
+    def read(self) -> Condition | None:
+        """What was told last; None if nothing was, or nothing that can be read."""
+        try:
+            said = json.loads(self._path.read_text())
+            mappings = {
+                name: {int(partition): text for partition, text in said.get(name, {}).items()}
+                for name in ("recovered", "recovering")
+            }
+            found = Condition(**said | mappings | {"unclear": tuple(said["unclear"])})
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return None
+        return found if found.state in get_args(State) else None
+
+    def tell(self, state: State, why: str = "") -> None:
+        """The condition is told, since now, if it is another one."""
+        self._ran = self._ran or state == "running"
+        if (state, why) != (self._told.state, self._told.why):
+            self._write(replace(self._told, state=state, why=why, since=clock.now_ms()))
+
+    def tell_unclear(self, partitions: Iterable[int]) -> None:
+        """It is told which partitions' publications are not confirmed."""
+        if (unclear := tuple(sorted(partitions))) != self._told.unclear:
+            self._write(replace(self._told, unclear=unclear))
+
+    def tell_waits(self, table: str, partitions: Iterable[int]) -> None:
+        """Write for which table due records wait, and in which partitions, if that changed."""
+        where = ", ".join(map(str, partitions))
+        told = f"due records wait until the table {table} has read on, partitions {where}: look at its service"
+        if (waits := told if where else "") != self._told.waits:
+            self._write(replace(self._told, waits=waits))
+
+    def tell_recovered(self, partition: int, how: str) -> None:
+        """It is told how the partition's state came back."""
+        self._write(replace(self._told, recovered={**self._told.recovered, partition: how}))
+
+    def tell_recovering(self, left: Mapping[int, str]) -> None:
+        """Write which partitions wait for their states to be rebuilt, if that has changed."""
+        if dict(left) != dict(self._told.recovering):
+            self._write(replace(self._told, recovering=dict(left)))
+
+    @contextmanager
+    def of_run(self) -> Iterator[None]:
+        """The end of what runs inside is told: drained, or why it stopped."""
+        self._told, self._ran = Condition(state="drained", since=0), False
+        self.tell("starting")
+        try:
+            yield
+        except Exception as error:
+            self.tell(_incident(error, ran=self._ran), one_line(error))
+            raise
+        self.tell("drained")
+
+    def _write(self, condition: Condition) -> None:
+        self._told = condition
+        text = json.dumps(vars(condition))
+        with suppress(OSError):  # what explains a bad day must not make another
+            try:
+                self._replace(text)
+            except OSError:
+                self._overwrite(text)  # on a full disk there is still the room of the last one
+
+    def _replace(self, text: str) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        new = self._path.with_suffix(".new")
+        try:
+            new.write_text(text)
+            new.replace(self._path)
+        finally:
+            new.unlink(missing_ok=True)
+
+    def _overwrite(self, text: str) -> None:
+        with self._path.open("r+") as file:
+            file.write(text)
+            file.truncate()
+
+
+def one_line(error: Exception) -> str:
+    """Problem, value and remedy on one line."""
+    if not isinstance(error, TidegateError):
+        return f"{type(error).__name__}: {error}".partition("\n")[0]
+    value = "" if error.value is None else f" ({' '.join(str(error.value).split())})"
+    return f"{error.problem}{value}" + (f": {error.remedy}" if error.remedy else "")
+
+
+def _incident(error: Exception, *, ran: bool) -> Incident:
+    if isinstance(error, Fenced):
+        return "fenced"
+    if isinstance(error, BufferFull):
+        return "bound reached"
+    return "refused" if not ran and isinstance(error, UserError | StateError) else "stopped"

@@ -1,0 +1,122 @@
+"""Why an operator, or one of its partitions, moves or does not. Pure: facts in, explanation out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+from tidegate.runtime.kafka.open_transactions import OpenTransaction
+from tidegate.runtime.telemetry.driver_status import Condition, Incident
+
+Rule = Literal[
+    "running",
+    "starting",
+    "waiting",
+    "waiting for table",
+    "broker away",
+    "no driver",
+    "bound reached",
+    "fenced",
+    "refused",
+    "stopped",
+    "records lost",
+    "topic cut",
+    "publication unclear",
+    "recovering",
+    "behind",
+    "held up",
+    "open transaction",
+    "no input",
+    "unknown",
+]
+
+
+class Explanation(NamedTuple):
+    """A rule by its name, and what a person wants to know."""
+
+    rule: Rule
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorFacts:
+    """What is known of an operator: `driven`: a driver runs on this machine; `condition`: what one told here last."""
+
+    driven: bool
+    condition: Condition | None
+    kafka_error: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionFacts:
+    """Offsets of one partition: the next to be read, and the topic's first, last stable and end; None: not known."""
+
+    next_offset: int
+    first: int | None = None
+    stable: int | None = None
+    end: int | None = None
+    open_transactions: Sequence[OpenTransaction] = ()
+    unclear: bool = False
+    recovering: str = ""
+
+
+def explain_operator(facts: OperatorFacts) -> Explanation:
+    """What the operator as a whole does or waits for. A driver that has ended comes before a broker that is away."""
+    told = facts.condition
+    if not facts.driven:
+        return _ended(told)
+    if facts.kafka_error:
+        return Explanation("broker away", f"{facts.kafka_error}; the driver goes on by itself")
+    if told is not None and told.state == "waiting":
+        return Explanation("waiting", told.why)
+    if told is None or told.state == "starting":
+        return Explanation("starting", "a driver is starting")
+    if told.waits:
+        return Explanation("waiting for table", told.waits)
+    if told.recovering:
+        rebuilt = f"{len(told.recovering)} local states are still to be rebuilt from the log; other partitions go on"
+        return Explanation("running", f"a driver runs on this machine; {rebuilt}")
+    return Explanation("running", "a driver runs on this machine")
+
+
+def _ended(told: Condition | None) -> Explanation:
+    if told is not None and told.state in get_args(Incident):
+        return Explanation(told.state, told.why)
+    if told is not None and told.state != "drained":
+        return Explanation("no driver", f"the driver was killed while it was {told.state}; start it again")
+    return Explanation("no driver", "no driver runs on this machine: tidegate run")
+
+
+def explain_partition(operator: Explanation, facts: PartitionFacts) -> Explanation:
+    """Why the partition stays where it is, or that it does not. What is wrong with the topic comes first."""
+    following, first, stable, end = facts.next_offset, facts.first, facts.stable, facts.end
+    if first is None or stable is None or end is None:
+        return Explanation("unknown", "the topic's offsets are not known: no broker answers")
+    if first > following:
+        return Explanation("records lost", f"offsets {following} to {first - 1} were deleted unread: tidegate skip")
+    if end < following:
+        return Explanation("topic cut", f"the topic ends at {end}, before the next offset: it lost its newest records")
+    if facts.unclear:
+        return Explanation("publication unclear", "Kafka has not confirmed the newest output; it is settled first")
+    if facts.recovering:
+        return Explanation("recovering", f"its local state is being rebuilt from the log: {facts.recovering}")
+    if stable > following:
+        return _behind(operator, stable - following)
+    if end > stable:
+        return Explanation("open transaction", _blocked(stable, facts.open_transactions))
+    return Explanation("no input", "everything is read")
+
+
+def _behind(operator: Explanation, records: int) -> Explanation:
+    if operator.rule in ("running", "waiting for table"):
+        return Explanation("behind", f"{records:,} offsets to read")
+    return Explanation("held up", f"{records:,} offsets to read; {operator.rule}")
+
+
+def _blocked(stable: int, found: Sequence[OpenTransaction]) -> str:
+    if not found:
+        return f"a transaction of another producer is open at offset {stable}; it ends, or the broker aborts it"
+    one = found[0]
+    name = f"{one.transactional_id!r} (producer id {one.producer_id})" if one.transactional_id else one.producer_id
+    return f"the transaction of {name}, open since offset {one.first_offset}, has to end first"

@@ -1,0 +1,187 @@
+"""KIP-328's metrics and the record counts of an operator, from the metadata of its batches.
+
+Every figure is a function of the commits, so that a running service and `tidegate status`, which reads the log alone,
+say the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
+from operator import add
+from typing import Any
+
+from tidegate.contracts.schema import BatchMeta, Counts
+
+RECENT_MS = 60_000
+_COUNTED = ("records_in", "applied", "superseded", "late", "rejected", "emitted")
+_HELD = ("held", "held_bytes")
+_SINCE, _NOW = "since", "_now"
+_NO_TOTAL = ("_now", "_max", "_min")
+_OF_AVERAGES = ("_sum", "_count")
+_BIN = "lateness_upto_"
+
+
+class Metrics:
+    """The metrics since the first batch that was added, and over the last 60 s before the newest one."""
+
+    def __init__(self) -> None:
+        self._first_clock: int | None = None
+        self._last_clock = 0
+        self._held: dict[int, Counts] = {}
+        self._peak = {"held_max": 0, "held_bytes_max": 0}
+        self._measures: dict[int, dict[str, int]] = {}
+        self._added: Counter[str] = Counter(dict.fromkeys(_COUNTED, 0))
+        self._recent: deque[tuple[int, dict[str, int]]] = deque()
+
+    @classmethod
+    def after(cls, meta: BatchMeta) -> Metrics:
+        """Return the metrics since the first batch of the log up to that one, but for those over the last 60 s."""
+        metrics, figures = cls(), meta.figures
+        metrics._first_clock, metrics._last_clock = figures.get(_SINCE), meta.clock
+        metrics._held = dict(meta.totals)
+        metrics._measures = dict(meta.measured)
+        metrics._peak = {name: figures.get(name, 0) for name in metrics._peak}
+        metrics._added.update({name: count for name, count in figures.items() if name != _SINCE and _adds_up(name)})
+        return metrics
+
+    def add(self, meta: BatchMeta) -> None:
+        """The batch is counted; a claim or a compaction is none of the operator's batches."""
+        if not meta.counts and not meta.measures:
+            return
+        self._first_clock = meta.clock if self._first_clock is None else self._first_clock
+        self._last_clock = meta.clock
+        self._held.update(meta.counts)
+        for partition, measures in meta.measures.items():
+            self._measures[partition] = later(self._measures.get(partition, {}), measures)
+        self._peak["held_max"] = max(self._peak["held_max"], self.held)
+        self._peak["held_bytes_max"] = max(self._peak["held_bytes_max"], self.held_bytes)
+        added = {**_counted(meta), **self._sizes()}
+        self._added.update(added)
+        self._recent.append((meta.clock, added))
+        while self._recent[0][0] < meta.clock - RECENT_MS:
+            self._recent.popleft()
+
+    def _sizes(self) -> dict[str, int]:
+        """Every size once, to be averaged over batches."""
+        now = {"held": self.held, "held_bytes": self.held_bytes}
+        for measures in self._measures.values():
+            for name, size in measures.items():
+                if name.endswith("_now"):
+                    what = name.removesuffix("_now")
+                    now[what] = now.get(what, 0) + size
+        return {f"{what}_sum": size for what, size in now.items()} | {f"{what}_count": 1 for what in now}
+
+    @property
+    def held(self) -> int:
+        """Slots held now, all partitions."""
+        return sum(counts.held for counts in self._held.values())
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes held now, all partitions, as `bytes_of` counts them."""
+        return sum(counts.held_bytes for counts in self._held.values())
+
+    @property
+    def measures(self) -> Mapping[int, Mapping[str, int]]:
+        """What each partition's batches say together."""
+        return self._measures
+
+    def report(self) -> dict[str, Any]:
+        """Totals, sizes, lateness and overtime in ms; rates per second and averages, since start and over the last 60 s
+        (`..._60s`)."""
+        seconds = max(self._last_clock - (self._first_clock or 0), 1) / 1_000
+        recent: Counter[str] = Counter(dict.fromkeys(self._added, 0))
+        for _, added in self._recent:
+            recent.update(added)
+        return {
+            **{name: self._added[name] for name in _COUNTED},
+            "held": self.held,
+            "held_bytes": self.held_bytes,
+            **self._peak,
+            **reduce(together, self._measures.values(), {}),
+            **_rates(self._added, seconds, ""),
+            **_rates(recent, min(seconds, RECENT_MS / 1_000), "_60s"),
+            **_averages(self._added, ""),
+            **_averages(recent, "_60s"),
+        }
+
+
+def figures_after(
+    before: BatchMeta, counts: Mapping[int, Counts], measures: Mapping[int, dict[str, int]], clock: int
+) -> dict[str, int]:
+    """Return the operator's figures after a batch with those counts and measures; looks at its partitions alone.
+
+    They are what `Metrics` adds up: records, measures, sizes once per batch; `_now` is what sizes are after the batch.
+    """
+    figures = Counter(before.figures or {_SINCE: clock})
+    for partition, counted in counts.items():
+        held = before.totals.get(partition, Counts())
+        figures.update({name: getattr(counted, name) for name in _COUNTED})
+        figures.update({f"{name}_now": getattr(counted, name) - getattr(held, name) for name in _HELD})
+    for partition, measured in measures.items():
+        known = before.measured.get(partition, {})
+        figures.update({name: count for name, count in measured.items() if _adds_up(name)})
+        figures.update({name: size - known.get(name, 0) for name, size in measured.items() if name.endswith(_NOW)})
+    for name in [name.removesuffix(_NOW) for name in figures if name.endswith(_NOW)]:
+        figures.update({f"{name}_sum": figures[f"{name}{_NOW}"], f"{name}_count": 1})
+    peaks = {f"{name}_max": max(figures[f"{name}_max"], figures[f"{name}{_NOW}"]) for name in _HELD}
+    return {**figures, **peaks}
+
+
+def measured_after(before: BatchMeta, measures: Mapping[int, dict[str, int]]) -> dict[int, dict[str, int]]:
+    """Return what each partition's batches say together, after one with those measures."""
+    now = {partition: later(before.measured.get(partition, {}), measured) for partition, measured in measures.items()}
+    return {**before.measured, **now}
+
+
+def later(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+    """The measures of one partition over two batches, `other` the later: by their names, `_now` is replaced, `_max` and
+    `_min` keep their extremes, others add up.
+    """
+    return _merged(one, other, lambda _before, now: now)
+
+
+def together(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+    """The measures of two partitions as of one: `_now` adds up too; extremes are those of any partition."""
+    return _merged(one, other, lambda here, there: here + there)
+
+
+def _merged(one: dict[str, int], other: dict[str, int], now: Callable[[int, int], int]) -> dict[str, int]:
+    ways: dict[str, Callable[[int, int], int]] = {"now": now, "max": max, "min": min}
+    both = {name: ways.get(name.rpartition("_")[2], add)(one[name], other[name]) for name in one.keys() & other.keys()}
+    return {**one, **other, **both}
+
+
+def _counted(meta: BatchMeta) -> Counter[str]:
+    """What the batch adds to its totals: records, and the measures that add up; without the bins of lateness."""
+    counted = Counter({name: sum(getattr(counts, name) for counts in meta.counts.values()) for name in _COUNTED})
+    for measures in meta.measures.values():
+        counted.update({name: count for name, count in measures.items() if _adds_up(name)})
+    return counted
+
+
+def _adds_up(name: str) -> bool:
+    return not name.endswith(_NO_TOTAL) and not name.startswith(_BIN)
+
+
+def _rates(added: Mapping[str, int], seconds: float, when: str) -> dict[str, float]:
+    return {f"{name}_rate{when}": count / seconds for name, count in added.items() if not name.endswith(_OF_AVERAGES)}
+
+
+def _averages(added: Mapping[str, int], when: str) -> dict[str, float]:
+    """`x_avg` for each `x_sum` that has an `x_count` beside it."""
+    return {
+        f"{what}_avg{when}": added[f"{what}_sum"] / count
+        for name, count in added.items()
+        if name.endswith("_count") and count and f"{(what := name.removesuffix('_count'))}_sum" in added
+    }
+
+
+def metrics_of(metas: Iterable[BatchMeta]) -> Metrics:
+    """The metrics over the given batches, oldest first."""
+    metrics = Metrics()
+    for meta in metas:
+        metrics.add(meta)
+    return metrics

@@ -1,0 +1,1 @@
+"""Read and write the Delta log of an operator: entries, checkpoints, data files, metadata of batches."""

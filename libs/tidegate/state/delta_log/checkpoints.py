@@ -1,0 +1,102 @@
+"""Checkpoints of a Delta log: the whole table in one Parquet file, so that readers replay few entries.
+
+Written from what the driver holds in memory; the cost is that of the live files, not of the log.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidegate.contracts.errors import StateError
+from tidegate.contracts.schema import PARTITION_COLUMNS
+from tidegate.state import disk
+from tidegate.state.delta_log.actions import Action
+from tidegate.state.delta_log.log_entries import (
+    DELTA_LOG,
+    STAGING,
+    checkpoint_path,
+    refuse_paths_outside,
+)
+
+_TEXTS = pa.map_(pa.string(), pa.string())
+_ACTIONS: dict[str, list[tuple[str, pa.DataType]]] = {
+    "txn": [("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64())],
+    "add": [
+        ("path", pa.string()),
+        ("partitionValues", _TEXTS),
+        ("size", pa.int64()),
+        ("modificationTime", pa.int64()),
+        ("dataChange", pa.bool_()),
+        ("stats", pa.string()),
+    ],
+    "metaData": [
+        ("id", pa.string()),
+        ("name", pa.string()),
+        ("description", pa.string()),
+        ("format", pa.struct([("provider", pa.string()), ("options", _TEXTS)])),
+        ("schemaString", pa.string()),
+        ("partitionColumns", pa.list_(pa.string())),
+        ("createdTime", pa.int64()),
+        ("configuration", _TEXTS),
+    ],
+    "protocol": [("minReaderVersion", pa.int32()), ("minWriterVersion", pa.int32())],
+}
+_SCHEMA = pa.schema([(name, pa.struct(columns)) for name, columns in _ACTIONS.items()])
+
+
+def write_checkpoint(log: Path, version: int, actions: Sequence[Action]) -> None:
+    """The log has a checkpoint of those actions at the version, durably; nobody ever sees half of it."""
+    body = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(actions, _SCHEMA), body, compression="snappy", store_schema=False)
+    hint = {"version": version, "size": len(actions)}
+    folder = log / DELTA_LOG
+    for path, data in (
+        (checkpoint_path(log, version), body.getvalue()),
+        (folder / "_last_checkpoint", json.dumps(hint).encode()),
+    ):
+        with disk.staged(log / STAGING, data) as file:
+            file.replace(path)
+    disk.sync(folder)
+
+
+def read_checkpoint(path: Path) -> list[Action]:
+    """The checkpoint's actions, whoever wrote it. StateError that names the file if it is damaged."""
+    try:
+        table = pq.read_table(path, columns=list(_ACTIONS))
+    except pa.ArrowInvalid as error:
+        raise StateError(
+            "a checkpoint of the operator log is damaged",
+            value=path,
+            remedy="move it away and start again: the log's entries say the same, as far as they go back",
+        ) from error
+    others = [name for name in _ACTIONS if name != "add"]
+    adds = _adds(_fields(table, "add"))
+    refuse_paths_outside(path, adds)
+    return adds + [{name: _plain(fields)} for name in others for fields in _fields(table, name).to_pylist()]
+
+
+def _fields(table: pa.Table, name: str) -> pa.StructArray:
+    return table.column(name).combine_chunks().drop_null()
+
+
+def _adds(added: pa.StructArray) -> list[Action]:
+    """The `add` actions, taken out column by column: there are many."""
+    values = added.field("partitionValues")
+    columns = {name: added.field(name).to_pylist() for name in ("path", "size", "modificationTime", "stats")}
+    parts = {name: pc.map_lookup(values, name, "first").to_pylist() for name in PARTITION_COLUMNS}
+    partition_values = [dict(zip(parts, row, strict=True)) for row in zip(*parts.values(), strict=True)]
+    rows = zip(*columns.values(), partition_values, strict=True)
+    return [{"add": dict(zip((*columns, "partitionValues"), row, strict=True))} for row in rows]
+
+
+def _plain(fields: Action) -> Action:
+    """The fields with maps as dicts."""
+    maps = {name for name, value in fields.items() if isinstance(value, list) and name != "partitionColumns"}
+    return {name: dict(value) if name in maps else value for name, value in fields.items()}

@@ -1,0 +1,107 @@
+"""The table at one version: what is in it, kept up to date action by action.
+
+Read from the checkpoint before the version and the entries between; no folder is listed, so that the cost does not
+depend on the length of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tidegate.contracts.errors import StateError
+from tidegate.state.delta_log.actions import Action, add, data_file
+from tidegate.state.delta_log.checkpoints import read_checkpoint
+from tidegate.state.delta_log.data_files import DataFile
+from tidegate.state.delta_log.log_entries import (
+    checkpoint_path,
+    entry_path,
+    read_actions,
+    require_there,
+)
+
+
+@dataclass(kw_only=True)
+class Snapshot:
+    """The table at `version`. `state_rows` counts the rows of kind `state` in `files`; `checkpoint` is the version of
+    the newest checkpoint that is known (-1: none). Removed files are not remembered.
+    """
+
+    version: int = -1
+    checkpoint: int = -1
+    protocol: Action = field(default_factory=dict)
+    metadata: Action = field(default_factory=dict)
+    transactions: dict[str, Action] = field(default_factory=dict)
+    files: dict[str, DataFile] = field(default_factory=dict)
+    state_rows: int = 0
+
+    def apply(self, version: int, actions: Iterable[Action]) -> None:
+        """The table is at that version, whose entry has those actions."""
+        for action in actions:
+            for name, fields in action.items():
+                self._apply_one(name, fields)
+        self.version = version
+
+    def _apply_one(self, name: str, fields: Action) -> None:
+        match name:
+            case "add":
+                self._add(data_file(fields))
+            case "remove":
+                self._take(fields["path"])
+            case "txn":
+                self.transactions[fields["appId"]] = fields
+            case "metaData":
+                self.metadata = fields
+            case "protocol":
+                self.protocol = fields
+
+    def _add(self, file: DataFile) -> None:
+        self._take(file.path)
+        self.files[file.path] = file
+        self.state_rows += file.rows if file.kind == "state" else 0
+
+    def _take(self, path: str) -> None:
+        file = self.files.pop(path, None)
+        if file is not None and file.kind == "state":
+            self.state_rows -= file.rows
+
+    def actions(self) -> list[Action]:
+        """The table as actions: what a checkpoint holds; no tombstones, which only a VACUUM would read."""
+        return [
+            {"protocol": self.protocol},
+            {"metaData": self.metadata},
+            *({"txn": transaction} for transaction in self.transactions.values()),
+            *(add(file, changes_data=False) for file in self.files.values()),
+        ]
+
+    def catch_up(self, log: Path, version: int) -> None:
+        """The table is at that later version, by the entries up to it."""
+        for between in range(self.version + 1, version + 1):
+            self.apply(between, _actions(log, between))
+
+
+def load(log: Path, version: int) -> Snapshot:
+    """The table at that version. StateError where it is not to be had; Unavailable while the lake is away."""
+    checkpoint, tail = version, list[list[Action]]()
+    while checkpoint >= 0 and not checkpoint_path(log, checkpoint).exists():
+        tail.append(_actions(log, checkpoint))
+        checkpoint -= 1
+    snapshot = Snapshot(checkpoint=checkpoint)
+    if checkpoint >= 0:
+        snapshot.apply(checkpoint, read_checkpoint(checkpoint_path(log, checkpoint)))
+    for between, actions in enumerate(reversed(tail), checkpoint + 1):
+        snapshot.apply(between, actions)
+    return snapshot
+
+
+def _actions(log: Path, version: int) -> list[Action]:
+    actions = read_actions(log, version)
+    if actions is None:
+        require_there(log)
+        raise StateError(
+            f"the operator log cannot be read at version {version}",
+            value=entry_path(log, version),
+            remedy="was it cleaned up behind that version, or damaged? Bring its _delta_log back from a copy",
+        )
+    return actions

@@ -1,0 +1,81 @@
+"""The header of a local state on disk: two checksummed slots.
+
+A write goes to the older slot, so the newer one stays valid whatever happens to it; the newest valid slot counts. A
+slot is, in little endian: magic (8 bytes), sequence (u64), length (u32), CRC-32 of sequence and payload (u32), and then
+the payload, JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from pathlib import Path
+
+from tidegate.state.decisions import Header
+
+SLOT_BYTES = 4_096
+MAGIC = b"TIDEGATE"
+_PREFIX = struct.Struct("<8sQII")
+
+
+class HeaderFile:
+    """The `header` file of a partition's state folder; used under the partition's lock.
+
+    `folder`: the descriptor of that folder. What is written goes there, even if another folder has its name by now.
+    """
+
+    def __init__(self, path: Path, folder: int | None = None) -> None:
+        self.path = path
+        self._folder = folder
+        self._sequence = 0
+
+    def read(self) -> Header | None:
+        """The newest valid header; None where there is none."""
+        try:
+            found = self.path.read_bytes()
+        except FileNotFoundError:
+            return None
+        slots = [slot for place in (0, 1) if (slot := _decode(found[place * SLOT_BYTES : (place + 1) * SLOT_BYTES]))]
+        if not slots:
+            return None
+        self._sequence, header = max(slots, key=lambda slot: slot[0])
+        return header
+
+    def write(self, header: Header, *, synced: bool) -> None:
+        """The header is the newest one, for every process; with `synced` also after a loss of power."""
+        sequence = self._sequence + 1
+        path = self.path if self._folder is None else self.path.name
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644, dir_fd=self._folder)
+        try:
+            os.pwrite(descriptor, _encode(sequence, header), sequence % 2 * SLOT_BYTES)
+            if synced:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        self._sequence = sequence
+
+
+def _encode(sequence: int, header: Header) -> bytes:
+    payload = json.dumps(vars(header)).encode()
+    slot = _PREFIX.pack(MAGIC, sequence, len(payload), _checksum(sequence, payload)) + payload
+    if len(slot) > SLOT_BYTES:
+        raise AssertionError("the header does not fit its slot")
+    return slot.ljust(SLOT_BYTES, b"\0")
+
+
+def _decode(slot: bytes) -> tuple[int, Header] | None:
+    if len(slot) < _PREFIX.size:
+        return None
+    magic, sequence, length, checksum = _PREFIX.unpack_from(slot)
+    payload = slot[_PREFIX.size : _PREFIX.size + length]
+    if magic != MAGIC or checksum != _checksum(sequence, payload):
+        return None
+    said = json.loads(payload)
+    before = said.get("before")
+    return sequence, Header(**said | {"layout": tuple(said["layout"]), "before": before and tuple(before)})
+
+
+def _checksum(sequence: int, payload: bytes) -> int:
+    return zlib.crc32(payload, zlib.crc32(sequence.to_bytes(8, "little")))

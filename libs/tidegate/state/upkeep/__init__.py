@@ -1,0 +1,1 @@
+"""Keep an operator log small: compaction, retention, and what no commit names."""

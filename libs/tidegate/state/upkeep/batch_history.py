@@ -1,0 +1,96 @@
+"""What a log has written of its earlier batches: in `meta` rows up to the newest compaction, then in its entries.
+
+A compaction writes the rows of the batches since the one before it, so that a batch writes its metadata once, and
+entries can go when the rewind window ends.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+
+import pyarrow as pa
+
+from tidegate.contracts.schema import META_PARTITION, BatchMeta, Document, is_complete
+from tidegate.state.delta_log.data_files import DataFile, write_file
+from tidegate.state.delta_log.metadata import documents_before
+from tidegate.state.delta_log.operator_log import OperatorLog
+
+
+def documents(log: OperatorLog, batches: range) -> list[Document]:
+    """Return what the log has written of these batches, oldest first; little else is read."""
+    recorded = recorded_through(log.newest())
+    rows = log.read("meta", META_PARTITION, batches.start - 1, ["value"], up_to=min(batches.stop - 1, recorded))
+    found = [json.loads(value) for value in rows.column("value").to_pylist()]
+    return found + _in_entries(log, range(max(batches.start, recorded + 1), batches.stop))
+
+
+def _in_entries(log: OperatorLog, batches: range) -> list[Document]:
+    if not batches:
+        return []
+    newest_first = (document for _version, document in documents_before(log.path, log.version))
+    above = takewhile(lambda document: document["batch"] >= batches.start, newest_first)
+    return [document for document in above if document["batch"] < batches.stop][::-1]
+
+
+def recorded_through(newest: BatchMeta | None) -> int:
+    """Return the batch up to which `meta` rows tell of batches; in format 1 each batch wrote its row itself."""
+    if newest is None:
+        return -1
+    return newest.batch if newest.format == 1 else newest.recorded
+
+
+def overlapping(files: Sequence[DataFile]) -> list[list[DataFile]]:
+    """Return the files in groups, oldest first, so that batches of different groups do not mix."""
+    groups: list[list[DataFile]] = []
+    for file in sorted(files, key=lambda file: file.min_batch):
+        if groups and file.min_batch <= max(other.max_batch for other in groups[-1]):
+            groups[-1].append(file)
+        else:
+            groups.append([file])
+    return groups
+
+
+def clocks(log: OperatorLog) -> Iterator[tuple[int, int]]:
+    """Return (batch, clock) of the batches, oldest first; read as they are asked for."""
+    recorded = recorded_through(log.newest())
+    for group in overlapping(log.data_files("meta", META_PARTITION)):
+        first, last = min(file.min_batch for file in group), max(file.max_batch for file in group)
+        rows = log.read("meta", META_PARTITION, first - 1, ["batch", "timestamp"], up_to=min(last, recorded))
+        yield from zip(rows.column("batch").to_pylist(), rows.column("timestamp").to_pylist(), strict=True)
+    for document in _in_entries(log, range(recorded + 1, _stop(log))):
+        yield document["batch"], document["clock"]
+
+
+def _stop(log: OperatorLog) -> int:
+    newest = log.newest()
+    return 0 if newest is None else newest.batch + 1
+
+
+def kept_from(log: OperatorLog, batch: int) -> int:
+    """Return the batch whose complete metadata that of the batch builds upon: the two go together."""
+    found = documents(log, range(batch, min(batch + 1, _stop(log)))) or documents(
+        log, range(_stop(log) - 1, _stop(log))
+    )
+    return int(found[0]["batch"] if is_complete(found[0]) else found[0]["base"])
+
+
+def record(log: OperatorLog, meta: BatchMeta, *, after_batch: int) -> list[DataFile]:
+    """Write the `meta` rows of the batches that have none yet, but for those up to `after_batch`; return their file.
+
+    `meta`: the metadata of the compaction. As with all data files, nothing refers to it before a commit does.
+    """
+    recorded = recorded_through(log.newest())
+    found = _in_entries(log, range(max(recorded, after_batch) + 1, meta.batch))
+    if not found:
+        return []
+    rows = pa.table(
+        {
+            "batch": pa.array([document["batch"] for document in found], pa.int64()),
+            "seq": pa.array([0] * len(found), pa.int64()),
+            "value": [json.dumps(document, separators=(",", ":")).encode() for document in found],
+            "timestamp": pa.array([document["clock"] for document in found], pa.int64()),
+        }
+    )
+    return [write_file(log.path, "meta", META_PARTITION, rows, batch=meta.batch, attempt=meta.attempt)]
