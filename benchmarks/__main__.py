@@ -1,4 +1,4 @@
-"""`python -m benchmarks NAME [--json]`: runs a benchmark, prints its figures, checks its bounds."""
+"""`python -m benchmarks NAME [--json]`: run a benchmark, print its figures, and check them against their bounds."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from benchmarks import calibration
 
 @dataclass(frozen=True)
 class Bound:
-    """What a figure has to be: at least `least`, at most `most`."""
+    """The range of a figure: at least `least`, at most `most`."""
 
     least: float | None = None
     most: float | None = None
 
     def holds(self, value: float) -> bool:
-        """True if the value is within."""
+        """Return True if the value is within the bound."""
         return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
 
     def __str__(self) -> str:
@@ -63,11 +63,11 @@ BOUNDS: dict[str, dict[str, Bound]] = {
         "replica_s": Bound(most=30),
     },
 }
-"""A benchmark is the module of the name; its `measure(say)` gives the figures."""
+"""Bounds by benchmark and figure. Each benchmark is the module of that name; its `measure(say)` returns the figures."""
 
 
 def main() -> int:
-    """0 if every bound holds."""
+    """Run the benchmarks and return 0 if every bound holds, else 1."""
     parser = argparse.ArgumentParser(prog="tidegate bench")
     parser.add_argument("name", choices=[*BOUNDS, "all"])
     parser.add_argument("--json", action="store_true")
@@ -85,7 +85,7 @@ def main() -> int:
 
 
 def _measured(name: str, say: Any) -> dict[str, float]:
-    """The benchmark's figures beside the machine's speed just before."""
+    """Return the benchmark's figures, after printing the machine's speed for comparison."""
     say(f"{name}: {calibration.SAYS} {calibration.machine_records_per_s():,.0f}")
     figures: dict[str, float] = importlib.import_module(f"benchmarks.{name}").measure(say)
     return figures

@@ -1,7 +1,7 @@
 """Where the time of a small batch goes: 1,000 records in 4 partitions, from plan to `read_committed` output.
 
-`job` is the Spark job as the driver sees it; `recover` to `files` are the parts of its slowest partition, so what is
-left of the job is Spark's own: scheduling, and the way to the Python workers and back. Medians, in milliseconds.
+`job` is the Spark job as the driver sees it. `recover` to `files` are the parts of its slowest partition; the rest of
+the job, `spark`, is scheduling and the transfer to Python workers and back. Medians, in milliseconds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TASK = ("recover", "fetch", "kernel", "output", "files")
 
 
 def measure(say: Any) -> dict[str, float]:
-    """Milliseconds of each part of a batch."""
+    """Return the milliseconds of each part of a batch."""
     with tempfile.TemporaryDirectory() as folder, Broker.start(Path(folder) / "kafka", jars("broker")) as broker:
         told: list[dict[str, float]] = []
         listener = lambda _meta, seconds: told.append(dict(seconds))  # noqa: E731

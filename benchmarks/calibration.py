@@ -1,6 +1,6 @@
-"""How fast the machine is right now: a fixed piece of compiled work that no change of Tidegate touches.
+"""The present speed of the machine: a fixed piece of compiled work that does not depend on Tidegate's code.
 
-Absolute figures are told beside it, since the same machine may be twice as slow an hour later.
+It is printed with absolute figures, because the same machine may be twice as slow an hour later.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SAYS = "this machine counts so many keys a second (random access to 8 MB):"
 
 
 def machine_records_per_s() -> float:
-    """Keys counted a second, one core, median of 5."""
+    """Return the keys counted per second on one core, median of 5 runs."""
     keys = np.random.default_rng(1).integers(0, KEYS, RECORDS)
     counts = np.zeros(KEYS, np.int64)
     _count(keys, counts)

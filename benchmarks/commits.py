@@ -1,9 +1,9 @@
-"""What a commit of the operator log costs over days: 4 partitions, compacted as a driver does it, no Spark, no Kafka.
+"""The cost of commits to the operator log over days: 4 partitions, compacted as a driver does it, no Spark, no Kafka.
 
-A service that commits every 300 ms makes 4,000 commits in 20 minutes; here they come without the pauses. Whatever else
-the machine does must not count: the minutes 19 and 20 of an old log are run commit by commit beside the minutes 1 and 2
-of a new one. The same again when the old log has 10,000 and 50,000 entries, as after hours; entries without data files
-are copied for that, because data files do not enter into it.
+A service that commits every 300 ms makes 4,000 commits in 20 minutes; here they come without pauses. So that other load
+on the machine does not matter, minutes 19 and 20 of an old log run commit by commit alongside minutes 1 and 2 of a new
+one. This is repeated with an old log of 10,000 and 50,000 entries, as after hours. The entries added for that are
+copies without data files, because data files do not affect the figures.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LENGTHS = (10_000, 50_000)
 
 @dataclass
 class Service:
-    """A log, and what each commit and compaction of it has cost: seconds, and live files after it."""
+    """A log, and the cost of each commit and compaction: seconds, and live files after each commit."""
 
     log: OperatorLog
     batch: int = 0
@@ -48,7 +48,7 @@ class Service:
     files: list[int] = field(default_factory=list)
 
     def run(self, commits: int) -> None:
-        """So many more batches are committed."""
+        """Commit that many more batches, with compactions when they are due."""
         for _ in range(commits):
             self._commit()
             if self._compaction_due():
@@ -65,7 +65,7 @@ class Service:
                 batch=meta.batch,
                 topic="t",
                 attempt=meta.attempt,
-                sync=False,  # that is the tasks' part, which is not measured here
+                sync=False,  # fsync of data files is done by tasks, which are not measured here
             )
             for kind in ("state", "emission")
             for partition in range(PARTITIONS)
@@ -88,7 +88,7 @@ class Service:
         self.compacted = self.batch
 
     def _meta(self, action: str) -> BatchMeta:
-        """The metadata of the next batch, about as long as a service's."""
+        """Return the metadata of the next batch, about as long as that of a service."""
         self.batch += 1
         attempt = uuid4().hex
         reached = dict.fromkeys(range(PARTITIONS), self.batch)
@@ -111,7 +111,7 @@ class Service:
 
 
 def _rows(kind: str) -> pa.Table:
-    """The rows that a small batch leaves in a partition."""
+    """Return the rows that a small batch writes per partition."""
     columns = {
         "key": pa.array([b"customer-%07d" % key for key in range(KEYS)]),
         "value": pa.array([b"v" * 50] * KEYS),
@@ -121,7 +121,7 @@ def _rows(kind: str) -> pa.Table:
 
 
 def measure(say: Callable[[str], None] = print) -> dict[str, float]:
-    """Milliseconds a commit (medians) and the most live files, of a new log and of an old one, and old over new."""
+    """Return the median milliseconds per commit and the most live files of a new and an old log, and their ratios."""
     with tempfile.TemporaryDirectory() as folder:
         new, old = _service(Path(folder) / "new"), _service(Path(folder) / "old")
         for minute in range(1, 19):
@@ -161,7 +161,7 @@ def _median_ms(seconds: list[float], last: int) -> float:
 
 
 def _flatness(new: Service, old: Service) -> dict[str, float]:
-    """Of the last two minutes of both: the second one's and the twentieth's."""
+    """Return commit times and live files of the last two minutes of both logs."""
     commit_ms = [_median_ms(service.commits, 2 * PER_MINUTE) for service in (new, old)]
     files = [max(service.files[-2 * PER_MINUTE :]) for service in (new, old)]
     return {
@@ -176,7 +176,7 @@ def _flatness(new: Service, old: Service) -> dict[str, float]:
 
 
 def _lengthen(log: OperatorLog, entries: int) -> None:
-    """The log has so many entries; those that are added change nothing, and end in a checkpoint."""
+    """Extend the log to that many entries; the added entries change nothing, and the last one has a checkpoint."""
     info = [action for action in read_actions(log.path, log.version) or () if "commitInfo" in action]
     for version in range(log.version + 1, entries):
         entry_path(log.path, version).write_text(json.dumps(info[0]))

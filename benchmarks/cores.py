@@ -1,8 +1,8 @@
-"""How busy one operator keeps both cores: CPU time over wall time, from ready to everything published, 4 partitions.
+"""How busy one operator keeps two cores: CPU time over wall time, from ready to everything published, 4 partitions.
 
 `busy_cores` counts the service (driver, its JVM, Python workers) and the broker, which works for it on the same two
-cores; `service_cores` leaves the broker out: what it could be depends on what the broker needs. `idle_cores` is what
-nobody used: on a machine that does nothing else all of them add up to 2.
+cores. `service_cores` leaves out the broker; its maximum depends on what the broker needs. `idle_cores` was used by no
+process. On an otherwise idle machine `busy_cores` and `idle_cores` add up to 2.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def measure(say: Callable[[str], Any] = print) -> dict[str, float]:
-    """Cores in use, medians of 3 runs after one that is not counted."""
+    """Return the cores in use: medians of 3 runs after one warm-up run."""
     with tempfile.TemporaryDirectory() as folder, Broker.start(Path(folder) / "kafka", jars("broker")) as broker:
         say(f"loading {RECORDS:,} records")
         load(broker.bootstrap, INPUT)
@@ -39,7 +39,7 @@ def measure(say: Callable[[str], Any] = print) -> dict[str, float]:
 
 
 def _run(spark: Any, broker: Broker, folder: Path, say: Callable[[str], Any]) -> dict[str, float]:
-    """CPU seconds of each part per second of the run."""
+    """Run the service and return the CPU seconds of each part per second of the run."""
     used: list[dict[str, float]] = []
     seconds = run_service(spark, broker.bootstrap, folder, watch=lambda: used.append(_cpu_s(broker.pid)))
     cores = {part: (used[-1][part] - used[0][part]) / seconds for part in used[0]}
@@ -50,7 +50,7 @@ def _run(spark: Any, broker: Broker, folder: Path, say: Callable[[str], Any]) ->
 
 
 def _cpu_s(broker: int) -> dict[str, float]:
-    """CPU seconds so far of the driver, its JVM, the Python workers and the broker; and of nobody."""
+    """Return the CPU seconds so far of driver, JVM, Python workers and broker, and the idle seconds."""
     children = _children()
     parts = {"driver": [os.getpid()], "jvm": [], "workers": [], "broker": [broker]}
     below = [pid for pid in children.get(os.getpid(), []) if pid != broker]
@@ -62,7 +62,7 @@ def _cpu_s(broker: int) -> dict[str, float]:
 
 
 def _idle_s() -> float:
-    """Seconds so far in which a core had nothing to do, or waited for a disk."""
+    """Return the seconds so far in which a core was idle or waited for a disk."""
     idle, waiting = Path("/proc/stat").read_text().split()[4:6]
     return (int(idle) + int(waiting)) / _TICKS_PER_S
 
@@ -88,7 +88,7 @@ def _name(pid: int) -> str:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat from the third on; empty if the process has gone."""
+    """Return the fields of /proc/PID/stat from the third on; empty if the process has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

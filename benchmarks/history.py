@@ -1,7 +1,7 @@
-"""Big histories: 10 million versions of 100,000 keys beside 100,000 versions, and a replica of them made anew.
+"""Large histories: 10 million versions of 100,000 keys compared with 100,000 versions, and the rebuild of a replica.
 
-Batches are of 10,000 records, from plan to published or committed, alternating between the big table and the small one:
-those of the table's service, and those of a join that reads it, without grace. Keys have 16 bytes, values 50.
+Batches of 10,000 records are timed from plan to published or committed, alternating between the large and the small
+table: batches of the table's service, and of a join without grace that reads the table. Keys have 16 bytes, values 50.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from tidegate.runtime.kafka.client import KafkaClient
 MANY, FEW, KEYS, BATCH, LOAD = 10_000_000, 100_000, 100_000, 10_000, 500_000
 BATCHES, WARM_BATCHES = 31, 6
 FIRST_TIMESTAMP, RECORDS_PER_MS = 1_700_000_000_000, 20
-"""So many that 10 million versions are inside the retention."""
+"""First timestamp in ms, and records per ms: so many that 10 million versions are within the retention."""
 
 
 @dataclass(kw_only=True)
 class History:
-    """A table with so many versions, and a join that reads it."""
+    """A table with that many versions, and a join that reads it."""
 
     spark: Any
     bootstrap: str
@@ -59,7 +59,7 @@ class History:
         }
 
     def fill(self) -> None:
-        """All versions are in the table's compacted log and local state."""
+        """Write all versions to the table's compacted log and local state, and start the join."""
         self.produce("facts", np.arange(self.versions) % KEYS)
         facts = self.drivers["facts"]
         facts.run(Event(), until_caught_up=True)
@@ -68,7 +68,7 @@ class History:
         self.drivers["joined"].start()
 
     def produce(self, name: str, keys: np.ndarray) -> None:
-        """A record for each key, in the key's partition, with times that grow from record to record."""
+        """Produce one record per key, to the key's partition, with timestamps that grow from record to record."""
         first = self.produced.get(name, 0)
         self.produced[name] = first + len(keys)
         client = KafkaClient({"bootstrap.servers": self.bootstrap})
@@ -81,18 +81,18 @@ class History:
         client.close()
 
     def batch(self, name: str, number: int) -> None:
-        """One batch of the operator is done, and timed."""
+        """Run one batch of the operator and record its duration."""
         self.produce(name, np.random.default_rng(number).integers(0, KEYS, BATCH))
         began = time.perf_counter()
         self.drivers[name].round()
         self.took.setdefault(name, []).append(1_000 * (time.perf_counter() - began))
 
     def median_ms(self, name: str) -> float:
-        """Of the batches that are not for warming up."""
+        """Return the median duration of the batches after warm-up."""
         return median(self.took[name][WARM_BATCHES:])
 
     def replica_s(self) -> float:
-        """Seconds for a batch of one record in each partition that finds no replica: all of them are made anew."""
+        """Return the seconds for a batch of one record per partition in which all replicas have to be rebuilt."""
         for replica in self.described.state.rglob("joined.facts"):
             shutil.rmtree(replica)
         self.produce("joined", np.arange(PARTITIONS))
@@ -114,7 +114,7 @@ def _outgoing(keys: np.ndarray, place: np.ndarray) -> OutgoingColumns:
 
 
 def measure(say: Callable[[str], Any]) -> dict[str, float]:
-    """Milliseconds of batches on many and on few versions, their ratios, and seconds until a replica is ready."""
+    """Return milliseconds of batches on many and few versions, their ratios, and the seconds to rebuild replicas."""
     with (
         tempfile.TemporaryDirectory() as folder,
         Broker.start(Path(folder) / "kafka", jars("broker")) as broker,

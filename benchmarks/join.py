@@ -1,9 +1,9 @@
-"""The join with grace against Kafka Streams', and what its buffer costs: the same join with grace 0.
+"""The join with grace, compared with Kafka Streams' join and with the same join with grace 0.
 
-4 partitions, 4 million stream records, 200,000 of the table, 10,000 keys, 5 s grace, 10 min retention; exactly once
-both. The services of the table and of the join run side by side, as `tidegate run FILE` runs them, and each is timed
-from its being ready until all output is readable by a `read_committed` consumer. The latency is that of a batch of
-1,000 records, from plan to published, with a second of grace, so that each batch joins as many records as it buffers.
+4 partitions, 4 million stream records, 200,000 table records, 10,000 keys, 5 s grace, 10 min retention; both exactly
+once. The services of table and join run side by side, as in `tidegate run FILE`. Each system is timed from ready until
+all output is readable by a `read_committed` consumer. The latency is that of a batch of 1,000 records, from plan to
+published, with a grace of one second, so that each batch joins as many records as it buffers.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _numbers = count()
 
 
 def measure(say: Any) -> dict[str, float]:
-    """Records per second of the join and of Kafka Streams, alternating; and with grace as ratios to grace 0."""
+    """Return records per second of the join and of Kafka Streams, alternating, and ratios of the join to grace 0."""
     with tempfile.TemporaryDirectory() as folder, Broker.start(Path(folder) / "kafka", jars("broker")) as broker:
         say(f"loading {RECORDS:,} records and {TABLE_RECORDS:,} of the table")
         load(broker.bootstrap, STREAM)
         load(broker.bootstrap, TABLE, records=TABLE_RECORDS, span_ms=RECORDS // RECORDS_PER_MS)
         with session() as spark:
-            run_services(spark, broker.bootstrap, Path(folder), GRACE)  # the first run compiles and grows
+            run_services(spark, broker.bootstrap, Path(folder), GRACE)  # warm-up: compiles kernels and grows states
         runs = [_run(broker.bootstrap, Path(folder), say) for _ in range(RUNS)]
         latency = _latency(broker.bootstrap, Path(folder), say)
     ours, without, theirs = (list(column) for column in zip(*runs, strict=True))
@@ -60,7 +60,7 @@ def measure(say: Any) -> dict[str, float]:
 
 
 def _run(bootstrap: str, folder: Path, say: Any) -> tuple[float, float, float]:
-    """Records per second with grace, with grace 0, and of Kafka Streams."""
+    """Return records per second with grace, with grace 0, and of Kafka Streams."""
     rates = []
     for grace in (GRACE, "0"):
         with session() as spark:
@@ -71,14 +71,14 @@ def _run(bootstrap: str, folder: Path, say: Any) -> tuple[float, float, float]:
 
 
 def new_topic(bootstrap: str, name: str) -> str:
-    """A topic whose name begins so."""
+    """Create a topic with that prefix and return its name."""
     name = f"{name}_{next(_numbers)}"
     create_topic({"bootstrap.servers": bootstrap}, name, PARTITIONS)
     return name
 
 
 def application(bootstrap: str, folder: Path, grace: str, stream: str, table: str, output: str) -> Application:
-    """A table and a join, with logs and states of their own."""
+    """Return an application of a table and a join, with logs and states of its own."""
     operators = {
         "facts": {"kind": "table_history", "input": table, "history_retention": "10m"},
         "joined": {
@@ -104,7 +104,7 @@ def application(bootstrap: str, folder: Path, grace: str, stream: str, table: st
 
 
 def run_services(spark: Any, bootstrap: str, folder: Path, grace: str) -> float:
-    """Seconds from both being ready until the whole stream is joined and published."""
+    """Return the seconds from both services being ready until the whole stream is joined and published."""
     described = application(bootstrap, folder, grace, STREAM, TABLE, new_topic(bootstrap, "output"))
     published: list[float] = []
 
@@ -124,7 +124,7 @@ def run_services(spark: Any, bootstrap: str, folder: Path, grace: str) -> float:
 
 
 def _latency(bootstrap: str, folder: Path, say: Any) -> dict[str, float]:
-    """The median milliseconds of a batch with grace and with grace 0, and their ratio; batches alternate."""
+    """Return the median milliseconds of a batch with grace and with grace 0, and their ratio; batches alternate."""
     with (
         session() as spark,
         _started(spark, bootstrap, folder, SHORT_GRACE) as held,
@@ -149,7 +149,7 @@ def _latency(bootstrap: str, folder: Path, say: Any) -> dict[str, float]:
 
 @contextmanager
 def _started(spark: Any, bootstrap: str, folder: Path, grace: str) -> Iterator[tuple[OperatorDriver, str, Producer]]:
-    """A join on a topic of its own, whose table is complete."""
+    """Yield a started join on a topic of its own, whose table is complete."""
     stream, output = new_topic(bootstrap, "stream"), new_topic(bootstrap, "output")
     described = application(bootstrap, folder, grace, stream, TABLE, output)
     OperatorDriver(Wiring(spark=spark, application=described, name="facts")).run(Event(), until_caught_up=True)

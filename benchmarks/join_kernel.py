@@ -1,7 +1,7 @@
-"""How fast the join's whole step is on one core: 4 million records, 10,000 keys, 200,000 versions, 5 s grace.
+"""The speed of the join's whole step on one core: 4 million records, 10,000 keys, 200,000 versions, 5 s grace.
 
-The standard load in one partition, in batches of 200,000 records: with the default JSON, with a joiner that takes the
-table's value, and with grace 0, which tells what the buffer costs.
+The standard load in one partition, in batches of 200,000 records, in three variants: with the default JSON, with a
+joiner that returns the table's value, and with grace 0, which shows the cost of the buffer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ VARIANTS = {
 
 
 def measure(say: Any) -> dict[str, float]:
-    """Records per second of the whole step, medians of 5 after one that is not counted."""
+    """Return the records per second of the whole step, medians of 5 runs after one warm-up run."""
     records, table = load(RECORDS), table_state()
     figures = {}
     for name, given in VARIANTS.items():
@@ -46,7 +46,7 @@ def measure(say: Any) -> dict[str, float]:
 
 
 def load(records: int) -> Records:
-    """So many records of the standard load, spread over the time of all of it."""
+    """Return that many records of the standard load, spread over its whole time span."""
     key, timestamp = columns(records, KEYS, RECORDS // RECORDS_PER_MS)
     made = outgoing(np.arange(records), key, timestamp)
     rows = {"key": made.key, "value": made.value, "headers": made.headers}
@@ -55,7 +55,7 @@ def load(records: int) -> Records:
 
 
 def table_state() -> TableHistoryState:
-    """A history of the table's records."""
+    """Return a table history filled with the table's records."""
     operator = operator_for(read(TableHistoryConfig, TABLE))
     state = operator.open(MemoryStorage(operator.layout))
     assert isinstance(state, TableHistoryState)
@@ -64,12 +64,12 @@ def table_state() -> TableHistoryState:
 
 
 def value_of_table(stream: pa.RecordBatch, table: pa.RecordBatch) -> pa.Array:
-    """The joiner that costs nothing by itself."""
+    """Return the table's value: a joiner without any cost of its own."""
     return table["value"]
 
 
 def _run(records: Records, table: TableHistoryState, given: dict[str, Any]) -> float:
-    """Seconds for all records."""
+    """Return the seconds for all records."""
     operator = operator_for(read(StreamTableJoinConfig, JOIN | given))
     state = operator.open(MemoryStorage(operator.layout))
     assert isinstance(state, StreamTableJoinState)

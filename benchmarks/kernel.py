@@ -1,6 +1,6 @@
-"""How fast suppression's kernel is on one core: 4 million records, 10,000 keys, 5 s limit, 100,000 keys bound.
+"""The speed of suppression's kernel on one core: 4 million records, 10,000 keys, 5 s time limit, bound of 100,000 keys.
 
-In batches of 200,000 records, about what a partition gives the service at a time when it is behind.
+Batches have 200,000 records, about what a service that is behind reads from a partition at once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CONFIG = {
 
 
 def load(records: int = RECORDS) -> Records:
-    """The standard load as columns: keys k000000 to k009999, timestamps up to 5 s out of order, 50-byte values."""
+    """Return the standard load as columns: keys k000000 to k009999, times up to 5 s out of order, 50-byte values."""
     rng = np.random.default_rng(1)
     keys = rng.integers(0, KEYS, records)
     width = KEY_WIDTH + 50
@@ -54,10 +54,10 @@ def load(records: int = RECORDS) -> Records:
 
 
 def measure(say: Any) -> dict[str, float]:
-    """Records per second, medians of 5 after one that is not counted.
+    """Return records per second, medians of 5 runs after one warm-up run.
 
-    `kernel`: what `step.absorb` does, from the records' columns to the list of what is emitted and touched. `step`: the
-    whole step, the Arrow columns of emissions and changes and the stored payloads included.
+    `kernel`: what `step.absorb` does, from the columns of records to the list of emitted and changed slots. `step`: the
+    whole step, including the Arrow columns of emissions and changes and the stored payloads.
     """
     records = load()
     kernel, whole = zip(*(_run(records) for _ in range(6)), strict=True)
@@ -68,7 +68,7 @@ def measure(say: Any) -> dict[str, float]:
 
 
 def _run(records: Records) -> tuple[float, float]:
-    """Seconds in the kernel, and in the whole step, for all records."""
+    """Return the seconds in the kernel and in the whole step, for all records."""
     operator = operator_for(read(SuppressionConfig, CONFIG))
     state = operator.open(MemoryStorage(operator.layout))
     assert isinstance(state, SuppressionState)

@@ -1,11 +1,12 @@
-"""Killed with 10 million keys held: seconds from the start of the process to the first new commit, in one partition.
+"""Restart after SIGKILL with 10 million keys held: seconds from process start to the first new commit, one partition.
 
-The service runs on the command line, with a real broker and records that keep coming. It is killed (SIGKILL, its whole
-session) 20 times: every other time at a moment drawn between its first commit and three seconds later, and every other
-time behind the kernel of an attempt, before its commit, so that the next start finds a failed attempt.
+The service runs from the command line, with a real broker and a continuous input. It is killed (SIGKILL to its whole
+session) 20 times, alternately at a random moment within three seconds after its first commit, and after the kernel of
+an attempt but before its commit, so that the next start finds a failed attempt.
 
-The start is told in two parts: up to the commit of the claim (Python, the JVM, Spark, the claim) and from there on
-(workers, local states, the first batch). What a kill inside a kernel costs, a rebuild from the log, is counted too.
+The start is measured in two parts: up to the commit of the claim (Python, JVM, Spark, claim), and from there on
+(workers, local states, first batch). Starts after a kill inside a kernel, which need a rebuild from the log, are
+counted too.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ FIRST_TIMESTAMP = 1_700_000_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """One start: seconds to the claim and to the first batch behind it, and how the local states came back."""
+    """One start: seconds to the claim and to the first batch after it, and how the local states were recovered."""
 
     claim_s: float
     commit_s: float
@@ -58,7 +59,7 @@ class Start:
 
 
 def measure(say: Any, held: int = HELD, partitions: int = PARTITIONS) -> dict[str, float]:
-    """Seconds from the process's start to its first new commit: the least, the median and the most of all kills."""
+    """Return the seconds from process start to the first new commit (minimum, median and maximum) and their parts."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         with Broker.start(folder / "kafka", jars("broker")) as broker:
@@ -75,7 +76,7 @@ def measure(say: Any, held: int = HELD, partitions: int = PARTITIONS) -> dict[st
 
 
 def figures(starts: list[Start]) -> dict[str, float]:
-    """What the starts tell."""
+    """Return the figures of the starts."""
     seconds = [start.commit_s for start in starts]
     ways = Counter(way for start in starts for way in start.ways)
     return {
@@ -89,7 +90,7 @@ def figures(starts: list[Start]) -> dict[str, float]:
 
 
 def configured(folder: Path, bootstrap: str, partitions: int) -> Path:
-    """The application's file: one operator that holds every key."""
+    """Write the application's configuration file, with one operator that holds every key, and return its path."""
     file = folder / "kills.json"
     operator = {"kind": "suppression", "input": TOPIC, "output": "out", "until": {"time_limit": "10000d"}}
     given = {"application": "kills", "keep_output": "1d", "kafka": {"bootstrap.servers": bootstrap}}
@@ -103,7 +104,7 @@ def configured(folder: Path, bootstrap: str, partitions: int) -> Path:
 
 
 def fill(client: KafkaClient, held: int, partitions: int) -> None:
-    """So many keys, each once, are in the topic."""
+    """Produce one record for each of that many keys."""
     for first in range(0, held, CHUNK):
         _write(client, np.arange(first, min(first + CHUNK, held)), partitions, first)
 
@@ -123,7 +124,7 @@ def _write(client: KafkaClient, keys: Any, partitions: int, first: int) -> None:
 
 @contextmanager
 def fed(client: KafkaClient, held: int, partitions: int) -> Iterator[None]:
-    """Meanwhile updates of held keys come in, RATE a second."""
+    """Meanwhile produce updates of held keys, RATE per second."""
     stop, random = threading.Event(), np.random.default_rng(1)
 
     def feed() -> None:
@@ -142,7 +143,7 @@ def fed(client: KafkaClient, held: int, partitions: int) -> Iterator[None]:
 
 
 class Service:
-    """`tidegate run` in a session of its own, since `started` (wall clock)."""
+    """A process of `tidegate run` in its own session; `started` is its wall-clock start."""
 
     def __init__(self, file: Path, *more: str, kill_at: str = "") -> None:
         self.started = time.time()
@@ -156,18 +157,18 @@ class Service:
             )
 
     def kill(self) -> None:
-        """The whole session is gone."""
+        """Kill the whole session and wait for the process."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def require_alive(self) -> None:
-        """RuntimeError if it has ended by itself."""
+        """Raise RuntimeError if the process has ended by itself."""
         if self.process.poll() is not None:
             raise RuntimeError(f"the service has ended with {self.process.returncode}")
 
 
 def hold(file: Path, folder: Path, held: int) -> None:
-    """The service has read everything, and was drained."""
+    """Run the service until it has read everything and drained. Raise RuntimeError if not all keys are held then."""
     service = Service(file, "--until-caught-up")
     if service.process.wait(FILL_S) != 0:
         raise RuntimeError(file.with_suffix(".log").read_text()[-2_000:])
@@ -177,7 +178,7 @@ def hold(file: Path, folder: Path, held: int) -> None:
 
 
 def killed(file: Path, folder: Path, say: Any) -> Iterator[Start]:
-    """Each start after a kill, up to its first new commit."""
+    """Kill the service again and again, and yield each start up to its first new commit."""
     random = Random(1)
     service = Service(file)
     first_batch(service, folder)
@@ -195,7 +196,7 @@ def killed(file: Path, folder: Path, say: Any) -> Iterator[Start]:
 
 
 def first_batch(service: Service, folder: Path) -> Start:
-    """The service's first batch is in the log."""
+    """Wait for the service's first batch in the log and return its start."""
     log = _log(folder)
     before = log.newest()
     after = -1 if before is None else before.batch
@@ -216,7 +217,7 @@ def first_batch(service: Service, folder: Path) -> Start:
 
 
 def ways_of(batch: BatchMeta) -> tuple[str, ...]:
-    """How the partitions' states came back for the batch."""
+    """Return how the states of the batch's partitions were recovered."""
     return tuple(batch.recovered[p].partition(":")[0] if p in batch.recovered else "go on" for p in batch.counts)
 
 

@@ -1,4 +1,4 @@
-"""How soon output can be read: a buffer that holds nothing back, as fast as possible (`max_keys: 0`, `trigger: 0`).
+"""The delay until output can be read: a buffer that holds nothing, without pauses (`max_keys: 0`, `trigger: 0`).
 
 Both figures end when a `read_committed` consumer outside Spark has the record. Medians of 5 runs.
 """
@@ -32,7 +32,10 @@ _numbers = count()
 
 
 def measure(say: Any) -> dict[str, float]:
-    """Milliseconds from plan to read, for batches of 1,000 records; and from produced to read, at 5,000 records/s."""
+    """Return milliseconds from plan to read for batches of 1,000 records, and from produced to read at a fixed rate.
+
+    The rate is 5,000 records/s.
+    """
     with tempfile.TemporaryDirectory() as folder, Broker.start(Path(folder) / "kafka", jars("broker")) as broker:
         with session() as spark, started(spark, broker.bootstrap, Path(folder)) as (driver, topics):
             batches = _batches(driver, broker.bootstrap, *topics, say)
@@ -46,7 +49,7 @@ def measure(say: Any) -> dict[str, float]:
 
 
 class Reader:
-    """Reads the output on a thread of its own: when each record came, and how old it was then."""
+    """A consumer thread that notes when each output record arrived and how old it was then."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         options = {"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_committed"}
@@ -58,13 +61,13 @@ class Reader:
         self._thread.start()
 
     def wait_for(self, records: int) -> float:
-        """When the record of that number had come, by the monotonic clock."""
+        """Wait until that many records have arrived and return when the last of them did, by the monotonic clock."""
         while len(self.arrivals) < records:
             time.sleep(0.0005)
         return self.arrivals[records - 1][0]
 
     def close(self) -> None:
-        """Nothing is read any more."""
+        """Stop reading."""
         self._stop.set()
         self._thread.join()
         self._consumer.close()
@@ -77,7 +80,7 @@ class Reader:
 
 
 def _batches(driver: OperatorDriver, bootstrap: str, source: str, output: str, say: Any) -> list[float]:
-    """The median of each run."""
+    """Return the median of each run."""
     reader, producer, medians, sent = Reader(bootstrap, output), Producer({"bootstrap.servers": bootstrap}), [], 0
     for run in range(RUNS):
         times = []
@@ -95,7 +98,7 @@ def _batches(driver: OperatorDriver, bootstrap: str, source: str, output: str, s
 
 
 def _flow(driver: OperatorDriver, bootstrap: str, source: str, output: str, say: Any) -> list[tuple[float, float]]:
-    """(p50, p99) of the ages at which the records of each run were read."""
+    """Return (p50, p99) of the age of records when they were read, per run."""
     reader, stop, found = Reader(bootstrap, output), threading.Event(), []
     service = threading.Thread(target=driver.run, args=(stop,))
     service.start()
@@ -113,7 +116,7 @@ def _flow(driver: OperatorDriver, bootstrap: str, source: str, output: str, say:
 
 
 def _feed(bootstrap: str, topic: str, seconds: float, sent: int) -> int:
-    """The number of the next record, after records at RATE for that long; their timestamps are when they were made."""
+    """Produce records at RATE for that long, stamped with their creation time. Return the number of the next one."""
     producer, step, started = (
         Producer({"bootstrap.servers": bootstrap, "linger.ms": 1}),
         int(RATE * STEP_S),
@@ -128,7 +131,7 @@ def _feed(bootstrap: str, topic: str, seconds: float, sent: int) -> int:
 
 
 def produce(producer: Producer, topic: str, first: int, records: int) -> None:
-    """The records are on their way to the topic, with the time of now."""
+    """Hand the records to the producer, with the present time as timestamp."""
     now = int(time.time() * 1_000)
     for number in range(first, first + records):
         key = number % KEYS
@@ -143,7 +146,7 @@ def started(
     operator: Mapping[str, Any] = HELD_BY_NOBODY,
     listener: Listener = lambda meta, seconds: None,
 ) -> Iterator[tuple[OperatorDriver, tuple[str, str]]]:
-    """A driver of the operator between two new topics."""
+    """Yield a started driver of the operator and its two new topics."""
     name = f"latency_{next(_numbers)}"
     topics = (f"{name}_in", f"{name}_out")
     for topic in topics:

@@ -1,8 +1,8 @@
-"""Many live windows: what a batch of 10,000 records takes with 10 million of them, and with 10,000.
+"""Many live windows: the duration of a batch of 10,000 records with 10 million live windows, and with 10,000.
 
-Batches are those of the service, Kafka to `read_committed` output, alternating between the two. Windows of 100 ms, one
-for each key, whose grace is as long as it takes to have so many live. Every other record of a batch opens a window, and
-makes the oldest one give its final result; the others are late updates of any live one.
+Batches run from Kafka to `read_committed` output, alternating between the two. Windows have 100 ms, one for each key,
+with a grace long enough for that many to be live. Every other record of a batch opens a window and closes the oldest
+one, which emits its final result; the others are late updates of any live window.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KEYS_PER_MS, SIZE_MS = 5, 100
 
 
 def measure(say: Callable[[str], Any]) -> dict[str, float]:
-    """The medians in ms, and how often the one is the other."""
+    """Return the medians in ms, and their ratio."""
     with tempfile.TemporaryDirectory() as folder, Broker.start(Path(folder) / "kafka", jars("broker")) as broker:
         here = (broker.bootstrap, Path(folder))
         many, few = _with_live(HELD), _with_live(FEW)
@@ -43,5 +43,5 @@ def _with_live(windows: int) -> dict[str, Any]:
 
 
 def _of_keys(first: int, keys: np.ndarray) -> np.ndarray:
-    """Each key has one time, and so one window."""
+    """Return the timestamps: each key has one, and so one window."""
     return FIRST_TIMESTAMP + keys // KEYS_PER_MS

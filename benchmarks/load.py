@@ -1,8 +1,8 @@
-"""The standard load: updates of 10,000 keys, up to 5 s out of order, written as fast as the broker takes them.
+"""The standard load: updates of 10,000 keys, up to 5 s out of order, written as fast as the broker accepts them.
 
-Record i of the whole load has key `k%06d` and a timestamp of 10 records a millisecond (or as many as spread it over
-another time), less a random lateness. A key stays in its partition, so each partition holds its keys' records in the
-order of i.
+Record i has a key `k%06d` and a timestamp that advances by 1 ms every 10 records (or so that the records span another
+period), minus a random lateness. A key stays in its partition, so each partition holds its keys' records in the order
+of i.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ def load(
     partitions: int = PARTITIONS,
     span_ms: int | None = None,
 ) -> int:
-    """The number of records, all of which are in the new topic; their times are spread over `span_ms`."""
+    """Create the topic, produce the load to it, and return the number of records.
+
+    Timestamps are spread over `span_ms`.
+    """
     options = {"bootstrap.servers": bootstrap}
     create_topic(options, topic, partitions)
     key, timestamp = columns(records, keys, records // RECORDS_PER_MS if span_ms is None else span_ms)
@@ -46,7 +49,7 @@ def load(
 
 
 def columns(records: int, keys: int, span_ms: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The key's number and the timestamp (ms) of every record; the same for the same numbers."""
+    """Return the key's number and the timestamp (ms) of every record; the same arguments give the same result."""
     random = np.random.default_rng(SEED)
     key = random.integers(0, keys, records)
     timestamp = FIRST_TIMESTAMP + np.arange(records) * span_ms // records - random.integers(0, LATENESS_MS, records)

@@ -1,8 +1,8 @@
-"""What a start and `tidegate status` take on a log of 600,000 commits, a week at one a second, with 100 partitions.
+"""A start and `tidegate status` on a log of 600,000 commits (a week at one per second) with 100 partitions.
 
-Nothing of it is cleaned up: all entries lie in one folder. What lies behind the newest compaction is made from one real
-entry with other numbers, as many files and bytes as a service would leave, but for the complete metadata and the log
-checkpoints among them, which nobody reads any more. What follows is committed by the library.
+Nothing is cleaned up: all entries are in one folder. Entries before the newest compaction are copies of one real entry
+with other numbers. They have as many files and bytes as a service would leave, except for complete metadata and log
+checkpoints, which nobody reads any more. Later entries are committed by the library.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MEASURES = dict.fromkeys(NAMES.split(), 123_456)
 
 
 def measure(say: Any) -> dict[str, float]:
-    """Seconds of a claim (without Kafka), of a status and of reading the last batches; bytes of a batch's entry."""
+    """Return seconds of a claim (without Kafka), a status and reading the last batches, and bytes of one entry."""
     with tempfile.TemporaryDirectory() as folder:
         application = application_in(Path(folder))
         began = time.perf_counter()
@@ -71,7 +71,7 @@ def _seconds(work: Any) -> float:
 
 
 def application_in(folder: Path) -> Application:
-    """An application with one operator."""
+    """Return an application with one operator."""
     operator = {"kind": "suppression", "input": TOPIC, "output": "out", "until": {"time_limit": "1h"}}
     places = {"lake": str(folder / "lake"), "state": str(folder / "state"), "keep_output": "forever"}
     kafka = {"bootstrap.servers": "nowhere:1"}
@@ -79,13 +79,13 @@ def application_in(folder: Path) -> Application:
 
 
 def opened(application: Application, *, create: bool = False) -> OperatorLog:
-    """The operator's log, as a driver opens it."""
+    """Return the operator's log, opened as a driver does."""
     schema = log_schema(operator_for(application.operators[NAME]).columns)
     return OperatorLog.open(application.lake / NAME, NAME, schema, create=create)
 
 
 def claim(application: Application) -> OperatorLog:
-    """What a claim does on the log: opens it, commits, looks for the lineage."""
+    """Do what a claim does on the log: open it, commit, look for the lineage."""
     log = opened(application)
     newest = log.newest()
     assert newest is not None
@@ -96,7 +96,7 @@ def claim(application: Application) -> OperatorLog:
 
 
 def catch_up_to_the_last(application: Application) -> list[BatchMeta]:
-    """What the control database's catching up reads when it lacks the last batches."""
+    """Read what the control database reads when it lacks the last batches."""
     log = OperatorLog.at(application.lake / NAME, None)
     batches = batch_metadata.unbroken(log)
     assert batches.stop - batches.start <= TOGETHER * 1_000
@@ -104,7 +104,7 @@ def catch_up_to_the_last(application: Application) -> list[BatchMeta]:
 
 
 def batch(newest: BatchMeta, partition: int) -> BatchMeta:
-    """The metadata of a batch in which one partition has read 1,000 records."""
+    """Return the metadata of a batch in which one partition has read 1,000 records."""
     result = PartitionResult(
         partition=partition,
         action="batch",
@@ -120,12 +120,12 @@ def batch(newest: BatchMeta, partition: int) -> BatchMeta:
 
 
 def make(application: Application, *, partitions: int, commits: int) -> OperatorLog:
-    """A log of so many commits, one partition touched by each."""
+    """Create a log of that many commits, each of which changes one partition."""
     with patch.object(disk, "sync", lambda _path: None):
         log = opened(application, create=True)
         newest = _first(log, partitions)
         log.commit(newest, [])
-        for partition in range(partitions):  # each is in the metadata
+        for partition in range(partitions):  # so that the metadata has all of them
             newest = batch(newest, partition)
             log.commit(newest, [])
         newest = _bulk(log, newest, commits - TAIL)
@@ -154,7 +154,7 @@ def _first(log: OperatorLog, partitions: int) -> BatchMeta:
 
 
 def _bulk(log: OperatorLog, before: BatchMeta, batches: int) -> BatchMeta:
-    """The entries up to that batch, a compaction at it that has their rows, and a checkpoint of that."""
+    """Write the entries up to that batch, a compaction at it that contains their rows, and a checkpoint after it."""
     like = json.loads(batch(before, 0).changes_to_json(before, before.batch))
     partitions, files = len(before.offsets[TOPIC]), list[DataFile]()
     for first in range(before.batch + 1, batches, ROWS_TOGETHER):
@@ -181,7 +181,7 @@ def _bulk(log: OperatorLog, before: BatchMeta, batches: int) -> BatchMeta:
 
 
 def _line(like: Document, number: int, partitions: int) -> str:
-    """The document of a batch like that one, of another number and partition."""
+    """Return the document of a batch like `like`, with another number and partition."""
     partition, attempt = str(number % partitions), f"{number:032x}"
     own = {name: {partition: next(iter(like[name].values()))} for name in ("counts", "measures", "totals", "measured")}
     said = {

@@ -1,4 +1,4 @@
-"""How fast Kafka Streams does the same, exactly once, on this machine: the peer of the services' benchmarks."""
+"""The peer of the services' benchmarks: Kafka Streams doing the same work, exactly once, on this machine."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ TIMEOUT_S = 900.0
 def run_kafka_streams(
     program: str, bootstrap: str, input_topic: str, output_topic: str, *more: str, threads: int = 2
 ) -> float:
-    """Seconds that Kafka Streams took from being ready until all the input was processed and its output committed.
+    """Return the seconds that Kafka Streams took from ready until all input was processed and all output committed.
 
-    `program`: the name of a file in `peers`, which takes `more` as its last arguments.
-    The start of its JVM, of its threads and the assignment of partitions are not counted. The end is when the group's
-    committed offsets are the input's ends: they are in the same transactions as the output. EngineError if it fails.
+    `program`: the name of a file in `peers`, which takes `more` as its last arguments. The start of the JVM and its
+    threads and the assignment of partitions are not counted. The end is when the group's committed offsets reach the
+    ends of the input, because they are committed in the same transactions as the output. Raise EngineError if it fails.
     """
     client = KafkaClient({"bootstrap.servers": bootstrap})
     ends = latest(client, input_topic)
@@ -48,7 +48,7 @@ def run_kafka_streams(
 
 @contextmanager
 def _running(program: Path, arguments: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """The program, from its being ready."""
+    """Run the program, and yield its process when it is ready."""
     jars = _jars()
     with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryFile("w+") as complaints:
         java = [java_command(), f"-Djava.io.tmpdir={scratch}", "-cp", f"{jars}/*", str(program)]

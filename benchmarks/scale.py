@@ -1,8 +1,7 @@
-"""Big states: 10 million keys held, recovered from the log and from the disk, and a batch of 10,000 records on them.
+"""Large states: 10 million held keys, their recovery from the log and from disk, and batches of 10,000 records.
 
-Batches are those of the service, Kafka to `read_committed` output, alternating between an operator that holds 10
-million keys and one that holds 10,000. For recovery the operator is worked as a task works it, by two processes at the
-most. Keys have 16 bytes, values 50.
+Batches run from Kafka to `read_committed` output, alternating between an operator that holds 10 million keys and one
+that holds 10,000. For recovery the operator runs as in a task, in at most two processes. Keys have 16 bytes, values 50.
 """
 
 from __future__ import annotations
@@ -54,17 +53,17 @@ FIRST_TIMESTAMP, RECORDS_PER_MS, LATENESS_MS = 1_700_000_000_000, 10, 1_000
 
 
 def operator(held: int) -> Operator:
-    """The operator that lets the oldest key go when it holds more than so many."""
+    """Return an operator that emits the oldest key when it holds more than `held` keys."""
     return operator_for(read(SuppressionConfig, holding(held) | {"input": "in"}))
 
 
 def holding(held: int) -> dict[str, Any]:
-    """The configuration of that operator."""
+    """Return the configuration of that operator."""
     return {"kind": "suppression", "buffer": {"max_keys": held, "when_full": "emit"}}
 
 
 def records(first: int, keys: np.ndarray) -> Records:
-    """A record for each key, with offsets from `first` on and timestamps up to a second out of order."""
+    """Return one record per key, with offsets from `first` on and timestamps up to a second out of order."""
     count, width = len(keys), KEY_WIDTH + VALUE_WIDTH
     data = np.full((count, width), ord("v"), np.uint8)
     data[:, :KEY_WIDTH] = np.frombuffer(b"customer-0000000", np.uint8)
@@ -88,7 +87,7 @@ def records(first: int, keys: np.ndarray) -> Records:
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """A partition as its next batch finds it: so many keys held, so many records read."""
+    """A partition before its next batch: how many keys it will hold and how many records it has read."""
 
     folder: Path
     partition: int
@@ -107,7 +106,7 @@ class Share:
         return self.folder / "lake" / OPERATOR
 
     def after(self, step: StepResult) -> Share:
-        """The share when the next batch is committed."""
+        """Return the share after the next batch is committed."""
         batch = self.batch + 1
         return replace(
             self,
@@ -119,7 +118,10 @@ class Share:
         )
 
     def work(self, some: Records | None) -> tuple[StepResult | None, list[DataFile], str]:
-        """The state was recovered, and the batch, if there is one, done up to its commit; tells how it recovered."""
+        """Recover the state and, if there is one, run the batch up to its commit.
+
+        Return the result, the files written and how the state was recovered.
+        """
         wanted = Wanted(epoch=self.epoch, batch=self.batch + 1, last=self.last, snapshot=self.snapshot)
         token = (self.epoch, self.batch + 1)
         lock = LocalState.lock(self.folder / "state", self.partition, operator=OPERATOR, table_id="t", token=token)
@@ -142,7 +144,7 @@ class Share:
 
 
 def measure(say: Callable[[str], Any], held: int = HELD) -> dict[str, float]:
-    """Seconds, milliseconds and bytes by the names of the bounds, and what they are made of."""
+    """Return seconds, milliseconds and bytes by the names of the bounds, and the figures behind them."""
     figures: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as scratch:
         for partitions in (1, 4):
@@ -156,7 +158,7 @@ def measure(say: Callable[[str], Any], held: int = HELD) -> dict[str, float]:
 
 
 def fill(folder: Path, held: int, partitions: int) -> list[Share]:
-    """The partitions hold that many keys together, in their local states and in the compacted log."""
+    """Fill the partitions with that many keys together, in their local states and in the compacted log."""
     log = OperatorLog.open(folder / "lake" / OPERATOR, OPERATOR, log_schema(operator(held).columns), create=True)
     shares = [Share(folder=folder, partition=p, held=held // partitions) for p in range(partitions)]
     while shares[0].read < shares[0].held:
@@ -173,12 +175,12 @@ def _new_keys(share: Share, count: int) -> Records:
 
 
 def commit(log: OperatorLog, batch: int, files: list[DataFile]) -> None:
-    """The files are the batch."""
+    """Commit the files as the batch."""
     log.commit(meta(batch, "batch"), files)
 
 
 def meta(batch: int, action: Any) -> BatchMeta:
-    """Metadata that names the batch."""
+    """Return minimal metadata of the batch."""
     return BatchMeta(
         format=FORMAT,
         operator=OPERATOR,
@@ -193,7 +195,7 @@ def meta(batch: int, action: Any) -> BatchMeta:
 
 
 def recovery(shares: list[Share], say: Callable[[str], Any]) -> dict[str, float]:
-    """Seconds until all partitions have their states, in new processes: from the log, then from the disk."""
+    """Return the seconds until all partitions have their states, in new processes: from disk, then from the log."""
     moved = [replace(share, folder=share.folder) for share in shares]
     found = {}
     for how, epoch in (("local", 2), ("log", 3)):
@@ -224,14 +226,14 @@ def _recover(share: Share) -> str:
 
 
 def overhead(share: Share) -> float:
-    """Bytes on disk (and so in memory) for each held record, beside its key and value."""
+    """Return the bytes on disk (and so in memory) per held record, without key and value."""
     folder = share.folder / "state" / OPERATOR / "t" / str(share.partition)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     return size / share.held - KEY_WIDTH - VALUE_WIDTH
 
 
 def batch_ms(say: Callable[[str], Any]) -> tuple[float, float]:
-    """The medians of the milliseconds that a batch takes with many and with few keys held, from plan to published."""
+    """Return the median milliseconds of a batch with many and with few keys held, from plan to published."""
     with tempfile.TemporaryDirectory() as folder, Broker.start(Path(folder) / "kafka", jars("broker")) as broker:
         here = (broker.bootstrap, Path(folder))
         many, few = holding(HELD), holding(FEW)
@@ -248,9 +250,10 @@ def alternating(
     timestamps: Callable[[int, np.ndarray], np.ndarray],
     say: Callable[[str], Any],
 ) -> tuple[float, float]:
-    """The medians of the batches' milliseconds of the services, which hold so many keys: HELD, then FEW.
+    """Return the median batch milliseconds of the services with HELD and with FEW keys, in this order.
 
-    `timestamps(first, keys)`: of records of those keys, with so many before them.
+    `timestamps(first, keys)` returns the timestamps of records with those keys, of which `first` is the number of
+    earlier records.
     """
     took: dict[int, list[float]] = {HELD: [], FEW: []}
     for held, (driver, (topic, _)) in services.items():
@@ -269,12 +272,12 @@ def alternating(
 
 
 def in_turn(first: int, keys: np.ndarray) -> np.ndarray:
-    """Times that grow from record to record."""
+    """Return timestamps that grow from record to record."""
     return FIRST_TIMESTAMP + (first + np.arange(len(keys))) // RECORDS_PER_MS
 
 
 def mixed(held: int, number: int) -> np.ndarray:
-    """Keys of which every other one is new, which makes the oldest leave; the others are held."""
+    """Return keys of which every other one is new, so that the oldest is emitted; the others are held."""
     newest = held + number * BATCH // 2
     keys = np.random.default_rng(number).integers(newest - held, newest, BATCH)
     keys[::2] = np.arange(newest, newest + BATCH // 2)
@@ -282,7 +285,7 @@ def mixed(held: int, number: int) -> np.ndarray:
 
 
 def produce(bootstrap: str, topic: str, keys: np.ndarray, timestamps: np.ndarray) -> None:
-    """A record for each key and timestamp, in the key's partition."""
+    """Produce one record per key and timestamp, to the key's partition."""
     client = KafkaClient({"bootstrap.servers": bootstrap})
     for start in range(0, len(keys), LOAD):
         some, at = keys[start : start + LOAD], timestamps[start : start + LOAD]

@@ -1,6 +1,6 @@
-"""The suppression service against Kafka Streams: the same buffer, topic, broker and machine, exactly once both.
+"""The suppression service compared with Kafka Streams: same buffer, topic, broker and machine, both exactly once.
 
-4 partitions, 4 million records, 10,000 keys, 5 s limit, 100,000 keys bound. Both are timed from being ready until all
+4 partitions, 4 million records, 10,000 keys, 5 s time limit, bound of 100,000 keys. Both are timed from ready until all
 output is readable by a `read_committed` consumer; start-up and shut-down are not counted for either.
 """
 
@@ -39,19 +39,17 @@ OPERATOR = {
 
 
 def measure(say: Any) -> dict[str, float]:
-    """Records per second of the service and of Kafka Streams, alternating, and the median of the ratios run by run."""
+    """Return records per second of the service and of Kafka Streams, alternating, and the median ratio of the runs."""
     return measure_against(PEER, OPERATOR, say)
 
 
 def measure_against(peer: str, operator: dict[str, Any], say: Any) -> dict[str, float]:
-    """The same for any operator and the peer's program that does what it does."""
+    """Measure the same for any operator and the peer program that does the same work."""
     with tempfile.TemporaryDirectory() as folder, Broker.start(Path(folder) / "kafka", jars("broker")) as broker:
         say(f"loading {RECORDS:,} records")
         load(broker.bootstrap, INPUT)
         with session() as spark:
-            run_service(
-                spark, broker.bootstrap, Path(folder), operator
-            )  # the first run of a session compiles and grows
+            run_service(spark, broker.bootstrap, Path(folder), operator)  # warm-up: compiles kernels and grows states
         ours, theirs = [], []
         for run in range(RUNS):
             with session() as spark:
@@ -67,7 +65,7 @@ def measure_against(peer: str, operator: dict[str, Any], say: Any) -> dict[str, 
 
 @contextmanager
 def session() -> Iterator[Any]:
-    """A Spark session of its own, gone while the peer runs: the memory and the cores are the peer's then."""
+    """Yield a Spark session that ends before the peer runs, so that the peer has all memory and cores."""
     spark = start_session("bench", "local[2]")
     try:
         yield spark
@@ -88,7 +86,7 @@ def run_service(
     operator: dict[str, Any] = OPERATOR,
     watch: Callable[[], None] = lambda: None,
 ) -> float:
-    """Seconds from ready to everything published; `watch` is called when it is ready and after each batch."""
+    """Return the seconds from ready to everything published; `watch` is called when ready and after each batch."""
     output = _output(bootstrap)
     application = application_of(
         {

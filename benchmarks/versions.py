@@ -1,8 +1,8 @@
-"""How fast a table's versions are found, written and restored on one core.
+"""The speed of a table's lookups, writes and restores on one core.
 
-Lookups as of random times, of random keys, in 1 million versions of 100,000 keys, all tables of one million questions;
-the whole step of a table, in batches of 200,000 records that are up to 5 s out of order; and a state of 10 million
-versions from changelog rows in memory. Values have 50 bytes.
+Lookups: one million, at random times and keys, in 1 million versions of 100,000 keys. Writes: the whole step of a
+table, in batches of 200,000 records that are up to 5 s out of order. Restores: a state of 10 million versions from
+changelog rows in memory. Values have 50 bytes.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ KEYS, VERSIONS, LOOKUPS, MANY = 100_000, 1_000_000, 1_000_000, 10_000_000
 BATCH, PART, VALUE_WIDTH = 200_000, 500_000, 50
 FIRST_TIMESTAMP, RECORDS_PER_MS = 1_700_000_000_000, 10
 SHORT, LONG = 7, 16
-"""Bytes of a key: a short one is told by its fingerprint alone."""
+"""Bytes of a key: a short key is identified by its fingerprint alone."""
 
 KEPT = {"lookups": "365d", "step": "60s"}
 
 
 def measure(say: Any) -> dict[str, float]:
-    """Lookups and records per second, medians of 5 after one that is not counted; and seconds."""
+    """Return lookups and records per second (medians of 5 runs after one warm-up run), and seconds of a restore."""
     figures = {}
     for width, name in ((SHORT, "lookups_per_s"), (LONG, "lookups_by_16_bytes_per_s")):
         state = restored(VERSIONS, width)
@@ -49,7 +49,7 @@ def measure(say: Any) -> dict[str, float]:
 
 
 def load(records: int, width: int, first: int = 0) -> Records:
-    """Records of random keys, up to 5 s out of order."""
+    """Return records of random keys, up to 5 s out of order."""
     rng = np.random.default_rng(first)
     place = np.arange(first, first + records, dtype=np.int64)
     timestamp = FIRST_TIMESTAMP + place // RECORDS_PER_MS - rng.integers(0, 5_000, records)
@@ -71,7 +71,7 @@ def load(records: int, width: int, first: int = 0) -> Records:
 
 
 def keys_of(numbers: Int64s, width: int) -> Bytes:
-    """k, zeros and the number, as wide as that."""
+    """Return keys of that width: k, zeros and the number."""
     keys = np.full((len(numbers), width), ord("0"), np.uint8)
     keys[:, 0] = ord("k")
     for digit in range(6):
@@ -80,7 +80,7 @@ def keys_of(numbers: Int64s, width: int) -> Bytes:
 
 
 def rows_of(records: Records) -> pa.Table:
-    """The records as rows of a changelog."""
+    """Return the records as changelog rows."""
     rows = len(records)
     content = records.data.reshape(rows, -1)
     width = int(records.key_length[0])
@@ -101,7 +101,7 @@ def _fixed(content: Bytes) -> pa.Array:
 
 
 def new_state(retention: str) -> TableHistoryState:
-    """A table without a version."""
+    """Return an empty table."""
     raw = {"kind": "table_history", "input": "in", "history_retention": retention}
     operator = operator_for(read(TableHistoryConfig, raw))
     state = operator.open(MemoryStorage(operator.layout))
@@ -110,7 +110,7 @@ def new_state(retention: str) -> TableHistoryState:
 
 
 def restored(versions: int, width: int) -> TableHistoryState:
-    """A table of so many versions, made from rows of a changelog."""
+    """Return a table of that many versions, restored from changelog rows."""
     state = new_state(KEPT["lookups"])
     for first in range(0, versions, PART):
         state.restore(rows_of(load(PART, width, first)), FIRST_TIMESTAMP + first + PART)
@@ -118,7 +118,7 @@ def restored(versions: int, width: int) -> TableHistoryState:
 
 
 def _making(versions: int, width: int) -> float:
-    """Seconds for the rows alone."""
+    """Return the seconds that creating the rows takes, to subtract them."""
     began = time.perf_counter()
     for first in range(0, versions, PART):
         rows_of(load(PART, width, first))
@@ -126,7 +126,7 @@ def _making(versions: int, width: int) -> float:
 
 
 def _look_up(state: TableHistoryState, width: int, seed: int) -> float:
-    """Seconds for all lookups."""
+    """Return the seconds for all lookups."""
     rng = np.random.default_rng(seed)
     data = keys_of(rng.integers(0, KEYS, LOOKUPS), width).ravel()
     starts = np.arange(LOOKUPS, dtype=np.int64) * width
@@ -141,7 +141,7 @@ def _look_up(state: TableHistoryState, width: int, seed: int) -> float:
 
 
 def _step(records: Records) -> float:
-    """Seconds for all records, in batches."""
+    """Return the seconds for all records, in batches."""
     state = new_state(KEPT["step"])
     began = time.perf_counter()
     for start in range(0, len(records), BATCH):

@@ -1,8 +1,9 @@
-"""How fast the window store is on one core: 4 million puts in bulk, and as many fetches of what was put.
+"""The speed of the window store on one core: 4 million puts in bulk, and as many fetches of what was put.
 
-What a windowed aggregation asks of its store: the standard load of `benchmarks.kernel` (10,000 keys of 7 bytes, up to
-5 s out of order) in tumbling windows of 10 s, a value of 8 bytes for every record. Windows are kept for 10 minutes, so
-that nothing is missed. In batches of 200,000, in seconds of the processor: all is done in one thread.
+This is the access pattern of a windowed aggregation: the standard load of `benchmarks.kernel` (10,000 keys of 7 bytes,
+up to 5 s out of order) in tumbling windows of 10 s, with a value of 8 bytes per record. Windows are kept for 10
+minutes, so that every fetch finds its window. Batches have 200,000 records. Times are CPU seconds, because all work is
+in one thread.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ WINDOW_MS = 10_000
 
 
 def load() -> list[tuple[pa.Array, pa.Array, Any]]:
-    """The batches: keys, values and window starts."""
+    """Return the batches: keys, values and window starts."""
     records = kernel.load()
     keys = records.data.reshape(kernel.RECORDS, -1)[:, : kernel.KEY_WIDTH]
     starts = records.timestamp // WINDOW_MS * WINDOW_MS
@@ -38,7 +39,7 @@ def _keys(texts: Any) -> pa.Array:
 
 
 def measure(say: Any) -> dict[str, float]:
-    """Operations per second: puts, fetches and both together; medians of 5 after one that is not counted."""
+    """Return puts, fetches, and both together per second; medians of 5 runs after one warm-up run."""
     batches = load()
     puts, fetches = zip(*(_run(batches) for _ in range(6)), strict=True)
     put, fetch = median(puts[1:]), median(fetches[1:])
@@ -50,7 +51,7 @@ def measure(say: Any) -> dict[str, float]:
 
 
 def _run(batches: list[tuple[pa.Array, pa.Array, Any]]) -> tuple[float, float]:
-    """Processor seconds for all puts, and for all fetches."""
+    """Return the CPU seconds for all puts, and for all fetches."""
     store = WindowStore("measured", retention_ms=600_000, window_size_ms=WINDOW_MS)
     began = time.process_time()
     for keys, values, starts in batches:

@@ -1,6 +1,7 @@
-"""Windowed counts with final results against Kafka Streams: 10 s windows, 5 s grace, an in-memory store for the peer.
+"""Windowed counts with final results compared with Kafka Streams: 10 s windows, 5 s grace.
 
-4 partitions, 4 million records, 10,000 keys; exactly once both, timed as the suppression service is.
+4 partitions, 4 million records, 10,000 keys; both exactly once, timed like the suppression service. The peer has an
+in-memory store.
 """
 
 from __future__ import annotations
@@ -19,5 +20,5 @@ OPERATOR = {
 
 
 def measure(say: Any) -> dict[str, float]:
-    """Records per second of the service and of Kafka Streams, alternating, and the median of the ratios run by run."""
+    """Return records per second of the service and of Kafka Streams, alternating, and the median ratio of the runs."""
     return measure_against(PEER, OPERATOR, say)

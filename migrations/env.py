@@ -1,4 +1,4 @@
-"""What Alembic runs: the steps, on the connection and in the transaction of `tidegate.control.revisions`."""
+"""The Alembic environment: runs the steps on the connection and in the transaction of `tidegate.control.revisions`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What all services share: running the operators of an application in one process.
 
-Each operator has a driver in a thread of its own; they share one Spark session. SIGTERM and SIGINT drain: the batch in
-hand is committed and published, then the process ends.
+Each operator has a driver in its own thread; all drivers share one Spark session. SIGTERM and SIGINT drain: the current
+batch is committed and published, then the process ends.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Listener = Callable[[BatchMeta, dict[str, float]], None]
 
 TIMED = "%(asctime)s %(levelname)s %(message)s"
 PLAIN = "%(message)s"
-"""Forms of lines: of a service, and of a command that a person watches."""
+"""Log line formats: `TIMED` for a service, `PLAIN` for a command that a person watches."""
 
 
 def run(
@@ -43,9 +43,10 @@ def run(
     ready: Callable[[str], None] = lambda name: None,
     stop: Event | None = None,
 ) -> None:
-    """The operators have run until a signal, `stop`, or (`until_caught_up`) the input as of the start is published.
+    """Run the operators until a signal arrives or `stop` is set.
 
-    Raises the first operator's error after all have ended; one that fails does not stop the others.
+    With `until_caught_up`, also end when the records present at startup are processed and published. If an operator
+    fails, the others continue; after all have ended, the first operator's error is raised.
     """
     with (
         telemetry_of(application) as telemetry,
@@ -71,9 +72,10 @@ def _both(one: Listener, other: Listener) -> Listener:
 
 @contextmanager
 def session(application: Application, beside: Callable[[], None] | None = None) -> Iterator[Any]:
-    """The Spark of the application; one that runs already is used, and left running.
+    """Yield a Spark session for the application. A session that is running already is used and left running.
 
-    `beside`: Spark on this machine is not waited for; it is called if Spark does not start, which is raised at the end.
+    With `beside`, a local Spark starts in the background; if it fails to start, `beside` is called and the error is
+    raised at the end.
     """
     running = running_spark()
     spark = running or _started(application, beside)
@@ -109,7 +111,7 @@ def _run_all(drivers: list[OperatorDriver], stop: Event, until_caught_up: bool, 
 
 @contextmanager
 def stopped_by_signals(stop: Event) -> Iterator[Event]:
-    """SIGTERM and SIGINT set the event; outside the main thread signals are somebody else's."""
+    """Set the event on SIGTERM and SIGINT. Outside the main thread no signal handlers are installed."""
     if current_thread() is not main_thread():
         yield stop
         return
@@ -122,7 +124,7 @@ def stopped_by_signals(stop: Event) -> Iterator[Event]:
 
 
 def chosen(application: Application, name: str | None, kind: str | None = None) -> list[str]:
-    """The operators to run: the one named, or all (of the kind). Raises UserError when there is none."""
+    """Return the names of the operators to run: the named one, or all (of the kind). UserError if there is none."""
     names = [
         found
         for found, config in application.operators.items()
@@ -135,7 +137,7 @@ def chosen(application: Application, name: str | None, kind: str | None = None) 
 
 
 def speak(line: str) -> None:
-    """Tidegate's own lines are logged in that form; its libraries, which retry what fails, are silent."""
+    """Log Tidegate's own lines in that format, and silence its libraries, which log errors that Tidegate retries."""
     logging.basicConfig(format=line)
     logging.getLogger("tidegate").setLevel(logging.INFO)
     for library in ("kafka", "py4j"):
@@ -143,7 +145,7 @@ def speak(line: str) -> None:
 
 
 def main(kind: str) -> Any:
-    """Runs the operators of one kind, as a container does; ends with 1 for a failure, 2 for what the user can mend."""
+    """Run the operators of one kind, as a container does. Exit code 1 for a failure, 2 for what the user can fix."""
     parser = argparse.ArgumentParser(description=f"Runs every {kind} operator of a configuration file.")
     parser.add_argument("file", type=Path)
     speak(TIMED)

@@ -1,4 +1,4 @@
-"""What PySpark programs use: `import tidegate.spark`."""
+"""The Python API for PySpark programs: `import tidegate.spark`."""
 
 from __future__ import annotations
 
@@ -39,16 +39,17 @@ def start(
     checkpoint: str | Path | None = None,
     trigger: Mapping[str, Any] | None = None,
 ) -> StreamingQuery:
-    """The operator runs on the streaming DataFrame; its log is the Delta table <lake>/<name>.
+    """Start the operator on a streaming DataFrame. Its log is the Delta table <lake>/<name>.
 
-    `key`, `value`: strings or binary; `timestamp`: a timestamp, or whole ms; `order_by`: what came first within a
-    batch. Rows with a null key or a null timestamp become `rejected` rows. Emissions stay in the log.
+    `key`, `value`: strings or binary; `timestamp`: a timestamp, or whole ms; `order_by`: columns that give the order of
+    rows within a batch. Rows with a null key or a null timestamp become `rejected` rows. Emissions stay in the log.
 
-    `name`: default, the operator's kind. `partitions`: fixed in the log. `keep_output`: `30d`, say. `state`: a folder
-    on each machine's local disk. `checkpoint`: Spark's folder; default <lake>/_checkpoints/<name>. `trigger`: as for
-    `DataStreamWriter.trigger`, `{"availableNow": True}` say; default: one batch after the other.
+    `name`: default, the operator's kind. `partitions`: fixed in the log. `keep_output`: such as `30d`. `state`: a
+    folder on each machine's local disk. `checkpoint`: Spark's folder; default <lake>/_checkpoints/<name>. `trigger`: as
+    for `DataStreamWriter.trigger`, such as `{"availableNow": True}`; default: the next batch starts when the last one
+    ends.
 
-    Raises ConfigurationError, UserError; StateError when log, checkpoint and partitions do not belong together.
+    Raises ConfigurationError, UserError; StateError if log, checkpoint and partitions do not belong together.
     """
     from tidegate.runtime.stream.columns import StreamColumns
     from tidegate.runtime.stream.query import start_query
@@ -68,9 +69,9 @@ def start(
 
 
 def register_views(spark: Any, file: str | Path | Application, version: int | None = None) -> list[str]:
-    """The views of every operator of the file that has a log are registered in the session; gives their names.
+    """Register the views of each operator of the file that has a log, and return their names.
 
-    With a version the views show the logs as of it; a log that has no such version has no views then.
+    With a version, views show the logs as of it; an operator whose log has no such version gets no views.
     """
     application = file if isinstance(file, Application) else load(Path(file))
     views: list[str] = []

@@ -1,8 +1,11 @@
-"""A versioned table of its own, in process memory (KIP-889).
+"""A versioned table in process memory (KIP-889), without a topic.
 
-table = VersionedTable("rates", history_retention_ms=86_400_000) table.put(b"EUR", b"1.09", 1_000)
-PutResult(accepted=True, valid_to=None) table.put(b"EUR", b"1.07", 400) PutResult(accepted=True, valid_to=1000)
-table.get(b"EUR", as_of=999) Version(value=b"1.07", valid_from=400, valid_to=1000)
+Example:
+
+    table = VersionedTable("rates", history_retention_ms=86_400_000)
+    table.put(b"EUR", b"1.09", 1_000)  # PutResult(accepted=True, valid_to=None)
+    table.put(b"EUR", b"1.07", 400)  # PutResult(accepted=True, valid_to=1000)
+    table.get(b"EUR", as_of=999)  # Version(value=b"1.07", valid_from=400, valid_to=1000)
 """
 
 from __future__ import annotations
@@ -18,18 +21,18 @@ from tidegate.operators.table_history.reading import Version, next_after
 
 
 class PutResult(NamedTuple):
-    """Whether a write was within the retention; and until when its version is valid, None: for good."""
+    """Whether a write was accepted, and when the validity of its version ends (None: it does not end)."""
 
     accepted: bool
     valid_to: int | None
 
 
 class VersionedTable:
-    """Every version of every key, by the time from which it was valid, ms.
+    """The versions of each key, by the time in ms from which they are valid.
 
-    Stream time T is the largest timestamp of an accepted write of any key; a write with a timestamp < T -
+    Stream time T is the largest timestamp of an accepted write of any key. A write with a timestamp < T -
     history_retention_ms is not accepted. A null value is a tombstone. Of two writes of a key with the same timestamp
-    the later one counts. It is the operator `table_history`, without a topic.
+    the later one counts. The rules are those of the operator `table_history`.
     """
 
     def __init__(self, name: str, *, history_retention_ms: int) -> None:
@@ -42,11 +45,11 @@ class VersionedTable:
 
     @property
     def stream_time(self) -> int:
-        """T; -1 before the first accepted write."""
+        """Return T; -1 before the first accepted write."""
         return self._state.stream_time
 
     def put(self, key: bytes, value: bytes | None, timestamp: int) -> PutResult:
-        """The key has that value from the timestamp on, until its next version; unless the write came too late."""
+        """Set the key's value from the timestamp until its next version, unless the write is too late."""
         row = Row(_key(key), value, _timestamp(timestamp), self._writes)
         self._writes += 1
         if not self._state.put(row):
@@ -54,26 +57,28 @@ class VersionedTable:
         return PutResult(accepted=True, valid_to=next_after(self._state.versions, key, timestamp))
 
     def delete(self, key: bytes, timestamp: int) -> Version | None:
-        """The key has no value from the timestamp on, until its next version; returned: what was valid at that time.
+        """Delete the key's value from the timestamp until its next version, and return what was valid then.
 
-        None when nothing was, or when the write came too late.
+        Returns None if no value was valid at the timestamp, or if the write is too late.
         """
         before = self._state.get(_key(key), _timestamp(timestamp))
         return before if self.put(key, None, timestamp).accepted else None
 
     def get(self, key: bytes, as_of: int | None = None) -> Version | None:
-        """The version that was valid at that time, or without a time the newest one; None: nothing, or a tombstone.
+        """Return the version that was valid at that time, or the newest one if no time is given.
 
-        Before T - history_retention_ms only the newest version is there, and only if it was valid then already.
+        Returns None if there is none, or if it is a tombstone. For a time before T - history_retention_ms, only the
+        newest version can be found, if it was already valid then.
         """
         return self._state.get(_key(key), as_of)
 
     def get_range(
         self, key: bytes, from_ms: int | None = None, to_ms: int | None = None, ascending: bool = False
     ) -> list[Version]:
-        """The versions that were valid at some instant of [from, to], both included, the newest first unless ascending.
+        """Return the versions that were valid at any time in [from, to], newest first unless `ascending`.
 
-        A bound left out is none. When `to` lies before what is kept, the rule of `get` as of `to` holds.
+        Both ends are included; None sets no bound. If `to` is before the retained history, the rule of `get` as of `to`
+        holds.
         """
         return self._state.get_range(_key(key), from_ms, to_ms, ascending)
 

@@ -1,7 +1,11 @@
-"""The window store of KIP-428, columnar and in process memory.
+"""A columnar window store in process memory (KIP-428).
 
-store = WindowStore("visits", retention_ms=86_400_000, window_size_ms=3_600_000) store.put(b"key", b"3", 7_200_000)
-store.fetch(b"key", 7_200_000) b"3" [entry.value for entry in store.fetch(b"key", 0, 9_000_000)] [b"3"]
+Example:
+
+    store = WindowStore("visits", retention_ms=86_400_000, window_size_ms=3_600_000)
+    store.put(b"key", b"3", 7_200_000)
+    store.fetch(b"key", 7_200_000)  # b"3"
+    [entry.value for entry in store.fetch(b"key", 0, 9_000_000)]  # [b"3"]
 """
 
 from __future__ import annotations
@@ -48,13 +52,13 @@ class Entry(NamedTuple):
 class WindowStore:
     """Values by key and window start (KIP-428).
 
-    Stream time T is the largest window start that was put, those of rejected and null puts included. A window can be
-    written while its start > T - write_grace_ms (by default the retention), and is there while its start
-    > T - retention_ms; what has expired is freed with the put that moves T.
+    Stream time T is the largest window start of all puts, including rejected and null ones. A window can be written
+    while its start > T - write_grace_ms (by default the retention), and can be read while its start > T - retention_ms.
+    Expired windows are freed by the put that advances T.
 
-    A null value removes the window. With `retain_duplicates` each put adds a window, null values are ignored, and there
-    is no single value: `fetch` of one time finds nothing. Reads are in order of start, key bytes and insertion, or
-    backward, and have both ends of a range. A read is a snapshot: what is put later changes nothing in it.
+    A null value removes the window. With `retain_duplicates` each put adds a window and null values are ignored; as
+    there is no single value then, `fetch` of one time finds nothing. Reads are ordered by start, key bytes and
+    insertion, or backward; both ends of a range are included. A read is a snapshot: later puts do not change it.
     """
 
     def __init__(
@@ -81,16 +85,18 @@ class WindowStore:
 
     @property
     def stream_time(self) -> int:
-        """T; -1 before the first put."""
+        """Return T; -1 before the first put."""
         return int(self._numbers[STREAM_TIME])
 
     def put(self, key: bytes, value: bytes | None, window_start: int) -> bool:
-        """The window has the value; False when it is too late to write it. T has moved either way."""
+        """Set the window's value; return False if the window is too late to be written. T advances either way."""
         return self._put(batch_of(Records.from_rows([Row(_present(key), value, _start(window_start), 0)]))) == 1
 
     def put_many(self, keys: pa.Array, values: pa.Array, window_starts: Array) -> int:
-        """As `put` for one after the other; how many were written. Raises UserError, with nothing done, for a null key
-        or a negative start."""
+        """Put each row in turn, as `put` does; return how many were written.
+
+        Raises UserError, before anything is written, for a null key or a negative start.
+        """
         _all_present(keys)
         if len(window_starts) and window_starts.min() < 0:
             _start(int(window_starts.min()))
@@ -105,7 +111,10 @@ class WindowStore:
     def fetch(
         self, key: bytes, time: int, until: int | None = None, *, backward: bool = False
     ) -> bytes | Iterator[Entry] | None:
-        """The value of the key's window that starts at `time`; or its windows that start from `time` to `until`."""
+        """Return the value of the key's window that starts at `time`; None if there is none.
+
+        With `until`, iterate over the key's windows that start from `time` to `until`.
+        """
         batch = batch_of(Records.from_rows([Row(_present(key), None, time, 0)]))
         if until is None:
             value: bytes | None = self._fetch(batch)[0].as_py()
@@ -113,22 +122,25 @@ class WindowStore:
         return self._entries(self._chain(batch, time, until), backward)
 
     def fetch_many(self, keys: pa.Array, window_starts: Array) -> pa.ChunkedArray:
-        """What `fetch` finds for each key and start, as a binary column."""
+        """Return what `fetch` finds for each key and start, as a binary column."""
         _all_present(keys)
         return self._fetch(_batch(keys, pa.nulls(len(keys), pa.binary()), window_starts))
 
     def fetch_range(
         self, key_from: bytes | None, key_to: bytes | None, time: int, until: int, *, backward: bool = False
     ) -> Iterator[Entry]:
-        """The windows of the keys from `key_from` to `key_to` (None: no bound) that start from `time` to `until`."""
+        """Iterate over the windows that start from `time` to `until`, of keys from `key_from` to `key_to`.
+
+        None as a key sets no bound.
+        """
         return self._entries(self._started(time, until), backward, key_from, key_to)
 
     def fetch_all(self, time: int, until: int, *, backward: bool = False) -> Iterator[Entry]:
-        """The windows of all keys that start from `time` to `until`."""
+        """Iterate over the windows of all keys with a start from `time` to `until`."""
         return self._entries(self._started(time, until), backward)
 
     def all(self, *, backward: bool = False) -> Iterator[Entry]:
-        """Every window."""
+        """Iterate over all windows."""
         return self._entries(self._started(0, MAX_TIMESTAMP), backward)
 
     def _put(self, batch: Batch) -> int:
@@ -139,7 +151,7 @@ class WindowStore:
         return int(self._numbers[TAKEN])
 
     def _map(self) -> None:
-        """The kernels see the storage's current arrays."""
+        """Map the storage's current arrays for the kernels."""
         arrays = self._storage.arrays()
         self._numbers, self._windows = arrays["numbers"], windows_of(arrays)
 
@@ -151,7 +163,7 @@ class WindowStore:
         return binary_column(batch.data, self._windows.versions.payloads.arena.data, starts, lengths)
 
     def _chain(self, batch: Batch, first: int, last: int) -> Array:
-        """The slots of the key's windows that start from `first` to `last`."""
+        """Return the slots of the key's windows that start from `first` to `last`."""
         found = np.zeros(3, np.int64)
         kernel.first_and_end(self._windows, batch, max(first, 0), last, found)
         chosen = np.empty(max(0, int(found[2] - found[1])) if found[0] != NONE else 0, np.int64)
@@ -159,7 +171,7 @@ class WindowStore:
         return chosen
 
     def _started(self, first: int, last: int) -> Array:
-        """The slots of all windows that start from `first` to `last`."""
+        """Return the slots of all windows that start from `first` to `last`."""
         order = self._windows.order
         held = order.numbers[HELD]
         place = order.place[:held]
@@ -168,7 +180,7 @@ class WindowStore:
     def _entries(
         self, chosen: Array, backward: bool, key_from: bytes | None = None, key_to: bytes | None = None
     ) -> Iterator[Entry]:
-        """A copy of those windows, of the keys within the bounds, in order."""
+        """Copy those windows whose keys are within the bounds, and iterate over the copy in order."""
         columns = record_columns(self._windows.versions.payloads, _NO_DATA, ~chosen.astype(np.int64))
         rows = pa.table(
             {

@@ -1,4 +1,4 @@
-"""The control database: applications, operators, what their logs say, instances and incidents."""
+"""The control database: applications, operators, the contents of their logs, instances and incidents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COUNTS = ["records_in", "applied", "superseded", "late", "rejected", "emitted", 
 
 
 def upgrade() -> None:
-    """All tables are there."""
+    """Create all tables."""
     _table("applications", ["application"], [_text("application"), _text("lake")])
     _table("operators", OPERATOR, [*map(_text, OPERATOR), _text("kind")], of="applications", by=["application"])
     since = [_long("since_batch"), _text("config"), _json("settings"), _long("clock_ms")]
@@ -29,7 +29,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """No table is there."""
+    """Drop all tables."""
     for table in ("incidents", "instances", "recoveries", "compactions", "batches", "configurations"):
         op.drop_table(table)
     op.drop_table("operators")
@@ -61,7 +61,7 @@ def _instances() -> None:
 def _table(
     name: str, key: list[str], columns: list[Any], *, of: str = "", by: list[str] | None = None, **more: str
 ) -> None:
-    """The table, with its key, and with the columns `by` that refer to the key of the table `of`."""
+    """Create the table with its primary key, and with a foreign key from the columns `by` to the table `of`."""
     constraints: list[Any] = [sa.PrimaryKeyConstraint(*key, name=f"pk_{name}")]
     if by is not None:
         there = [f"{of}.{column}" for column in by]

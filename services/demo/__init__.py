@@ -1,1 +1,1 @@
-"""The demo: a year of real departures through the services, on a real broker, checked against other code."""
+"""The demo: a year of real departures run through the services on a real broker and checked with independent code."""

@@ -1,4 +1,4 @@
-"""`make demo`: the main job on real input to its end, with nothing to install but Python, Java and make."""
+"""`make demo`: run the operators on a year of real data; needs only Python, Java and make."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TIME_LIMIT, MAX_KEYS = "30m", 1000
 GRACE, RETENTION = "2h", "400d"
 HOUR, ADVANCE = "1h", "10m"
 RETENTION_THAT_YEAR = "30d"
-"""What was enough when readings and departures came day by day; here all readings of the year come first."""
+"""Retention that suffices if readings and departures arrive day by day; the demo produces all readings first."""
 
 TOPICS = (
     "departures",
@@ -86,14 +86,14 @@ console = Console()
 
 
 class Year(NamedTuple):
-    """What happened in 2013."""
+    """Departures and weather readings of 2013."""
 
     departures: list[Departure]
     readings: list[Reading]
 
 
 def main() -> int:
-    """The demo has run; 0 if its results are what independent code expects, else 1."""
+    """Run the demo. Return 0 if its results are what independent code expects, else 1."""
     folder = home() / "demo"
     shutil.rmtree(folder, ignore_errors=True)
     started = time.monotonic()

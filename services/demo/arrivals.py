@@ -1,7 +1,7 @@
-"""Departures and readings in the order in which they really came, through the operators themselves, one by one.
+"""A replay of departures and readings in the order of their arrival in 2013, through the operators themselves.
 
-It answers what a service would have done that year: a departure that leaves ahead of its time comes before the reading
-that it should meet.
+It shows what a service would have emitted that year: a flight that departs before its scheduled time arrives before the
+weather reading that it should be joined to.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidegate.operators.table_history.state import TableHistoryState
 
 
 class Way(NamedTuple):
-    """A way to join, and what it is called."""
+    """A variant of the join, and its name."""
 
     name: str
     table: TableHistoryRules
@@ -34,7 +34,7 @@ class Way(NamedTuple):
 
 
 def ways(grace: str, retention: str) -> list[Way]:
-    """The join of the demo, the same without its grace, and with a table that has no history."""
+    """Return the demo's join, the same join without grace, and a join with a table of latest values only."""
     history = TableHistoryRules(history_retention=retention)
     return [
         Way(f"history, grace {grace}", history, grace),
@@ -46,13 +46,13 @@ def ways(grace: str, retention: str) -> list[Way]:
 def wrong_readings(
     grace: str, retention: str, stream: Sequence[Departure], readings: Sequence[Reading]
 ) -> dict[str, int]:
-    """How many departures meet another reading than the one that was valid at their time, by each way to join."""
+    """Return, for each variant, how many departures are joined to another reading than the one valid at their time."""
     right = readings_to_meet(stream, readings)
     return {way.name: int((readings_met(way, stream, readings) != right).sum()) for way in ways(grace, retention)}
 
 
 def readings_met(way: Way, stream: Sequence[Departure], readings: Sequence[Reading]) -> npt.NDArray[np.int64]:
-    """Per departure the number of the reading that it met, or NOTHING; in the end all departures have been joined."""
+    """Return the number of the reading that each departure was joined to, or NOTHING. In the end all are joined."""
     table, join = _opened(way)
     joined = []
     for side, records in _in_order_of_arrival(stream, readings):
@@ -64,7 +64,7 @@ def readings_met(way: Way, stream: Sequence[Departure], readings: Sequence[Readi
 
 
 def _numbers_of(joined: pa.Table, readings: Sequence[Reading]) -> npt.NDArray[np.int64]:
-    """The numbers of the readings met, by the numbers of the departures: their offsets."""
+    """Return the numbers of the readings, indexed by the numbers of the departures, which are their offsets."""
     numbers = {(reading.key, reading.timestamp): number for number, reading in enumerate(readings)}
     met = np.empty(len(joined), np.int64)
     found = zip(joined["key"].to_pylist(), joined["valid_from"].to_pylist(), strict=True)
@@ -76,7 +76,7 @@ _TABLE, _STREAM = 0, 1
 
 
 def _opened(way: Way) -> tuple[TableHistoryState, StreamTableJoinState]:
-    """A table and a join that reads it, of one partition each."""
+    """Return the states of a table and of a join that reads it, of one partition each."""
     kept = TableHistory(way.table)
     joined = StreamTableJoin(StreamTableJoinRules(table="weather", join="left", grace=way.grace))
     table, join = kept.open(MemoryStorage(kept.layout)), joined.open(MemoryStorage(joined.layout))
@@ -85,9 +85,9 @@ def _opened(way: Way) -> tuple[TableHistoryState, StreamTableJoinState]:
 
 
 def _in_order_of_arrival(stream: Sequence[Departure], readings: Sequence[Reading]) -> Iterator[tuple[int, Records]]:
-    """Pieces of one side and then of the other: a reading comes at its time, a departure when the aircraft leaves.
+    """Yield pieces of one side, then of the other: a reading arrives at its time, a departure when the aircraft leaves.
 
-    Values are of no concern here, and left out; a record's offset is its number.
+    Values do not matter here and are left out. The offset of a record is its number.
     """
     sides = [
         Records.from_rows(Row(reading.key, b"0", reading.timestamp, number) for number, reading in enumerate(readings)),

@@ -1,4 +1,4 @@
-"""The demo's windows: departures of each carrier and airport in an hour, and of each airport in any hour."""
+"""The demo's windows: hourly departures per carrier and airport, and hopping hours per airport."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ QUESTIONS = (
 )
 
 Windows = Counter[tuple[bytes, int, int, bool]]
-"""Each window's key, start, count, and whether the count is final."""
+"""Key, start, count and finality of each window."""
 
 
 class Seen(NamedTuple):
-    """What an operator says: its windows and the records that were late."""
+    """The windows and the late records of an operator."""
 
     windows: Windows
     late: Counter[Record]
 
 
 def seen(spark: Any, operator: str) -> Seen:
-    """What the views of the operator show."""
+    """Return what the views of the operator show."""
     windows = _rows(spark, f"SELECT key, unix_millis(window_start), CAST(value AS INT), final FROM {operator}_windows")
     late = _rows(spark, f"SELECT key, value, timestamp FROM {operator}_late")
     return Seen(
@@ -50,13 +50,13 @@ def seen(spark: Any, operator: str) -> Seen:
 
 
 def few(spark: Any) -> Windows:
-    """The final results that the filter lets through."""
+    """Return the final results that the filter selects."""
     rows = _rows(spark, f"SELECT key, unix_millis(window_start), CAST(value AS INT) {_FEW_RESULTS}")
     return Counter((key.encode(), start, count, True) for key, start, count in rows)
 
 
 def differences(found: Seen, wanted: Counted) -> list[str]:
-    """What is not as it must be, of an operator."""
+    """Return the names of the parts that differ from what is expected of the operator."""
     right = {
         "windows": found.windows == _windows(wanted.windows),
         "late departures": found.late == Counter(wanted.late),
@@ -65,7 +65,7 @@ def differences(found: Seen, wanted: Counted) -> list[str]:
 
 
 def differences_of_results(output: Sequence[Sequence[Record]], filtered: Windows, wanted: Counted) -> list[str]:
-    """What is not as it must be, of the output topic, whose order counts, and of what was filtered."""
+    """Return the names of the parts that differ: the output topic, in order, and the filtered results."""
     final = wanted.windows[wanted.windows.final]
     of_partition = dict(list(final.groupby("partition")))
     expected = [_results(of_partition[number]) if number in of_partition else [] for number in range(len(output))]
@@ -77,7 +77,7 @@ def differences_of_results(output: Sequence[Sequence[Record]], filtered: Windows
 
 
 def show_checked(console: Console, different: Sequence[str], hours: Counted, any_hours: Counted) -> bool:
-    """True, and said so, when nothing is different."""
+    """Print whether the counts are as expected, and return True if they are."""
     if different:
         console.print(f"[red]Wrong:[/] these differ from pandas' counts: {', '.join(different)}.")
         return False
@@ -95,7 +95,7 @@ _DRAWN = "hopping windows of 1 h at New York's airports, by their start in local
 
 
 def draw(spark: Any, operator: str, advance_ms: int, picture: Path) -> None:
-    """The picture shows the departures of each airport in the hour from each time on, in the days of the blizzard."""
+    """Draw the departures of each airport in hopping windows during the blizzard into the file."""
     places = [_ms(day) for day in _MIDNIGHTS]
     counts = _counts(spark, operator, places[0], places[-1])
     every = counts.unstack("airport").reindex(range(places[0], places[-1], advance_ms)).fillna(0)
@@ -106,7 +106,7 @@ def draw(spark: Any, operator: str, advance_ms: int, picture: Path) -> None:
 
 
 def _counts(spark: Any, operator: str, first: int, last: int) -> pd.Series:
-    """The counts of the windows that start in [first, last), by start and airport."""
+    """Return the counts of windows that start in [first, last), by start and airport."""
     start = "unix_millis(window_start)"
     where = f"FROM {operator}_windows WHERE {start} >= {first} AND {start} < {last}"
     rows = _rows(spark, f"SELECT {start}, key, CAST(value AS INT) {where}")

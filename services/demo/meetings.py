@@ -1,6 +1,6 @@
-"""Which reading each departure must meet, by pandas' as-of join.
+"""The reading that each departure must be joined to, computed with pandas' as-of join.
 
-A departure is known by its place among all departures.
+A departure is identified by its position among all departures.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from services.demo.departures import Departure
 from services.demo.weather import Reading
 
 NOTHING = -1
-"""No reading yet."""
+"""Number that stands for no reading."""
 
 
 def readings_to_meet(stream: Sequence[Departure], readings: Sequence[Reading]) -> npt.NDArray[np.int64]:
-    """Per departure the number of the newest reading at its airport up to its scheduled time, or NOTHING."""
+    """Return, per departure, the number of the newest reading at its airport up to its scheduled time, or NOTHING."""
     departed = _sorted((d.airport, d.timestamp) for d in stream)
     read = _sorted((r.key, r.timestamp) for r in readings)
     met = pd.merge_asof(departed, read, on="timestamp", by="airport", suffixes=("", "_read"))
@@ -29,6 +29,6 @@ def readings_to_meet(stream: Sequence[Departure], readings: Sequence[Reading]) -
 
 
 def _sorted(rows: object) -> pd.DataFrame:
-    """The rows (airport, timestamp) with their numbers, by time."""
+    """Return the rows (airport, timestamp) with their numbers, sorted by time."""
     table = pd.DataFrame(rows, columns=["airport", "timestamp"])
     return table.assign(number=range(len(table))).sort_values("timestamp", kind="stable")

@@ -1,4 +1,4 @@
-"""What the demo shows at its end."""
+"""The report at the end of the demo."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ QUESTIONS = (
 
 
 def ask(console: Console, spark: Any, questions: Iterable[tuple[str, str]]) -> None:
-    """The questions, their SQL and the answers."""
+    """Print the questions, their SQL and the answers."""
     for question, query in questions:
         console.print(f"\n[bold]{question}[/]\n[dim]{query}[/]", highlight=False)
         console.print(_table(spark.sql(query).toArrow()))
 
 
 def summary(console: Console, spark: Any, operator: str, records: int) -> None:
-    """A table of what went in, what came out and why, what is held, and what was late."""
+    """Print a table of records read, emitted (by cause), held, and late or rejected."""
     by_cause = dict(_pairs(spark, f"SELECT cause, count(*) FROM {operator}_emissions GROUP BY cause ORDER BY cause"))
     emitted = sum(by_cause.values())
     table = Table(title="Suppression: at most one update per carrier and airport in 30 minutes", title_justify="left")
@@ -65,7 +65,7 @@ def compare(
     held: set[tuple[bytes, bytes, int]],
     expectation: list[Expected],
 ) -> bool:
-    """True, and said so, when every emission, its order per partition and the buffer are what other code expects."""
+    """Print whether emissions, their order per partition and the buffer are as expected; return True if they are."""
     wanted_held = {(key, value, timestamp) for part in expectation for key, (value, timestamp) in part.held.items()}
     wrong = [partition for partition, part in enumerate(expectation) if output[partition] != part.emissions]
     right = not wrong and held == wanted_held
@@ -81,7 +81,7 @@ def compare(
 
 
 def where_next(console: Console, file: Path) -> None:
-    """Says what to try next."""
+    """Print what to try next."""
     name = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
     console.print(
         f"""

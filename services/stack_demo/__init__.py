@@ -1,1 +1,1 @@
-"""The demo in small, through the containers of the local stack: `make stack-demo`."""
+"""The demo with fewer days, run in the containers of the local stack: `make stack-demo`."""

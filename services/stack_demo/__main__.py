@@ -1,6 +1,6 @@
-"""`make stack-demo`: January 2013 through the services of the stack, checked through Spark SQL against other code.
+"""`make stack-demo`: run January 2013 through the services of the stack and check the results with independent code.
 
-It runs beside the services: it produces to Kafka, waits for them, and reads what they have written.
+It runs beside the services: it produces to Kafka, waits for them, and reads their results through Spark SQL.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ from tidegate.runtime.spark.session import start_session
 from tidegate.spark import register_views
 
 BETWEEN_DAYS_S = 1.0
-"""So that the services see many batches, and not one."""
+"""Pause between days, so that the services see many batches instead of one."""
 
 console = Console(width=120)
 
 
 def main() -> int:
-    """January has gone through the services; 0 if their results are what independent code expects, else 1."""
+    """Run January through the services. Return 0 if their results are what independent code expects, else 1."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--days", type=int, default=DAYS, help="how many days of January 2013 (default: all)")
@@ -79,7 +79,7 @@ def main() -> int:
 
 
 def _produce(application: Application, input_: Month) -> None:
-    """The input is in the topics: first the table, which the join must find complete, then day by day."""
+    """Produce the input: first the table, which must be complete before the join reads it, then the days in order."""
     options = application.kafka
     produce_missing(options, "weather", of_table(input_.readings))
     wait_for(application, [WEATHER])
@@ -126,7 +126,7 @@ def _held(spark: Any, operator: str) -> Any:
 
 
 def _digest(options: Mapping[str, str]) -> str:
-    """A hash of every record of every topic, in order: the same after every undisturbed run."""
+    """Return a hash of all records of all topics, in order: the same after every undisturbed run."""
     digest = sha256()
     for topic in TOPICS:
         for number, partition in enumerate(read_all(options, topic)):

@@ -1,4 +1,4 @@
-"""Waiting until services elsewhere have done their work."""
+"""Waiting until services in other processes have finished their work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EVERY_S = 1.0
 
 
 def wait_for(application: Application, operators: Iterable[str]) -> None:
-    """The input of the operators is in their logs and their output is published. EngineError after ten minutes."""
+    """Wait until the operators have committed and published their whole input. Raise EngineError after ten minutes."""
     deadline = time.monotonic() + WITHIN_S
     behind = list(operators)
     while behind := [name for name in behind if not _has_arrived(application, name)]:
@@ -29,7 +29,7 @@ def wait_for(application: Application, operators: Iterable[str]) -> None:
 
 
 def _has_arrived(application: Application, name: str) -> bool:
-    """False also while the broker or the log is away."""
+    """Return True if the operator has committed and published its input; False also if broker or log is away."""
     try:
         return _is_committed(application, name) and _is_published(application, name)
     except TidegateError:
@@ -43,7 +43,10 @@ def _is_committed(application: Application, name: str) -> bool:
 
 
 def _is_published(application: Application, name: str) -> bool:
-    """The mark of each partition is at the end of the input; it goes with the output, in one transaction."""
+    """Return True if the committed offset of each partition is at the end of the input.
+
+    The offset is committed in the same transaction as the output.
+    """
     operator = application.operators[name]
     if operator.output is None:
         return True

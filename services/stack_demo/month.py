@@ -1,4 +1,4 @@
-"""The first days of January 2013, of the demo's input, and what of them is to be produced."""
+"""The first days of January 2013 from the demo's input, and the part of them that is still to be produced."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Row = tuple[int, bytes, bytes, int]
 
 
 class Month(NamedTuple):
-    """Departures that left by the end of the last day, in order, and all readings of the month."""
+    """Flights that took off by the end of the last day, in order, and all weather readings of the month."""
 
     departures: list[Departure]
     readings: list[Reading]
 
 
 def month(days: int, year: Sequence[Departure]) -> Month:
-    """The year's departures of so many days; the readings are those of the whole month, whatever the days."""
+    """Return the departures of the first `days` days, with the readings of the whole month."""
     return Month(
         [departure for departure in year if departure.left < _midnight(days)],
         [reading for reading in readings() if reading.timestamp < _midnight(DAYS)],
@@ -39,30 +39,31 @@ def month(days: int, year: Sequence[Departure]) -> Month:
 
 
 def by_day(stream: Sequence[Departure]) -> Iterator[tuple[int, list[Departure]]]:
-    """The departures of each day, the first one is 1."""
+    """Yield the departures of each day; the first day is 1."""
     for day, left in groupby(stream, lambda departure: (departure.left - _midnight(0)) // _DAY_MS + 1):
         yield day, list(left)
 
 
 def by_carrier(stream: Sequence[Departure]) -> list[Row]:
-    """As records of the topic `departures`."""
+    """Return records of the topic `departures`."""
     return [(partition_of(each.key), each.key, each.value, each.timestamp) for each in stream]
 
 
 def by_airport(stream: Sequence[Departure]) -> list[Row]:
-    """As records of the topic `departures-by-airport`."""
+    """Return records of the topic `departures-by-airport`."""
     return [(partition_of(each.airport), each.airport, each.value, each.timestamp) for each in stream]
 
 
 def of_table(read: Sequence[Reading]) -> list[Row]:
-    """As records of the topic `weather`."""
+    """Return records of the topic `weather`."""
     return [(partition_of(reading.key), *reading) for reading in read]
 
 
 def produce_missing(options: Mapping[str, str], topic: str, rows: Sequence[Row]) -> int:
-    """The topic holds the rows, in order; how many of them are new: as many as it has are there already.
+    """Produce the rows that the topic does not have yet, in order, and return their number.
 
-    Several runs with more and more days add up to one run with all of them.
+    A partition that has n records is assumed to have the first n of its rows. So several runs with more and more days
+    add up to one run with all days.
     """
     there = latest(client(options), topic)
     new, passed = [], Counter[int]()
@@ -74,7 +75,7 @@ def produce_missing(options: Mapping[str, str], topic: str, rows: Sequence[Row])
 
 
 def holds(options: Mapping[str, str], topic: str, rows: Sequence[Row]) -> bool:
-    """Whether the topic has as many records in each partition as these rows."""
+    """Return True if the topic has as many records in each partition as these rows."""
     there, wanted = latest(client(options), topic), Counter(row[0] for row in rows)
     return all(there[partition] == wanted[partition] for partition in range(PARTITIONS))
 

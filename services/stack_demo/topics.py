@@ -1,6 +1,6 @@
-"""`python -m services.stack_demo.topics FILE`: every topic of the file exists.
+"""`python -m services.stack_demo.topics FILE`: create all topics of the file that do not exist.
 
-Services refuse to start without their topics, so the stack makes them first.
+Services refuse to start without their topics, so the stack creates them first.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from tidegate.runtime.publishing.topics import configured
 
 
 def named(application: Application) -> list[str]:
-    """The topics that its operators read and write."""
+    """Return the topics that the application's operators read and write."""
     operators = application.operators.values()
     return sorted({topic for operator in operators for topic in (operator.input, *configured(operator).topics)})
 
 
 def main() -> None:
-    """The topics exist; those that were there stay as they are."""
+    """Create the missing topics; existing topics are not changed."""
     application = load(Path(sys.argv[1]))
     for topic in sorted({*named(application)} - {*topic_names(application.kafka)}):
         create_topic(application.kafka, topic, PARTITIONS)

@@ -1,4 +1,4 @@
-"""`python -m services.stream_table_join FILE`: runs every stream_table_join operator of a configuration file."""
+"""`python -m services.stream_table_join FILE`: run all stream_table_join operators of a configuration file."""
 
 from services.service import main
 

@@ -1,4 +1,4 @@
-"""What people query of a stream-table join in Spark SQL."""
+"""Spark SQL views of a stream-table join."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tidegate.runtime.spark.views import (
 
 
 def register(spark: Any, name: str, config: StreamTableJoinRules) -> list[str]:
-    """The view `<name>_buffer` shows the records that wait, one row each; gives its name.
+    """Create the view `<name>_buffer` of the records that wait, one row each. Return its name.
 
     Columns: partition, key, window_start and window_end (where the input is windowed), value, headers, timestamp,
-    offset, arrived (clock of the batch in which it came, ms),
-    event_time, due (the stream time at which it leaves, once the table has read on).
+    offset, arrived (clock of the batch that read it, ms), event_time, due (the stream time at which it is joined, once
+    the table has caught up).
 
-    `<name>_emissions` has two more columns: status (matched, unmatched, late, expired), and valid_from, that
-    of the version met.
+    `<name>_emissions` has two more columns: status (matched, unmatched, late, expired), and valid_from of the version
+    that the record was joined to.
     """
     windows, met = window_columns(config), ("cause AS status", f"{as_time('valid_from')} AS valid_from")
     register_emissions(spark, name, config, *window_names(config), *met)

@@ -1,4 +1,4 @@
-"""`python -m services.suppression FILE`: runs every suppression operator of a configuration file."""
+"""`python -m services.suppression FILE`: run all suppression operators of a configuration file."""
 
 from services.service import main
 

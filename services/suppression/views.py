@@ -1,4 +1,4 @@
-"""What people query of a suppression buffer in Spark SQL."""
+"""Spark SQL views of a suppression buffer."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tidegate.runtime.spark.views import (
 
 
 def register(spark: Any, name: str, config: SuppressionRules) -> list[str]:
-    """The view `<name>_buffer` shows what is held, one row per key, or per key and window; gives its name.
+    """Create the view `<name>_buffer` of what is held, one row per key, or per key and window. Return its name.
 
     Columns: partition, key, window_start and window_end (where the input is windowed), value, headers, timestamp (of
-    the last update), place (what it is ordered by), arrival (offset of the record that opened the slot), offset (of the
-    last update), held_since (place as a time). Windows that a flush has closed are not held any more.
+    the last update), place (the time by which emissions are ordered), arrival (offset of the record that opened the
+    slot), offset (of the last update), held_since (place as a time). Windows closed by a flush are no longer held.
     """
     key, value = shown_columns(config)
     windows = window_columns(config)

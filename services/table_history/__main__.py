@@ -1,4 +1,4 @@
-"""`python -m services.table_history FILE`: runs every table_history operator of a configuration file."""
+"""`python -m services.table_history FILE`: run all table_history operators of a configuration file."""
 
 from services.service import main
 

@@ -1,4 +1,4 @@
-"""A table's history for PySpark programs."""
+"""Access to a table's history from PySpark programs."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ def history_as_of(
     lake: str | Path | None = None,
     rules: TableHistoryRules | None = None,
 ) -> DataFrame:
-    """What was valid at that time: partition, key, value, valid_from, valid_to, at most one row per key.
+    """Return what was valid at that time: partition, key, value, valid_from, valid_to, at most one row per key.
 
-    `table`: the folder of its log, or its name with the `lake`. `timestamp`: a time, whole ms, or a column such as
-    `F.expr("...")`. `rules`: the table's; its formats then say how keys and values are shown, and before
-    T - history_retention only a key's newest version is given, as lookups do. Without them keys and values are bytes,
-    and every version that the log still has is given where it was valid.
+    `table`: the folder of its log, or its name with the `lake`. `timestamp`: a time, ms since the epoch, or a column
+    such as `F.expr("...")`.
 
-    Raises UserError where there is no log, and for a table of latest values: it does not know what was valid when.
+    `rules`: the table's configuration. With it, keys and values are decoded in its formats, and before T -
+    history_retention only the newest version of a key is returned, as in lookups by a join. Without it, keys and values
+    are bytes, and every version that is still in the log is returned where it was valid.
+
+    Raise UserError if there is no log, or if the table keeps latest values only and so has no history.
     """
     from pyspark.sql import functions as F
 
@@ -51,7 +53,7 @@ def history_as_of(
 
 
 def _as_the_log_has_it(path: Path) -> TableHistoryRules:
-    """Return rules that show what the log has: its windows, if they are part of its keys."""
+    """Return rules that show the log unchanged, with windows if its keys have them."""
     newest = OperatorLog.at(path, None).newest()
     settings = {} if newest is None else newest.settings
     windows = settings.get("windows", TableHistoryConfig.windows_before(settings))

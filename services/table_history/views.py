@@ -1,4 +1,4 @@
-"""What people query of a table in Spark SQL: its versions, and what was valid at any time."""
+"""Spark SQL views of a table: its versions, and what was valid at any time."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ _VALID = ("value", f"{as_time('timestamp')} AS valid_from", f"{as_time('next')} 
 
 
 def register(spark: Any, name: str, config: TableHistoryRules) -> list[str]:
-    """The view `<name>_history` shows every version that is kept; gives the names of what can be queried.
+    """Create the view `<name>_history` of all versions that are kept, and the table function `<name>_as_of(timestamp)`.
 
-    Columns: partition, key, window_start and window_end (where the input is windowed), value, valid_from, valid_to
-    (null: still valid). Tombstones are no versions; they end them.
+    The view's columns: partition, key, window_start and window_end (where the input is windowed), value, valid_from,
+    valid_to (null: still valid). A tombstone is not a version; it ends the previous one.
 
-    The table function `<name>_as_of(timestamp)` gives what was valid at that time, at most one version per key, with
-    the same columns. A table of latest values has no such function: it does not know what was valid when.
+    The function returns what was valid at that time, at most one version per key, with the same columns. A table that
+    keeps latest values only has no such function, because it has no history. Return the names of the view and the
+    function.
     """
     versions = versions_query(f"{name}_log", config)
     shown = f"SELECT {', '.join(shown_versions(config))} FROM ({versions})"
@@ -33,15 +34,15 @@ def register(spark: Any, name: str, config: TableHistoryRules) -> list[str]:
 
 
 def shown_versions(config: TableHistoryRules) -> tuple[str, ...]:
-    """Return the columns of `versions_query` as people see them."""
+    """Return the columns of `versions_query` as users see them."""
     return ("partition", "key", *window_names(config), *_VALID)
 
 
 def versions_query(log: str, config: TableHistoryRules) -> str:
-    """The SQL query of a log's versions: partition, key, its window, value, timestamp, next, newest; times in ms.
+    """Return the SQL query of a log's versions: partition, key, window, value, timestamp, next, newest; times in ms.
 
-    `next`: from when on the key had another version, or none; null: never. `newest`: T of the partition, because the
-    newest version of a key stays, whatever it is.
+    `next`: when the key's next version or tombstone begins; null if there is none. `newest`: stream time T of the
+    partition. It is the largest timestamp that is left, because the newest version of a key always stays.
     """
     key, value = shown_columns(config)
     latest = config.versions == "latest"
@@ -58,9 +59,10 @@ def versions_query(log: str, config: TableHistoryRules) -> str:
 
 
 def was_valid(asked: str, retention_ms: int | None) -> str:
-    """The SQL condition that a version was valid at the time `asked`, ms, for those who look it up.
+    """Return the SQL condition that a lookup at the time `asked` (ms) finds a version.
 
-    Before T - retention that is only a key's newest version: others that are still there may not be all that were.
+    Before T - retention only the newest version of a key is found: other versions that are left there may be
+    incomplete.
     """
     valid = f"timestamp <= {asked} AND (next IS NULL OR next > {asked})"
     return valid if retention_ms is None else f"{valid} AND (next IS NULL OR {asked} >= newest - {retention_ms})"

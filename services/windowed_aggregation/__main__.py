@@ -1,4 +1,4 @@
-"""`python -m services.windowed_aggregation FILE`: runs every windowed aggregation of a configuration file."""
+"""`python -m services.windowed_aggregation FILE`: run all windowed aggregations of a configuration file."""
 
 from services.service import main
 

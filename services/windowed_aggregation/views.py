@@ -1,4 +1,4 @@
-"""What people query of windows in Spark SQL."""
+"""Spark SQL views of windowed aggregations."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ _SLOT = "partition, key, window_start, window_end"
 
 
 def register(spark: Any, name: str, config: WindowRules) -> list[str]:
-    """The view `<name>_windows` shows every window with its newest value, and whether that is final; gives its name.
+    """Create the view `<name>_windows` of all windows with their newest value, and whether it is final.
 
-    Columns: partition, key, window_start, window_end (times; a session's end is its last record's), value (JSON text),
-    final.
-    Windows that the state no longer holds are shown by their last result, as long as the log keeps it. The bounds are
-    in `<name>_emissions`, too, as times. Where windows keep their elements, a value is that of the last result, null
-    before the first one, and the view `<name>_elements` shows the elements.
+    Columns: partition, key, window_start, window_end (times; a session ends at its last record), value (JSON text),
+    final. Windows that are no longer in the state are shown with their last result, as long as the log keeps it.
+    `<name>_emissions` has the bounds as times, too.
+
+    If windows keep their elements, the value is the last result, null before the first one, and the view
+    `<name>_elements` shows the elements. Return the names of the views.
     """
     shown = _shown(config)
     of_windows = f"AND arrival = {WINDOW}" if config.keeps_elements else ""
@@ -42,7 +43,7 @@ def register(spark: Any, name: str, config: WindowRules) -> list[str]:
 
 
 def _register_elements(spark: Any, name: str, config: WindowRules) -> str:
-    """The view `<name>_elements` shows what each window holds, with its time and offset; gives its name."""
+    """Create the view `<name>_elements` of what each window holds, with event time and offset. Return its name."""
     _, value = shown_columns(config)
     held = _newest(f"{name}_log", "state", f"AND arrival > {WINDOW}", f"{_SLOT}, arrival")
     return create_view(
@@ -54,12 +55,12 @@ def _register_elements(spark: Any, name: str, config: WindowRules) -> str:
 
 
 def _shown(config: WindowRules) -> str:
-    """What says which window it is, for people."""
+    """Return the columns that identify a window, formatted for users."""
     key, _ = shown_columns(config)
     return f"partition, {key} AS key, {as_time('window_start')} AS window_start, {as_time('window_end')} AS window_end"
 
 
 def _newest(log: str, kind: str, condition: str = "", slot: str = _SLOT) -> str:
-    """The newest row of the kind, where the condition holds, for each slot."""
+    """Return the SQL query of the newest row of the kind per slot, among rows that meet the condition."""
     age = f"row_number() OVER (PARTITION BY {slot} ORDER BY batch DESC, seq DESC)"
     return f"SELECT * FROM (SELECT *, {age} AS age FROM {log} WHERE kind = '{kind}' {condition}) WHERE age = 1"

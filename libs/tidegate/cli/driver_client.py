@@ -1,4 +1,7 @@
-"""What touches a running operator's log is asked of its driver; without one the command does it itself."""
+"""Requests to the running driver of an operator; if no driver is running, the command does the work itself.
+
+Only the driver writes to the log of a running operator.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,14 @@ PAUSE_S = 0.1
 
 
 def requests_of(application: Application, name: str) -> Requests:
-    """What the operator's driver on this machine is asked by."""
+    """Return the request files of the operator's driver on this machine."""
     return Requests(application.state / application.application / name)
 
 
 def carry_out(request: Kind, application: Application, name: str, content: str = "") -> str:
-    """The operator's driver has done it, or this process as its driver; gives who it was.
+    """Have the operator's driver do it, or do it in this process if no driver is running. Return who did it, as text.
 
-    `content`: what the running driver is told with it. UserError when it refuses.
+    `content` is sent to the running driver with the request. Raise UserError if the driver refuses the request.
     """
     requests = requests_of(application, name)
     if requests.driven():
@@ -41,7 +44,7 @@ def carry_out(request: Kind, application: Application, name: str, content: str =
             "compact": driver.compact,
             "flush": driver.flush,
         }[request]
-        while work() is False:  # local states are on their way back
+        while work() is False:  # local states are still being restored
             time.sleep(PAUSE_S)
     finally:
         spark.stop()

@@ -1,6 +1,6 @@
-"""The `tidegate` command. Each subcommand is imported when it is called.
+"""The `tidegate` command line. A subcommand's module is imported only when it is called.
 
-Exit codes: 0 done, 1 failed, 2 wrong use or configuration.
+Exit codes: 0 success, 1 failure, 2 wrong usage or configuration.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import click
 from tidegate.cli.shared import exit_code, remember_json, show_error
 from tidegate.contracts.errors import TidegateError
 
-# name: (module with `command`, what it does). One line adds a command.
+# name: (module that defines `command`, one-line help). To add a command, add one line here.
 COMMANDS = {
     "validate": ("tidegate.cli.operate.validate", "Check a configuration file: every problem at once."),
     "run": ("tidegate.cli.operate.run", "Run operators in the foreground."),
@@ -39,7 +39,7 @@ COMMANDS = {
 
 
 class _Commands(click.Group):
-    """A group that imports a command when it is called, and tells Tidegate's errors without a traceback."""
+    """A click group that imports a command when it is called and prints Tidegate's errors without a traceback."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         remember_json(ctx, args)
@@ -72,7 +72,7 @@ class _Commands(click.Group):
 def main() -> None:
     """Event-time state for Spark and Delta Lake.
 
-    Exit codes: 0 done, 1 failed, 2 wrong use or configuration.
+    Exit codes: 0 success, 1 failure, 2 wrong usage or configuration.
     """
 
 

@@ -1,6 +1,6 @@
-"""What every command shares: `--json`, the Kafka options, and how results and errors are shown.
+"""What all commands share: `--json`, the Kafka options, and printing of results and errors.
 
-Commands load what is heavy themselves, so that help stays quick.
+Commands import heavy modules themselves, so that `--help` stays fast.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ DONE, FAILED, WRONG_USE = 0, 1, 2
 
 
 def json_option(command: Command) -> Command:
-    """`--json`, which `show` and `show_error` obey."""
+    """Add the option `--json`, which `show` and `show_error` follow."""
     return click.option(
         "--json", is_flag=True, expose_value=False, help="Results on stdout and errors on stderr as JSON."
     )(command)
 
 
 def remember_json(context: click.Context, arguments: Sequence[str]) -> None:
-    """`wants_json()` is true from here on if the command line asks for JSON."""
+    """Remember whether the command line has `--json`, for `wants_json()`."""
     context.meta[_JSON] = "--json" in arguments
 
 
 def kafka_options(command: Command) -> Command:
-    """`--bootstrap` and `-o NAME=VALUE` become the argument `options`: the Java client's options."""
+    """Add `--bootstrap` and `-o NAME=VALUE`, and pass them to the command as `options`, named as in the Java client."""
 
     @click.option("--bootstrap", metavar="HOST:PORT", default="127.0.0.1:9092", show_default=True, help="The broker.")
     @click.option(
@@ -51,34 +51,34 @@ def kafka_options(command: Command) -> Command:
 
 
 def pairs(given: tuple[str, ...]) -> dict[str, str]:
-    """`NAME=VALUE` texts as a mapping."""
+    """Return `NAME=VALUE` texts as a mapping. Raise BadParameter if a text has no `=`."""
     if wrong := [text for text in given if "=" not in text]:
         raise click.BadParameter(f"{wrong[0]!r} is not NAME=VALUE")
     return dict(text.split("=", 1) for text in given)
 
 
 def show(result: Mapping[str, Any], text: str) -> None:
-    """The result on stdout: the text, or with `--json` the JSON."""
+    """Print the result to stdout: the text, or the JSON with `--json`."""
     click.echo(json.dumps(result) if wants_json() else text)
 
 
 def note(text: str) -> None:
-    """Progress on stderr, where people look and programs don't."""
+    """Print progress to stderr, so that stdout has results only."""
     click.echo(text, err=True)
 
 
 def show_error(error: TidegateError) -> None:
-    """Problem, value and remedy on stderr."""
+    """Print problem, value and remedy to stderr."""
     click.echo(json.dumps({"error": _as_json(error)}) if wants_json() else str(error), err=True)
 
 
 def exit_code(error: TidegateError) -> int:
-    """2 for what the user can mend, 1 for the rest."""
+    """Return 2 for errors that the user can fix, 1 for all others."""
     return WRONG_USE if isinstance(error, UserError) else FAILED
 
 
 def wants_json() -> bool:
-    """True if the command was called with `--json`."""
+    """Return True if the command was called with `--json`."""
     return bool(click.get_current_context().meta.get(_JSON, False))
 
 

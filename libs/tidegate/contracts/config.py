@@ -1,7 +1,8 @@
-"""The base of every operator's configuration.
+"""The base types of every operator's configuration, and `read`, which validates a raw configuration.
 
-Frozen, keyword-only, unknown keys refused; nothing has a silent default for grace or retention. Each operator's own
-type lives in its folder; `read` gathers all problems at once, each with the value, the cause and the remedy.
+Configurations are frozen and keyword-only, and unknown keys are refused. Grace and retention have no silent default.
+Each operator's own type is in the operator's folder. `read` reports all problems at once, each with the value, the
+cause and the remedy.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ Keep = Annotated[
     Field(examples=["30d", "forever"]),
 ]
 Folder = Annotated[Path, BeforeValidator(_folder, json_schema_input_type=Path)]
-"""A folder. A URL is refused whatever its scheme: as a path it would be a folder of that name beside the program."""
+"""A folder. A URL of any scheme is refused: as a path it would name a folder in the working directory."""
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Size = Annotated[
     Count,
@@ -76,28 +77,30 @@ Size = Annotated[
 ]
 Format = Literal["bytes", "string", "json"]
 AddedWindows = Literal["headers", "time", "session"]
-"""How records that are written are told of their windows: by headers, or by Kafka's bytes of time or session windows
-behind the key."""
+"""How windows are added to output records: as headers, or in Kafka's format of time-windowed or session keys."""
 
 
 class Config(BaseModel):
-    """Frozen values, every key known."""
+    """Base class of all configurations: frozen values, unknown keys refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class TimestampField(Config):
-    """The event timestamp is a top-level field of a JSON value."""
+    """The top-level field of a JSON value that holds the event timestamp."""
 
     field: str
     """Name of the field."""
     unit: Literal["ms", "s", "us"] = "ms"
-    """Unit of its number."""
+    """Unit of the number in that field."""
 
 
 class TableRead(NamedTuple):
-    """The operator whose table another one reads, for how long that one holds records, and for how long these then wait
-    at most for the table, ms (None: until it has caught up)."""
+    """What an operator reads of a table.
+
+    `table`: name of the operator whose table is read. `grace`: how long the reader holds records, ms. `wait`: how long
+    these records then wait for the table at most, ms; None: until the table has caught up.
+    """
 
     table: str
     grace: int
@@ -105,45 +108,46 @@ class TableRead(NamedTuple):
 
 
 class OperatorRules(Config):
-    """What decides an operator's results, wherever its records come from."""
+    """The options that decide an operator's results, wherever its records come from."""
 
     live: ClassVar[frozenset[str]] = frozenset()
-    """The kind's own options that may change while it holds something, unless `cannot_follow` says why not."""
+    """Options of this kind that may change while the operator holds records, unless `cannot_follow` objects."""
 
     kind: str
     """Kind of operator."""
     timestamp: TimestampField | None = None
-    """Where the event timestamp is; default: the Kafka record's."""
+    """Where the event timestamp is; default: the timestamp of the Kafka record."""
     key_format: Format = "bytes"
-    """How views show keys."""
+    """Format in which views show keys."""
     value_format: Format = "bytes"
-    """How views show values."""
+    """Format in which views show values."""
     max_ahead: Duration | None = None
-    """Records with a timestamp further than this ahead of the batch's clock are rejected; default: none is."""
+    """Records with a timestamp further than this ahead of the micro-batch's clock are rejected; default: no limit."""
     rewind_window: Duration = 7 * 86_400_000
-    """How far back the log can be read as of an earlier version."""
+    """How far back in time the log can be read as of an earlier version."""
 
     def remembers(self) -> int | None:
-        """How far behind stream time what has closed is still known, in ms; None: nothing depends on that."""
+        """Return how far behind stream time closed windows are still known, in ms; None if nothing depends on that."""
         return None
 
     def reads(self) -> TableRead | None:
-        """The table that it reads; None: none."""
+        """Return the table that this operator reads, or None."""
         return None
 
     def cannot_follow(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
-        """Per live option why what is held under `before`, which is of the same kind, cannot go on under this.
+        """Return, per live option, why state held under `before` cannot continue under this configuration.
 
-        `known`: as `before.remembers`, where a still earlier configuration remembered less.
+        `before` is of the same kind. `known`: how far behind stream time closed windows are still known, in ms; this is
+        less than `before.remembers` where a still earlier configuration remembered less.
         """
         return {}
 
 
 class TimeWindows(Config):
-    """Kafka's bytes of time windows: the key, then the window's start in eight bytes."""
+    """Kafka's format of time-windowed keys: the key, then the window's start in eight bytes."""
 
     time: Annotated[Duration, Field(gt=0)]
-    """Length of the windows, which the bytes do not say."""
+    """Length of the windows, which the key does not contain."""
 
 
 def _read_windows(value: object) -> object:
@@ -161,12 +165,13 @@ OutputWindows = Literal["headers", "kafka"]
 
 
 class KeyRules(OperatorRules):
-    """What decides what a key is: the record's own, or the record's in its window."""
+    """The options that decide what a key is: the record's key alone, or the record's key within its window."""
 
     windows: Windows = Field(default=None, validate_default=True)
-    """Where a record names the window that its key is of: `headers`, or in Kafka's bytes of windowed keys, `{time: 1h}`
-    with the windows' length or `session`; `none`: records of windows are rejected; `ignore`: windows are no part of
-    keys. Omitted: as the operator of the file that writes the topic says, otherwise none."""
+    """Where a record names the window of its key: `headers`, or in Kafka's format of windowed keys, which is `session`,
+    or `{time: 1h}` with the length of the windows. `none`: records that name a window are rejected. `ignore`: windows
+    are not part of keys. Omitted: as declared by the operator in the same file that writes the topic, otherwise `none`.
+    """
 
     @field_validator("windows")
     @classmethod
@@ -175,23 +180,23 @@ class KeyRules(OperatorRules):
 
     @property
     def windowed(self) -> bool:
-        """True when windows are part of the key."""
+        """Return whether windows are part of the key."""
         return self.windows not in ("none", "ignore")
 
     @classmethod
     def windows_before(cls, settings: Mapping[str, Any]) -> Windows:
-        """Return what `windows` was where the settings are of a release that did not have it."""
+        """Return the value of `windows` for settings written by a release that did not have this option."""
         return "ignore"
 
     def other_keys(self, before: KeyRules) -> dict[str, str]:
-        """Return why keys that are held under `before` cannot be held under this configuration; nothing if they can."""
+        """Return why keys held under `before` cannot be held under this configuration; empty if they can."""
         if self.windowed == before.windowed:
             return {}
         return {"windows": "windows' keys and plain ones are not held together"}
 
 
 class Written(NamedTuple):
-    """What an operator says of the topic that it writes; None: it does not know.
+    """What an operator declares about the topic that it writes. None: the operator does not know.
 
     `closes_after`: how long after its end a window still changes, in ms.
     """
@@ -202,19 +207,22 @@ class Written(NamedTuple):
 
 
 def added_windows(config: KeyRules, output: OutputWindows) -> AddedWindows | None:
-    """Return how windows are added to output whose records bear them as the input's do; None: they are there."""
+    """Return how an operator whose output records have the windows of its input adds them to the records.
+
+    None: there are no windows, or the input's headers, which the output keeps, name them already.
+    """
     if not config.windowed or config.windows == "headers":
         return None
     return "headers" if output == "headers" else "session" if config.windows == "session" else "time"
 
 
 def passed_on(config: KeyRules, output: OutputWindows) -> Windows:
-    """Return how records that pass name their windows in the output; None: it is not known."""
+    """Return how records that an operator passes on name their windows in the output; None if that is unknown."""
     return config.windows if output == "kafka" or not config.windowed else "headers"
 
 
 def known_to_kafka(output: OutputWindows, windows: Windows) -> OutputWindows:
-    """Return the way in which output names windows. Raises ValueError where Kafka's bytes cannot be written."""
+    """Return `output`. Raise ValueError if it is `kafka` and Kafka's windowed keys cannot be written."""
     if output == "kafka" and windows in ("none", "ignore"):
         raise ValueError("its keys have no windows; remove it")
     if output == "kafka" and windows == "headers":
@@ -226,8 +234,11 @@ def known_to_kafka(output: OutputWindows, windows: Windows) -> OutputWindows:
 
 
 class TableFacts(NamedTuple):
-    """What readers of a table need to know of it: how long it keeps versions, ms (None: the latest values alone);
-    whether windows are part of its keys; and the format of its keys, if it is told."""
+    """What readers of a table need to know about it.
+
+    `history_retention`: how long the table keeps versions, ms; None: it keeps only the latest values. `windowed`:
+    whether windows are part of its keys. `key_format`: the format of its keys; None: not declared.
+    """
 
     history_retention: int | None
     windowed: bool = False
@@ -235,37 +246,37 @@ class TableFacts(NamedTuple):
 
 
 class InputKey(Config):
-    """What a topic's keys are."""
+    """The keys of an input topic."""
 
     windows: Windows = None
-    """As the operator's `windows`."""
+    """Same as the operator's `windows`."""
     of: Format = "bytes"
-    """As the operator's `key_format`."""
+    """Same as the operator's `key_format`."""
 
 
 class InputTopic(Config):
-    """A topic that is read, with what its keys are."""
+    """An input topic and a description of its keys."""
 
     topic: str
-    """Its name."""
+    """Name of the topic."""
     key: InputKey = InputKey()
-    """What its keys are."""
+    """Description of its keys."""
 
 
 class OutputKey(Config):
-    """What the keys of the output are."""
+    """The keys of an output topic."""
 
     windows: OutputWindows = "headers"
-    """As the operator's `output_windows`."""
+    """Same as the operator's `output_windows`."""
 
 
 class OutputTopic(Config):
-    """A topic that is written, with what its keys are."""
+    """An output topic and a description of its keys."""
 
     topic: str
-    """Its name."""
+    """Name of the topic."""
     key: OutputKey = OutputKey()
-    """What its keys are."""
+    """Description of its keys."""
 
 
 def _input(value: object) -> object:
@@ -281,13 +292,13 @@ def _output(value: object) -> object:
 
 
 _OF_KEYS = {"input": {"windows": "windows", "of": "key_format"}, "output": {"windows": "output_windows"}}
-"""What is said of a topic's keys, and the operator's options that it stands for."""
+"""The entries of a topic's `key`, and the operator's option that each of them sets."""
 
 
 def spread(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an operator's raw configuration with topics by name alone, and what is said of their keys beside them.
+    """Return an operator's raw configuration with topics as plain names and their `key` entries as options.
 
-    A topic that is described in another form stays as it is, and is refused where the configuration is read.
+    A topic that is described in another form stays as it is; it is refused when the configuration is read.
     """
     flat = dict(raw)
     for side, options in _OF_KEYS.items():
@@ -300,16 +311,16 @@ def spread(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class OperatorConfig(OperatorRules):
-    """An operator of a configuration file: its rules, and the topics between which it works."""
+    """An operator of a configuration file: its rules and its topics."""
 
     input: Annotated[str, BeforeValidator(_input, json_schema_input_type=str | InputTopic)]
-    """Topic that is read; with what its keys are: `{topic: NAME, key: {windows: headers, of: string}}`."""
+    """Topic to read; with a description of its keys: `{topic: NAME, key: {windows: headers, of: string}}`."""
     output: Annotated[str | None, BeforeValidator(_output, json_schema_input_type=str | OutputTopic | None)] = None
-    """Topic of the emissions, also as `{topic: NAME, key: {windows: kafka}}`; omitted: they stay in the lake."""
+    """Topic for the emissions, also as `{topic: NAME, key: {windows: kafka}}`; omitted: they stay in the lake."""
     dead_letters: str | None = None
-    """Topic of the records that are refused, late and rejected ones; omitted: they stay in the lake."""
+    """Topic for dead letters, which are late and rejected records; omitted: they stay in the lake."""
     idle_after: Duration | None = None
-    """Wall time without a record after which stream time goes on by itself; default: never."""
+    """Wall-clock time without a record after which stream time advances on its own; default: never."""
 
     @field_validator("output")
     @classmethod
@@ -331,27 +342,27 @@ class OperatorConfig(OperatorRules):
         return topic
 
     def as_table(self) -> TableFacts | None:
-        """What it is to operators that read it; None: it is not a table."""
+        """Return what readers of this operator's table need to know about it; None if it is not a table."""
         return None
 
     def refuses(self, table: TableFacts) -> Iterator[str]:
-        """Yield why it cannot read such a table, each "cause; remedy"."""
+        """Yield the reasons why this operator cannot read such a table, each as "cause; remedy"."""
         yield from ()
 
     def writes(self) -> Written:
-        """Return what it says of its output topic."""
+        """Return what this operator declares about its output topic."""
         return Written(key_format=self.told_key_format)
 
     @classmethod
     def inferred(cls, raw: Mapping[str, Any], topic: Written) -> dict[str, Any]:
-        """Return the options that the writer of its input settles, for those that `raw` may lack."""
+        """Return the options that the writer of the input topic determines. They apply where `raw` lacks them."""
         found: dict[str, Any] = {"key_format": topic.key_format}
         if issubclass(cls, KeyRules):
             found["windows"] = topic.windows
         return {option: value for option, value in found.items() if value is not None}
 
     def disagrees(self, topic: Written) -> Iterator[tuple[str, str]]:
-        """Yield each option that contradicts the writer of its input, with "cause; remedy"."""
+        """Yield each option that contradicts the writer of the input topic, with "cause; remedy"."""
         if topic.key_format is not None and self.key_format != topic.key_format:
             yield "key_format", f"the topic's writer says {topic.key_format}; write the same, or leave it out"
         if isinstance(self, KeyRules) and topic.windows is not None and self.windows not in (topic.windows, "ignore"):
@@ -360,15 +371,15 @@ class OperatorConfig(OperatorRules):
 
     @property
     def told_key_format(self) -> Format | None:
-        """The format of keys; None where it is only the default."""
+        """Return the format of keys; None if it is only the default."""
         return self.key_format if "key_format" in self.model_fields_set or self.key_format != "bytes" else None
 
     def adds_windows(self) -> AddedWindows | None:
-        """Return how windows are added to the records of the output; None: they have none, or say them already."""
+        """Return how windows are added to output records; None if there are none or the records name them already."""
         return None
 
     def functions(self) -> tuple[str, ...]:
-        """The functions of the user's own that it calls, each `module:function`."""
+        """Return the user-defined functions that this operator calls, each as `module:function`."""
         return ()
 
 
@@ -380,7 +391,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def read(model: type[Model], raw: Mapping[str, Any], where: str = "") -> Model:
-    """The configuration that `raw` describes. Raises ConfigurationError with every problem at once."""
+    """Return the configuration that `raw` describes. Raise ConfigurationError with all problems at once."""
     try:
         return model.model_validate(raw)
     except ValidationError as error:
@@ -388,14 +399,20 @@ def read(model: type[Model], raw: Mapping[str, Any], where: str = "") -> Model:
 
 
 def _secrets(model: type[BaseModel]) -> list[str]:
-    """What is not to be shown: of a secret type, or kept out of `repr` for the secrets among it."""
+    """Return the fields whose values must not be shown.
+
+    These are fields of a secret type, and fields left out of `repr` because they contain secrets.
+    """
     return [
         name for name, field in model.model_fields.items() if "SecretStr" in str(field.annotation) or not field.repr
     ]
 
 
 def _problem(found: Any, where: str, secrets: list[str]) -> Problem:
-    """Of what is missing or unknown no value is shown: it would be all that is around it, or a misspelt secret."""
+    """Return the problem that a validation error describes.
+
+    For a missing or unknown key, no value is shown: it would be everything around the key, or a misspelt secret.
+    """
     place = ".".join(str(part) for part in ([where] if where else []) + list(found["loc"]))
     message = found["msg"].removeprefix("Value error, ")
     cause, _, remedy = message.partition("; ")

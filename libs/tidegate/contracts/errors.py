@@ -1,22 +1,22 @@
-"""Every error that Tidegate raises on purpose.
+"""The errors that Tidegate raises on purpose.
 
 TidegateError
-    |- UserError            the user can mend it: a configuration, a command, a missing topic   (exit code 2)
-    |  `- ConfigurationError  every problem of a configuration at once
-    |- BufferFull           a bound of `when_full: shut_down` was reached: raise it and start again
-    |- StateError           what is stored contradicts itself or belongs to another: stop, name the file
-    |  |- Fenced            a newer driver owns the operator: this one ends
-    |  |- Superseded        a newer attempt owns a partition's local state: this task touches nothing
-    |  |- InputTruncated    the input lost records after they were read: stop, until that is accepted
-    |  |- Undecided         nothing tells whether the newest output was published: stop, until a person says
-    |  `- OffsetsGone       the input lost records before they were read: stop, until the loss is accepted
-    `- EngineError          Spark, Delta, Kafka or the disk failed; wraps its cause; the driver tries again a few times
-       |- Unavailable       a broker or a disk is away or full: the driver waits for it, however long it takes
-       |- StartOver         what a driver did is unclear: a new claim settles it
+    |- UserError            the user can fix it: a configuration, a command, a missing topic   (exit code 2)
+    |  `- ConfigurationError  all problems of a configuration at once
+    |- BufferFull           a limit was reached under `when_full: shut_down`: raise it and start again
+    |- StateError           stored data contradicts itself or belongs to another operator or log: stop, name the file
+    |  |- Fenced            a newer driver owns the operator: this one stops
+    |  |- Superseded        a newer attempt owns a partition's local state: this task changes nothing
+    |  |- InputTruncated    the input lost records that were already read: stop until the loss is accepted
+    |  |- Undecided         it is unknown whether the newest output was published: stop until a person decides
+    |  `- OffsetsGone       the input lost records that were not yet read: stop until the loss is accepted
+    `- EngineError          Spark, Delta, Kafka or the disk failed; wraps its cause; the driver retries a few times
+       |- Unavailable       a broker or a disk is down or full: the driver waits for it, however long it takes
+       |- StartOver         the outcome of an action of the driver is unknown: a new claim resolves it
        |- Outdated          what a commit was to replace is no longer in the log: nothing was committed
-       `- OutputTooLarge    a record that the output topic does not take
+       `- OutputTooLarge    a record is larger than the output topic accepts
 
-Bad *data* is never an exception: it becomes a row of kind `rejected` or `late` (see `contracts.schema`).
+Bad *data* never raises: it becomes a row of kind `rejected` or `late` (see `contracts.schema`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 
 class TidegateError(Exception):
-    """Says what is wrong (problem), with which value, and what to do about it (remedy)."""
+    """Base class of all errors: what is wrong (problem), with which value, and what to do about it (remedy)."""
 
     def __init__(self, problem: str, *, value: object = None, remedy: str = "") -> None:
         self.problem = problem
@@ -51,12 +51,12 @@ def _rebuild(kind: type[TidegateError], problem: str, value: object, remedy: str
 
 
 class UserError(TidegateError):
-    """The user can mend it."""
+    """An error that the user can fix."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One thing wrong with a configuration: where, which value, why, and what to write instead."""
+    """One problem in a configuration: where it is, which value, why, and what to write instead."""
 
     where: str
     value: object
@@ -65,7 +65,7 @@ class Problem:
 
     @classmethod
     def of(cls, where: str, value: object, text: str) -> Problem:
-        """Return the problem of a text "cause; remedy"."""
+        """Return the problem that a text of the form "cause; remedy" describes."""
         cause, _, remedy = text.partition("; ")
         return cls(where=where, value=value, cause=cause, remedy=remedy)
 
@@ -89,11 +89,14 @@ class ConfigurationError(UserError):
 
 
 class BufferFull(TidegateError):
-    """A bound would be passed, so that the operator stops; everything before the offset is committed."""
+    """A limit would be exceeded, so the operator stopped. Everything before the offset is committed."""
 
     @classmethod
     def before(cls, place: str, operator: str, reason: str) -> BufferFull:
-        """`operator` stopped at a place of its input; `reason` begins with the bound: `buffer.max_keys is reached`."""
+        """Return the error of an operator that stopped before `place`, a position in its input.
+
+        `reason` begins with the option of the limit: `buffer.max_keys is reached`.
+        """
         bound = reason.partition(" ")[0]
         way_out = ", or take another buffer.when_full" if bound.startswith("buffer.") else ""
         return cls(
@@ -104,7 +107,7 @@ class BufferFull(TidegateError):
 
 
 class StateError(TidegateError):
-    """What is stored contradicts itself; nothing goes on until a person has looked."""
+    """Stored data contradicts itself. Nothing continues until a person has looked at it."""
 
 
 class Fenced(StateError):
@@ -112,15 +115,15 @@ class Fenced(StateError):
 
 
 class Superseded(StateError):
-    """A newer attempt owns a partition's local state; this task has touched nothing."""
+    """A newer attempt owns a partition's local state; this task has changed nothing."""
 
 
 class Undecided(StateError):
-    """Nothing tells whether a partition's newest output was published."""
+    """It is unknown whether a partition's newest output was published."""
 
 
 class InputTruncated(StateError):
-    """The input no longer has records that were read, and may have others at their offsets."""
+    """The input no longer has records that were already read, and may have other records at their offsets."""
 
 
 class OffsetsGone(StateError):
@@ -132,11 +135,11 @@ class EngineError(TidegateError):
 
 
 class Unavailable(EngineError):
-    """A broker or a disk does not answer, or is full: it passes when that is mended, without a new start."""
+    """A broker or a disk does not answer or is full. Once that is fixed, work continues without a restart."""
 
 
 class StartOver(EngineError):
-    """What a driver did is unclear, or somebody else has committed: a new claim settles what has become of it."""
+    """The outcome of an action of the driver is unknown, or another writer has committed; a new claim resolves it."""
 
 
 class Outdated(EngineError):

@@ -3,10 +3,10 @@
 A timestamp is an int64 of milliseconds since the epoch. Intervals are [from, to). Stream time (T) is the largest
 timestamp that an operator's partition has accepted; it starts at NO_STREAM_TIME.
 
-Timestamps and durations lie in [0, MAX_TIME]. They are checked where they enter: in records, in fields of values, in
-the headers of windowed results, in configurations and in idle advances. The largest sum that operators make is a
-timestamp, a length, a grace (or a retention, which is a length and a grace by default) and 1 ms: less than 2^63. So no
-sum, difference or window end can overflow.
+Timestamps and durations lie in [0, MAX_TIME]. They are checked on entry: in records, in fields of values, in the
+headers of windowed results, in configurations and in idle advances. The largest sum that operators compute is a
+timestamp plus a length, a grace (or a retention, which by default is a length plus a grace) and 1 ms. It is less than
+2^63, so no sum, difference or window end can overflow.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ MAX_WINDOW_END = 2 * MAX_TIME
 """The latest end of a window that ends."""
 
 MAX_TIMESTAMP = 2**63 - 1
-"""The largest int64: the end of a window that never ends, and of intervals that are open."""
+"""The largest int64: the end of a window that never ends, and of open intervals."""
 
 ALWAYS, NEVER = MAX_TIMESTAMP, -(2**62)
-"""The ends of time, for bounds: at or after every timestamp, and before every one."""
+"""Bounds at the ends of time: at or after every timestamp, and before every timestamp."""
 
 NO_TIMESTAMP = -(2**63)
-"""In place of a timestamp that is null; its record is rejected."""
+"""Stands for a null timestamp; the record is rejected."""
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SHORT = re.compile(r"(\d+)(ms|s|m|h|d)", re.ASCII)
@@ -39,14 +39,14 @@ _SIZE = re.compile(r"(\d+)(B|KiB|MiB|GiB)", re.ASCII)
 
 
 def advanced(stream_time: int, to: int) -> int:
-    """Return stream time after it has gone on to `to`: it never goes back, nor beyond MAX_TIME."""
+    """Return stream time after it has advanced to `to`. It never goes back, nor beyond MAX_TIME."""
     return max(stream_time, min(to, MAX_TIME))
 
 
 def parse_duration_ms(text: str) -> int:
-    """The milliseconds of `200ms`, `30s`, `5m`, `2h`, `30d` or an ISO 8601 duration (`PT5M`, `P1DT2H`).
+    """Return the milliseconds of `200ms`, `30s`, `5m`, `2h`, `30d` or an ISO 8601 duration (`PT5M`, `P1DT2H`).
 
-    Raises ValueError, with a remedy in its text, for anything else (a bare number has no unit: refused; except 0).
+    Raise ValueError, with a remedy in its text, for anything else. This includes numbers without a unit, except 0.
     """
     if text == "0":
         return 0
@@ -61,7 +61,7 @@ def parse_duration_ms(text: str) -> int:
 
 
 def format_duration_ms(duration_ms: int) -> str:
-    """The shortest text that `parse_duration_ms` reads back as the same number."""
+    """Return the shortest text that `parse_duration_ms` parses to the same number."""
     for unit in ("d", "h", "m", "s"):
         if duration_ms and duration_ms % _UNITS_MS[unit] == 0:
             return f"{duration_ms // _UNITS_MS[unit]}{unit}"
@@ -69,7 +69,7 @@ def format_duration_ms(duration_ms: int) -> str:
 
 
 def parse_size_bytes(text: str) -> int:
-    """The bytes of `64MiB`, `10KiB`, `1GiB` or `500B`. Raises ValueError for anything else."""
+    """Return the bytes of `64MiB`, `10KiB`, `1GiB` or `500B`. Raise ValueError for anything else."""
     if size := _SIZE.fullmatch(text):
         return _size(int(size[1]) * _SIZE_UNITS[size[2]], text)
     raise ValueError(f"{text!r} is not a size; write 500B, 64KiB, 64MiB or 1GiB")

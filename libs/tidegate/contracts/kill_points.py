@@ -1,15 +1,15 @@
-"""Places where a process can be made to die, to stop or to outlive its attempt.
+"""Kill points: places in the code where a test can kill or stop a process, or let it outlive its attempt.
 
-`TIDEGATE_KILL_AT=[how:]name[:n][@file]` names a place, at which the n-th time (the first, unless told) something
-happens. With a file, times count while the file exists, and it happens to the process that takes the file away. What
-happens is told by `how`:
+`TIDEGATE_KILL_AT=[how:]name[:n][@file]` arms the kill point `name`. Its action runs when the point is reached for the
+n-th time (default: the first). With a file, only the times while the file exists count, and the action runs in the one
+process that removes the file. `how` selects the action:
 
-kill     (the default) the whole session of the process is killed: driver, JVM and Python workers, as when a
+kill     (default) SIGKILL to the whole session of the process: driver, JVM and Python workers, as when a
              machine loses power
-    stop     the whole session is stopped by SIGSTOP, and goes on from there after a SIGCONT
-    outlive  the other Python workers are killed, so that the attempt fails; this one goes on two seconds later
+stop     SIGSTOP to the whole session, which continues after a SIGCONT
+outlive  SIGKILL to the other Python workers, so that the attempt fails; this one continues two seconds later
 
-The variable is read once; without it a place costs one comparison. Each process counts for itself.
+The variable is read once; without it, a kill point costs one comparison. Each process counts for itself.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ KillPoint = Literal[
 ]
 
 STOPPING_S = 1.0
-"""The thread that takes a process's SIGSTOP may be given a core later than the one that sent it goes on."""
+"""How long the sender of SIGSTOP sleeps: the thread that takes the signal may get a core later."""
 OUTLIVED_S = 2.0
-"""How long a task goes on after its attempt failed; a little more was seen in Spark."""
+"""How long a task continues after its attempt failed; slightly more was observed in Spark."""
 _ORDER = re.compile(r"(?:(?P<how>\w+):)?(?P<name>[a-z_]+)(?::(?P<count>\d+))?(?:@(?P<file>.+))?")
 
 
@@ -53,7 +53,10 @@ _watchers: list[Callable[[KillPoint], None]] = []
 
 @contextmanager
 def watched(watcher: Callable[[KillPoint], None]) -> Iterator[None]:
-    """Inside, the watcher is called at every place that is reached: a simulation's way to do all of this by itself."""
+    """Call the watcher at every kill point that is reached inside the context.
+
+    A simulation uses this to perform the actions by itself.
+    """
     _watchers.append(watcher)
     try:
         yield
@@ -62,12 +65,12 @@ def watched(watcher: Callable[[KillPoint], None]) -> Iterator[None]:
 
 
 def armed(point: KillPoint) -> bool:
-    """True when the place is the one where something has to happen, once its file exists."""
+    """Return whether this kill point is the armed one and its file, if it has one, exists."""
     return point == _NAME and (_FILE is None or Path(_FILE).exists())
 
 
 def reach(point: KillPoint) -> None:
-    """Nothing has happened, unless this is the place and the time."""
+    """Call the watchers, then run the action if this kill point is armed and reached for the n-th time."""
     for watcher in _watchers:
         watcher(point)
     if not armed(point):
@@ -78,7 +81,7 @@ def reach(point: KillPoint) -> None:
 
 
 def _taken(file: str | None) -> bool:
-    """True for one process alone, where there is a file."""
+    """Return True if the action is to run: where there is a file, in the one process that removes it."""
     if file is None:
         return True
     try:
@@ -124,7 +127,7 @@ def _process(entry: Path) -> _Process | None:
     try:
         _state, parent, _group, session = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
     except OSError:
-        return None  # it has ended in the meantime
+        return None  # the process has ended in the meantime
     return _Process(int(entry.name), int(parent), int(session))
 
 

@@ -1,4 +1,4 @@
-"""Names of everything that is derived from an application and an operator."""
+"""Names derived from an application and an operator: ids, headers and paths."""
 
 from __future__ import annotations
 
@@ -22,40 +22,40 @@ COMMIT_METADATA_KEY = "tidegate"
 
 
 def is_name(text: str) -> bool:
-    """True for names that serve as folder, SQL view and Kafka id alike: a-z, 0-9, _; a letter first; 63 at most."""
+    """Return whether the text can be a folder, a SQL view and a Kafka id: a-z, 0-9, _; a letter first; at most 63."""
     return _NAME.fullmatch(text) is not None
 
 
 def group_id(application: str, operator: str) -> str:
-    """The consumer group that carries an operator's input offsets and publication marks."""
+    """Return the consumer group that holds an operator's input offsets and publication marks."""
     return f"{application}-{operator}"
 
 
 def transactional_id(application: str, operator: str, partition: int) -> str:
-    """The transactional id of one partition's output."""
+    """Return the transactional id for the output of one partition."""
     return f"{application}-{operator}-{partition}"
 
 
 def redrive_group_id(application: str, operator: str) -> str:
-    """The consumer group that carries the marks of records that were sent back."""
+    """Return the consumer group that holds the marks of redriven records, i.e. records that were sent back."""
     return f"{group_id(application, operator)}-redrive"
 
 
 def redrive_transactional_id(application: str, operator: str, partition: int) -> str:
-    """The transactional id with which a partition's records are sent back."""
+    """Return the transactional id with which a partition's records are redriven."""
     return f"{redrive_group_id(application, operator)}-{partition}"
 
 
 def app_transaction_id(operator: str) -> str:
-    """The Delta application transaction whose version is the operator's newest batch."""
+    """Return the id of the Delta application transaction whose version is the operator's newest batch."""
     return f"tidegate/{operator}"
 
 
 def log_path(lake: Path, operator: str) -> Path:
-    """The folder of an operator's log."""
+    """Return the folder of an operator's log."""
     return lake / operator
 
 
 def data_folder(kind: str, partition: int) -> str:
-    """The folder of a log's data files, relative to the log."""
+    """Return the folder of a log's data files, relative to the log."""
     return f"kind={kind}/partition={partition}"

@@ -1,7 +1,7 @@
-"""What an operator is to everyone else.
+"""The interfaces of operators, their state and the storage of that state.
 
-An operator is a configuration and a state over flat arrays. It does no I/O and reads no clock: time comes in as
-arguments, arrays come from a Storage, results go out as Arrow tables.
+An operator is a configuration and a state over flat arrays. It does no I/O and reads no clock: time is passed in as an
+argument, arrays come from a Storage, results are returned as Arrow tables.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class ArraySpec:
 
 
 SEED = ArraySpec("seed", "int64", "fixed", 2)
-"""The secret that seeds the hash of keys: the one array of a new storage that is not zero, where the layout has it."""
+"""The secret seed for the hash of keys: if the layout has it, the only array of a new storage that is not zero."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The arrays of a state and the capacities that they start with; `kind` and `version` guard against mix-ups."""
+    """The arrays of a state and their initial capacities; `kind` and `version` guard against mix-ups."""
 
     kind: str
     version: int
@@ -45,32 +45,40 @@ class Layout:
 
 
 class Storage(Protocol):
-    """Where a state's arrays live: process memory or memory-mapped files."""
+    """The place where a state's arrays live: process memory or memory-mapped files."""
 
     def arrays(self) -> Mapping[str, Array]:
-        """The current arrays. A new storage's are zero, SEED aside. Growth makes earlier arrays stale: fetch again."""
+        """Return the current arrays. In a new storage they are zero, except SEED.
+
+        Growth makes arrays that were returned earlier stale: fetch them again.
+        """
         ...
 
     def capacity(self) -> Mapping[str, int]:
-        """The current capacity of each dimension."""
+        """Return the current capacity of each dimension."""
         ...
 
     def grow(self, capacity: Mapping[str, int]) -> None:
-        """Every dimension named has at least that capacity; contents stay at the front, the rest is zero."""
+        """Grow every given dimension to at least that capacity. Contents stay at the front, the rest is zero."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepResult:
-    """What a batch did to one partition. Tables are in emission (offset) order and lack `batch`, `seq`, `topic`.
+    """The result of a micro-batch for one partition.
 
-    `emissions` has key, value, headers, timestamp, offset, cause (dictionary<int8, string>), window columns where the
-    operator has them. `late` and `rejected` have key, value, headers, timestamp, offset, cause, lateness, bound.
-    `changes` is the net changelog: op, key, value, headers, timestamp, offset and the operator's own columns; one `put`
-    per slot held and changed, one `delete` per slot that was held before and is gone. `undo` leads back: restored onto
-    the state after the batch, with the T of before, it gives the state of before; it may have columns of its own.
-    `stopped_at` is the offset before which a `shut_down` bound stopped the batch. `floor`: of a history, the
-    first time whose versions are all kept. `needs`: of what reads a table, the earliest time that it may still look up.
+    Tables are in emission (offset) order and lack `batch`, `seq`, `topic`. `emissions` has key, value, headers,
+    timestamp, offset, cause (dictionary<int8, string>), and window columns if the operator has them. `late` and
+    `rejected` have key, value, headers, timestamp, offset, cause, lateness, bound.
+
+    `changes` is the net changelog: op, key, value, headers, timestamp, offset and the operator's own columns. It has
+    one `put` per slot that is held and was changed, and one `delete` per slot that was held before and no longer is.
+    `undo` is the way back: restored onto the state after the batch, with the T from before the batch, it gives the
+    state from before the batch; it may have columns of its own.
+
+    `stopped_at` is the offset before which a `shut_down` limit stopped the batch. `floor`, for a history: the first
+    time from which all versions are kept. `needs`, for a reader of a table: the earliest time that it may still look
+    up.
     """
 
     emissions: pa.Table
@@ -88,56 +96,58 @@ class StepResult:
 
 
 class OperatorState(Protocol):
-    """One partition's state."""
+    """The state of one partition."""
 
     @property
     def stream_time(self) -> int:
-        """T of the partition; NO_STREAM_TIME before the first accepted record."""
+        """Return stream time T of the partition; NO_STREAM_TIME before the first accepted record."""
         ...
 
     def step(self, records: Records, clock_ms: int) -> StepResult:
-        """Every record is counted once; the state equals what the changelog describes.
+        """Process the records of a micro-batch, whose wall clock is `clock_ms`.
 
-        `clock_ms` is the batch's clock.
+        Every record is counted once. Afterwards the state equals what the changelog describes.
         """
         ...
 
     def advance(self, stream_time: int) -> StepResult:
-        """T is at least `stream_time`; what became due is emitted with cause `idle`."""
+        """Advance T to at least `stream_time`, and emit what became due with cause `idle`."""
         ...
 
     def flush(self) -> StepResult:
-        """Nothing is held; everything that was is emitted with cause `flush`."""
+        """Emit everything that is held with cause `flush`. Nothing is held afterwards."""
         ...
 
     def restore(self, rows: pa.Table, stream_time: int) -> None:
-        """The rows are applied: `put` replaces a slot, `delete` removes it; the latest row of a slot comes last.
+        """Apply changelog rows, then set T to `stream_time`.
 
-        Serves the rebuild from a snapshot and its tail, and the catching up of an older state. T becomes `stream_time`.
+        `put` replaces a slot, `delete` removes it; the latest row of a slot comes last. Used to rebuild a state from a
+        snapshot and the changelog after it, and to bring an older state up to date.
         """
         ...
 
     def snapshot(self) -> pa.Table:
-        """The rows (all `put`) from which `restore` makes an equal state, in emission order."""
+        """Return the rows (all `put`) from which `restore` makes an equal state, in emission order."""
         ...
 
 
 class TableReader(OperatorState, Protocol):
-    """One partition's state of an operator that reads a table."""
+    """The state of one partition of an operator that reads a table."""
 
     def read_table(self, table: Any, open_until: int = ALWAYS) -> None:
-        """What follows looks up in that state of the table's partition; to be called before the first step.
+        """Use the given state of the table's partition for all further lookups. Call this before the first step.
 
-        What is held for a grace leaves up to the event time `open_until`: for later times the table is not complete.
+        Records held for a grace are released up to the event time `open_until`: the table is not complete for later
+        times.
         """
         ...
 
 
 class ReadTable(OperatorState, Protocol):
-    """One partition's state of an operator whose versions others read."""
+    """The state of one partition of an operator whose versions others read."""
 
     def hold(self, floor: int, needs: int) -> None:
-        """Keep what a reader may look up as of `needs` or later; versions before `floor` have gone already."""
+        """Keep what a reader may look up as of `needs` or later. Versions before `floor` are gone already."""
         ...
 
 
@@ -146,16 +156,16 @@ class Operator(Protocol):
 
     kind: str
     layout: Layout
-    columns: tuple[pa.Field, ...]  # what it adds to the log's schema
+    columns: tuple[pa.Field, ...]  # its own columns in the log's schema
     slot: tuple[str, ...]  # the columns that identify a changelog slot
 
     def damage(self, storage: Storage) -> str | None:
-        """What is wrong with a storage that a batch was complete in; None: nothing. Trusts nothing that is in it.
+        """Check a storage in which a batch was completed; return what is wrong with it, or None.
 
-        What it lets pass behaves as the undamaged state would.
+        The check trusts nothing in the storage. A storage that passes behaves as the undamaged state would.
         """
         ...
 
     def open(self, storage: Storage) -> OperatorState:
-        """The state that lives in the storage (empty when the storage is new)."""
+        """Return the state that lives in the storage; it is empty if the storage is new."""
         ...

@@ -1,7 +1,7 @@
-"""Values as what changed against earlier ones, and back from JSON to the types that they are annotated with.
+"""JSON merge patches (RFC 7396) between values, and the conversion of JSON to annotated types.
 
-A patch is what RFC 7396 calls a JSON merge patch: of a mapping it has entries that differ, with null for those that are
-gone; any other value is replaced as a whole.
+The patch of a mapping has the entries that differ, with null for those that were removed. Any other value is replaced
+as a whole.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 
 def differs(before: Any, now: Any) -> bool:
-    """Return whether the values differ; identity is asked first, as most entries are the very ones of before."""
+    """Return whether the values differ. Identity is compared first: most entries are the same objects as before."""
     return before is not now and before != now
 
 
 def changes(before: Any, now: Any) -> Any:
-    """Return the patch that makes `before` into `now`; entries of mappings are never None."""
+    """Return the patch that turns `before` into `now`; entries of mappings are never None."""
     if not (isinstance(before, Mapping) and isinstance(now, Mapping)):
         return now
     differing = {
@@ -31,7 +31,7 @@ def changes(before: Any, now: Any) -> Any:
 
 
 def patched(before: Any, patch: Any) -> Any:
-    """Return `before` after the patch; inverse of `changes`. Parts that the patch does not touch are shared."""
+    """Return `before` with the patch applied; inverse of `changes`. Parts that the patch does not touch are shared."""
     if not (isinstance(before, Mapping) and isinstance(patch, Mapping)):
         return patch
     gone = [key for key, value in patch.items() if value is None]
@@ -42,10 +42,10 @@ def patched(before: Any, patch: Any) -> Any:
 
 
 def typed(hint: Any, raw: Any) -> Any:
-    """Return the JSON value as the annotated type has it: keys that are numbers, tuples, dataclasses.
+    """Return the JSON value converted to the annotated type: keys that are numbers, tuples, dataclasses.
 
-    A type with a `from_raw` reads its JSON itself. Fields that a dataclass does not know are ignored: a later release
-    may have added them.
+    A type with a `from_raw` converts its JSON itself. Fields that a dataclass does not know are ignored: a later
+    release may have added them.
     """
     if raw is None:
         return None

@@ -1,8 +1,8 @@
-"""Records in columns: what every operator receives.
+"""Records in columns: the input of every operator.
 
-A batch of records is one byte buffer and flat arrays of positions into it, so that raw Kafka bytes and Arrow columns
-are both served without a copy per record. A length of -1 is a null; `headers` is the block of a Kafka v2 record (a
-varint count, then the headers), or length 0 where the record has none.
+Records are stored as one byte buffer with flat arrays of positions into it, so that raw Kafka bytes and Arrow columns
+are both served without a copy per record. A length of -1 is a null. `headers` is the header block of a Kafka v2 record
+(a varint count, then the headers), or has length 0 if the record has none.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ UNREADABLE = tuple(
         "its records do not fit into it",
     )
 )
-"""Why a record batch is rejected whose bytes are as they were sent."""
+"""Why a record batch is rejected although its bytes are as they were sent."""
 
 TOO_LARGE, BAD_COMPRESSION, BAD_RECORDS = range(1, 4)
-"""Codes of UNREADABLE, each one more than its index."""
+"""Codes of the reasons in UNREADABLE: the index of the reason plus one."""
 
 
 class Row(NamedTuple):
@@ -47,10 +47,10 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Records:
-    """A batch of one partition's records, in offset order. All arrays but `data` have the same length.
+    """Columns of records of one partition, in offset order. All arrays but `data` have the same length.
 
-    `unreadable`: a code per row, 0 for a record; any other says why a record batch in the place of the row cannot be
-    read: the row's value names its offsets, as JSON. None: all rows are records.
+    `unreadable` has a code per row. 0 stands for a record. Any other code says why a record batch cannot be read; the
+    row takes the place of that batch, and its value names the batch's offsets as JSON. None: all rows are records.
     """
 
     data: Bytes
@@ -69,7 +69,7 @@ class Records:
 
     @classmethod
     def from_rows(cls, rows: Iterable[Row]) -> Records:
-        """The columns of the given rows; inverse of `rows`."""
+        """Return the columns of the given rows; inverse of `rows`."""
         listed = list(rows)
         data = bytearray()
         positions = np.zeros((6, len(listed)), np.int64)
@@ -91,11 +91,11 @@ class Records:
         )
 
     def rows(self) -> list[Row]:
-        """The records as Python objects."""
+        """Return the records as Python objects."""
         return [self._row(index) for index in range(len(self))]
 
     def slice(self, start: int, end: int) -> Records:
-        """Records start to end (exclusive), sharing the same bytes."""
+        """Return the records from `start` to `end` (exclusive); they share the same bytes."""
         cut = slice(start, end)
         return Records(
             data=self.data,
@@ -111,7 +111,7 @@ class Records:
         )
 
     def raised(self, by: int) -> Records:
-        """The same records at offsets that are so much larger, sharing everything else."""
+        """Return the same records with offsets that are `by` larger; everything else is shared."""
         return replace(self, offset=self.offset + by) if by else self
 
     def _row(self, index: int) -> Row:

@@ -1,4 +1,4 @@
-"""Where the control database is: its URL, and what may be shown of it."""
+"""The address of the control database: its URL, and which part of it may be shown."""
 
 from __future__ import annotations
 
@@ -22,40 +22,43 @@ _POSTGRESQL_URL = re.compile(
 
 @dataclass(frozen=True)
 class Address:
-    """The URL of a control database; only `shown` and what went through `clean` may be told."""
+    """The URL of a control database.
+
+    The URL may hold a password: show only `shown`, and texts that went through `clean`.
+    """
 
     url: str = field(repr=False)
 
     @property
     def kind(self) -> Literal["sqlite", "postgresql"]:
-        """The sort of database."""
+        """Return the kind of database."""
         return "sqlite" if self.url.startswith(_SQLITE) else "postgresql"
 
     @property
     def file(self) -> Path:
-        """The file of a SQLite database."""
+        """Return the file of a SQLite database."""
         return Path(self.url.removeprefix(_SQLITE))
 
     @property
     def shown(self) -> str:
-        """The URL without user, password and options."""
+        """Return the URL without user, password and options."""
         if self.kind == "sqlite":
             return self.url
         parts = urlsplit(self.url)
         return f"{_POSTGRESQL}{parts.netloc.rpartition('@')[2]}{parts.path}"
 
     def clean(self, text: str) -> str:
-        """The text without what is secret in the URL."""
+        """Return the text with every secret of the URL replaced by ***."""
         for secret in self.secrets():
             text = text.replace(secret, "***")
         return text
 
     def within(self, folder: Path) -> Address:
-        """The address with a SQLite file's relative path taken from the folder."""
+        """Return the address with the relative path of a SQLite file resolved against the folder."""
         return Address(f"{_SQLITE}{folder / self.file}") if self.kind == "sqlite" else self
 
     def secrets(self) -> list[str]:
-        """What is secret in the URL, the longest first."""
+        """Return the passwords in the URL, as written and percent-decoded, the longest first."""
         parts = urlsplit(self.url)
         values = [value for name, value in parse_qsl(parts.query) if "password" in name]
         found = {each for value in (parts.password, *values) if value for each in (value, unquote(value))}
@@ -63,7 +66,10 @@ class Address:
 
 
 def refusal(url: str) -> str | None:
-    """Why it is not the URL of a control database: "cause; remedy", which shows nothing of it. None: it is one."""
+    """Return why the URL is not that of a control database, as "cause; remedy"; None if it is one.
+
+    The text shows nothing of the URL, which may hold a password.
+    """
     if url.startswith(_SQLITE):
         return None if len(url) > len(_SQLITE) and "?" not in url else "no file is named; write sqlite:///control.db"
     if not url.startswith(_POSTGRESQL):

@@ -1,4 +1,4 @@
-"""A connection to the control database, and its errors without secrets."""
+"""Connections and transactions of the control database, with errors that show no secrets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidegate.contracts.errors import EngineError
 from tidegate.control.address import Address
 
 LONGEST_WAIT_S = 5
-"""How long another writer, or a server that does not answer, is waited for."""
+"""How long to wait for the lock of another writer, or for a server that does not answer, in seconds."""
 
 _CONNECT: dict[str, dict[str, object]] = {
     "sqlite": {"timeout": LONGEST_WAIT_S},
@@ -29,8 +29,10 @@ _CONNECT: dict[str, dict[str, object]] = {
 
 
 class Database:
-    """The control database at an address. Each transaction has a connection of its own: a database that was dropped
-    and made again, or a file that was replaced, is noticed.
+    """The control database at an address.
+
+    Each transaction opens a new connection. So a database that was dropped and re-created, or a file that was replaced,
+    is noticed.
     """
 
     def __init__(self, address: Address) -> None:
@@ -42,7 +44,10 @@ class Database:
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
-        """A transaction: committed at the end, gone after an exception. EngineError when the database fails."""
+        """Run the block in a transaction: commit at its end, roll back after an exception.
+
+        Raises EngineError if the database fails.
+        """
         try:
             with self._engine.begin() as connection:
                 yield connection
@@ -60,15 +65,18 @@ class Database:
 
 
 def _obey_foreign_keys(connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # transactions begin where SQLAlchemy says, those of DDL too
+    connection.isolation_level = None  # SQLAlchemy alone begins transactions, those of DDL included
     connection.execute("PRAGMA foreign_keys=ON")
 
 
 def _take_the_lock(connection: Connection) -> None:
-    """A writer that would only find out later that it has to wait could not wait."""
+    """Take SQLite's write lock at the beginning of the transaction.
+
+    A transaction that first reads and then wants to write would fail at once, instead of waiting for the other writer.
+    """
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def insert(connection: Connection, table: type[Any]) -> Any:
-    """An INSERT that knows ON CONFLICT."""
+    """Return an INSERT of the connection's dialect, which supports ON CONFLICT."""
     return {"sqlite": sqlite.insert, "postgresql": postgresql.insert}[connection.dialect.name](table)

@@ -1,4 +1,4 @@
-"""Who drives an operator, and how drivers have ended: what no log knows."""
+"""Which drivers run an operator, and how drivers have ended: facts that no operator log has."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidegate.control.models import Incident, Instance
 
 @dataclass(frozen=True, kw_only=True)
 class Beat:
-    """A sign of life of a driver, and how it is doing."""
+    """A heartbeat of a driver, with its state."""
 
     instance: str
     host: str
@@ -28,7 +28,7 @@ class Beat:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """An end of a driver that nobody asked for. `kind`: as the condition tells it, such as fenced."""
+    """The end of a driver that nobody asked for. `kind`: the state of its condition, such as fenced."""
 
     clock_ms: int
     kind: str
@@ -36,18 +36,18 @@ class Ended:
 
 
 def beat(connection: Connection, key: OperatorKey, told: Beat) -> None:
-    """The instance stands as it has told."""
+    """Insert the driver's instance, or update it to this heartbeat."""
     row = insert(connection, Instance).values(**key._asdict(), **vars(told))
     connection.execute(row.on_conflict_do_update(index_elements=["instance"], set_=vars(told)))
 
 
 def incident(connection: Connection, key: OperatorKey, told: Ended) -> None:
-    """The incident is there, once however often it is told."""
+    """Insert the incident, unless it is recorded already."""
     row = insert(connection, Incident).values(**key._asdict(), **vars(told))
     connection.execute(row.on_conflict_do_nothing())
 
 
 def beats(connection: Connection, application: str) -> Sequence[Any]:
-    """The instances of the application, the newest sign of life first."""
+    """Return the instances of the application, the most recent heartbeat first."""
     found = select(Instance.__table__).where(Instance.application == application)
     return connection.execute(found.order_by(Instance.heartbeat_ms.desc())).all()

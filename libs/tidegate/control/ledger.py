@@ -1,7 +1,7 @@
-"""What the control database has from an operator's log.
+"""The rows of the control database that come from an operator's log.
 
-Each function works in the transaction of its connection. Who writes about an operator holds its row, so that there is
-one writer at a time.
+Each function works in the transaction of its connection. Who writes about an operator locks the operator's row first,
+so that there is one writer at a time.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _HELD = ("held", "held_bytes")
 
 
 class OperatorKey(NamedTuple):
-    """An operator of an application."""
+    """The names of an application and of one of its operators."""
 
     application: str
     operator: str
 
 
 class Known(NamedTuple):
-    """The newest batch that the database has of an operator."""
+    """The newest batch of an operator in the database."""
 
     batch: int
     attempt: str
 
 
 def enter(connection: Connection, key: OperatorKey, *, lake: str, kind: str) -> None:
-    """The operator is known, and the caller holds its row."""
+    """Insert or update the application and the operator, which locks the operator's row."""
     application = insert(connection, Application).values(application=key.application, lake=lake)
     operator = insert(connection, Operator).values(**key._asdict(), kind=kind)
     connection.execute(application.on_conflict_do_update(index_elements=["application"], set_={"lake": lake}))
@@ -51,7 +51,7 @@ def enter(connection: Connection, key: OperatorKey, *, lake: str, kind: str) -> 
 
 
 def newest(connection: Connection, key: OperatorKey) -> Known | None:
-    """The newest batch; None where there is none. The caller holds the operator's row."""
+    """Lock the operator's row and return its newest batch; None if it has none."""
     connection.execute(_of(select(Operator), Operator, key).with_for_update())
     found = _of(select(Batch.batch, Batch.attempt), Batch, key).order_by(Batch.batch.desc()).limit(1)
     row = connection.execute(found).first()
@@ -59,7 +59,7 @@ def newest(connection: Connection, key: OperatorKey) -> Known | None:
 
 
 def record(connection: Connection, key: OperatorKey, metas: Sequence[BatchMeta]) -> None:
-    """The batches are in the database, as their metadata has them; they come after those that are there."""
+    """Insert the batches as their metadata describes them; they must follow those in the database."""
     names = key._asdict()
     _add(connection, Batch, [names | _batch(meta) for meta in metas])
     _add(connection, Compaction, [names | _compaction(meta) for meta in metas if meta.action == "compaction"])
@@ -68,13 +68,16 @@ def record(connection: Connection, key: OperatorKey, metas: Sequence[BatchMeta])
 
 
 def forget(connection: Connection, key: OperatorKey) -> None:
-    """The database has nothing from the operator's log."""
+    """Delete everything that comes from the operator's log."""
     connection.execute(_of(delete(Configuration), Configuration, key))
     connection.execute(_of(delete(Batch), Batch, key))
 
 
 def forget_before(connection: Connection, key: OperatorKey, batch: int) -> None:
-    """Of the operator there is nothing from before that batch: its log has it no more."""
+    """Delete what the operator's log no longer has: everything from before that batch.
+
+    Instances and incidents from before that batch are deleted, too.
+    """
     if not connection.execute(_of(delete(Batch), Batch, key).where(Batch.batch < batch)).rowcount:
         return
     clock_ms = connection.scalar(_of(select(Batch.clock_ms), Batch, key).where(Batch.batch == batch))
@@ -85,7 +88,7 @@ def forget_before(connection: Connection, key: OperatorKey, batch: int) -> None:
 
 
 def _begin_configurations_at(connection: Connection, key: OperatorKey, batch: int, clock_ms: int) -> None:
-    """The configuration that was in force at the batch begins there, and is the oldest."""
+    """Move the beginning of the configuration in effect at the batch to the batch, and delete older ones."""
     since = _of(select(Configuration.since_batch), Configuration, key).where(Configuration.since_batch <= batch)
     in_force = connection.scalar(since.order_by(Configuration.since_batch.desc()).limit(1))
     if in_force is not None:
@@ -104,7 +107,7 @@ def _add(connection: Connection, table: type[Any], rows: list[dict[str, Any]]) -
 
 
 def _config_of(connection: Connection, key: OperatorKey) -> str | None:
-    """The configuration of the newest batch that had another than the one before."""
+    """Return the hash of the operator's newest configuration; None if there is none."""
     found = _of(select(Configuration.config), Configuration, key).order_by(Configuration.since_batch.desc()).limit(1)
     config: str | None = connection.scalar(found)
     return config

@@ -1,7 +1,7 @@
 """The tables of the control database.
 
-All but `instances` and `incidents` say what the operator logs say and can be made from them again; see README.md. Times
-are milliseconds of the wall clock. Keys are names, so that a person can ask without joins.
+All tables but `instances` and `incidents` are derived from the operator logs and can be rebuilt from them; see
+README.md. Times are milliseconds of the wall clock. Keys are names, so that a person can query without joins.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CONSTRAINTS = {
 
 
 class Base(DeclarativeBase):
-    """What all tables share: constraints are named alike in every database."""
+    """The base of all tables: it gives constraints the same names in every database."""
 
     metadata = MetaData(naming_convention=_CONSTRAINTS)
 
@@ -38,7 +38,7 @@ def _of_batch() -> ForeignKeyConstraint:
 
 
 class Application(Base):
-    """A configuration file's application."""
+    """The application of a configuration file."""
 
     __tablename__ = "applications"
 
@@ -57,7 +57,7 @@ class Operator(Base):
 
 
 class Configuration(Base):
-    """A configuration that an operator ran with from a batch on: its hash, and what the log says of its settings."""
+    """A configuration that an operator ran with from a batch on: its hash, and its settings as the log has them."""
 
     __tablename__ = "configurations"
     __table_args__ = (_of_operator(),)
@@ -71,7 +71,7 @@ class Configuration(Base):
 
 
 class Batch(Base):
-    """A batch of an operator; its counts are those of all partitions, `held` what is held after it."""
+    """A batch of an operator. Counts are summed over all partitions; `held` is what is held after the batch."""
 
     __tablename__ = "batches"
     __table_args__ = (_of_operator(), Index(None, "clock_ms"))
@@ -96,7 +96,7 @@ class Batch(Base):
 
 
 class Compaction(Base):
-    """A compaction; `snapshot`: {partition: batch up to which its state was last rewritten whole}."""
+    """A compaction. `snapshot`: {partition: batch up to which its state was last rewritten in full}."""
 
     __tablename__ = "compactions"
     __table_args__ = (_of_batch(),)
@@ -109,7 +109,7 @@ class Compaction(Base):
 
 
 class Recovery(Base):
-    """How a partition's local state came back for a batch, other than by going on, and why."""
+    """A partition whose local state had to be recovered before a batch, and the reason."""
 
     __tablename__ = "recoveries"
     __table_args__ = (_of_batch(),)
@@ -123,7 +123,7 @@ class Recovery(Base):
 
 
 class Instance(Base):
-    """A driver of an operator in a process; the logs do not know it. `epoch`: of its newest claim."""
+    """A driver of an operator in one process; the logs do not have it. `epoch`: that of its newest claim."""
 
     __tablename__ = "instances"
     __table_args__ = (_of_operator(), Index(None, "application", "operator", "heartbeat_ms"))
@@ -140,7 +140,7 @@ class Instance(Base):
 
 
 class Incident(Base):
-    """The end of a driver that was not asked for: fenced, refused, stopped, bound reached. The logs do not know it."""
+    """The end of a driver that nobody asked for: fenced, refused, stopped, bound reached. The logs do not have it."""
 
     __tablename__ = "incidents"
     __table_args__ = (_of_operator(),)

@@ -1,6 +1,6 @@
-"""The revision of the control database's tables.
+"""The schema revision of the control database: check, upgrade and downgrade.
 
-The steps between revisions are in the folder `migrations`.
+The migrations between revisions are in the folder `migrations`.
 """
 
 from __future__ import annotations
@@ -19,29 +19,32 @@ from tidegate.control.models import Base
 
 VERSIONS = "alembic_version"
 _LOCK = 7_433_472
-"""Of PostgreSQL: one process changes the tables at a time. Any number that nobody else takes."""
+"""Key of PostgreSQL's advisory lock: one process changes the tables at a time. Any number that is not in use."""
 
 
 def newest() -> str:
-    """The revision that this program works with."""
+    """Return the revision that this program works with."""
     return str(ScriptDirectory.from_config(_config()).get_current_head())
 
 
 def current(database: Database) -> str | None:
-    """The revision that the database has; None: no tables."""
+    """Return the revision of the database; None if it has no tables."""
     with database.begin() as connection:
         return _current(connection)
 
 
 def upgrade(database: Database) -> None:
-    """The database has the newest revision."""
+    """Migrate the database to the newest revision."""
     with database.begin() as connection:
         _locked(connection)
         command.upgrade(_config(connection), "head")
 
 
 def downgrade(database: Database, revision: str) -> None:
-    """The database has that older revision, or with `base` no tables. UserError when it is not older."""
+    """Migrate the database back to an older revision, or with `base` to one without tables.
+
+    Raises UserError if the revision is not older.
+    """
     with database.begin() as connection:
         _locked(connection)
         try:
@@ -52,7 +55,10 @@ def downgrade(database: Database, revision: str) -> None:
 
 
 def prepare(database: Database) -> None:
-    """The database has the newest revision: one that never had tables gets them. StateError for any other revision."""
+    """Check that the database has the newest revision; create the tables if it never had any.
+
+    Raises StateError if it has any other revision.
+    """
     with database.begin() as connection:
         _locked(connection)
         if not inspect(connection).has_table(VERSIONS):
@@ -66,7 +72,7 @@ def prepare(database: Database) -> None:
 
 
 def drift(connection: Connection) -> list[object]:
-    """How the database's tables differ from the models; empty: they don't."""
+    """Return the differences between the database's tables and the models; empty if there are none."""
     return list(compare_metadata(_context(connection), Base.metadata))
 
 
@@ -79,7 +85,7 @@ def _context(connection: Connection) -> MigrationContext:
 
 
 def _locked(connection: Connection) -> None:
-    if connection.dialect.name == "postgresql":  # SQLite has one writer anyway
+    if connection.dialect.name == "postgresql":  # SQLite allows one writer at a time anyway
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
 
 

@@ -1,1 +1,1 @@
-"""What a developer uses and no service needs: an embedded broker, loading and reading topics, charts."""
+"""Tools for developers, which no service needs: an embedded broker, loading and reading topics, charts."""

@@ -1,4 +1,4 @@
-"""Whole columns of records into a partition, outside of transactions: for loads, the demo and tests."""
+"""Write whole columns of records to a partition, without a transaction: for loads, the demo and tests."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tidegate.runtime.kafka.retries import (
 _ALL_REPLICAS = -1
 _NO_PRODUCER = -1
 _VERSION = 9
-"""The oldest with flexible fields: names topics, needs no transaction."""
+"""The oldest version with flexible fields: it names topics and needs no transaction."""
 
 
 def write_columns(client: KafkaClient, topic: str, partition: int, columns: OutgoingColumns, deadline_s: float) -> int:
-    """The number of records, all of which stand in the partition, in order.
+    """Write the records to the partition, in order, and return their number.
 
-    Raises OutputTooLarge before anything is written; EngineError when the deadline has passed, or when a broker did not
-    answer: what it did not answer to may have been written.
+    Raises OutputTooLarge before anything is written. Raises EngineError if the deadline has passed, or if a broker did
+    not answer: the request without an answer may have been written.
     """
     batches = encode(
         columns,
@@ -41,7 +41,7 @@ def write_columns(client: KafkaClient, topic: str, partition: int, columns: Outg
 
 
 def _write(client: KafkaClient, topic: str, partition: int, batch: bytes, deadline: Deadline) -> None:
-    """The batch stands in the partition. Sent again only after an answer that says that it does not."""
+    """Write the batch to the partition. Retry only after an answer that says that it was not written."""
     code, what = 0, f"produce to {topic}/{partition}"
     for _attempt in deadline.attempts():
         request = _request(topic, partition, batch, deadline)

@@ -1,4 +1,4 @@
-"""Bar and line charts as pictures that every browser shows."""
+"""Bar and line charts as SVG."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PLOT_LEFT, _PLOT_WIDTH, _PLOT_HEIGHT = 50, 750, 260
 
 
 class Bar(NamedTuple):
-    """A share, 0 to 1, with what it is of on the left and what is to be known of it on the right."""
+    """A bar: its label on the left, the share from 0 to 1 that it shows, and a text on the right."""
 
     label: str
     share: float
@@ -22,21 +22,24 @@ class Bar(NamedTuple):
 
 
 def bar_chart(title: str, subtitle: str, bars: Sequence[Bar]) -> str:
-    """The SVG document of the bars, one below the other."""
+    """Return an SVG document with the bars, one below the other."""
     height = _TOP + _ROW * len(bars) + 16
     rows = "".join(_row(_TOP + _ROW * at, bar) for at, bar in enumerate(bars))
     return _document(title, subtitle, height, rows)
 
 
 class Line(NamedTuple):
-    """Points (x, y), by x, with y >= 0, and what they are of."""
+    """A line: its label, and its points (x, y), sorted by x, with y >= 0."""
 
     label: str
     points: Sequence[tuple[float, float]]
 
 
 def line_chart(title: str, subtitle: str, lines: Sequence[Line], marks: Sequence[tuple[float, str]]) -> str:
-    """The SVG document of the lines, of at least two different x; `marks` name places on the x axis."""
+    """Return an SVG document with the lines. `marks`: labels of places on the x axis.
+
+    The lines must have at least two different x.
+    """
     points = [point for line in lines for point in line.points]
     first, last = min(x for x, _ in points), max(x for x, _ in points)
     step, steps = _levels(max(y for _, y in points))
@@ -52,7 +55,7 @@ def line_chart(title: str, subtitle: str, lines: Sequence[Line], marks: Sequence
 
 
 def _levels(largest: float) -> tuple[float, int]:
-    """How far levels are apart, 1, 2 or 5 times a power of ten, and how many of them reach the value: 5 at most."""
+    """Return the distance between levels, 1, 2 or 5 times a power of ten, and how many reach the value: 5 at most."""
     wanted = max(largest, 1) / 5
     power = 10.0 ** floor(log10(wanted))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= wanted)

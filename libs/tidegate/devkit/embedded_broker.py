@@ -1,8 +1,8 @@
-"""A real, single Kafka broker in KRaft mode, started and stopped by Tidegate.
+"""A real, single Kafka broker in KRaft mode, which Tidegate starts and stops.
 
 A data folder belongs to one broker. It holds `server.properties`, `broker.log`, `topics/` (Kafka's own folder) and,
-after a start, `broker.json` with the process id and the port. Whether a broker runs is told by Kafka's own lock on its
-folder, so a process id that was given to another program in the meantime misleads nobody.
+after a start, `broker.json` with the process id and the port. Kafka's own lock on its folder shows whether a broker
+runs, so a process id that the system has since given to another program misleads nobody.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DEFAULT_PORT = 9092
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 30.0
 _LOG_LINES_SHOWN = 15
-# Below the range from which systems take the ports of outgoing connections: nobody takes one by chance before we do.
+# Below the ephemeral range: no outgoing connection takes one of these ports before the broker binds it.
 _FREE_PORTS = range(20_000, 30_000)
 _TOOL_FLAGS = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 _BROKER_FLAGS = ["-Xms512m", "-Xmx1g", "-XX:+UseG1GC", "-Djava.awt.headless=true", "-Dlog4j2.level=WARN"]
@@ -74,11 +74,11 @@ sasl.enabled.mechanisms={mechanisms}
 
 @dataclass(frozen=True, kw_only=True)
 class Security:
-    """Who may talk to a broker over TLS: who has a certificate (SSL), and who knows a password (SASL_SSL).
+    """Access to a broker over TLS: by client certificate (SSL) or by password (SASL_SSL).
 
     `keystore`: PEM file with the broker's private key and certificates. `truststore`: PEM file with the authorities
-    whose client certificates are taken. `users`: user to password, for PLAIN and SCRAM; letters, digits and dashes.
-    SCRAM knows the users that the data folder was made with.
+    whose client certificates are accepted. `users`: user to password, for PLAIN and SCRAM; letters, digits and dashes
+    only. The users of SCRAM are those with which the data folder was formatted.
     """
 
     keystore: Path
@@ -88,13 +88,13 @@ class Security:
 
 @dataclass(kw_only=True)
 class Broker:
-    """A broker that answers at `bootstrap`. As a context manager it is stopped at the end."""
+    """A running broker, reachable at `bootstrap`. As a context manager, it is stopped at the end."""
 
     data: Path
     port: int
     pid: int
     secured: Mapping[str, str] = field(default_factory=dict)
-    """The addresses for SSL and SASL_SSL, if it has them."""
+    """The addresses by protocol, SSL and SASL_SSL; empty without TLS."""
     _child: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @classmethod
@@ -107,12 +107,14 @@ class Broker:
         security: Security | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> Broker:
-        """A broker on this data folder answers, at the port, or at a free one; with `security` also over TLS.
+        """Start a broker on this data folder and wait until it answers.
 
-        `settings`: further settings of the broker, by Kafka's names, which go before Tidegate's own.
+        `port`: default, a free one. `security`: it listens over TLS, too. `settings`: further settings of the broker,
+        by Kafka's names, which override Tidegate's own.
+
         The folder is formatted once and keeps its topics from start to start. The broker is a process of its own, which
-        outlives the caller unless it is stopped. UserError: no Java, no jars, folder or port in use; EngineError: it
-        died or did not answer in time.
+        outlives the caller unless it is stopped. Raises UserError if Java or the jars are missing, or if the folder or
+        the port is in use; EngineError if the broker died or did not answer in time.
         """
         java = java_command()
         _require_jars(jars)
@@ -133,7 +135,7 @@ class Broker:
 
     @classmethod
     def running(cls, data: Path) -> Broker | None:
-        """The broker that some process started on this data folder and that still runs; None if there is none."""
+        """Return the broker that runs on this data folder, whichever process started it; None if none runs."""
         if not _is_locked(data):
             return None
         told = json.loads((data / "broker.json").read_text())
@@ -141,11 +143,11 @@ class Broker:
 
     @property
     def bootstrap(self) -> str:
-        """The address for `bootstrap.servers`."""
+        """Return the address for `bootstrap.servers`."""
         return f"{HOST}:{self.port}"
 
     def stop(self) -> None:
-        """The broker has ended: in good order, or after half a minute by force. Its data stay."""
+        """Stop the broker: ask it to shut down, and kill it after half a minute. Its data stay."""
         _signal(self.pid, signal.SIGTERM)
         if not self._has_ended_within(STOP_TIMEOUT_S):
             _signal(self.pid, signal.SIGKILL)
@@ -205,14 +207,14 @@ def _require_free(port: int) -> int:
 
 
 def free_ports(count: int, other_than: int | None = None) -> list[int]:
-    """Ports of this machine on which nobody listens, and which nobody takes by chance."""
+    """Return free ports of this machine, which no outgoing connection takes by chance."""
     candidates = random.sample(_FREE_PORTS, len(_FREE_PORTS))
     return list(islice((port for port in candidates if port != other_than and _is_free(port)), count))
 
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what a broker just stopped left behind is free
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT counts as free
         try:
             probe.bind((HOST, port))
         except OSError:
@@ -221,7 +223,7 @@ def _is_free(port: int) -> bool:
 
 
 def _is_locked(data: Path) -> bool:
-    """True while a broker holds Kafka's lock on its folder."""
+    """Return True while a broker holds Kafka's lock on its folder."""
     try:
         with (data / "topics" / ".lock").open("r+b") as file:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -259,7 +261,7 @@ def _write_settings(
 
 
 def _login(mechanism: str, users: Mapping[str, str]) -> str:
-    """The setting of a mechanism: PLAIN's holds the users; SCRAM's users are in the cluster's own metadata."""
+    """Return the login setting of a mechanism: PLAIN's holds the users, SCRAM's are in the cluster metadata."""
     known = "".join(f' user_{user}="{password}"' for user, password in users.items()) if mechanism == "PLAIN" else ""
     module = f"org.apache.kafka.common.security.{_MECHANISMS[mechanism]}LoginModule"
     return f"listener.name.sasl_ssl.{mechanism.lower()}.sasl.jaas.config={module} required{known};"
@@ -293,7 +295,7 @@ def _scram_users(users: Mapping[str, str]) -> list[str]:
 
 
 def _cluster_id() -> str:
-    return "t" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]  # a leading '-' would read as an option
+    return "t" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]  # a leading '-' would be read as an option
 
 
 def _launch(java: str, jars: Path, data: Path) -> subprocess.Popen[bytes]:
@@ -304,12 +306,12 @@ def _launch(java: str, jars: Path, data: Path) -> subprocess.Popen[bytes]:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            start_new_session=True,  # Ctrl-C in a terminal is for the caller, who stops its broker last
+            start_new_session=True,  # Ctrl-C in a terminal is for the caller alone, who stops its broker last
         )
 
 
 def _answers(bootstrap: str) -> bool:
-    """True once clients see a broker in the cluster."""
+    """Return True once the broker accepts connections and is in the cluster metadata."""
     host, port = bootstrap.split(":")
     try:
         socket.create_connection((host, int(port)), timeout=1).close()

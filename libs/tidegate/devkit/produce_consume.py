@@ -1,4 +1,4 @@
-"""Records into and out of topics, for tools, the demo and tests; services have their own path."""
+"""Write records to topics and read them back, for tools, the demo and tests; services do not use it."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ Complain = Callable[[int, str], None]
 
 
 def produce_lines(options: Mapping[str, str], topic: str, lines: Iterable[str | bytes], complain: Complain) -> int:
-    """The number of records that the topic has taken: all lines but the bad ones.
+    """Produce each line as a record and return how many the topic accepted: all lines but the bad ones.
 
-    `complain(line number from 1, cause)` is called for each line that is no record and for each record that Kafka does
-    not take; they do not stop the others. Empty lines are nothing.
+    `complain(line number from 1, cause)` is called for each line that is not a record and for each record that Kafka
+    rejects; the other lines are produced all the same. Empty lines are skipped.
     """
     with _delivery(options, topic, complain) as delivery:
         for number, line in enumerate(lines, start=1):
@@ -53,9 +53,9 @@ def produce_lines(options: Mapping[str, str], topic: str, lines: Iterable[str | 
 def write_all(
     options: Mapping[str, str], topic: str, records: Iterable[tuple[int, bytes | None, bytes | None, int]]
 ) -> int:
-    """The number of records (partition, key, value, timestamp in ms), all of which the topic has taken, in order.
+    """Write all records (partition, key, value, timestamp in ms) in order, and return their number.
 
-    Meant for many: they go in columns, at the speed of the services' own path. Raises what `write_columns` raises.
+    For many records: they are written as columns, as fast as services write. Raises what `write_columns` raises.
     """
     by_partition: dict[int, list[tuple[bytes | None, bytes | None, int]]] = {}
     for partition, key, value, timestamp in records:
@@ -75,10 +75,10 @@ def consume(
     limit: int | None = None,
     follow: bool = False,
 ) -> Iterator[Record]:
-    """The committed records of a topic, in order within each partition, until those of the moment of the call are read.
+    """Yield the committed records of a topic, in order within each partition, up to its end at the moment of the call.
 
-    All partitions or one; from the beginning or from this offset of each; `limit` records at most; with `follow` also
-    those still to come, without an end.
+    All partitions or one; from the beginning or from this offset of each; `limit` records at most. With `follow`, also
+    yield records that arrive later, without an end.
     """
     partitions = _chosen(topic, describe_topics(options, [topic])[0].partitions, partition)
     with explained(topic), _consumer(options) as consumer:
@@ -90,7 +90,7 @@ def consume(
 
 
 def read_all(options: Mapping[str, str], topic: str) -> list[list[tuple[bytes | None, bytes | None, int]]]:
-    """Per partition (key, value, timestamp in ms) of every committed record, in order."""
+    """Return per partition (key, value, timestamp in ms) of every committed record, in order."""
     ends = stable(client(options), topic)
     return [
         list(_read(client(options), topic, partition, start, ends[partition]))
@@ -118,14 +118,14 @@ def _columns(rows: list[tuple[bytes | None, bytes | None, int]]) -> OutgoingColu
 
 
 class _Delivery:
-    """Sends records without waiting, and counts those that were taken."""
+    """An asynchronous producer of records, which counts those that Kafka accepted."""
 
     def __init__(self, producer: KafkaProducer, topic: str, partitions: int, complain: Complain) -> None:
         self._producer, self._topic, self._partitions, self._complain = producer, topic, partitions, complain
         self.taken = 0
 
     def send_line(self, number: int, line: str | bytes) -> None:
-        """The record of the line is under way, or complained about."""
+        """Send the record of the line, or complain about the line."""
         try:
             record = parse_line(line)
         except BadLine as cause:
@@ -134,7 +134,7 @@ class _Delivery:
             self.send(number, record)
 
     def send(self, number: int, record: Record) -> None:
-        """The record is under way, or complained about."""
+        """Send the record, or complain about it."""
         try:
             sent = self._sent(record)
         except (ValueError, KafkaError) as cause:
@@ -161,7 +161,7 @@ class _Delivery:
 
 @contextmanager
 def _delivery(options: Mapping[str, str], topic: str, complain: Complain) -> Iterator[_Delivery]:
-    """A delivery to a topic that exists; when the block has ended, every record of it is taken or complained about."""
+    """Yield a delivery to an existing topic, and wait at the end until each record is accepted or complained about."""
     (described,) = describe_topics(options, [topic])
     with explained(topic):
         producer = _producer(options, max_message_bytes(options, topic))
@@ -173,7 +173,10 @@ def _delivery(options: Mapping[str, str], topic: str, complain: Complain) -> Ite
 
 
 def _producer(options: Mapping[str, str], largest_bytes: int) -> KafkaProducer:
-    """A producer that refuses by itself what the topic would not take: a refusal by the broker ends all its sending."""
+    """Return a producer that rejects records that are too large for the topic.
+
+    If the broker rejected one instead, the producer would stop sending altogether.
+    """
     batch_size = min(_BATCH_BYTES, largest_bytes)
     return KafkaProducer(
         **kafka_python_options(options), linger_ms=20, batch_size=batch_size, max_request_size=largest_bytes

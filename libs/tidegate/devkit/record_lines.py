@@ -2,8 +2,8 @@
 
 {"key": "UA", "value": "3", "timestamp": 1357034400000, "partition": 2, "headers": [{"key": "a", "value": "b"}]}
 
-`key_base64` and `value_base64` stand in for `key` and `value` (in headers too); null is Kafka's null. What `consume`
-writes, `produce` reads: an `offset` is allowed and means nothing.
+`key_base64` and `value_base64` stand in for `key` and `value` (in headers too); null is Kafka's null. `produce` reads
+what `consume` writes: it accepts an `offset` and ignores it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HEADER_FIELDS = {"key", "value", "value_base64"}
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """A record of a topic. Where `timestamp` (ms) or `partition` is None, the producer chooses."""
+    """A record of a topic. If `timestamp` (ms) or `partition` is None, the producer chooses it."""
 
     key: bytes | None = None
     value: bytes | None = None
@@ -33,11 +33,11 @@ class Record:
 
 
 class BadLine(ValueError):
-    """The line is no record; the message says why."""
+    """A line that is not a record; the message says why."""
 
 
 def parse_line(line: str | bytes) -> Record:
-    """The record that the line describes. BadLine if it describes none."""
+    """Return the record that the line describes. Raises BadLine if it describes none."""
     try:
         fields = orjson.loads(line)
     except orjson.JSONDecodeError as cause:
@@ -54,7 +54,7 @@ def parse_line(line: str | bytes) -> Record:
 
 
 def format_line(record: Record) -> str:
-    """The record as a line, without its end; `parse_line` gives the same record, but for the offset."""
+    """Return the record as a line, without a line end. `parse_line` returns the same record, without its offset."""
     fields = {"partition": record.partition, "offset": record.offset, "timestamp": record.timestamp}
     headers = [{"key": key, **_text("value", value)} for key, value in record.headers]
     content = _text("key", record.key) | _text("value", record.value)

@@ -1,4 +1,4 @@
-"""Records out of flat arrays into Arrow columns, and back."""
+"""Conversion of records between flat arrays and Arrow columns."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tidegate.kernels.compiled.words import WORD, copy_bytes, prefetch
 from tidegate.kernels.payloads import Batch, Located, Payloads, batch_of, locate
 
 CHUNK_BYTES = 2**31 - 1
-"""Arrow's binary columns count with 32 bits: longer ones are cut into chunks."""
+"""Arrow's binary columns have 32-bit offsets: longer columns are cut into chunks of at most this size."""
 
 _NO_BYTES = np.zeros(0, np.uint8)
 
 AHEAD = 24
-"""So many byte strings before its turn one is fetched: they lie anywhere, and memory is slow to answer."""
+"""How many byte strings ahead to prefetch: they lie anywhere in memory, and memory is slow to answer."""
 
 
 def record_columns(
@@ -30,9 +30,10 @@ def record_columns(
     only_key: Array | None = None,
     keys: pa.ChunkedArray | None = None,
 ) -> dict[str, pa.ChunkedArray]:
-    """Key, value, headers, timestamp and offset of every source (a row >= 0, or `~slot`), copied into Arrow.
+    """Copy key, value, headers, timestamp and offset of every source (a row >= 0, or `~slot`) into Arrow columns.
 
-    Where `only_key` is true, all but the key is null. `keys`: those of the records, where they are in Arrow already.
+    Where `only_key` is true, all columns but the key are null. `keys`: the keys of the records, if they are in Arrow
+    already.
     """
     at = Located(*(np.empty(len(sources), np.int64) for _ in Located._fields))
     locate(payloads, batch, sources, at)
@@ -42,7 +43,7 @@ def record_columns(
 def located_columns(
     parts: tuple[Array, Array], at: Located, only_key: Array | None = None, keys: pa.ChunkedArray | None = None
 ) -> dict[str, pa.ChunkedArray]:
-    """Copy records that lie in the one part (positions >= 0) or the other (`~position`) into Arrow."""
+    """Copy records whose parts lie in the first buffer (positions >= 0) or the second (`~position`) into columns."""
     value_length = at.value_length
     headers_length = np.where(at.headers_length > 0, at.headers_length, NULL_LENGTH)
     if only_key is not None:
@@ -60,7 +61,10 @@ def located_columns(
 def binary_column(
     data: Array, arena: Array, starts: Array, lengths: Array, chunk_bytes: int = CHUNK_BYTES
 ) -> pa.ChunkedArray:
-    """The byte strings at the positions (>= 0: of `data`; `~position`: of `arena`); length -1 is a null."""
+    """Return the byte strings at the given positions as a column; a length of -1 is a null.
+
+    A position >= 0 is in `data`, `~position` is in `arena`.
+    """
 
     def write(rows: slice, content: Array) -> None:
         gather(data, arena, starts[rows], lengths[rows], content)
@@ -69,7 +73,10 @@ def binary_column(
 
 
 def assemble(lengths: Array, write: Callable[[slice, Array], None], chunk_bytes: int = CHUNK_BYTES) -> pa.ChunkedArray:
-    """A column of byte strings of those lengths (-1: a null); `write(rows, content)` puts some rows' into `content`."""
+    """Return a column of byte strings of the given lengths (-1: a null).
+
+    `write(rows, content)` writes the byte strings of these rows into `content`.
+    """
     chunks, first = [], 0
     while first < len(lengths):
         chunks.append(_binary_chunk(lengths[first:], first, write, chunk_bytes))
@@ -78,10 +85,13 @@ def assemble(lengths: Array, write: Callable[[slice, Array], None], chunk_bytes:
 
 
 def _binary_chunk(lengths: Array, first: int, write: Callable[[slice, Array], None], chunk_bytes: int) -> pa.Array:
-    """The byte strings from row `first` on that fit into a chunk, one at the least; `lengths`: from there on."""
+    """Return a chunk of the byte strings from row `first` on: as many as fit, at least one.
+
+    `lengths` begins at that row.
+    """
     offsets, validity = np.empty(len(lengths) + 1, np.int32), np.zeros(len(lengths) // 8 + 1, np.uint8)
     count, nulls = lay_out(lengths, chunk_bytes, offsets, validity)
-    if nulls == count:  # as headers often are: no bytes to look for
+    if nulls == count:  # common for headers: there are no bytes to copy
         return pa.nulls(count, pa.binary())
     content = np.empty(offsets[count], np.uint8)
     write(slice(first, first + count), content)
@@ -91,9 +101,10 @@ def _binary_chunk(lengths: Array, first: int, write: Callable[[slice, Array], No
 
 @compiled_in_place
 def lay_out(lengths: Array, chunk_bytes: int, offsets: Array, validity: Array) -> tuple[Any, Any]:
-    """How many of the byte strings fit into a chunk, one at the least, and how many of these are null.
+    """Return how many of the byte strings fit into a chunk, at least one, and how many of these are null.
 
-    `offsets` says where each begins and the last one ends; `validity` (zeros) has a bit for each that is not null.
+    Write to `offsets` where each byte string begins and the last one ends. Set a bit in `validity`, which is zero
+    before, for each one that is not null.
     """
     end, nulls = 0, 0
     offsets[0] = 0
@@ -111,7 +122,7 @@ def lay_out(lengths: Array, chunk_bytes: int, offsets: Array, validity: Array) -
 
 @compiled_in_place
 def gather(data: Array, arena: Array, starts: Array, lengths: Array, content: Array) -> None:
-    """`content` holds the byte strings one after the other."""
+    """Copy the byte strings into `content`, one after the other."""
     at = 0
     for row in range(len(starts)):
         prefetch(data, starts[min(row + AHEAD, len(starts) - 1)])
@@ -144,7 +155,10 @@ def keys_of(payloads: Payloads, slots: Array) -> Batch:
 
 
 def records_of(rows: pa.RecordBatch) -> Records:
-    """The rows of a log as records: the three byte columns in one buffer. Null times and offsets become 0."""
+    """Return the rows of a log as records, with the three byte columns in one buffer.
+
+    Null times and offsets become 0.
+    """
     parts = [binary_parts(rows.column(name)) for name in ("key", "value", "headers")]
     bases = np.cumsum([0, *(len(content) for content, _, _ in parts)])
     (key_start, key_length), (value_start, value_length), (headers_start, headers_length) = (
@@ -164,12 +178,12 @@ def records_of(rows: pa.RecordBatch) -> Records:
 
 
 def int_column(column: pa.Array) -> Array:
-    """The numbers of an int64 column; nulls are 0."""
+    """Return the numbers of an int64 column; nulls become 0."""
     return np.asarray(column.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
 
 
 def binary_parts(column: pa.Array | pa.ChunkedArray) -> tuple[Array, Array, Array]:
-    """The bytes of a column, and where each value is in them: start and length (-1: a null)."""
+    """Return the bytes of a column, and the start and the length (-1: a null) of each value in them."""
     column = column.cast(pa.large_binary())
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()

@@ -1,12 +1,13 @@
-"""A seeded open-addressing hash index over slots.
+"""A seeded hash index over slots, with open addressing.
 
-The seed is a secret of the storage: without it nobody can choose keys that meet in one place. Multiplying by a secret
-and folding the 128-bit product cannot be predicted or run backwards without it, and costs one multiplication a word.
+The seed is a secret of the storage: without it, nobody can choose keys that collide. Multiplying by a secret and
+folding the 128-bit product cannot be predicted or inverted without the secret, and costs one multiplication per word.
 
-The index holds `slot + 1` at a place reached from the key's fingerprint by linear probing; 0 is an empty place, so that
-a new array is an empty index. Its length is a power of two of at least twice the slots. Removal shifts later entries
-back, so there are no tombstones and no clean-up. The index knows fingerprints only: a slot with an equal one is a
-candidate, and the caller compares the bytes of keys that are too long to be told by it.
+The index holds `slot + 1` at a place that linear probing reaches from the home of the key's fingerprint. 0 marks an
+empty place, so a zeroed array is an empty index. The length of the index is a power of two of at least twice the slots.
+Removal shifts later entries back, so there are no tombstones and no clean-up. The index knows only fingerprints: a slot
+with an equal fingerprint is a candidate, and the caller compares the bytes of keys that are too long to be identified
+by it.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ _LOW_32 = 2**32 - 1
 
 
 KNOWN_SEED = np.array([0, _FACTOR], np.int64)
-"""For an index of what no producer chooses."""
+"""A seed for indexes of keys that no producer can choose."""
 
 
 class Index(NamedTuple):
-    """The places of an index, and its seed: two words."""
+    """The places of an index, and its seed of two words."""
 
     places: Array
     seed: Array
@@ -37,9 +38,10 @@ class Index(NamedTuple):
 
 @inlined
 def fingerprint(index: Index, data: Array, start: int, length: int) -> Any:
-    """An int64 that says which key it is: exactly for keys that are `told_by_fingerprint`, and as a hash for others.
+    """Return an int64 that identifies a key that is `told_by_fingerprint`, and is a hash of any other key.
 
-    A short key's is its bytes with its length above them, so >= 0; a long key's is negative.
+    The fingerprint of a short key is its bytes with its length above them, so it is >= 0. That of a long key is
+    negative.
     """
     if not told_by_fingerprint(length):
         return _hash(index.seed, data, start, length) | _LONG
@@ -53,7 +55,7 @@ def fingerprint(index: Index, data: Array, start: int, length: int) -> Any:
 
 @inlined
 def told_by_fingerprint(length: int) -> bool:
-    """True for a key of that many bytes when no other key has its fingerprint."""
+    """Return whether a key of that many bytes is identified by its fingerprint: no other key has the same one."""
     return length < WORD
 
 
@@ -67,9 +69,10 @@ def _hash(seed: Array, data: Array, start: int, length: int) -> Any:
 
 @inlined
 def mix(word: int) -> Any:
-    """Return another word for every word, so that a checksum made of such steps sees any change of one word.
+    """Return a different word for every word, so that a checksum made of such steps detects any change of one word.
 
-    Shifts are logical: arithmetic ones would mix a word and its complement to the same. No seed: not for an index.
+    Shifts are logical: arithmetic shifts would map a word and its complement to the same word. There is no seed, so
+    this is not for an index.
     """
     mixed = product(word ^ ((word >> 32) & _LOW_32), _FACTOR)
     return mixed ^ ((mixed >> 32) & _LOW_32)
@@ -77,8 +80,8 @@ def mix(word: int) -> Any:
 
 @inlined
 def same_bytes(left: Array, left_start: int, right: Array, right_start: int, length: int) -> bool:
-    """True when both buffers hold the same bytes there: at least eight."""
-    last = length - WORD
+    """Return whether both buffers hold the same `length` bytes, which are at least eight, at the given positions."""
+    last = length - WORD  # the last word may overlap the one before it: no byte is compared alone
     for at in range(0, last, WORD):
         if word_at(left, left_start + at) != word_at(right, right_start + at):
             return False
@@ -87,19 +90,19 @@ def same_bytes(left: Array, left_start: int, right: Array, right_start: int, len
 
 @inlined
 def home(index: Index, wanted: int) -> Any:
-    """The place where the probing for a fingerprint begins."""
+    """Return the place at which probing for a fingerprint begins."""
     return folded(wanted ^ index.seed[0], index.seed[1] | 1) & (len(index.places) - 1)
 
 
 @inlined
 def next_place(index: Index, place: int) -> Any:
-    """The place after this one, round the end."""
+    """Return the next place; the first place follows the last."""
     return (place + 1) & (len(index.places) - 1)
 
 
 @inlined
 def candidate(index: Index, prints: Array, wanted: int, place: int) -> Any:
-    """The first place from `place` on that is empty or holds a slot with that fingerprint."""
+    """Return the first place from `place` on that is empty or holds a slot with that fingerprint."""
     while index.places[place] != 0 and prints[index.places[place] - 1] != wanted:
         place = next_place(index, place)
     return place
@@ -107,7 +110,7 @@ def candidate(index: Index, prints: Array, wanted: int, place: int) -> Any:
 
 @inlined
 def insert(index: Index, prints: Array, slot: int) -> None:
-    """The index holds the slot, whose fingerprint is already in `prints`."""
+    """Insert the slot, whose fingerprint is already in `prints`."""
     place = home(index, prints[slot])
     while index.places[place] != 0:
         place = next_place(index, place)
@@ -116,12 +119,13 @@ def insert(index: Index, prints: Array, slot: int) -> None:
 
 @inlined
 def remove(index: Index, prints: Array, slot: int) -> None:
-    """The index does not hold the slot; no probe is interrupted: entries behind it moved up where they may."""
+    """Remove the slot, and move later entries back so that no probing ends before the entry that it looks for."""
     hole = home(index, prints[slot])
     while index.places[hole] != slot + 1:
         hole = next_place(index, hole)
     place = next_place(index, hole)
     while index.places[place] != 0:
+        # An entry may move into the hole only if the hole is not before the entry's home.
         wanted = home(index, prints[index.places[place] - 1])
         if ((place - wanted) & (len(index.places) - 1)) >= ((place - hole) & (len(index.places) - 1)):
             index.places[hole] = index.places[place]

@@ -1,8 +1,8 @@
-"""Whether structures are whole that may have been damaged outside the process.
+"""Checks of data structures that may have been damaged outside the process.
 
-Everything is looked at before it is used as a place in another array, so the checks end well whatever the arrays hold:
-an undamaged state has exactly one form of each structure, up to the order within an index and the free chains. `held`
-says of each slot that was ever used whether it is held, `count` how many are.
+Every number is checked before it is used as a position in another array, so the checks end normally whatever the arrays
+hold. An undamaged state has exactly one form of each structure, up to the order within an index and within the free
+chains. `held` says of each slot that was ever used whether it is held; `count` is the number of held slots.
 """
 
 from __future__ import annotations
@@ -24,14 +24,18 @@ from tidegate.kernels.version_chains import ENTRY, Versions
 
 @inlined
 def is_at_its_node(time: TimeBuffer, slot: int) -> bool:
-    """True when the heap has the slot at the node where the slot says that it is."""
+    """Return whether the heap has the slot at the node that the slot's `position` names."""
     node = wide(time.position[slot])
     return bool(0 <= node < time.numbers[HELD] and time.heap[node] == slot)
 
 
 @inlined
 def take_block(stored: Payloads, slot: int, taken: Array) -> Any:
-    """The words of the slot's block, which nobody else has taken; 0 if that, or a length of its record, cannot be."""
+    """Mark the words of the slot's block as taken, and return how many they are.
+
+    Return 0 if that is impossible: a word is outside the array or taken already, or a length of the slot's record
+    cannot be.
+    """
     if stored.key_length[slot] < 0 or stored.value_length[slot] < -1 or stored.headers_length[slot] < 0:
         return 0
     words = arena.class_words(arena.size_class(payloads.payload_length(stored, slot)))
@@ -40,7 +44,10 @@ def take_block(stored: Payloads, slot: int, taken: Array) -> Any:
 
 @inlined
 def take_words(taken: Array, first: int, words: int) -> bool:
-    """True when nobody else has taken those words; they are taken. Word 0 is nobody's."""
+    """Mark these words as taken; return whether they lie within the array and none was taken before.
+
+    Word 0 is never given out.
+    """
     if first < 1 or first + words > len(taken):
         return False
     free = True
@@ -52,7 +59,7 @@ def take_words(taken: Array, first: int, words: int) -> bool:
 
 @inlined
 def chain_can_be(versions: Versions, key: int, taken: Array, longest: int) -> bool:
-    """True when the key's block is as long as it says, and nobody else's, and the chain lies within.
+    """Return whether the key's block has its stated length and overlaps no other, and its chain lies within it.
 
     `taken`: the words of the chains' blocks. `longest`: how many versions a key may have.
     """
@@ -67,7 +74,7 @@ def chain_can_be(versions: Versions, key: int, taken: Array, longest: int) -> bo
 
 @compiled_in_place
 def is_in_order(time: TimeBuffer) -> bool:
-    """No node of the heap leaves before the one above it; its slots are known to be held."""
+    """Return whether no node of the heap precedes the node above it. The heap's slots are known to be held."""
     for node in range(1, time.numbers[HELD]):
         if time_buffer.leaves_before_above(time, node):
             return False
@@ -76,14 +83,14 @@ def is_in_order(time: TimeBuffer) -> bool:
 
 @compiled_in_place
 def is_indexed(index: Index, prints: Array, held: Array, count: int, seen: Array) -> bool:
-    """The index has each held slot once, nothing else, and no empty place between a slot's home and its place.
+    """Return whether the index has each held slot once, nothing else, and no gap between a slot's home and its place.
 
-    `seen`: as long as `held`, all false.
+    A gap is an empty place: probing would stop there. `seen`: as long as `held`, all false.
     """
     last_empty = len(index.places) - 1
     while last_empty >= 0 and index.places[last_empty] != 0:
         last_empty -= 1
-    last_empty -= len(index.places)
+    last_empty -= len(index.places)  # probing wraps around: seen from place 0, it lies before the array
     found = 0
     for place in range(len(index.places)):
         slot = wide(index.places[place]) - 1
@@ -102,7 +109,10 @@ def is_indexed(index: Index, prints: Array, held: Array, count: int, seen: Array
 
 @compiled_in_place
 def free_slots_are_whole(pool: SlotPool, held: Array, count: int) -> bool:
-    """The chain has each slot that is not held once: a chain that ends has none twice."""
+    """Return whether the free chain has each slot that is not held, once.
+
+    A chain that ends has no slot twice, so counting its slots is enough.
+    """
     left = len(held) - count
     slot = pool.numbers[FREE] - 1
     while left > 0 and 0 <= slot < len(held) and not held[slot]:
@@ -113,7 +123,7 @@ def free_slots_are_whole(pool: SlotPool, held: Array, count: int) -> bool:
 
 @compiled_in_place
 def free_blocks_are_whole(blocks: Arena, taken: Array) -> bool:
-    """The chains have each word that no record has, and no other."""
+    """Return whether the free chains have each word that no record has, and no other word."""
     free = 0
     for kind in range(arena.CLASSES):
         words = arena.class_words(kind)

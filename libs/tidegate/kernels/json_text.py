@@ -1,9 +1,9 @@
-"""Values as JSON: which bytes are JSON, and how the others are written in it.
+"""Recognition of JSON values, and base64 for bytes that are not JSON.
 
-JSON is what the grammar of RFC 8259 says: any value, UTF-8 without a mark in front, space around it. Escapes of lone
-surrogates, numbers of any size and keys that occur twice are within the grammar; of equal keys the last one counts.
-Nesting is followed down to DEPTH; what is deeper is not taken for JSON. All that reads JSON values asks here. Bytes
-that are not JSON are written as a string of base64 (RFC 4648, padded).
+JSON is what the grammar of RFC 8259 defines: any value, in UTF-8 without a byte order mark, with white space around it.
+Escapes of lone surrogates, numbers of any size and duplicate keys are within the grammar; of duplicate keys the last
+one counts. Nesting is followed down to DEPTH; text with deeper nesting is not treated as JSON. Everything that reads
+JSON values uses this module. Bytes that are not JSON are written as a string of base64 (RFC 4648, padded).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidegate.kernels.compiled import inlined, wide
 from tidegate.kernels.compiled.words import WORD, word_at
 
 DEPTH = 1024
-"""Arrays and objects that may lie in each other."""
+"""Maximum nesting of arrays and objects."""
 
 _QUOTE, _BACKSLASH, _COMMA, _COLON, _MINUS, _PLUS, _DOT, _ZERO = (ord(sign) for sign in '"\\,:-+.0')
 _ARRAY, _ARRAY_END, _OBJECT, _OBJECT_END = (ord(sign) for sign in "[]{}")
@@ -29,10 +29,10 @@ _ESCAPED = tuple(ord(sign) for sign in '"\\/bfnrt')
 _ONES = 0x0101_0101_0101_0101
 _HIGHS = -0x7F7F_7F7F_7F7F_7F80
 _QUOTES, _BACKSLASHES = _QUOTE * _ONES, _BACKSLASH * _ONES
-"""The same byte eight times."""
+"""Words of eight equal bytes."""
 
 _VALUE, _VALUE_OR_END, _KEY, _KEY_OR_END, _AFTER = range(5)
-"""What may come next: the last one is a comma or the end of what is open."""
+"""What may come next. _AFTER: a comma, or the end of the innermost open array or object."""
 
 _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
 _PAD = ord("=")
@@ -40,15 +40,15 @@ _PAD = ord("=")
 
 @inlined
 def is_json(data: Array, start: int, length: int, open_at: Array) -> bool:
-    """True when those bytes are JSON. `open_at`: uint8[DEPTH], scratch."""
+    """Return whether the bytes are JSON. `open_at`: uint8[DEPTH], scratch."""
     return bool(_walk(data, start, length, None, open_at)[0])
 
 
 @inlined
 def find_member(data: Array, start: int, length: int, name: Array, open_at: Array) -> Any:
-    """Return whether those bytes are JSON, and where the value of the object's member of that name begins and ends.
+    """Return whether the bytes are JSON, and where the value of the object's member `name` begins and ends.
 
-    The name is UTF-8. The position is -1 where they are no object, or one without such a member.
+    The name is UTF-8. Both positions are -1 if the bytes are not an object, or an object without such a member.
     """
     return _walk(data, start, length, name, open_at)
 
@@ -61,7 +61,7 @@ def _walk(data: Array, start: int, length: int, name: Array | None, open_at: Arr
     at = _space_end(data, start, end)
     depth = 0
     expected = _VALUE
-    while 0 <= at < end and (depth > 0 or expected != _AFTER):  # a member of an object takes one round
+    while 0 <= at < end and (depth > 0 or expected != _AFTER):  # one iteration per member of an object
         if expected == _KEY or expected == _KEY_OR_END:
             key = at
             at, depth, expected = _key(data, at, end, depth, expected)
@@ -86,7 +86,7 @@ def _walk(data: Array, start: int, length: int, name: Array | None, open_at: Arr
 
 @inlined
 def _is_named(data: Array, at: int, name: Array) -> bool:
-    """True when the string from `at` on, behind its quote, is the name. It is known to be whole."""
+    """Return whether the string at `at`, after its opening quote, equals the name. The string is complete."""
     place = 0
     while data[at] != _QUOTE:
         if data[at] == _BACKSLASH:
@@ -106,7 +106,7 @@ def _is_named(data: Array, at: int, name: Array) -> bool:
 
 @inlined
 def _unescaped(data: Array, at: int) -> Any:
-    """Return the character of the escape whose backslash is before `at`, and the position behind it."""
+    """Return the character of the escape whose backslash is before `at`, and the position after the escape."""
     if data[at] != _U:
         for escape in range(len(_CONTROLS)):
             if data[at] == _CONTROL_NAMES[escape]:
@@ -122,7 +122,7 @@ def _unescaped(data: Array, at: int) -> Any:
 
 @inlined
 def _hexadecimal(data: Array, at: int) -> Any:
-    """Return the number that the four digits at `at` are."""
+    """Return the number that the four hexadecimal digits at `at` stand for."""
     number = wide(0)
     for place in range(at, at + 4):
         digit = wide(data[place])
@@ -137,7 +137,7 @@ def _utf8_size(character: int) -> Any:
 
 @inlined
 def _utf8_byte(character: int, size: int, place: int) -> Any:
-    """Return that byte of the character in UTF-8."""
+    """Return the byte number `place` of the character in UTF-8, which takes `size` bytes."""
     rest = character >> 6 * (size - 1 - place)
     if place > 0:
         return 0x80 | (rest & 0x3F)
@@ -146,7 +146,10 @@ def _utf8_byte(character: int, size: int, place: int) -> Any:
 
 @inlined
 def _value(data: Array, at: int, end: int, depth: int, expected: int, open_at: Array) -> Any:
-    """Behind the value at `at`, or inside it if it is an array or an object; position -1: there is none."""
+    """Read the value at `at`; return the position after it (-1: no value), the depth, and what may come next.
+
+    For an array or an object, the position is inside it.
+    """
     byte = data[at]
     if byte == _ARRAY or byte == _OBJECT:
         if depth == len(open_at):
@@ -160,7 +163,10 @@ def _value(data: Array, at: int, end: int, depth: int, expected: int, open_at: A
 
 @inlined
 def _key(data: Array, at: int, end: int, depth: int, expected: int) -> Any:
-    """Behind the key at `at` and its colon, or behind the end of an empty object; position -1: neither is there."""
+    """Read the key at `at` and its colon, or the end of an empty object; return the position after it, -1 for neither.
+
+    Also return the depth and what may come next.
+    """
     if data[at] == _OBJECT_END and expected == _KEY_OR_END:
         return at + 1, depth - 1, _AFTER
     at = _string_end(data, at + 1, end) if data[at] == _QUOTE else -1
@@ -171,7 +177,10 @@ def _key(data: Array, at: int, end: int, depth: int, expected: int) -> Any:
 
 @inlined
 def _after_value(data: Array, at: int, depth: int, open_at: Array) -> Any:
-    """Behind the comma or the end of what is open; position -1: neither is there."""
+    """Read a comma or the end of the open array or object; return the position after it, -1 for neither.
+
+    Also return the depth and what may come next.
+    """
     inside = open_at[depth - 1]
     if data[at] == _COMMA:
         return at + 1, depth, _VALUE if inside == _ARRAY else _KEY
@@ -196,7 +205,7 @@ def _scalar_end(data: Array, at: int, end: int) -> Any:
 
 @inlined
 def _space_end(data: Array, at: int, end: int) -> Any:
-    """Behind the space at `at`; -1 stays."""
+    """Return the position after the white space at `at`; -1 stays -1."""
     while 0 <= at < end and (data[at] == 32 or data[at] == 10 or data[at] == 13 or data[at] == 9):
         at += 1
     return at
@@ -229,7 +238,7 @@ def _number_end(data: Array, at: int, end: int) -> Any:
 
 @inlined
 def _digits_end(data: Array, at: int, end: int) -> Any:
-    """Behind at least one digit; -1 without one."""
+    """Return the position after the digits at `at`; -1 if there is no digit."""
     start = at
     while at < end and _ZERO <= data[at] < _ZERO + 10:
         at += 1
@@ -238,7 +247,7 @@ def _digits_end(data: Array, at: int, end: int) -> Any:
 
 @inlined
 def _string_end(data: Array, at: int, end: int) -> Any:
-    """Behind the quote that ends the string; `at` is behind the one that begins it."""
+    """Return the position after the string's closing quote, or -1; `at` is after its opening quote."""
     while 0 <= at:
         at = _plain_end(data, at, end)
         if at == end:
@@ -252,7 +261,7 @@ def _string_end(data: Array, at: int, end: int) -> Any:
 
 @inlined
 def _plain_end(data: Array, at: int, end: int) -> Any:
-    """Behind all characters that are one byte and stand for themselves."""
+    """Return the position after all characters that are one byte and stand for themselves."""
     while at + WORD <= end and _all_plain(word_at(data, at)):
         at += WORD
     while at < end and 32 <= data[at] < 128 and data[at] != _QUOTE and data[at] != _BACKSLASH:
@@ -262,14 +271,14 @@ def _plain_end(data: Array, at: int, end: int) -> Any:
 
 @inlined
 def _all_plain(word: int) -> bool:
-    """True when all eight bytes are from 32 to 127, and none is a quote or a backslash."""
+    """Return whether all eight bytes are from 32 to 127, and none is a quote or a backslash."""
     printable = (word >> 5 | word >> 6) & _not_zero(word ^ _QUOTES) & _not_zero(word ^ _BACKSLASHES) & _ONES
     return bool(word & _HIGHS == 0 and printable == _ONES)
 
 
 @inlined
 def _not_zero(word: int) -> Any:
-    """The lowest bit of each byte tells whether one of its lower seven bits is set."""
+    """Return a word in which the lowest bit of each byte says whether any of its lower seven bits was set."""
     folded = word | word >> 4 & 0x0707_0707_0707_0707
     folded |= folded >> 2
     return folded | folded >> 1
@@ -277,7 +286,7 @@ def _not_zero(word: int) -> Any:
 
 @inlined
 def _escape_end(data: Array, at: int, end: int) -> Any:
-    """Behind the escape whose backslash is before `at`."""
+    """Return the position after the escape whose backslash is before `at`; -1 if it is not a valid escape."""
     if at == end:
         return -1
     if data[at] != _U:
@@ -293,7 +302,10 @@ def _escape_end(data: Array, at: int, end: int) -> Any:
 
 @inlined
 def _character_end(data: Array, at: int, end: int) -> Any:
-    """Behind a character of two to four bytes: in the shortest form, no surrogate, at most U+10FFFF."""
+    """Return the position after a UTF-8 character of two to four bytes, or -1.
+
+    The character must have its shortest form, be no surrogate, and be at most U+10FFFF.
+    """
     first = wide(data[at])
     if first < 0xC2 or first > 0xF4:
         return -1
@@ -311,13 +323,13 @@ def _character_end(data: Array, at: int, end: int) -> Any:
 
 @inlined
 def base64_size(length: int) -> Any:
-    """The characters of that many bytes in base64."""
+    """Return the number of base64 characters for that many bytes."""
     return (length + 2) // 3 * 4
 
 
 @inlined
 def write_base64(data: Array, start: int, length: int, out: Array, at: int) -> Any:
-    """The bytes stand at `at` in base64; gives the position behind them."""
+    """Write the bytes in base64 at `at`, and return the position after them."""
     whole = length // 3 * 3
     for place in range(start, start + whole, 3):
         bits = wide(data[place]) << 16 | wide(data[place + 1]) << 8 | wide(data[place + 2])
@@ -335,6 +347,6 @@ def write_base64(data: Array, start: int, length: int, out: Array, at: int) -> A
 
 @inlined
 def _write_digits(bits: int, count: int, out: Array, at: int) -> None:
-    """The first digits of 24 bits stand at `at`."""
+    """Write the first `count` base64 digits of 24 bits at `at`."""
     for digit in range(count):
         out[at + digit] = _BASE64[bits >> (18 - 6 * digit) & 63]

@@ -1,8 +1,9 @@
 """One stored record per slot: key, value and headers in one block of an arena.
 
-A record's bytes are either in the batch that is being worked on or in the arena, and the two are told apart by sign: a
-position >= 0 is in the batch, `~position` in the arena. The same holds for sources: a row of the batch when >= 0,
-`~slot` otherwise. So nothing is copied until it is known to stay (`store`) or to leave (`columns.gather`).
+The bytes of a record are either in the batch that is being processed or in the arena. The sign of a position says
+which: a position >= 0 is in the batch, `~position` is in the arena. Sources work the same way: a source >= 0 is a row
+of the batch, `~slot` is a slot. So nothing is copied until it is known to stay (`store`) or to leave
+(`columns.gather`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tidegate.kernels.memory.arena import (
 
 
 class Batch(NamedTuple):
-    """`contracts.Records` as kernels take them: read-only, contiguous, always of the same types."""
+    """The columns of `contracts.Records` as kernels take them: read-only, contiguous, always of the same types."""
 
     data: Array
     offset: Array
@@ -41,8 +42,11 @@ class Batch(NamedTuple):
 
 
 class Payloads(NamedTuple):
-    """Per slot: the block (its first word; 0: none), the three lengths (value -1: null), the record's timestamp and
-    offset, and what `check` says of the slot (0 while it has no block)."""
+    """The stored records, by slot.
+
+    Per slot: the first word of its block (0: none), the three lengths (value -1: null), the record's timestamp and
+    offset, and in `check` a checksum of the slot (0 while it has no block).
+    """
 
     arena: Arena
     block: Array
@@ -55,7 +59,10 @@ class Payloads(NamedTuple):
 
 
 class Located(NamedTuple):
-    """Where the parts of some records are: signed positions and lengths (-1: null), and their times."""
+    """Where the parts of records are, and the records' times and offsets.
+
+    Positions are signed; a length of -1 is a null.
+    """
 
     key_start: Array
     key_length: Array
@@ -68,7 +75,7 @@ class Located(NamedTuple):
 
 
 def batch_of(records: Records, timestamp: Array | None = None) -> Batch:
-    """The records for kernels, without a copy; with other event timestamps where they are given."""
+    """Return the records for kernels, without a copy. If `timestamp` is given, it replaces their event timestamps."""
     arrays = {name: _frozen(getattr(records, name)) for name in Batch._fields}
     if timestamp is not None:
         arrays["timestamp"] = _frozen(timestamp)
@@ -83,13 +90,13 @@ def _frozen(array: Array) -> Array:
 
 @inlined
 def start_of(payloads: Payloads, slot: int) -> Any:
-    """The position in the arena of a stored record's key, which its value and headers follow."""
+    """Return the position of a stored record's key in the arena; its value and headers follow it."""
     return wide(payloads.block[slot]) * WORD
 
 
 @inlined
 def content_hash(payloads: Payloads, slot: int, seed: int) -> Any:
-    """A hash of all that is stored of a slot's record; another seed gives another one."""
+    """Return a hash of everything that is stored of a slot's record; another seed gives another hash."""
     mixed = mix(seed ^ payloads.timestamp[slot])
     mixed = mix(mixed ^ payloads.offset[slot])
     mixed = mix(mixed ^ payloads.key_length[slot] ^ (wide(payloads.value_length[slot]) << 32))
@@ -107,20 +114,23 @@ def content_hash(payloads: Payloads, slot: int, seed: int) -> Any:
 
 @inlined
 def payload_length(payloads: Payloads, slot: int) -> Any:
-    """The bytes of a stored record."""
+    """Return the length of a stored record in bytes."""
     value_length = max(0, wide(payloads.value_length[slot]))
     return wide(payloads.key_length[slot]) + value_length + wide(payloads.headers_length[slot])
 
 
 @inlined
 def record_length(batch: Batch, row: int) -> Any:
-    """The bytes of a record of the batch: key, value and headers, nulls as none."""
+    """Return the length of a record of the batch in bytes: key, value and headers, where a null has none."""
     return max(0, batch.key_length[row]) + max(0, batch.value_length[row]) + max(0, batch.headers_length[row])
 
 
 @inlined
 def store(payloads: Payloads, slot: int, batch: Batch, row: int) -> bool:
-    """The slot holds the record of that row, in its old block if that fits. False when the arena has no room."""
+    """Store the record of the row in the slot, in the slot's old block if that fits.
+
+    Return False if the arena has no room.
+    """
     length = record_length(batch, row)
     if payloads.block[slot] == 0 or size_class(length) != size_class(payload_length(payloads, slot)):
         drop(payloads, slot)
@@ -150,7 +160,7 @@ def _write(payloads: Payloads, slot: int, batch: Batch, row: int) -> None:
 
 @inlined
 def drop(payloads: Payloads, slot: int) -> None:
-    """The slot has no block."""
+    """Release the slot's block, if it has one."""
     if payloads.block[slot] != 0:
         release(payloads.arena, start_of(payloads, slot), payload_length(payloads, slot))
         payloads.block[slot] = 0
@@ -158,7 +168,10 @@ def drop(payloads: Payloads, slot: int) -> None:
 
 @compiled_in_place
 def repack(payloads: Payloads, slots: int, spare: Array) -> None:
-    """All blocks of the first `slots` slots lie side by side at the front. `spare`: int64[live words + 1], scratch."""
+    """Move all blocks of the first `slots` slots to the front of the arena, without gaps.
+
+    `spare`: int64[live words + 1], scratch.
+    """
     words = payloads.arena.words
     end = 1
     for slot in range(slots):
@@ -176,7 +189,7 @@ def repack(payloads: Payloads, slots: int, spare: Array) -> None:
 
 @compiled_in_place
 def locate(payloads: Payloads, batch: Batch, sources: Array, located: Located) -> None:
-    """`located` says where each source's parts are: a row of the batch (>= 0) or a slot (`~slot`)."""
+    """Write to `located` where the parts of each source are: a row of the batch (>= 0) or a slot (`~slot`)."""
     for at in range(len(sources)):
         if sources[at] >= 0:
             _locate_row(batch, sources[at], located, at)

@@ -1,9 +1,9 @@
-"""The time-ordered buffer: slots ordered by (place, arrival), with their bytes.
+"""A buffer of slots in the order of (place, arrival): a heap in which any slot can be found.
 
-A heap of slots whose positions are known, so that any slot can be removed or moved, not the oldest alone. Places lie in
-the heap's order, where comparing reads them side by side. Suppression and the buffered join both hold their records in
-one. A slot's position is -1 while it is not held; `arrival` is unique among the slots held, so the order is total and
-the same whatever happened before.
+The position of each slot in the heap is known, so any slot can be removed or moved, not only the first one. Places are
+stored in heap order, so that comparisons read neighbouring places. Suppression and the buffered join both hold their
+records in such a buffer. A slot's position is -1 while it is not held. `arrival` is unique among the held slots, so the
+order is total and does not depend on history.
 """
 
 from __future__ import annotations
@@ -18,11 +18,15 @@ NUMBERS = 2
 NOT_HELD = -1
 
 WAYS = 4
-"""Nodes below a node: four, whose places lie side by side, make the heap half as high as two would."""
+"""Nodes below each node. Four of them, with neighbouring places, make the heap half as high as two would."""
 
 
 class TimeBuffer(NamedTuple):
-    """`numbers`: slots held and their bytes. By node of the heap: `heap` (slots) and `place`. Per slot: the others."""
+    """The held slots, as a heap.
+
+    `numbers`: how many slots are held, and their bytes. By node of the heap: `heap` (slots) and `place`. By slot: the
+    others.
+    """
 
     numbers: Array
     heap: Array
@@ -34,19 +38,19 @@ class TimeBuffer(NamedTuple):
 
 @inlined
 def is_held(buffer: TimeBuffer, slot: int) -> bool:
-    """True while the slot is in the buffer."""
+    """Return whether the slot is in the buffer."""
     return bool(buffer.position[slot] != NOT_HELD)
 
 
 @inlined
 def place_of(buffer: TimeBuffer, slot: int) -> Any:
-    """Where the held slot is in the order."""
+    """Return the place of the held slot in the order."""
     return buffer.place[buffer.position[slot]]
 
 
 @inlined
 def push(buffer: TimeBuffer, slot: int, place: int, arrival: int, size: int) -> None:
-    """The slot is held at that place, with `size` bytes."""
+    """Add the slot to the buffer at that place, with `size` bytes."""
     buffer.arrival[slot] = arrival
     buffer.size[slot] = size
     last = buffer.numbers[HELD]
@@ -57,7 +61,7 @@ def push(buffer: TimeBuffer, slot: int, place: int, arrival: int, size: int) -> 
 
 @inlined
 def remove(buffer: TimeBuffer, slot: int) -> None:
-    """The slot is not held, nor are its bytes."""
+    """Remove the slot and its bytes from the buffer."""
     node = wide(buffer.position[slot])
     end = buffer.numbers[HELD] - 1
     buffer.numbers[HELD] = end
@@ -69,29 +73,29 @@ def remove(buffer: TimeBuffer, slot: int) -> None:
 
 @inlined
 def move(buffer: TimeBuffer, slot: int, place: int) -> None:
-    """The held slot is at another place; its arrival stays."""
+    """Move the held slot to another place; its arrival stays."""
     _settle(buffer, slot, place, wide(buffer.position[slot]))
 
 
 @inlined
 def resize(buffer: TimeBuffer, slot: int, size: int) -> None:
-    """The held slot has that many bytes."""
+    """Set the size of the held slot in bytes."""
     buffer.numbers[HELD_BYTES] += size - buffer.size[slot]
     buffer.size[slot] = size
 
 
 @inlined
 def leaves_before_above(buffer: TimeBuffer, node: int) -> bool:
-    """True when the order is broken at the node, which is not the top."""
+    """Return whether the node, which is not the top, precedes the node above it: the heap is broken there."""
     return _precedes(buffer, wide(buffer.heap[node]), buffer.place[node], _above(node))
 
 
 @inlined
 def next_node(node: int, descend: bool) -> Any:
-    """The heap's node after `node`, from the top down, left to right; 0 after the last. Needs no stack.
+    """Return the node after `node`, from the top down and left to right; 0 after the last. Needs no stack.
 
-    Nodes that are due form a tree from the top, so a walk that descends below due nodes alone sees them all and
-    as many others at most.
+    Nodes that are due form a tree from the top. A walk that descends only below due nodes sees all of them, and besides
+    them only nodes directly below them.
     """
     if descend:
         return WAYS * node + 1
@@ -115,7 +119,7 @@ def _settle(buffer: TimeBuffer, slot: int, place: int, node: int) -> None:
 
 @inlined
 def _precedes(buffer: TimeBuffer, slot: int, place: int, node: int) -> bool:
-    """True when the slot, if it has that place, leaves before the node's."""
+    """Return whether the slot, if it has that place, precedes the slot of the node."""
     other = buffer.place[node]
     if place == other:
         return bool(buffer.arrival[slot] < buffer.arrival[buffer.heap[node]])
@@ -147,7 +151,7 @@ def _sink(buffer: TimeBuffer, slot: int, place: int, node: int) -> None:
 
 @inlined
 def _earliest_below(buffer: TimeBuffer, node: int, count: int) -> Any:
-    """Which of the nodes below this one leaves first."""
+    """Return the node that comes first in the order among the nodes below this one."""
     earliest = WAYS * node + 1
     place = buffer.place[earliest]
     for other in range(earliest + 1, min(earliest + WAYS, count)):

@@ -1,8 +1,8 @@
 """The versions of each key of a table, in order of valid_from.
 
 A chain is one block of an arena, with an entry of two words per version: valid_from and the version's slot, whose
-record is in the payloads. Free entries may lie at both ends of a block, so that the newest version is added and the
-oldest is removed without moving any other, and one in the middle moves the fewer ones. Tombstones are versions.
+record is in the payloads. A block may have free entries at both ends. So adding the newest version or removing the
+oldest one moves no other entry, and a change in the middle moves the smaller part. Tombstones are versions.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ NONE = -1
 """No key, no entry of its chain, or no version."""
 
 ENTRY = 2
-"""The words of an entry."""
+"""Words per entry."""
 
 AHEAD = 8
-"""Rows between two steps of what is fetched before its turn."""
+"""Rows between two prefetch steps."""
 
 FAR_AHEAD = 5 * AHEAD
-"""So many rows before its turn the first step is taken."""
+"""How many rows before its turn the first prefetch step of a row runs."""
 
 
 class Versions(NamedTuple):
     """All versions of a table's partition.
 
-    `numbers`: the first instant whose versions are all there, and 1 for a table of latest values, which has no times.
-    Per key: its fingerprint, the first word of its block, the free entries before its chain, and the entries of the
-    chain and of the block. Per version: `payloads`.
+    `numbers`: the first time from which all versions are kept, and 1 for a table of latest values, which has no times.
+    Per key: its fingerprint, the first word of its block, the number of free entries before its chain, and the lengths
+    of the chain and of the block in entries. Per version: `payloads`.
     """
 
     numbers: Array
@@ -56,24 +56,24 @@ class Versions(NamedTuple):
 
 
 class VersionedState(Protocol):
-    """A state that has versions: a table's."""
+    """The state of a table: one that has versions."""
 
     @property
     def versions(self) -> Versions:
-        """What is held now. Growth makes it stale: fetch it again for each batch."""
+        """Return the versions that are held now. Growth makes them stale: fetch them again for each micro-batch."""
         ...
 
     @property
     def stream_time(self) -> int:
-        """T of the table's partition."""
+        """Return stream time T of the table's partition."""
         ...
 
 
 @inlined
 def as_of(versions: Versions, data: Array, key_start: int, key_length: int, timestamp: int) -> Any:
-    """The slot of the version of that key that was valid at the timestamp; NONE: there is none, or it is a tombstone.
+    """Return the slot of the key's version that was valid at the timestamp; NONE if there is none or it is a tombstone.
 
-    Before READABLE_FROM only the latest version is there, and a table without times has no other.
+    Before READABLE_FROM only the latest version is there, and a table without times has no other version.
     """
     key = find(versions, data, key_start, key_length)
     return NONE if key == NONE else _unless_tombstone(versions, key, entry_as_of(versions, key, timestamp))
@@ -81,26 +81,32 @@ def as_of(versions: Versions, data: Array, key_start: int, key_length: int, time
 
 @inlined
 def latest(versions: Versions, data: Array, key_start: int, key_length: int) -> Any:
-    """The slot of the newest version of that key, whenever it is valid; NONE: there is none, or it is a tombstone."""
+    """Return the slot of the key's newest version, whatever its valid_from; NONE if there is none.
+
+    A tombstone counts as none.
+    """
     key = find(versions, data, key_start, key_length)
     return NONE if key == NONE else _unless_tombstone(versions, key, wide(versions.length[key]) - 1)
 
 
 @inlined
 def valid_from(versions: Versions, version: int) -> Any:
-    """The timestamp from which the version is valid."""
+    """Return the timestamp from which the version is valid."""
     return versions.payloads.timestamp[version]
 
 
 @inlined
 def value_start(versions: Versions, version: int) -> Any:
-    """The position of the version's value in `payloads.arena.data`; its length is `payloads.value_length[version]`."""
+    """Return the position of the version's value in `payloads.arena.data`.
+
+    Its length is `payloads.value_length[version]`.
+    """
     return payloads.start_of(versions.payloads, version) + versions.payloads.key_length[version]
 
 
 @inlined
 def _unless_tombstone(versions: Versions, key: int, at: int) -> Any:
-    """The version's slot of that entry; NONE for a tombstone, or where the entry is NONE."""
+    """Return the version's slot of that entry; NONE if the entry is NONE or a tombstone."""
     if at == NONE:
         return NONE
     version = version_at(versions, key, at)
@@ -108,7 +114,7 @@ def _unless_tombstone(versions: Versions, key: int, at: int) -> Any:
 
 
 class Trail(NamedTuple):
-    """Scratch of a batch, int64 by row: the keys' fingerprints, and the slots that they were found to have."""
+    """Scratch arrays of a micro-batch, int64 by row: fingerprints of the keys, and the key slots found for them."""
 
     prints: Array
     keys: Array
@@ -118,9 +124,10 @@ class Trail(NamedTuple):
 def as_of_many(
     versions: Versions, data: Array, key_start: Array, key_length: Array, timestamps: Array, trail: Trail, found: Array
 ) -> None:
-    """`found` has what `as_of` gives for each key and timestamp."""
+    """Write to `found` what `as_of` returns for each key and timestamp."""
     take_prints(versions, data, key_start, key_length, trail)
     rows = len(found)
+    # The steps of one row are AHEAD rows apart, so that each step finds what the step before has prefetched.
     for row in range(-FAR_AHEAD, rows + 2 * AHEAD):
         fetch_chains(versions, trail, row + AHEAD)
         if 0 <= row < rows:
@@ -140,7 +147,7 @@ def as_of_many(
 def _checked(
     versions: Versions, trail: Trail, row: int, data: Array, start: int, length: int, timestamp: int, version: int
 ) -> Any:
-    """What `as_of` gives, where `version` answers for a key with the row's fingerprint."""
+    """Return what `as_of` returns, given `version` as the answer for a key with the row's fingerprint."""
     if trail.keys[row] == NONE:
         return NONE
     if trail.prints[row] < 0 and (version == NONE or not _has_key(versions, version, data, start, length)):
@@ -150,7 +157,7 @@ def _checked(
 
 @inlined
 def take_prints(versions: Versions, data: Array, key_start: Array, key_length: Array, trail: Trail) -> None:
-    """The trail has the fingerprint of each key."""
+    """Write the fingerprint of each key to the trail."""
     for row in range(len(trail.prints)):
         length = max(0, key_length[row])
         trail.prints[row] = hash_index.fingerprint(versions.key_index, data, key_start[row], length)
@@ -158,11 +165,11 @@ def take_prints(versions: Versions, data: Array, key_start: Array, key_length: A
 
 @inlined
 def fetch_ahead(versions: Versions, trail: Trail, row: int) -> None:
-    """What it takes to find the keys of rows after this one is on its way into the cache.
+    """Prefetch what it takes to find the keys of the rows after this one.
 
-    For each of some rows one step, which needs what the step before has fetched: what `fetch_chains` fetches, and,
-    where a fingerprint does not tell the key, the version and the bytes to compare it with. A loop begins at row
-    -FAR_AHEAD, and does nothing else before row 0.
+    Each call takes one step for each of several rows; a step needs what the step before has prefetched. The steps are
+    those of `fetch_chains`; then, for keys that their fingerprint does not identify, the version and the bytes to
+    compare the key with. A loop begins at row -FAR_AHEAD, and does nothing else before row 0.
     """
     prints, keys = trail.prints, trail.keys
     rows = len(prints)
@@ -179,10 +186,10 @@ def fetch_ahead(versions: Versions, trail: Trail, row: int) -> None:
 
 @inlined
 def fetch_chains(versions: Versions, trail: Trail, row: int) -> None:
-    """The ends and the middle of the chain of the row's key are on their way into the cache, and the trail has the key.
+    """Prefetch the ends and the middle of the chain of the row's key, and write the key to the trail.
 
-    It is a key with that fingerprint; no other step looked at bytes. For the rows after this one it is the key, and the
-    place in the index, that are on their way.
+    The key is any key with the row's fingerprint: no step before compares bytes. For the rows after this one, the place
+    in the index, and then the key, is prefetched.
     """
     prints = trail.prints
     rows = len(prints)
@@ -209,13 +216,13 @@ def _fetch_chain(versions: Versions, key: int) -> None:
 
 @inlined
 def fetch_first(versions: Versions, key: int) -> None:
-    """The first entries of the key's chain are on their way into the cache."""
+    """Prefetch the first entries of the key's chain."""
     prefetch(versions.chains.words, _entry(versions, key, 0))
 
 
 @inlined
 def _printed(versions: Versions, wanted: int) -> Any:
-    """A key with that fingerprint; NONE: there is none."""
+    """Return a key with that fingerprint; NONE if there is none."""
     place = hash_index.home(versions.key_index, wanted)
     place = hash_index.candidate(versions.key_index, versions.fingerprint, wanted, place)
     return wide(versions.key_index.places[place]) - 1
@@ -223,7 +230,10 @@ def _printed(versions: Versions, wanted: int) -> Any:
 
 @inlined
 def find_fetched(versions: Versions, trail: Trail, row: int, data: Array, key_start: int, key_length: int) -> Any:
-    """As `find`, for a row that `fetch_ahead` was told of in time. Keys may have come and gone since then."""
+    """Return what `find` returns, for a row that `fetch_ahead` has prefetched.
+
+    Keys may have been added or dropped since then.
+    """
     wanted = trail.prints[row]
     key = trail.keys[row]
     if key != NONE and versions.fingerprint[key] == wanted and versions.capacity[key] != 0:
@@ -234,7 +244,7 @@ def find_fetched(versions: Versions, trail: Trail, row: int, data: Array, key_st
 
 @inlined
 def entry_as_of(versions: Versions, key: int, timestamp: int) -> Any:
-    """The entry of the key's chain, tombstones included, that answers for the timestamp; NONE: there is none."""
+    """Return the entry of the key's chain that is valid at the timestamp, tombstones included; NONE: there is none."""
     last = wide(versions.length[key]) - 1
     if versions.numbers[TIMELESS] != 0:
         return last
@@ -245,13 +255,13 @@ def entry_as_of(versions: Versions, key: int, timestamp: int) -> Any:
 
 @inlined
 def time_at(versions: Versions, key: int, at: int) -> Any:
-    """The valid_from of an entry of the key's chain."""
+    """Return the valid_from of an entry of the key's chain."""
     return versions.chains.words[_entry(versions, key, at)]
 
 
 @inlined
 def version_at(versions: Versions, key: int, at: int) -> Any:
-    """The version's slot of an entry of the key's chain."""
+    """Return the version's slot of an entry of the key's chain."""
     return versions.chains.words[_entry(versions, key, at) + 1]
 
 
@@ -262,7 +272,7 @@ def _entry(versions: Versions, key: int, at: int) -> Any:
 
 @inlined
 def entries_until(versions: Versions, key: int, timestamp: int) -> Any:
-    """How many entries of the chain have a valid_from up to the timestamp."""
+    """Return how many entries of the chain have a valid_from at or before the timestamp."""
     words = versions.chains.words
     base = _entry(versions, key, 0)
     low = 0
@@ -279,7 +289,7 @@ def entries_until(versions: Versions, key: int, timestamp: int) -> Any:
 
 @inlined
 def find(versions: Versions, data: Array, key_start: int, key_length: int) -> Any:
-    """The slot of the key; NONE when it has no version."""
+    """Return the slot of the key; NONE if it has no version."""
     return find_printed(
         versions, hash_index.fingerprint(versions.key_index, data, key_start, key_length), data, key_start, key_length
     )
@@ -287,7 +297,7 @@ def find(versions: Versions, data: Array, key_start: int, key_length: int) -> An
 
 @inlined
 def find_printed(versions: Versions, wanted: int, data: Array, key_start: int, key_length: int) -> Any:
-    """As `find`, for a key whose fingerprint is known."""
+    """Return the slot of a key with a known fingerprint; NONE if it has no version."""
     place = hash_index.home(versions.key_index, wanted)
     while True:
         place = hash_index.candidate(versions.key_index, versions.fingerprint, wanted, place)
@@ -299,13 +309,13 @@ def find_printed(versions: Versions, wanted: int, data: Array, key_start: int, k
 
 @inlined
 def is_key(versions: Versions, key: int, data: Array, start: int, length: int) -> bool:
-    """True when the key, whose fingerprint is that of the bytes, is the same bytes; by its oldest version."""
+    """Return whether the key, which has the fingerprint of the bytes, equals the bytes; compare its oldest version."""
     return _has_key(versions, version_at(versions, key, 0), data, start, length)
 
 
 @inlined
 def _has_key(versions: Versions, version: int, data: Array, start: int, length: int) -> bool:
-    """True when the version's key, whose fingerprint is that of the bytes, is the same bytes."""
+    """Return whether the version's key, which has the fingerprint of the bytes, equals the bytes."""
     if hash_index.told_by_fingerprint(length):
         return True
     stored = versions.payloads
@@ -316,13 +326,13 @@ def _has_key(versions: Versions, version: int, data: Array, start: int, length: 
 
 @inlined
 def _newest(versions: Versions, key: int) -> Any:
-    """The version that readers want most, so that what is read to compare keys serves them too."""
+    """Return the key's newest version: readers want it most, so reading it to compare keys serves them too."""
     return version_at(versions, key, wide(versions.length[key]) - 1)
 
 
 @inlined
 def add_key(versions: Versions, fingerprint: int) -> Any:
-    """The slot of a key without a version yet; there must be room for it in `keys`."""
+    """Add a key without versions, and return its slot. There must be room for it in `keys`."""
     key = slots.take(versions.keys)
     versions.fingerprint[key] = fingerprint
     versions.block[key] = 0
@@ -335,7 +345,7 @@ def add_key(versions: Versions, fingerprint: int) -> Any:
 
 @inlined
 def drop_key(versions: Versions, key: int) -> None:
-    """The key, which has no version, is gone."""
+    """Remove the key, which has no versions."""
     if versions.block[key] != 0:
         arena.release(versions.chains, wide(versions.block[key]) * WORD, _bytes(versions.capacity[key]))
     versions.capacity[key] = 0
@@ -345,13 +355,13 @@ def drop_key(versions: Versions, key: int) -> None:
 
 @inlined
 def set_time(versions: Versions, key: int, at: int, timestamp: int) -> None:
-    """The entry has another valid_from, with which it stands where it did."""
+    """Set the entry's valid_from. The order of the chain must stay the same."""
     versions.chains.words[_entry(versions, key, at)] = timestamp
 
 
 @inlined
 def insert(versions: Versions, key: int, at: int, timestamp: int, version: int) -> None:
-    """The chain has that entry before the one that was at `at`; `make_room` must have said so."""
+    """Insert an entry before the one at `at`. `make_room` must have been called for it."""
     words = versions.chains.words
     first = wide(versions.first[key])
     count = wide(versions.length[key])
@@ -371,7 +381,7 @@ def insert(versions: Versions, key: int, at: int, timestamp: int, version: int) 
 
 @inlined
 def remove(versions: Versions, key: int, at: int) -> None:
-    """The chain does not have the entry that was at `at`."""
+    """Remove the entry at `at` from the chain."""
     words = versions.chains.words
     count = wide(versions.length[key])
     base = _entry(versions, key, 0)
@@ -387,7 +397,7 @@ def remove(versions: Versions, key: int, at: int) -> None:
 
 @inlined
 def move(versions: Versions, key: int, at: int, before: int, timestamp: int) -> None:
-    """The entry at `at` stands before the earlier one that was at `before`, under another timestamp."""
+    """Move the entry at `at` before the earlier entry at `before`, under another timestamp."""
     words = versions.chains.words
     base = _entry(versions, key, 0)
     version = words[base + ENTRY * at + 1]
@@ -399,14 +409,14 @@ def move(versions: Versions, key: int, at: int, before: int, timestamp: int) -> 
 
 @inlined
 def remove_first(versions: Versions, key: int, count: int) -> None:
-    """The chain does not have so many of its first entries."""
+    """Remove the first `count` entries of the chain."""
     versions.first[key] += count
     versions.length[key] -= count
 
 
 @inlined
 def has_room(versions: Versions, key: int, at: int) -> bool:
-    """True when `make_room` can succeed without growth of the chains' arena. NONE: a key that is yet to be added."""
+    """Return whether `make_room` can succeed without growth of the chains' arena. NONE: a key yet to be added."""
     if key != NONE and _has_gap(versions, key, at):
         return True
     return arena.has_room(versions.chains, wanted_bytes(versions, key))
@@ -414,14 +424,14 @@ def has_room(versions: Versions, key: int, at: int) -> bool:
 
 @inlined
 def make_room(versions: Versions, key: int, at: int) -> None:
-    """There is a free entry at the end of the chain that is nearer to `at`."""
+    """Make sure that there is a free entry at the end of the chain that is nearer to `at`."""
     if not _has_gap(versions, key, at):
         _move_chain(versions, key, at)
 
 
 @inlined
 def _has_gap(versions: Versions, key: int, at: int) -> bool:
-    """True when the end that is nearer to `at` has a free entry."""
+    """Return whether the end that is nearer to `at` has a free entry."""
     count = wide(versions.length[key])
     if _is_nearer_to_end(count, at):
         return bool(wide(versions.first[key]) + count < versions.capacity[key])
@@ -430,22 +440,25 @@ def _has_gap(versions: Versions, key: int, at: int) -> bool:
 
 @inlined
 def _is_nearer_to_end(count: int, at: int) -> bool:
-    """True when an entry at `at` is to push the later ones of a chain on, not the earlier ones back."""
+    """Return whether inserting at `at` moves the later entries on, rather than the earlier ones back."""
     return count - at <= at
 
 
 @inlined
 def wanted_bytes(versions: Versions, key: int) -> Any:
-    """The length of the chain's next block: of half as many entries again as there are. NONE: of a new key's first."""
+    """Return the size of the chain's next block in bytes: one entry, and one and a half times those that it has.
+
+    NONE: the first block of a new key.
+    """
     length = wide(versions.length[key]) if key != NONE else wide(0)
     return _bytes(length + (length >> 1) + 1)
 
 
 @inlined
 def _move_chain(versions: Versions, key: int, at: int) -> None:
-    """The chain is in another block, with most of its free entries at the end that is nearer to `at`.
+    """Move the chain to another block, with most of its free entries at the end that is nearer to `at`.
 
-    Some are at the other end, or adding to both in turn would move the chain each time.
+    Some are at the other end. Otherwise, adding to both ends in turn would move the chain each time.
     """
     words = versions.chains.words
     old = _entry(versions, key, 0)
@@ -471,7 +484,7 @@ def _bytes(entries: int) -> Any:
 
 @compiled_in_place
 def reindex(versions: Versions) -> None:
-    """The index holds every key that has a block, whatever its length was before."""
+    """Insert every key that has a block into the emptied index, whatever the index's length was before."""
     versions.key_index.places[:] = 0
     for key in range(versions.keys.numbers[slots.USED]):
         if versions.capacity[key] != 0:
@@ -480,7 +493,10 @@ def reindex(versions: Versions) -> None:
 
 @compiled_in_place
 def repack(versions: Versions, spare: Array) -> None:
-    """All blocks of the chains lie side by side at the front. `spare`: int64[live words + 1], scratch."""
+    """Move all blocks of the chains to the front of their arena, without gaps.
+
+    `spare`: int64[live words + 1], scratch.
+    """
     words = versions.chains.words
     end = 1
     for key in range(versions.keys.numbers[slots.USED]):

@@ -1,7 +1,7 @@
-"""Keys of windows: a key's bytes behind its window's bounds, so that each window is a key of its own.
+"""Windowed keys: the bounds of a window, then the bytes of the key, so that each window has its own key.
 
-The bounds come from a record's headers, or from Kafka's bytes of windowed keys: of time windows the key and the start,
-of sessions the key, the end and the start, in eight bytes each, the most significant first.
+The bounds come from a record's headers, or from Kafka's format of windowed keys. For time windows this is the key and
+the start; for sessions the key, the end and the start; each bound takes eight bytes, the most significant first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NO_BOUNDS, BAD_BOUNDS, TOO_SHORT, UNTOLD = 1, 2, 3, 4
 
 BOUNDS_BYTES = 16
 START_BYTES, SESSION_BYTES = 8, 16
-"""What Kafka writes behind the key of a time window, and of a session."""
+"""How many bytes Kafka appends to the key of a time window, and to that of a session."""
 
 _START_NAME = np.frombuffer(HEADER_WINDOW_START.encode(), np.uint8)
 _END_NAME = np.frombuffer(HEADER_WINDOW_END.encode(), np.uint8)
@@ -40,7 +40,10 @@ _NONE = np.zeros(0, np.uint8)
 
 
 class Bounds(NamedTuple):
-    """Windows of records: [start, end) in ms, and a code per row: 0, or 1 + the index of the reason for having none."""
+    """The windows of records, [start, end) in ms, and a code per row.
+
+    The code is 0 for a record with a window, otherwise 1 + the index in REASONS.
+    """
 
     start: Array
     end: Array
@@ -48,7 +51,7 @@ class Bounds(NamedTuple):
 
 
 def bounds_of(batch: Batch) -> Bounds:
-    """Return the windows that the records' headers name; of several headers of a name the last one counts."""
+    """Return the windows that the records' headers name. Of several headers with the same name the last one counts."""
     count = len(batch.offset)
     bounds = Bounds(np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int8))
     _read(batch.data, batch.headers_start, batch.headers_length, bounds)
@@ -70,13 +73,16 @@ def _read(data: Array, starts: Array, lengths: Array, bounds: Bounds) -> None:
 
 @inlined
 def _is_window(start: int, end: int) -> bool:
-    """True for an interval within the range of time; one that never ends has the largest number as its end."""
+    """Return whether this is an interval within the range of time.
+
+    The end of a window that never ends is MAX_TIMESTAMP.
+    """
     return bool(0 <= start <= MAX_TIME and start <= end and (end <= MAX_WINDOW_END or end == MAX_TIMESTAMP))
 
 
 @inlined
 def _read_headers(data: Array, at: int, end: int) -> Any:
-    """The window's bounds in the block of headers; _MISSING without such a header, -1 for one that is no number."""
+    """Return the window's bounds from a header block; _MISSING for a missing header, -1 for one that is no number."""
     bounds = (wide(_MISSING), wide(_MISSING))
     if at == end:
         return bounds
@@ -106,7 +112,7 @@ def _is_named(data: Array, at: int, length: int, name: Array) -> bool:
 
 @inlined
 def _number(data: Array, at: int, length: int) -> Any:
-    """The decimal number that the bytes are; -1: they are none, or one that is too long."""
+    """Return the decimal number that the bytes are; -1 if they are none, or one that is too long."""
     if length < 1 or length > _DIGITS:
         return wide(-1)
     number = wide(0)
@@ -121,14 +127,14 @@ def _number(data: Array, at: int, length: int) -> Any:
 
 
 def untold(batch: Batch) -> Array:
-    """Return a code per row: UNTOLD for the records whose headers have a window's start and end, otherwise 0."""
+    """Return a code per row: UNTOLD for records whose headers have a window's start and end, otherwise 0."""
     return np.where(bounds_of(batch).code == NO_BOUNDS, 0, UNTOLD).astype(np.int8)
 
 
 def split(batch: Batch, size: int | None) -> tuple[Batch, Bounds]:
-    """Return the records under their own keys, and the windows that Kafka's bytes behind these name.
+    """Return the records under their keys without windows, and the windows that Kafka's bytes after these keys name.
 
-    `size`: of time windows; None: they are sessions.
+    `size`: length of time windows, ms; None: the windows are sessions.
     """
     count, added = len(batch.offset), SESSION_BYTES if size is None else START_BYTES
     bounds = Bounds(np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int8))
@@ -164,7 +170,7 @@ def _big_endian(data: Array, at: int) -> Any:
 
 
 def kafka_keys(keys: pa.Array, start: Array, end: Array | None) -> pa.ChunkedArray:
-    """Return the keys with their windows, as Kafka writes them; None in place of ends: of time windows."""
+    """Return the keys with their windows in Kafka's format. Without ends, these are time windows."""
     data, starts, lengths = binary_parts(keys)
     bounds = np.stack([start] if end is None else [end, start], axis=1).astype(">i8")
     behind = bounds.view(np.uint8).reshape(len(starts), -1)
@@ -191,7 +197,7 @@ def _append(data: Array, starts: Array, lengths: Array, behind: Array, content: 
 
 
 def with_windows(batch: Batch, start: Array, end: Array) -> Batch:
-    """Return the records with keys of windows; null keys stay null."""
+    """Return the records with windowed keys; null keys stay null."""
     present = batch.key_length >= 0
     lengths = np.where(present, batch.key_length + BOUNDS_BYTES, batch.key_length)
     ends = np.cumsum(np.maximum(lengths, 0))
@@ -215,7 +221,7 @@ def _compose(batch: Batch, bounds: Array, starts: Array, data: Array) -> None:
 
 
 def bare(table: pa.Table) -> pa.Table:
-    """The table with its column `key` as it was without windows."""
+    """Return the table with windowed keys in its column `key` replaced by the keys without windows."""
     data, starts, lengths = binary_parts(table["key"])
     lengths = np.where(lengths >= 0, lengths - BOUNDS_BYTES, lengths)
     at = table.schema.get_field_index("key")
@@ -223,7 +229,7 @@ def bare(table: pa.Table) -> pa.Table:
 
 
 def bounds_in(keys: pa.ChunkedArray) -> tuple[Array, Array]:
-    """The windows in a column of windows' keys, none of them null."""
+    """Return the starts and the ends of the windows in a column of windowed keys without nulls."""
     data, starts, _ = binary_parts(keys)
     found = np.empty(BOUNDS_BYTES * len(starts), np.uint8)
     gather(data, _NONE, starts, np.full(len(starts), BOUNDS_BYTES), found)

@@ -1,7 +1,7 @@
-"""The window store's kernels (KIP-428): puts that move time and free what expires, lookups.
+"""The kernels of the window store (KIP-428): puts, which advance stream time and free expired windows, and lookups.
 
-A window is due at its start: it expires when the start is as far behind stream time as the retention. Windows of a key
-with the same start stand in order of insertion, which their arrival numbers.
+A window's place in the order is its start. It expires when its start is behind stream time by the retention. Windows of
+a key with the same start are in order of insertion, which is their arrival number.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from tidegate.kernels.windows import DONE, NEEDS_ARENA, Windows
 
 STREAM_TIME, PUTS, NEXT_ROW, TAKEN, WANTED = range(5)
 NUMBERS = 5
-"""T; the number of the next window; and of the batch of puts: the next row, how many were taken, the bytes wanted."""
+"""T; the arrival number of the next window; for the rows to put: the next row, how many were taken, the bytes wanted.
+"""
 
 
 class Rules(NamedTuple):
-    """The configuration in numbers."""
+    """The configuration as numbers."""
 
     retention: int
     write_grace: int
@@ -37,7 +38,10 @@ class Rules(NamedTuple):
 
 @compiled_in_place
 def put_many(store: Windows, numbers: Array, batch: Batch, rules: Rules) -> Any:
-    """The rows from numbers[NEXT_ROW] on have had their effect (timestamp: the window's start); or room is wanted."""
+    """Put the rows from numbers[NEXT_ROW] on; return DONE, or which room is lacking.
+
+    The timestamp of a row is the start of its window.
+    """
     for row in range(numbers[NEXT_ROW], len(batch.timestamp)):
         numbers[NEXT_ROW] = row
         start = batch.timestamp[row]
@@ -55,7 +59,7 @@ def put_many(store: Windows, numbers: Array, batch: Batch, rules: Rules) -> Any:
 
 @inlined
 def expire(store: Windows, until: int) -> None:
-    """No window is left that starts at `until` or earlier."""
+    """Free all windows that start at `until` or earlier."""
     while store.order.numbers[HELD] > 0 and store.order.place[0] <= until:
         windows.free(store, windows.take_out(store, wide(store.key[store.order.heap[0]]), 0))
 
@@ -87,7 +91,7 @@ def _starts_at(store: Windows, key: int, at: int, start: int) -> bool:
 
 @inlined
 def _replace(store: Windows, numbers: Array, batch: Batch, row: int, slot: int) -> Any:
-    """The window holds the row's value; or there is no room for it."""
+    """Store the row's value in the window, and return DONE, or NEEDS_ARENA if there is no room for it."""
     numbers[WANTED] = payloads.record_length(batch, row)
     if not arena.has_room(store.versions.payloads.arena, numbers[WANTED]):
         return NEEDS_ARENA
@@ -97,7 +101,10 @@ def _replace(store: Windows, numbers: Array, batch: Batch, row: int, slot: int) 
 
 @compiled_in_place
 def fetch_many(store: Windows, batch: Batch, starts: Array, lengths: Array) -> None:
-    """Where the value of each row's key and window start is in the arena (`~position`); length -1: there is none."""
+    """Look up the value of each row's key and window start.
+
+    Write to `starts` where it is in the arena (`~position`), and to `lengths` its length, -1 if there is none.
+    """
     for row in range(len(starts)):
         lengths[row] = -1
         key = version_chains.find(store.versions, batch.data, batch.key_start[row], batch.key_length[row])
@@ -112,7 +119,11 @@ def fetch_many(store: Windows, batch: Batch, starts: Array, lengths: Array) -> N
 
 @compiled_in_place
 def first_and_end(store: Windows, batch: Batch, first: int, last: int, found: Array) -> None:
-    """`found`: the slot of the first row's key and its entries that start in [first, last]; key NONE: it has none."""
+    """Find the entries of the first row's key that start in [first, last].
+
+    Write to `found` the slot of the key (NONE: no such key), the first of these entries, and the entry after the last
+    one.
+    """
     found[0] = version_chains.find(store.versions, batch.data, batch.key_start[0], batch.key_length[0])
     if found[0] != NONE:
         found[1] = version_chains.entries_until(store.versions, found[0], first - 1)
@@ -121,6 +132,6 @@ def first_and_end(store: Windows, batch: Batch, first: int, last: int, found: Ar
 
 @compiled_in_place
 def entries_of(store: Windows, key: int, first: int, chosen: Array) -> None:
-    """`chosen` has the slots of the key's chain from that entry on."""
+    """Write to `chosen` the slots of the key's chain from entry `first` on."""
     for at in range(len(chosen)):
         chosen[at] = version_chains.version_at(store.versions, key, first + at)

@@ -1,6 +1,6 @@
 """Windows of keys: a chain per key in order of the windows' starts, and an order in which windows become due.
 
-The window store and the windows operator both keep their windows so. A window has one slot: a version in
+The window store and windowed aggregation both keep their windows this way. A window has one slot: a version in
 `version_chains`, valid from the window's start, and an entry of the time buffer.
 """
 
@@ -28,7 +28,7 @@ from tidegate.kernels.time_buffer import TimeBuffer
 from tidegate.kernels.version_chains import NONE, Versions
 
 DONE, NEEDS_SLOT, NEEDS_KEY, NEEDS_CHAINS, NEEDS_ARENA = range(5)
-"""Why a kernel returned: all rows are read, or it wants more room."""
+"""Why a kernel returned: all rows are read, or it needs more room."""
 
 SLOT = np.dtype(
     [
@@ -37,7 +37,7 @@ SLOT = np.dtype(
         *((name, "i4") for name in ("size", "key", "mark", "phase")),
     ]
 )
-"""What a window has lies side by side: one line of the cache. Positions are apart: the heap moves many."""
+"""The fields of a window lie side by side in one cache line. Heap positions are apart: the heap moves many at once."""
 
 KEY = np.dtype([("fingerprint", "i8"), *((name, "i4") for name in ("block", "first", "length", "capacity"))])
 
@@ -61,7 +61,7 @@ CAPACITY = {"fixed": 1, "slots": 2048, "keys": 2048, "index": 4096, "chains": 65
 
 
 class Windows(NamedTuple):
-    """All windows of a partition. Per window: its key's slot, and `mark` and `phase`, which are the owner's."""
+    """All windows of a partition. Per window: its key's slot, and `mark` and `phase`, which its owner defines."""
 
     versions: Versions
     pool: SlotPool
@@ -72,7 +72,7 @@ class Windows(NamedTuple):
 
 
 def windows_of(arrays: Mapping[str, Array]) -> Windows:
-    """The arrays as the kernels take them."""
+    """Return the arrays of a storage as kernels take them."""
     slot, key = arrays["slot"].view(SLOT), arrays["key"].view(KEY)
     stored = Payloads(_blocks(arrays, "arena"), *(slot[name] for name in Payloads._fields[1:]))
     return Windows(
@@ -108,7 +108,7 @@ def _blocks(arrays: Mapping[str, Array], name: str) -> Arena:
 
 
 def make_room(storage: Storage, windows: Windows, signal: int, wanted: int) -> None:
-    """The storage has what the kernel wanted. Its arrays may be others now: map them again."""
+    """Give the storage the room that a kernel lacks. Its arrays may be replaced: map them again."""
     capacity = storage.capacity()
     if signal == NEEDS_SLOT:
         storage.grow(growth.more_slots(capacity, "slots"))
@@ -137,8 +137,10 @@ def _spare(blocks: Arena) -> Array:
 
 @inlined
 def lacks(windows: Windows, key: int, at: int, length: int) -> Any:
-    """DONE, or what there is too little of to open a window before that entry of the key's chain; and the bytes that
-    are wanted. `key`: NONE for a new one; `length`: of the record that it holds."""
+    """Return what is lacking to open a window before that entry of the key's chain (or DONE), and the bytes wanted.
+
+    `key`: NONE for a new key. `length`: of the record that the window is to hold.
+    """
     if not slots.has_slot(windows.pool):
         return NEEDS_SLOT, wide(0)
     if key == NONE and not slots.has_slot(windows.versions.keys):
@@ -152,7 +154,10 @@ def lacks(windows: Windows, key: int, at: int, length: int) -> Any:
 
 @inlined
 def open_window(windows: Windows, batch: Batch, row: int, key: int, at: int, start: int) -> Any:
-    """The slot of a new window that holds the row's record; it is not in the order yet. `lacks` must have said DONE."""
+    """Open a window that holds the row's record, and return its slot. `lacks` must have returned DONE.
+
+    The window is not in the order yet.
+    """
     unused = windows.pool.numbers[slots.FREE] == 0
     slot = slots.take(windows.pool)
     if unused:
@@ -174,7 +179,7 @@ def open_window(windows: Windows, batch: Batch, row: int, key: int, at: int, sta
 
 @inlined
 def take_out(windows: Windows, key: int, at: int) -> Any:
-    """The slot that was that entry of the key's chain; it is in no chain and no order, and still has its record."""
+    """Take an entry out of the key's chain and out of the order, and return its slot, which still has its record."""
     slot = version_chains.version_at(windows.versions, key, at)
     version_chains.remove(windows.versions, key, at)
     if windows.versions.length[key] == 0:
@@ -185,7 +190,7 @@ def take_out(windows: Windows, key: int, at: int) -> Any:
 
 @inlined
 def index_of(windows: Windows, slot: int, start: int) -> Any:
-    """Which entry of its key's chain the slot is; it stands there under `start`."""
+    """Return which entry of its key's chain the slot is; it is stored there under `start`."""
     key = wide(windows.key[slot])
     at = version_chains.entries_until(windows.versions, key, start) - 1
     while version_chains.version_at(windows.versions, key, at) != slot:
@@ -195,6 +200,6 @@ def index_of(windows: Windows, slot: int, start: int) -> Any:
 
 @inlined
 def free(windows: Windows, slot: int) -> None:
-    """The slot, which is in no chain, may be taken again."""
+    """Release the slot, which is in no chain, and its record."""
     payloads.drop(windows.versions.payloads, slot)
     slots.give_back(windows.pool, slot)

@@ -1,4 +1,4 @@
-"""Bounds of what an operator holds back, and which part of it is in memory."""
+"""Bounds of an operator's buffer, and the split of a buffer into its memory and its disk part."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tidegate.contracts.config import Config, Count, Size
 
 
 class Bounds(Config):
-    """What may be held."""
+    """Upper bounds of what a buffer holds."""
 
     max_keys: Count | None = None
-    """Keys held at the most."""
+    """Maximum number of keys held."""
     max_bytes: Size | None = Field(default=None, validate_default=True)
-    """Bytes held at the most, of what `bytes_of` says."""
+    """Maximum number of bytes held, counted as `bytes_of` says."""
 
     @field_validator("max_bytes")
     @classmethod
@@ -26,24 +26,24 @@ class Bounds(Config):
 
 
 class EagerBuffer(Bounds):
-    """A full buffer emits its oldest key before its time: results are best effort."""
+    """A buffer that emits its oldest key early when it is full: results are best effort."""
 
     when_full: Literal["emit"]
-    """Emit the oldest key."""
+    """`emit`: emit the oldest key early."""
 
 
 class StrictBuffer(Bounds):
-    """A full buffer never emits early: results are those of an unbounded one."""
+    """A buffer that never emits early: its results are those of an unbounded buffer."""
 
     when_full: Literal["spill", "shut_down"]
-    """`spill`: the bound limits memory, the rest is on disk. `shut_down`: stop before the record that is too much."""
+    """`spill`: the bound limits memory, the rest is on disk. `shut_down`: stop before the record that exceeds it."""
 
 
 def sizes(buffer: Bounds | None, held: int, held_bytes: int, when: str) -> dict[str, int]:
-    """The memory and the disk part of the buffer.
+    """Return the records and bytes of the buffer's memory part and, with `spill`, of its disk part, as measures.
 
-    Memory has the largest share of the buffer that meets both bounds of `spill`, disk the rest; without `spill` all
-    is memory, and nothing is said of a disk.
+    `when` ends the names of the measures. With `spill`, memory has the largest share of the buffer that meets both
+    bounds, and disk has the rest. Without `spill` all is in memory, and there are no measures of a disk part.
     """
     whole = {f"memory_records_{when}": held, f"memory_bytes_{when}": held_bytes}
     if not isinstance(buffer, StrictBuffer) or buffer.when_full != "spill":

@@ -1,7 +1,7 @@
-"""Event timestamps out of JSON values.
+"""Reads event timestamps from Kafka timestamps or from a field of JSON values.
 
-A null value has no field, so it is rejected too: the record's own timestamp may belong to another clock (the wall clock
-of a backfill, say), and would push stream time past everything that is held.
+With a field, a record with a null value has no timestamp and is rejected. Its Kafka timestamp is no substitute: it may
+come from another clock (such as the wall clock of a backfill) and advance stream time past everything that is held.
 """
 
 from __future__ import annotations
@@ -29,17 +29,21 @@ REASONS = (
 NULL_VALUE, NO_OBJECT, NO_FIELD, NO_NUMBER, OUT_OF_RANGE, NULL_TIMESTAMP = range(1, 7)
 
 _CODES = np.array([0, NULL_VALUE, NO_OBJECT, NO_OBJECT, NO_FIELD])
-"""What the codes of `json_fields` are called here."""
+"""The codes of this module, by the codes of `json_fields`."""
 
 _EXPONENT = re.compile(b"[eE]")
 _EXACT_DIGITS = 40
-"""A number with so many, and without an exponent, is read exactly; a longer one as a double."""
+"""A number of up to so many characters and without an exponent is read exactly, any other one as a double."""
 
 _MS_PER_UNIT = {"ms": Fraction(1), "s": Fraction(1000), "us": Fraction(1, 1000)}
 
 
 def event_timestamps(records: Records, field: TimestampField | None) -> tuple[Int64s, npt.NDArray[np.int8]]:
-    """The event timestamp of each record in ms, and a code: 0, or 1 + the index of the reason why there is none."""
+    """Return the event timestamp of each record in ms, and a code per record.
+
+    The code is 0 where there is a timestamp, otherwise 1 + the index in REASONS of the reason why there is none.
+    `field` None: the timestamp is that of the Kafka record.
+    """
     if field is None:
         return records.timestamp, (NULL_TIMESTAMP * (records.timestamp == NO_TIMESTAMP)).astype(np.int8)
     found = json_fields.fields_of(records, field.field)
@@ -55,7 +59,7 @@ def event_timestamps(records: Records, field: TimestampField | None) -> tuple[In
 
 
 def _number(text: bytes) -> Fraction:
-    """Return what the JSON number says, or one that is out of range where no double is as large."""
+    """Return the value of the JSON number; one that is too large for a double becomes a value that is out of range."""
     if len(text) <= _EXACT_DIGITS and not _EXPONENT.search(text):
         return Fraction(text.decode())
     double = float(text)
@@ -63,7 +67,7 @@ def _number(text: bytes) -> Fraction:
 
 
 def _milliseconds(number: int | Fraction, unit: str) -> tuple[int, int]:
-    """Whole milliseconds: of the parts of one, the earlier."""
+    """Return the timestamp in whole milliseconds, rounded down, and a code: 0, or OUT_OF_RANGE."""
     milliseconds = math.floor(number * _MS_PER_UNIT[unit])
     if abs(milliseconds) > MAX_TIME:
         return 0, OUT_OF_RANGE

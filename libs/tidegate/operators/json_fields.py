@@ -1,6 +1,6 @@
-"""Where fields of JSON values are: one meaning of JSON for all that operators read.
+"""Locates top-level fields in JSON values, for timestamps, numbers and other parts that operators read.
 
-Which bytes are JSON, and how deep, is said in `kernels.json_text`.
+`kernels.json_text` decides which bytes are JSON, and down to which depth.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.json_text import DEPTH, find_member, is_json
 
 FOUND, NULL_VALUE, NO_JSON, NO_OBJECT, NO_FIELD = range(5)
-"""Why a value has no such field; FOUND: it has."""
+"""Codes: FOUND, or why a value does not have the field."""
 
 _NO_NAME = np.zeros(0, np.uint8)
 _SPACE, _OBJECT, _MINUS, _ZERO = (ord(sign) for sign in " {-0")
@@ -24,7 +24,7 @@ _SMALLEST_TENTH = -922337203685477580
 
 
 class Fields(NamedTuple):
-    """The JSON text of a field of each value, as it stands there: `data[start : start + length]`; and a code."""
+    """The JSON text of a field, unparsed: per value `data[start : start + length]`, and a code (FOUND: it is there)."""
 
     data: Array
     start: Array
@@ -32,12 +32,12 @@ class Fields(NamedTuple):
     code: Array
 
     def text(self, row: int) -> bytes:
-        """Return the text of a row."""
+        """Return the field's JSON text in one row."""
         return bytes(self.data[self.start[row] : self.start[row] + self.length[row]])
 
 
 class Wholes(NamedTuple):
-    """Of each text: whether it is a number, whether a whole one of 64 bits, and which one that is."""
+    """Per text: whether it is a number, whether it is written as an integer that fits into int64, and that integer."""
 
     is_number: Array
     is_whole: Array
@@ -45,12 +45,12 @@ class Wholes(NamedTuple):
 
 
 def fields_of(records: Records, field: str | None) -> Fields:
-    """Return where the field of each record's value is (None: the value itself)."""
+    """Locate the field in the value of each record; None: the value itself."""
     return locate(records.data, records.value_start, records.value_length, field)
 
 
 def locate(data: Array, start: Array, length: Array, field: str | None) -> Fields:
-    """Return where the field is of the values that are at `start`, of that length (-1: null)."""
+    """Locate the field in each value `data[start : start + length]` (length -1: null); None: the value itself."""
     rows = len(start)
     found = Fields(data, np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.zeros(rows, np.int8))
     name = _NO_NAME if field is None else np.frombuffer(field.encode("utf-8", "surrogatepass"), np.uint8)
@@ -84,7 +84,7 @@ def _locate(
 
 @inlined
 def _trimmed(data: Array, start: int, end: int) -> Any:
-    """Return the bounds without the space at both ends."""
+    """Return the start and end of the text without the white space around it."""
     while start < end and data[start] <= _SPACE:
         start += 1
     while start < end and data[end - 1] <= _SPACE:
@@ -93,7 +93,7 @@ def _trimmed(data: Array, start: int, end: int) -> Any:
 
 
 def wholes_of(fields: Fields) -> Wholes:
-    """Return which of the fields' texts are numbers; none where there is no field."""
+    """Return which of the texts are numbers, and the integers among them; a missing field is not a number."""
     rows = len(fields.start)
     found = Wholes(np.zeros(rows, np.bool_), np.zeros(rows, np.bool_), np.zeros(rows, np.int64))
     _read_wholes(fields, found)
@@ -113,10 +113,10 @@ def _read_wholes(fields: Fields, found: Wholes) -> None:
 
 @inlined
 def _whole(data: Array, at: int, end: int) -> Any:
-    """Return whether the JSON number is a whole one of 64 bits without a fraction or an exponent, and which."""
+    """Return whether the JSON number is an int64 written without fraction and exponent, and its value (else 0)."""
     negative = data[at] == _MINUS
     largest = _SMALLEST if negative else _SMALLEST + 1
-    number = wide(0)  # negative, because there is one negative number more
+    number = wide(0)  # summed up as a negative number: int64 has one more of these than positive ones
     for place in range(at + negative, end):
         digit = wide(data[place]) - _ZERO
         if digit < 0 or digit > 9 or number < _SMALLEST_TENTH or number * 10 < largest + digit:

@@ -1,7 +1,8 @@
-"""What a key is: the record's own, or the record's in its window.
+"""Converts between the keys of records and the keys under which an operator holds them.
 
-Where the input is windowed, (start, end, key) is the key: of a slot, of its fingerprint, and of a changelog row. The
-kernels see one byte string; only what comes in and what goes out knows that it has parts.
+With windowed input an operator's key is (window start, window end, record key): it identifies a slot and a changelog
+row, and is what the fingerprint is taken of. Kernels see it as one byte string. Only this conversion, on input and on
+output, knows its parts.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from tidegate.kernels.payloads import Batch
 from tidegate.operators import refusals
 
 WINDOW = ("window_start", "window_end")
-"""The columns that, with `key`, identify a windowed key."""
+"""The columns that identify a windowed key, together with `key`."""
 
 
 class Keyed(NamedTuple):
-    """Records under the operator's keys, the end of each one's window (plain keys: 0), and a code for each that says
-    what is missing (0: nothing)."""
+    """Records under the operator's keys, with a window end (plain keys: 0) and a code for each.
+
+    `missing`: 0, or the code in `refusals` of what the record lacks: a timestamp or a window.
+    """
 
     batch: Batch
     end: Array
@@ -33,7 +36,7 @@ class Keyed(NamedTuple):
 
 
 class PlainKeys:
-    """A key is the record's. `windows`: `none` where a record that names a window is to be refused."""
+    """Keys without windows: the record's own. With `windows: none`, records that name a window are rejected."""
 
     columns: tuple[pa.Field, ...] = ()
 
@@ -41,28 +44,31 @@ class PlainKeys:
         self._refuses = windows == "none"
 
     def keyed(self, batch: Batch, undecodable: Array) -> Keyed:
-        """Return the records of a batch."""
+        """Return the batch as it is, with window ends of 0."""
         if self._refuses and batch.headers_length.any():
             undecodable = _missing(undecodable, window_keys.untold(batch))
         return Keyed(batch, np.zeros(len(batch.offset), np.int64), undecodable)
 
     def key(self, key: bytes, window: tuple[int, int] | None) -> bytes:
-        """Return a key's bytes, as the kernels see them."""
+        """Return the operator's key as the kernels see it: the record's key. `window` is ignored."""
         return key
 
     def replayed(self, batch: Batch, rows: pa.RecordBatch) -> Batch:
-        """Return the records of changelog rows. Raises UserError for rows of windows."""
+        """Return the records of changelog rows, which are `batch`, under the operator's keys.
+
+        Raise UserError if some rows have windows.
+        """
         if _windows(rows):
             raise other_keys()
         return batch
 
     def shown(self, table: pa.Table) -> pa.Table:
-        """Return the table as it is stored and read."""
+        """Return the table as it is stored and queried: unchanged."""
         return table
 
 
 class WindowKeys:
-    """A key is the record's in the window that its headers or its key's last bytes name, as `windows` says."""
+    """Keys with windows: `windows` says whether the headers or the last bytes of a record's key name the window."""
 
     columns = tuple(pa.field(name, pa.int64()) for name in WINDOW)
 
@@ -70,7 +76,7 @@ class WindowKeys:
         self._windows = windows
 
     def keyed(self, batch: Batch, undecodable: Array) -> Keyed:
-        """Return the records of a batch."""
+        """Return the records under windowed keys, with the window ends; `missing` also says why there is no window."""
         if self._windows == "headers":
             bounds = window_keys.bounds_of(batch)
         else:
@@ -80,18 +86,21 @@ class WindowKeys:
         return Keyed(window_keys.with_windows(batch, bounds.start, bounds.end), bounds.end, missing)
 
     def key(self, key: bytes, window: tuple[int, int] | None) -> bytes:
-        """Return a key's bytes, as the kernels see them."""
+        """Return the operator's key as the kernels see it: the window's bounds as int64, then the record's key."""
         return np.array(window, np.int64).tobytes() + key
 
     def replayed(self, batch: Batch, rows: pa.RecordBatch) -> Batch:
-        """Return the records of changelog rows. Raises UserError for rows without windows."""
+        """Return the records of changelog rows, which are `batch`, under windowed keys.
+
+        Raise UserError if some rows have no window.
+        """
         if _windows(rows) < rows.num_rows:
             raise other_keys()
         start, end = (int_column(rows.column(name)) for name in WINDOW)
         return window_keys.with_windows(batch, start, end)
 
     def shown(self, table: pa.Table) -> pa.Table:
-        """Return the table as it is stored and read: with the records' own keys, and the windows beside them."""
+        """Return the table as it is stored and queried: record keys in `key`, windows in columns of their own."""
         bounds = window_keys.bounds_in(table["key"])
         table = window_keys.bare(table)
         for field, column in zip(self.columns, bounds, strict=True):
@@ -103,29 +112,29 @@ Keys = PlainKeys | WindowKeys
 
 
 def keys_of(config: KeyRules) -> Keys:
-    """Return what keys are under the configuration."""
+    """Return the kind of keys that the configuration asks for."""
     return WindowKeys(config.windows) if config.windowed else PlainKeys(config.windows)
 
 
 def slot_of(config: KeyRules, *more: str) -> tuple[str, ...]:
-    """Return the columns that identify a key's slot in the changelog, with those that tell its slots apart."""
+    """Return the changelog columns that identify a slot: the key's, then `more` if a key has several slots."""
     return ("key", *(WINDOW if config.windowed else ()), *more)
 
 
 def _missing(undecodable: Array, code: Array) -> Array:
-    """Return a code per row that says what is missing: the timestamp, or what `code` says of the window."""
+    """Return a code per row: the one of `undecodable`; where that is 0, the one for the window's `code`, if any."""
     return np.where((undecodable == 0) & (code > 0), refusals.NO_WINDOW - 1 + code, undecodable).astype(np.int8)
 
 
 def _windows(rows: pa.RecordBatch) -> int:
-    """Return how many of the rows are of windows."""
+    """Return the number of rows with a window."""
     if "window_end" not in rows.schema.names:
         return 0
     return int(rows.num_rows - rows.column("window_end").null_count)
 
 
 def other_keys() -> UserError:
-    """Return the error for windows' keys that meet plain ones."""
+    """Return the error for state whose keys are windowed and the configuration's are not, or the other way round."""
     return UserError(
         "what is held has other keys than the configuration asks for: windows' keys or plain ones",
         remedy="give the operator a new name, or take back the change of `windows`",

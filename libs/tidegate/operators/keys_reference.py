@@ -1,6 +1,6 @@
-"""What a key is, as the rule words it: where the input is windowed, (key, start, end) is the key.
+"""Reference implementation of keys, for tests only: with windowed input the key is (key, start, end).
 
-Part of the slow oracles, for tests only.
+Used by the slow reference implementations of the operators.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Window = tuple[int, int] | None
 
 
 class Told(NamedTuple):
-    """A record's own key, the window that the key is of, and why there is none although there must be one."""
+    """A record's own key and its window. `fault`: why the record is rejected for its window; empty: it is not."""
 
     key: bytes | None
     window: Window = None
@@ -25,7 +25,7 @@ class Told(NamedTuple):
 
 
 def told(row: Row, config: KeyRules) -> Told:
-    """Return what the record tells of its key."""
+    """Return the record's own key and window as `windows` of the configuration says."""
     windows = config.windows
     if row.key is None or windows == "ignore":
         return Told(row.key)
@@ -53,7 +53,11 @@ def _by_headers(row: Row) -> Told:
 
 
 def _by_bytes(key: bytes, size: int | None) -> Told:
-    """The key, and behind it the start of a time window, or the end and the start of a session."""
+    """Return the key and window of Kafka's bytes of a windowed key.
+
+    Behind the key are the start of a time window, or the end and then the start of a session, 8 bytes each.
+    `size`: the length of time windows; None: sessions.
+    """
     added = 16 if size is None else 8
     if len(key) < added:
         return Told(key, None, "no window: its key is too short to name one in Kafka's bytes")

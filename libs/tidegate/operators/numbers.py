@@ -1,7 +1,7 @@
-"""Numbers and other parts of JSON values, for aggregates.
+"""Reads numbers of JSON values for aggregates, and checks that other parts are there.
 
-A whole number that fits into 64 bits, without fraction and exponent, is kept exactly; every other one is the nearest
-double, and none where that is infinite. A null value has no number.
+A number that is written without fraction and exponent and fits into int64 is kept exactly. Any other number becomes the
+nearest double; if that is infinite, there is no number. A null value has no number.
 """
 
 from __future__ import annotations
@@ -29,14 +29,17 @@ REASONS = (
     "no value: field is missing",
 )
 NO_NUMBER, VALUE_NO_NUMBER = 5, 6
-"""Codes behind those of `json_fields`."""
+"""Further codes, after those of `json_fields`: the field is not a number, or the value itself is not."""
 
 PART = 6
-"""Added to the first four codes where a part is missing that need not be a number."""
+"""Added to the codes of `json_fields` for a missing part that need not be a number (`no value: ...` in REASONS)."""
 
 
 class Read(NamedTuple):
-    """Numbers of records, [field, row], and a code per row: 0, or 1 + the index of the reason why one is missing."""
+    """Numbers, [field, row]: `double` where `is_double`, otherwise `whole`; and a code per row.
+
+    The code is 0, or 1 + the index in REASONS of the reason why a number is missing; then all numbers of the row are 0.
+    """
 
     whole: Array
     double: Array
@@ -45,7 +48,7 @@ class Read(NamedTuple):
 
 
 def read_numbers(records: Records, fields: tuple[str | None, ...]) -> Read:
-    """The numbers of those fields (None: of the value itself) of each record."""
+    """Read the fields' numbers in each record; None: the value itself. The code is that of the first missing one."""
     shape = len(fields), len(records)
     read = Read(np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape, np.bool_), np.zeros(shape[1], np.int8))
     for at, field in enumerate(fields):
@@ -57,7 +60,7 @@ def read_numbers(records: Records, fields: tuple[str | None, ...]) -> Read:
 
 
 def _read_field(records: Records, field: str | None, whole: Array, double: Array, is_double: Array) -> Array:
-    """Return a code per record, after writing the field's numbers."""
+    """Write the field's numbers into the three arrays, and return a code per record."""
     found = json_fields.fields_of(records, field)
     numbers = json_fields.wholes_of(found)
     whole[:] = numbers.whole
@@ -72,8 +75,10 @@ def _read_field(records: Records, field: str | None, whole: Array, double: Array
 
 
 def missing_parts(records: Records, fields: tuple[str | None, ...]) -> Array:
-    """A code per record: 0, or 1 + the index of the reason why it lacks one of those fields (None: the value itself,
-    which may be null)."""
+    """Return a code per record: 0, or 1 + the index in REASONS of why the first missing one of the fields is missing.
+
+    None in place of a field: the value itself, which must be JSON and may be null.
+    """
     codes = np.zeros(len(records), np.int8)
     for field in fields:
         missing = json_fields.fields_of(records, field).code

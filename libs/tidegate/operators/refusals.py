@@ -1,6 +1,6 @@
-"""Records that an operator refuses: rejected ones, and late ones.
+"""Late and rejected records: the codes of the reasons, and the tables of these records.
 
-Neither moves stream time, and both are rows that anyone can query.
+Neither kind advances stream time. Both are written to the lake as rows that can be queried.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from tidegate.operators import event_timestamps, numbers
 from tidegate.operators.result_tables import REFUSED, words
 
 ACCEPTED, LATE, NULL_KEY, NULL_VALUE, NEGATIVE_TIMESTAMP, OUT_OF_RANGE, TOO_FAR_AHEAD, UNDECODABLE = range(8)
-"""Why a record is refused; codes from UNDECODABLE on say why it has no timestamp."""
+"""Why a record is late or rejected. Codes from UNDECODABLE on say why it has no timestamp."""
 
 NO_NUMBER = UNDECODABLE + len(event_timestamps.REASONS)
-"""From here on the codes say why it has no number."""
+"""Codes from here on say why a record has no number."""
 
 NO_WINDOW = NO_NUMBER + len(numbers.REASONS)
-"""From here on the codes say why it has no window."""
+"""Codes from here on say why a record has no window."""
 
 NO_BATCH = NO_WINDOW + len(window_keys.REASONS)
-"""From here on the codes say why a record batch, which the row stands for, cannot be read."""
+"""Codes from here on say why a record batch cannot be read; one row stands for the batch."""
 
 _FIRST_REASONS = ("", "", "null key", "null value", "negative timestamp", "timestamp out of range", "too far ahead")
 _REASONS = pa.array([*_FIRST_REASONS, *event_timestamps.REASONS, *numbers.REASONS, *window_keys.REASONS, *UNREADABLE])
 
 AHEAD = ", though it is ahead of stream time"
-"""Added to the cause of a late record whose timestamp says that it is early: its window is closed all the same."""
+"""Appended to the cause of a late record whose timestamp is ahead of stream time: its window is already closed."""
 
 COUNT, LATE_COUNT, LATENESS_SUM, LATENESS_MAX = range(4)
 NUMBERS = 4
@@ -46,8 +46,11 @@ MAX = 2**63 - 1
 
 
 class Refused(NamedTuple):
-    """What a batch refused: rows, why, and T then. `numbers`: how many, how many late, and the lateness of all that
-    were not rejected; `bins`: the same lateness, counted as `kernels.lateness_bins` does."""
+    """The late and rejected records of a batch: row, code of the reason, and stream time when the record was read.
+
+    `numbers`: the count of both, the count of late records, then the sum and the maximum of the lateness of all records
+    that were not rejected. `bins`: that lateness in the bins of `kernels.lateness_bins`.
+    """
 
     row: Array
     code: Array
@@ -57,8 +60,10 @@ class Refused(NamedTuple):
 
 
 class Dated(NamedTuple):
-    """Records for kernels, with their event timestamps. `undecodable`: a code per row, 0 where there is a timestamp.
-    `newest`: the largest timestamp that is taken."""
+    """Records for kernels, with their event timestamps.
+
+    `undecodable`: a code per row, 0 where there is a timestamp. `newest`: the largest timestamp that is accepted.
+    """
 
     batch: Batch
     undecodable: Array
@@ -66,7 +71,7 @@ class Dated(NamedTuple):
 
 
 def dated(records: Records, config: OperatorRules, clock_ms: int) -> Dated:
-    """The records of a batch of that clock."""
+    """Return the records of a batch with their event timestamps. `clock_ms`: the batch's clock, for `max_ahead`."""
     timestamps, codes = event_timestamps.event_timestamps(records, config.timestamp)
     undecodable = np.where(codes > 0, codes + (UNDECODABLE - 1), 0).astype(np.int8)
     if records.unreadable is not None:
@@ -76,7 +81,7 @@ def dated(records: Records, config: OperatorRules, clock_ms: int) -> Dated:
 
 
 def no_refusals(records: int) -> Refused:
-    """Room for so many."""
+    """Return an empty Refused with room for so many records."""
     return Refused(
         row=np.empty(records, np.int64),
         code=np.empty(records, np.int8),
@@ -88,7 +93,7 @@ def no_refusals(records: int) -> Refused:
 
 @inlined
 def bad_timestamp(timestamp: int, undecodable: int, newest: int) -> Any:
-    """Why the record is rejected for its timestamp, or ACCEPTED."""
+    """Return the code for which a record with this timestamp is rejected, or ACCEPTED."""
     if undecodable != 0:
         return undecodable
     if timestamp < 0:
@@ -100,7 +105,7 @@ def bad_timestamp(timestamp: int, undecodable: int, newest: int) -> Any:
 
 @inlined
 def refuse(refused: Refused, row: int, code: int, timestamp: int, stream_time: int) -> None:
-    """The row is refused."""
+    """Note that the row is late or rejected, with the code of the reason."""
     at = refused.numbers[COUNT]
     refused.row[at] = row
     refused.code[at] = code
@@ -113,9 +118,9 @@ def refuse(refused: Refused, row: int, code: int, timestamp: int, stream_time: i
 
 @inlined
 def observe_lateness(refused: Refused, timestamp: int, stream_time: int) -> None:
-    """Count how late a record is that was not rejected: how far behind stream time, 0 if it is ahead.
+    """Count the lateness of a record that was not rejected: how far it is behind stream time, 0 if it is ahead.
 
-    A late record can be ahead of stream time: its window was flushed, or its timestamp is not event time.
+    A late record can be ahead of stream time too: its window was flushed, or its timestamp is not event time.
     """
     lateness = max(0, stream_time - timestamp)
     add(refused.numbers, LATENESS_SUM, lateness)
@@ -125,12 +130,12 @@ def observe_lateness(refused: Refused, timestamp: int, stream_time: int) -> None
 
 @inlined
 def add(numbers: Array, name: int, amount: int) -> None:
-    """The sum is larger by the amount, or as large as a number can be."""
+    """Add the amount to the sum `numbers[name]`, which stays at the largest int64 instead of overflowing."""
     numbers[name] += min(amount, MAX - numbers[name])
 
 
 def late(payloads: Payloads, batch: Batch, refused: Refused, max_lateness: int, cause: str) -> pa.Table:
-    """The late records, with their lateness and the smallest timestamp that was taken."""
+    """Return the late records, each with its lateness and the smallest timestamp that was not late (the bound)."""
     count = refused.numbers[COUNT]
     chosen = np.flatnonzero(refused.code[:count] == LATE)
     if len(chosen) == 0:
@@ -142,7 +147,10 @@ def late(payloads: Payloads, batch: Batch, refused: Refused, max_lateness: int, 
 
 
 def rejected(payloads: Payloads, batch: Batch, refused: Refused, newest: int) -> pa.Table:
-    """The rejected records, with the reason, and the largest timestamp that was taken where that is the reason."""
+    """Return the rejected records, each with the reason.
+
+    `bound` is the largest accepted timestamp for those too far ahead or out of range, otherwise null.
+    """
     count = refused.numbers[COUNT]
     chosen = np.flatnonzero(refused.code[:count] != LATE)
     if len(chosen) == 0:
@@ -164,8 +172,10 @@ def _table(
 
 
 def measures(refused: Refused, records: int) -> dict[str, int]:
-    """The lateness of so many records in ms: the sum over all that were not rejected, the largest, how many, and how
-    many at most that late, each bin by its bound."""
+    """Return the measures of lateness in ms: sum, maximum and count over the records that were not rejected, and bins.
+
+    `records`: how many records were read. A bin counts the records up to its bound and above the bound before.
+    """
     numbers = [int(number) for number in refused.numbers]
     return lateness_bins.measures(refused.bins) | {
         "lateness_sum": numbers[LATENESS_SUM],

@@ -1,4 +1,4 @@
-"""The kinds of operators: one line each."""
+"""The registry of operator kinds: the configuration type and the operator of each."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _KINDS = {
 
 
 def kinds() -> tuple[str, ...]:
-    """All kinds."""
+    """Return the names of all kinds of operators."""
     return tuple(_KINDS)
 
 
 def config_type(kind: str) -> type[OperatorConfig]:
-    """The configuration of a kind. Raises UserError for a kind that there is not."""
+    """Return the configuration type of a kind. Raise UserError if there is no such kind."""
     return _entry(kind).config
 
 
 def operator_for(config: OperatorRules) -> Operator:
-    """The operator that the configuration describes."""
+    """Return the operator that the configuration describes. Raise UserError if there is no such kind."""
     return _entry(config.kind).operator(config)
 
 

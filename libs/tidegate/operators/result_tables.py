@@ -1,4 +1,4 @@
-"""The columns of what a step gives back."""
+"""The Arrow schemas of the tables in a StepResult."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ REFUSED = pa.schema(_RECORD | {"cause": _CAUSE, "lateness": pa.int64(), "bound":
 
 
 def changes_schema(columns: Iterable[pa.Field] = ()) -> pa.Schema:
-    """The schema of a changelog, with the operator's own columns."""
+    """Return the schema of a changelog: the common columns, then the operator's own `columns`."""
     return pa.schema([pa.field("op", pa.string()), *pa.schema(_RECORD), *columns])
 
 
 def words(codes: Array, texts: pa.Array) -> pa.Array:
-    """The text of each code."""
+    """Return the text of each code, as a dictionary array; a code is an index into `texts`."""
     return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int8()), texts)
 
 
 def ops(gone: Array) -> pa.Array:
-    """`delete` where a slot is gone, `put` elsewhere."""
+    """Return the changelog operation per row: `delete` where `gone` is true, otherwise `put`."""
     return _OPS.take(pa.array(gone.astype("int8")))

@@ -1,4 +1,4 @@
-"""Functions of the user's own: `module:function` in a configuration."""
+"""Loads the user's own functions, which a configuration names as `module:function`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from tidegate.contracts.errors import UserError
 
 
 def load(name: str, what: str) -> Callable[..., Any]:
-    """The function of that name; `what` it is to the operator. Raises UserError if it cannot be loaded."""
+    """Return the function of that name. Raise UserError if it cannot be loaded or is not callable.
+
+    `what`: what the operator uses it as, for error messages.
+    """
     module, _, function = name.partition(":")
     try:
         loaded = getattr(importlib.import_module(module), function)
@@ -23,6 +26,6 @@ def load(name: str, what: str) -> Callable[..., Any]:
 
 
 def wrong(name: str, what: str, fault: str) -> UserError:
-    """The error of a function that fails or gives something else than it must."""
+    """Return the error for a function that fails or returns something it must not."""
     remedy = "mend the function and start again; the operator goes on from here"
     return UserError(f"the {what} {fault}", value=name, remedy=remedy)

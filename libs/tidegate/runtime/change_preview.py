@@ -1,6 +1,6 @@
-"""What a configuration would make of what an operator holds: its own step says it, on a copy of the committed state.
+"""Preview of a configuration change: the operator's own step is run on a copy of the committed state.
 
-Nothing is written; a state is read from the log into memory, one partition at a time.
+Nothing is written. The state is read from the log into memory, one partition at a time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ KEPT = (
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """What is held now, what of it would leave with a result and what without one, and what is held then."""
+    """Numbers of held records before and after a change.
+
+    `held`: now. `released`: emitted by the change. `lost`: dropped without a result. `held_then`: held after it.
+    """
 
     held: int = 0
     released: int = 0
@@ -40,15 +43,16 @@ class Forecast:
     held_then: int = 0
 
     def __add__(self, other: Forecast) -> Forecast:
-        """Of two partitions."""
+        """Return the sum, for two partitions together."""
         return Forecast(**{name: number + getattr(other, name) for name, number in asdict(self).items()})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outlook:
-    """One operator: `new`, `same`, `live`, `refused`, or `unknown` where its log does not tell its configuration.
+    """The preview for one operator.
 
-    `newest`: the log's newest batch, of an operator that is `live`.
+    `status`: `new` (no log yet), `same` (no change), `live` (all changes allowed), `refused` (a change is not), or
+    `unknown` (the log does not have the previous configuration). `newest`: the log's newest batch, if `live`.
     """
 
     name: str
@@ -60,7 +64,7 @@ class Outlook:
 
 
 def outlook(application: Application, name: str) -> Outlook:
-    """What the file would make of the operator as it stands in the log."""
+    """Return the preview of the file's configuration for an operator, from the state in its log."""
     path, wanted = log_path(application.lake, name), application.operators[name]
     log = OperatorLog.at(path, None) if has_version(path, None) else None
     newest = None if log is None else log.newest()
@@ -86,7 +90,7 @@ def outlook(application: Application, name: str) -> Outlook:
 
 
 def as_logs_go_on(application: Application) -> Application:
-    """Return the application with its operators as their logs go on under it."""
+    """Return the application with the configurations under which the operators' logs would go on."""
     for name, config in application.operators.items():
         path = log_path(application.lake, name)
         if has_version(path, None):
@@ -109,7 +113,7 @@ def _warnings(config: OperatorConfig, before: OperatorConfig | None) -> tuple[st
 
 
 def _kept(config: OperatorConfig) -> int:
-    """How long a table keeps versions, in ms; 0 for what keeps none."""
+    """Return how long a table keeps versions, in ms; 0 if it keeps none or is no table."""
     table = config.as_table()
     return 0 if table is None else table.history_retention or 0
 
@@ -137,9 +141,9 @@ def _partitions(
 
 
 def table_state(application: Application, name: str, pin: Pin, partition: int, *, to_be: bool = False) -> OperatorState:
-    """The table's partition as of that pin, under the configuration of then.
+    """Return the table's partition at the pin, under the configuration in effect at the time.
 
-    `to_be`: under the file's, if that keeps versions for longer, for then it is in force before its readers change.
+    `to_be`: use the file's configuration if it keeps versions for longer, since it then applies before readers change.
     """
     log, config = OperatorLog.at(log_path(application.lake, name), pin.version), application.operators[name]
     newest = log.newest()
@@ -150,7 +154,7 @@ def table_state(application: Application, name: str, pin: Pin, partition: int, *
 
 
 def committed_state(log: OperatorLog, newest: BatchMeta, partition: int, config: OperatorConfig) -> OperatorState:
-    """The partition's state as it is committed, under that configuration."""
+    """Return the partition's committed state, opened under this configuration."""
     operator = operator_for(config)
     state = operator.open(MemoryStorage(operator.layout))
     state.restore(log.read("state", partition), newest.stream_time.get(partition, NO_STREAM_TIME))

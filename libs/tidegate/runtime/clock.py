@@ -1,4 +1,4 @@
-"""The wall clock: read here and nowhere else, so that whatever depends on it can be replayed."""
+"""The wall clock. It is read only here, so that everything that depends on it can be replayed."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import time
 
 
 def now_ms() -> int:
-    """Milliseconds since the epoch by the wall clock."""
+    """Return the wall clock in milliseconds since the Unix epoch."""
     return time.time_ns() // 1_000_000

@@ -1,6 +1,6 @@
-"""What travels between the driver and the tasks of one attempt.
+"""The messages between the driver and the tasks of one attempt.
 
-Everything here is small and picklable: paths, numbers and names; records and rows never pass through the driver.
+All of them are small and picklable: paths, numbers and names. Records and rows never pass through the driver.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ Action = Literal["batch", "idle", "flush", "apply"]
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """One try of one batch: what is the same for all of its partitions. `topic` is what the log calls the input."""
+    """One attempt at a batch: what is the same for all of its partitions.
+
+    `topic`: the name of the input in the log. `log` at `version`: the operator's Delta table. `state`: the folder of
+    the local states. `attempt`: a random id. `clock`: the wall clock that the driver read for the batch, ms.
+    """
 
     operator: str
     config: OperatorRules
@@ -41,9 +45,10 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaAttempt(Attempt):
-    """An attempt between topics; `limits`: the largest record batch that each outlet takes, in bytes.
+    """An attempt that reads and writes Kafka topics.
 
-    `times_in_values`: event times are not the records' own timestamps. `windows`: how the output is told of windows.
+    `limits`: the largest record batch that each output topic takes, in bytes. `times_in_values`: event times are fields
+    of the values, not the records' timestamps. `windows`: how the output names windows; None: not at all.
     """
 
     kafka: dict[str, str]
@@ -60,9 +65,9 @@ class KafkaAttempt(Attempt):
 class TablePlan:
     """One partition of the table that an operator reads, as of the Delta version that the batch is pinned to.
 
-    `name` is that of the replica's folder, `wanted` the commit of the table's log that the replica is to equal, `tail`
-    the state files that the commits of its lineage added. `floor`: the first time whose versions are all there; None:
-    of a log that does not tell it. `open_until`: records held for a grace leave up to that time.
+    `name`: the name of the replica's folder. `wanted`: the commit of the table's log that the replica is to equal.
+    `tail`: the state files added by the commits of its lineage. `floor`: the event time from which on all versions are
+    kept; None if the log does not have it. `open_until`: the event time up to which held records may be released.
     """
 
     name: str
@@ -78,7 +83,7 @@ class TablePlan:
 
 
 class Hold(NamedTuple):
-    """What a table keeps: from `needs` on for its readers; what was before `floor` has gone already."""
+    """What a table keeps for its readers: versions from event time `needs` on. Those before `floor` are gone."""
 
     floor: int
     needs: int
@@ -86,9 +91,11 @@ class Hold(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionPlan:
-    """What one partition has to do: read offsets [start, end), or advance its stream time, or flush, or let go what a
-    new configuration no longer holds. `epoch`: the leader epoch of what was read before `start`; -1: not known.
-    `raised`: how the log counts the input's offsets.
+    """The work of one partition in a batch.
+
+    `action`: read offsets [start, end) (`batch`), advance stream time (`idle`), release all held records (`flush`), or
+    release those that a new configuration no longer holds (`apply`). `epoch`: the leader epoch of the last record
+    before `start`; -1: not known. `raised`: where the log's offsets differ from those of the input.
     """
 
     partition: int
@@ -107,9 +114,9 @@ class PartitionPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionResult:
-    """What one partition did: where it stands now; its files and open transaction wait for the decision.
+    """The result of one partition's work. Its files and open transaction do not count before the driver commits.
 
-    `recovery` and `replica` say how its state, and the table that it reads, came to what the batch needs.
+    `recovery` and `replica`: how its local state, and its replica of the table, were brought to what the batch needs.
     """
 
     partition: int
@@ -131,7 +138,10 @@ class PartitionResult:
 
 
 class Returned(NamedTuple):
-    """What became of a local state on its way back: how it came, in how many seconds, or why it has to be rebuilt."""
+    """The outcome of the recovery of a local state.
+
+    `ready`: it was recovered, by the way `how`, in `seconds`; otherwise `how` says why it has to be rebuilt.
+    """
 
     partition: int
     ready: bool
@@ -141,7 +151,7 @@ class Returned(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionFailure:
-    """Why one partition could not finish; the attempt has failed with it."""
+    """The error of one partition's work, with which the whole attempt has failed."""
 
     partition: int
     error: TidegateError

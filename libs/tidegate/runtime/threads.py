@@ -1,7 +1,7 @@
-"""Work side by side: partitions of one task, and what a driver does beside its batches.
+"""Threads: for the partitions of one task, and for a driver's background work.
 
-While one partition waits for Kafka or the disk, another computes; kernels run without the GIL, so lanes also share out
-what a task computes.
+While one partition waits for Kafka or the disk, another one computes. Kernels run without the GIL, so that the threads
+of a task also compute in parallel.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ from threading import Thread
 from typing import TypeVar
 
 LANES = 2
-"""Partitions that a task works on at once: a third would mostly wait for the cores, and hold its input meanwhile."""
+"""Partitions that a task runs at once: a third one would mostly wait for a core while its input takes memory."""
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
 def side_by_side(work: Callable[[Item], Answer], items: Sequence[Item]) -> Iterator[Answer]:
-    """The work's answer for each item, in order; LANES items are under way at once, a single one in this thread."""
+    """Return an iterator over the work's results, in order of the items; LANES items run at once.
+
+    A single item runs in the calling thread.
+    """
     if len(items) < 2:
         return map(work, items)
     return _pool(os.getpid()).map(work, items)
@@ -29,12 +32,15 @@ def side_by_side(work: Callable[[Item], Answer], items: Sequence[Item]) -> Itera
 
 @lru_cache(maxsize=1)
 def _pool(_process: int) -> ThreadPoolExecutor:
-    """Threads that stay as long as their process, so that each keeps its connection; a fork has none of them."""
+    """Return a process's pool of threads, which live as long as it, so that each keeps its connection to Kafka.
+
+    A forked process gets a pool of its own, since threads do not survive a fork.
+    """
     return ThreadPoolExecutor(LANES, thread_name_prefix="lane")
 
 
 def beside(work: Callable[[], Answer]) -> Future[Answer]:
-    """The answer to come of work on a thread of its own, which no end of the process waits for."""
+    """Start the work on a daemon thread, for which the process does not wait at its end; return its future."""
     answer: Future[Answer] = Future()
     Thread(target=_answer, args=(work, answer), daemon=True).start()
     return answer
@@ -43,5 +49,5 @@ def beside(work: Callable[[], Answer]) -> Future[Answer]:
 def _answer(work: Callable[[], Answer], answer: Future[Answer]) -> None:
     try:
         answer.set_result(work())
-    except BaseException as error:  # it is raised where the answer is asked for
+    except BaseException as error:  # raised again where the result is asked for
         answer.set_exception(error)

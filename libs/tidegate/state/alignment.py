@@ -1,8 +1,9 @@
-"""How a table and its readers wait for each other: pure decisions.
+"""Decide what a table keeps for its readers and when a reader may release held records. Pure functions.
 
-A table keeps what its readers have yet to look up (leases, from which its floor follows); a reader lets a record go
-when the table has read all that was written while the record could still wait (the gate). `docs/protocol.md` has the
-rules, and the law that follows from them.
+A table keeps the versions that its readers may still look up: readers state their needs in leases, and the table's
+floor follows from these. A reader releases a held record once the table has read everything that was written to the
+table's topic while the record could still wait (the gate). `docs/protocol.md` has the rules and the guarantee that
+follows.
 """
 
 from __future__ import annotations
@@ -16,18 +17,21 @@ from typing import NamedTuple
 from tidegate.contracts.event_time import ALWAYS, NEVER
 
 RENEW_EVERY_MS = 10_000
-"""A lease that says nothing new is renewed this often."""
+"""Interval at which a lease with unchanged needs is renewed, ms."""
 RENEW_AT_MOST_EVERY_MS = 1_000
-"""One that does, at most this often."""
+"""Shortest interval between two writes of a lease whose needs change, ms."""
 
 LONGEST_QUEUE = 1_023
-"""Entries of a gate; an odd number, so that thinning them out keeps the newest."""
+"""Most entries in the queue of a gate.
+
+It is odd: a queue with one entry more has an even number of them, and dropping every other one keeps the newest.
+"""
 
 
 class Lease(NamedTuple):
-    """What a reader of a table needs: per partition the earliest event time that it may still look up, ms.
+    """The needs of one reader of a table: per partition the earliest event time that it may still look up, ms.
 
-    `epoch`: the reader's; `clock`: the wall clock at which its driver wrote it.
+    `epoch` is the reader's; `clock` is the wall clock of its driver when it wrote the lease, ms.
     """
 
     epoch: int
@@ -35,19 +39,26 @@ class Lease(NamedTuple):
     needs: Mapping[int, int]
 
     def to_json(self) -> str:
-        """Return one line of JSON; inverse of `from_json`."""
+        """Return the lease as one line of JSON; the inverse of `from_json`."""
         return json.dumps(self._asdict(), separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Lease:
-        """Return the lease that `to_json` wrote. Raises ValueError, KeyError or TypeError for anything else."""
+        """Return the lease that `to_json` wrote.
+
+        Raise ValueError, KeyError, TypeError or AttributeError for any other text.
+        """
         said = json.loads(text)
         needs = {int(partition): int(needed) for partition, needed in said["needs"].items()}
         return cls(int(said["epoch"]), int(said["clock"]), needs)
 
 
 def is_renewal_due(before: Lease | None, now: Lease) -> bool:
-    """Decide whether to write the lease: at most once a second when it says something new, every ten seconds else."""
+    """Return True if the lease has to be written now.
+
+    A lease with changed needs is written at most once a second, one with unchanged needs every ten seconds, and the
+    first one of an epoch at once.
+    """
     if before is None or before.epoch != now.epoch:
         return True
     age_ms = abs(now.clock - before.clock)
@@ -55,20 +66,23 @@ def is_renewal_due(before: Lease | None, now: Lease) -> bool:
 
 
 def alive(leases: Mapping[str, Lease], clock: int, rewind_window_ms: int) -> dict[str, Lease]:
-    """Return the leases that still count: none is older than the table's rewind window."""
+    """Return the leases that still count: those not older than the table's rewind window, by their clock."""
     return {reader: lease for reader, lease in leases.items() if lease.clock >= clock - rewind_window_ms}
 
 
 def seen(before: Mapping[str, tuple[int, int]], leases: Mapping[str, Lease]) -> dict[str, tuple[int, int]]:
-    """Return the newest epoch and clock of each reader, for the metadata: a lease may have been set back."""
+    """Return the newest epoch and clock of each reader, for the metadata of the table's batch.
+
+    Take the larger of the lease and `before`, because a lease file may be older than the one that was seen before.
+    """
     return {reader: max(before.get(reader, (0, 0)), (lease.epoch, lease.clock)) for reader, lease in leases.items()}
 
 
 def needed(leases: Mapping[str, Lease], epochs: Mapping[str, tuple[int, int]], partition: int) -> int:
-    """Return the earliest event time that a reader may still look up in the partition; ALWAYS: there is no reader.
+    """Return the earliest event time that any reader may still look up in the partition; ALWAYS if there is no reader.
 
-    A lease of an older epoch than was seen is a superseded driver's, and a partition that it does not name is not
-    known: nothing may go until the reader has renewed it.
+    Return NEVER, so that no version expires until the lease is renewed, in two cases: the lease has an older epoch than
+    `epochs` (a superseded driver wrote it), or it does not name the partition.
     """
     return min(
         (
@@ -81,24 +95,25 @@ def needed(leases: Mapping[str, Lease], epochs: Mapping[str, tuple[int, int]], p
 
 @dataclass
 class Gate:
-    """Until when the held records of one partition may leave, as far as their table is concerned.
+    """The event time up to which the table allows held records of one partition to be released.
 
-    A queue of (event time up to which records were due, end of the table's topic read after that was so). Once the
-    table has read such an end, it has every record that was written while those could still wait.
+    The queue has pairs of an event time up to which records are due, and the end offset of the table's topic, read
+    after they had become due. Once the table has read up to that end, it has every record that was written while those
+    due records could still wait.
     """
 
     passed: int = NEVER
     _due: deque[tuple[int, int]] = field(default_factory=deque)
 
     def note(self, due: int, end: int) -> None:
-        """Note that records up to `due` are due, and that the table's topic ended at `end` after they were."""
+        """Add that records up to event time `due` are due, and that the table's topic ended at `end` after that."""
         if due > (self._due[-1][0] if self._due else self.passed):
             self._due.append((due, end))
-        if len(self._due) > LONGEST_QUEUE:  # an entry left out lets its records go with the next one
+        if len(self._due) > LONGEST_QUEUE:  # records of a dropped entry are released with the next one
             self._due = deque(list(self._due)[1::2])
 
     def read(self, offset: int) -> int:
-        """Return the event time up to which records may leave, now that the table has read up to `offset`."""
+        """Return the event time up to which records may be released, given that the table has read up to `offset`."""
         while self._due and self._due[0][1] <= offset:
             self.passed = self._due.popleft()[0]
         return self.passed

@@ -1,4 +1,4 @@
-"""What the log says about earlier batches."""
+"""Read the metadata of earlier batches from an operator log, and track the commits of each partition (its lineage)."""
 
 from __future__ import annotations
 
@@ -17,20 +17,26 @@ from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.upkeep.batch_history import documents, overlapping, recorded_through
 
 LINEAGE = 64
-"""Earlier commits that a task is told of; a local state that is older is rebuilt, which takes hardly longer then."""
+"""Number of earlier commits per partition that a task is given; an older local state is rebuilt.
+
+Catching up an older state would take hardly less time than a rebuild.
+"""
 
 LINEAGE_ENTRIES = 256
-"""Newest entries that a claim looks at for such commits."""
+"""Number of the newest log entries in which a claim looks for these commits."""
 
 
 def metas(log: OperatorLog, after_batch: int = -1) -> list[BatchMeta]:
-    """Return the metadata of the log's batches above `after_batch`, oldest first."""
+    """Return the metadata of all batches in the log after `after_batch`, oldest first."""
     newest = log.newest()
     return [] if newest is None else metas_of(log, range(after_batch + 1, newest.batch + 1))
 
 
 def metas_of(log: OperatorLog, batches: range) -> list[BatchMeta]:
-    """Return the metadata of these batches, oldest first; what is read is theirs, and what it builds upon."""
+    """Return the metadata of these batches, oldest first.
+
+    Besides the documents of these batches, only those back to the complete metadata that they build upon are read.
+    """
     found = documents(log, batches)
     if found and not is_complete(found[0]):
         found = documents(log, range(found[0]["base"], batches.start)) + found
@@ -38,7 +44,10 @@ def metas_of(log: OperatorLog, batches: range) -> list[BatchMeta]:
 
 
 def since(log: OperatorLog, clock_ms: int) -> list[BatchMeta]:
-    """Return the metadata of the batches from that clock on, oldest first, and before them that of the batch before."""
+    """Return the metadata of the newest batches, back to and including the first one with a clock before `clock_ms`.
+
+    They are ordered from the oldest. If no batch has such a clock, return all that the log's entries reach.
+    """
     newest, first = log.newest(), -1
     if newest is None:
         return []
@@ -50,7 +59,10 @@ def since(log: OperatorLog, clock_ms: int) -> list[BatchMeta]:
 
 
 def _put_together(found: Iterable[Document]) -> Iterator[BatchMeta]:
-    """Return the metadata as far as it is known: changes against a batch that retention has dropped say too little."""
+    """Yield the metadata that the documents stand for, in order.
+
+    Skip documents that only list changes against a batch whose metadata is missing, because retention dropped it.
+    """
     before: BatchMeta | None = None
     for document in found:
         if not is_complete(document) and (before is None or before.batch + 1 != document["batch"]):
@@ -61,9 +73,10 @@ def _put_together(found: Iterable[Document]) -> Iterator[BatchMeta]:
 
 
 def unbroken(log: OperatorLog) -> range:
-    """Return the newest batches of the log without a gap. Only what retention has left of older ones has gaps.
+    """Return the longest range of batches that ends with the newest one and has no gap.
 
-    Files whose rows are as many as the batches that they span have no gap; of others the batches are read.
+    Gaps exist only among older batches, where retention has dropped some. `meta` files with as many rows as the batches
+    that they span have no gap, so their rows are not read; of other files the column `batch` is read.
     """
     newest = log.newest()
     if newest is None:
@@ -81,16 +94,16 @@ def unbroken(log: OperatorLog) -> range:
 
 
 def _start_of_newest(log: OperatorLog, files: Sequence[DataFile]) -> int:
-    """Return the first of the files' newest batches without a gap."""
+    """Return the first batch of the gapless range that ends with the newest batch of the files."""
     batches = read_files(log.path, files, log.schema, ["batch"]).column("batch").to_numpy()
     gaps = np.flatnonzero(np.diff(batches) != 1)
     return int(batches[gaps[-1] + 1] if len(gaps) else batches[0])
 
 
 def lineage(log: OperatorLog, newest: BatchMeta) -> dict[int, list[Commit]]:
-    """Return per partition the commits that touched it since its newest snapshot, oldest first.
+    """Return per partition the commits that changed its state since its newest snapshot, oldest first.
 
-    Commits are looked for in the newest entries alone: what they cost does not grow with the log.
+    Only the newest LINEAGE_ENTRIES log entries are read, so the cost does not grow with the log.
     """
     found: dict[int, list[Commit]] = {}
     for _version, document in islice(documents_before(log.path, log.version), LINEAGE_ENTRIES):
@@ -101,7 +114,7 @@ def lineage(log: OperatorLog, newest: BatchMeta) -> dict[int, list[Commit]]:
 
 
 def grow(lineage: dict[int, list[Commit]], meta: BatchMeta) -> None:
-    """Add the commit to the lineage of the partitions that it touched."""
+    """Add the commit to the lineage of each partition that it changed, and keep the newest LINEAGE commits of each."""
     for partition in meta.counts:
         commits = lineage.setdefault(partition, [])
         commits.append(meta.last[partition])
@@ -109,7 +122,10 @@ def grow(lineage: dict[int, list[Commit]], meta: BatchMeta) -> None:
 
 
 def above_snapshots(lineage: dict[int, list[Commit]], newest: BatchMeta) -> dict[int, list[Commit]]:
-    """The lineage without the commits before each partition's newest snapshot: a state of them is rebuilt."""
+    """Return the lineage without the commits before each partition's newest snapshot.
+
+    A local state at one of those commits has to be rebuilt.
+    """
     return {
         partition: [commit for commit in commits if commit[0] >= newest.snapshot.get(partition, -1)]
         for partition, commits in lineage.items()
@@ -117,11 +133,11 @@ def above_snapshots(lineage: dict[int, list[Commit]], newest: BatchMeta) -> dict
 
 
 def touched(document: Document) -> Iterable[int]:
-    """Return the partitions whose state the batch changed."""
+    """Return the partitions whose state the batch changed, by its metadata document."""
     return map(int, document.get("counts", ()))
 
 
 def has_version(log: Path, version: int | None) -> bool:
-    """True when the folder has an operator log, and that version of it if one is given."""
+    """Return True if the folder has an operator log, whose newest version is at least `version` if one is given."""
     newest = newest_version(log)
     return newest is not None and (version is None or version <= newest)

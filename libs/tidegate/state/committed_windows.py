@@ -1,7 +1,7 @@
-"""The windows that an operator's log has, read without a service.
+"""Read windows from an operator's log; no running service is needed.
 
-What can be seen are the windows that the committed state holds: those still open, and closed ones for as long as the
-operator's `retention` keeps them. Where windows keep their elements, a value is that of the last result.
+Only windows in the committed state are visible: open ones, and closed ones for as long as the operator's `retention`
+keeps them. For windows that keep their elements, the value is that of the last result.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from tidegate.state.slots import live_rows
 
 SLOT = ("partition", "key", "window_start", "window_end")
 NO_ELEMENT = -1
-"""The arrival of rows that are windows, in logs that have rows of elements, too."""
+"""Value of `arrival` in the rows of windows, in logs that also have rows of elements."""
 
 _ORDER = ("window_start", "key", "window_end", "partition")
 
 
 class Window(NamedTuple):
-    """A window of a key, [start, end) in ms (a session's end is its last timestamp); its value is JSON, unless it is of
-    a function that gives something else."""
+    """One window of a key, [start, end) in ms; the end of a session is its last timestamp.
+
+    The value is JSON, unless the aggregation function returns something else.
+    """
 
     key: bytes
     start: int
@@ -36,7 +38,10 @@ class Window(NamedTuple):
 
 
 class CommittedWindows:
-    """The windows of a log, at its newest version or an earlier one. KIP-428's reads, over all partitions."""
+    """The windows of a log at one version (None: the newest), with the reads of KIP-428 over all partitions.
+
+    Raises UserError if the log holds no windows.
+    """
 
     def __init__(self, log: Path, version: int | None = None) -> None:
         rows = OperatorLog.at(log, version).read("state")
@@ -49,7 +54,10 @@ class CommittedWindows:
     def fetch(
         self, key: bytes, from_ms: int | None = None, to_ms: int | None = None, *, backward: bool = False
     ) -> list[Window]:
-        """The key's windows that start in [from_ms, to_ms], both included; by start, from the newest if `backward`."""
+        """Return the windows of the key that start between `from_ms` and `to_ms`, both inclusive (None: no bound).
+
+        Windows are ordered by start, newest first if `backward`.
+        """
         return self._found([pc.equal(self._rows["key"], key)], from_ms, to_ms, backward)
 
     def fetch_range(
@@ -61,7 +69,11 @@ class CommittedWindows:
         *,
         backward: bool = False,
     ) -> list[Window]:
-        """The same for all keys of [key_from, key_to], by bytes, both included; a bound left out is open."""
+        """Return the windows of all keys between `key_from` and `key_to`, both inclusive; keys compare as bytes.
+
+        They start between `from_ms` and `to_ms`, both inclusive. None stands for no bound. Windows are ordered by
+        start, then key; in reverse if `backward`.
+        """
         keys = self._rows["key"]
         bounds = [] if key_from is None else [pc.greater_equal(keys, key_from)]
         bounds += [] if key_to is None else [pc.less_equal(keys, key_to)]
@@ -70,7 +82,10 @@ class CommittedWindows:
     def fetch_all(
         self, from_ms: int | None = None, to_ms: int | None = None, *, backward: bool = False
     ) -> list[Window]:
-        """The same for every key; among equal starts by key."""
+        """Return the windows of all keys that start between `from_ms` and `to_ms`, both inclusive (None: no bound).
+
+        Windows are ordered by start, then key; in reverse if `backward`.
+        """
         return self._found([], from_ms, to_ms, backward)
 
     def _found(

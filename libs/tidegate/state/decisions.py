@@ -1,4 +1,4 @@
-"""The commit protocol's rules as pure functions: facts in, decision out.
+"""Decide by the rules of the commit protocol. Pure functions: facts in, decision out.
 
 Nothing here reads a file, a clock or a broker. Each rule has a test that bears its name.
 """
@@ -17,7 +17,7 @@ Commit = tuple[int, str]
 """(batch, attempt) of a commit."""
 
 NO_COMMIT: Commit = (-1, "")
-"""`last` of a partition that no commit has touched; its state is empty."""
+"""Stands for `last` of a partition that no commit has changed; the state of the partition is empty."""
 
 
 # --- local state -----------------------------------------------------------------------------------------------------
@@ -25,9 +25,11 @@ NO_COMMIT: Commit = (-1, "")
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """What a partition's local state says about itself: which commit it equals, where it lives, how it was left.
+    """The header of a partition's local state: the commit that the state equals, its generation, and how it was left.
 
-    `before`: the commit to which the undo rows beside its arrays lead back; None: there are no such rows.
+    `complete` is False while a change is under way. `durable` is True if the arrays were synced to disk since the last
+    change. `boot_id` is that of the machine when the header was written. `before` is the commit to which the undo rows
+    beside the arrays lead back; None if there are no undo rows.
     """
 
     table_id: str
@@ -47,7 +49,8 @@ class Header:
 class Wanted:
     """The state that a batch starts from: the partition's `last` commit, as the driver of this epoch knows it.
 
-    `lineage` has earlier commits of the partition; `snapshot` is the batch of its newest compaction (-1: none).
+    `lineage` has earlier commits of the partition. `snapshot` is the batch of the compaction that last rewrote the
+    whole state of the partition (-1: none).
     """
 
     epoch: int
@@ -58,7 +61,7 @@ class Wanted:
 
 
 class Way(Enum):
-    """How a task comes to the state that is wanted."""
+    """The ways in which a task can bring its local state to the wanted commit."""
 
     GO_ON = "go on"
     UNDO = "undo"
@@ -67,7 +70,10 @@ class Way(Enum):
 
 
 class StateUse(NamedTuple):
-    """A way, why, and the batch after which the log's state rows are to be applied; with UNDO, after the undo rows."""
+    """How to bring a local state to the wanted commit, and why.
+
+    The log's state rows of batches above `after_batch` are to be applied; with UNDO, after the undo rows.
+    """
 
     way: Way
     reason: str
@@ -75,7 +81,7 @@ class StateUse(NamedTuple):
 
 
 def may_take(header: Header | None, token: tuple[int, int]) -> None:
-    """Nothing, if a task of (epoch, batch) may change the state. Superseded if the header bears a larger one."""
+    """Raise Superseded if the header has a larger (epoch, batch) than the task, whose own is `token`."""
     if header is not None and (header.epoch, header.batch) > token:
         raise Superseded(
             "a newer attempt owns this partition's local state; this task has touched nothing",
@@ -85,7 +91,10 @@ def may_take(header: Header | None, token: tuple[int, int]) -> None:
 
 
 def choose_state(header: Header | None, wanted: Wanted, boot_id: str, layout: tuple[str, int]) -> StateUse:
-    """Decide what the local state is good for. The attempt decides: a failed one has the same batch."""
+    """Return how a task gets from the local state with this header to the wanted commit.
+
+    Commits are compared by batch and attempt, because a failed attempt has the batch number of the one that succeeded.
+    """
     if header is None:
         return StateUse(Way.REBUILD, "there is no local state")
     if unfit := _unfit(header, boot_id, layout):
@@ -103,7 +112,10 @@ def choose_state(header: Header | None, wanted: Wanted, boot_id: str, layout: tu
 
 
 def _leads_on(commit: Commit, wanted: Wanted) -> bool:
-    """True for an earlier commit of the partition from which the log's rows lead on to the wanted one."""
+    """Return True for an earlier commit of the partition from which the log's rows lead to the wanted one.
+
+    A compaction drops deletes, so commits before the newest snapshot do not qualify.
+    """
     return commit in wanted.lineage and commit[0] >= wanted.snapshot
 
 
@@ -122,9 +134,10 @@ def _unfit(header: Header, boot_id: str, layout: tuple[str, int]) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """What the fence knows of a log entry; epoch, batch and attempt are None where Tidegate did not write it.
+    """The part of a log entry that the fence needs; epoch, batch, attempt and compacted are None if it is foreign.
 
-    `changes_table`: it says another schema, property or protocol. `compacted`: the batch of the newest compaction.
+    An entry that Tidegate did not write is foreign. `changes_data`: it adds or removes a file with `dataChange` true.
+    `changes_table`: it changes the schema, properties or protocol. `compacted`: the batch of the newest compaction.
     """
 
     version: int
@@ -137,12 +150,12 @@ class Entry:
 
     @property
     def foreign_change(self) -> bool:
-        """True for a commit that changes data and is not Tidegate's."""
+        """Return True if the commit changes data and is not Tidegate's."""
         return self.epoch is None and self.changes_data
 
 
 class Verdict(Enum):
-    """What the entries above a driver's handle mean for its commit."""
+    """What the entries above the version of a driver's handle mean for the driver's commit."""
 
     COMMITTED = "committed"
     TRY_ABOVE = "try above"
@@ -152,11 +165,15 @@ class Verdict(Enum):
 
 
 def judge_winners(above: Sequence[Entry], attempt: str, epoch: int) -> Verdict:
-    """What has become of an attempt, from the entries above the handle that it was committed from.
+    """Return the outcome of an attempt, judged by the log entries above the version that its driver's handle is at.
 
-    A higher epoch fences, whether or not the attempt is among them; a foreign change of data stops. A rival of the same
-    or an older epoch won a race: an engine error, the driver starts over; beside the own commit it must not exist.
-    Foreign commits that change neither data nor the table, such as `OPTIMIZE`, have only taken the version.
+    Rules, the first match decides:
+    - A higher epoch means FENCED, even if the attempt itself is among the entries.
+    - A foreign change of data means STOP; so does another Tidegate commit beside the own one, which must not exist.
+    - The own attempt means COMMITTED.
+    - A Tidegate commit of the same or an older epoch won a race: ENGINE_ERROR, the driver starts over. A foreign change
+      of the table, or no entry at all, means the same.
+    - Foreign commits that change neither data nor the table, such as `OPTIMIZE`, only took the version: TRY_ABOVE.
     """
     mine = any(entry.attempt == attempt for entry in above)
     rivals = [entry.epoch for entry in above if entry.epoch is not None and entry.attempt != attempt]
@@ -176,25 +193,25 @@ _MARK = re.compile(r"tidegate/1 (\S+) (\d+)")
 
 
 class Mark(NamedTuple):
-    """What has been published of a partition: everything up to the batch, of the log with the table id."""
+    """The publication mark of a partition: all output up to `batch` of the log with this table id is published."""
 
     table_id: str
     batch: int
 
 
 def format_mark(table_id: str, batch: int) -> str:
-    """The metadata string of the offset commit that travels with a batch's output."""
+    """Return the metadata string of the offset commit that is in the same Kafka transaction as a batch's output."""
     return f"tidegate/1 {table_id} {batch}"
 
 
 def parse_mark(text: str) -> Mark | None:
-    """The mark; None where the text has another form."""
+    """Return the mark that `format_mark` wrote; None if the text has another form."""
     found = _MARK.fullmatch(text)
     return Mark(found[1], int(found[2])) if found else None
 
 
 class Settling(Enum):
-    """What is to be done about a partition's output before its next batch."""
+    """What to do about a partition's unpublished output before its next batch."""
 
     NOTHING = "nothing"
     PUBLISH = "publish"
@@ -203,18 +220,19 @@ class Settling(Enum):
 
 
 class Settle(NamedTuple):
-    """A decision, and the batch to publish from the log."""
+    """A decision, and the batch that it is about (None with NOTHING and RESOLVE)."""
 
     what: Settling
     batch: int | None = None
 
 
 def unpublished(mark: str | None, *, table_id: str, newest_batch: int, outputs: Sequence[int]) -> Settle:
-    """What is left to publish, by the mark; RESOLVE where it is absent and there is output: look for it in the topics.
+    """Return what is left to publish according to the mark.
 
-    `outputs` are the partition's batches with output to publish (those above the mark suffice; the newest alone where
-    it is absent), `newest_batch` that of the log. StateError, with the way on, for a mark above the log, of another
-    table or in another form.
+    RESOLVE means that the mark is absent and that there is output, so the output topics have to be searched for it.
+    `outputs` are the partition's batches with output to publish; those above the mark suffice, and the newest alone if
+    the mark is absent. `newest_batch` is the newest batch of the log. Raise StateError, with the remedy, for a mark
+    above the log, of another table or in another form, and if several batches are unpublished.
     """
     if mark is None:
         return Settle(Settling.RESOLVE) if outputs else Settle(Settling.NOTHING)
@@ -222,7 +240,10 @@ def unpublished(mark: str | None, *, table_id: str, newest_batch: int, outputs: 
 
 
 def unpublished_above(published: int, outputs: Sequence[int]) -> Settle:
-    """What is left to publish above a batch that is known to be published (-1: none). StateError if it is several."""
+    """Return what is left to publish after `published`, the newest batch that is known to be published (-1: none).
+
+    Raise StateError if several batches are left.
+    """
     due = sorted({batch for batch in outputs if batch > published})
     if len(due) > 1:
         raise StateError(
@@ -235,9 +256,10 @@ def unpublished_above(published: int, outputs: Sequence[int]) -> Settle:
 
 
 class Tail(NamedTuple):
-    """What the end of an output partition shows: the newest batch that the operator's records name there; None: none.
+    """What the end of an output partition shows about the operator's batches.
 
-    `whole`: the batch in question was to be written there, and nothing is missing where its records would be.
+    `newest` is the newest batch that the headers of the operator's records name there; None if none does. `whole` is
+    True if the batch in question was to be written there, and no records are missing where its records would be.
     """
 
     newest: int | None
@@ -245,10 +267,11 @@ class Tail(NamedTuple):
 
 
 def resolved(batch: int, tails: Sequence[Tail]) -> Settle:
-    """Return what is left to publish where the mark is absent; `batch` is the partition's newest output.
+    """Return what is left to publish if the mark is absent; `batch` is the partition's newest batch with output.
 
-    One question: do the output topics, which end in `tails`, have that batch? All before it were published, since no
-    batch is run earlier. ASK where neither its records nor their absence can be seen: a person has to say.
+    `tails` are the ends of the output topics; they show whether the topics have that batch. Earlier batches need no
+    check: all earlier output was published before the next batch was run. ASK means that the topics show neither its
+    records nor that they are missing, so a person has to decide.
     """
     if any(tail.newest is not None and tail.newest >= batch for tail in tails):
         return Settle(Settling.NOTHING)
@@ -283,24 +306,26 @@ def _untrusted(problem: str, mark: str, why: str) -> StateError:
 
 
 def idle_advance(active_clock: int, advanced_clock: int, now: int, idle_after: int) -> int | None:
-    """By how many ms T grows: the wall time since the partition became idle that no earlier advance has counted.
+    """Return by how many ms stream time is advanced in an idle partition.
 
-    `active_clock`: the clock of the newest batch with records; `advanced_clock`: that of the newest advance (-1: none).
-    None: the partition is not idle, or all of it is counted.
+    This is the wall-clock time since the partition became idle, without what earlier advances have counted.
+    `active_clock` is the clock of the newest batch with records, `advanced_clock` that of the newest idle advance (-1:
+    none). None means that the partition is not idle, or that earlier advances have counted all of the time.
     """
     growth = now - max(active_clock + idle_after, advanced_clock)
     return growth if growth > 0 else None
 
 
 FIRST_CLOCK_MS = 1_577_836_800_000
-"""2020-01-01. No batch was run before that: a clock that says so had not been set."""
+"""2020-01-01 in ms. No batch was run before this date, so an earlier clock was not set."""
 
 
 def newest_old(clocks: Iterable[int], now: int, age_ms: int) -> int:
-    """Return the place of the newest clock that is more than `age_ms` back, -1 if none is; `clocks` in order of events.
+    """Return the index of the newest clock that is more than `age_ms` before `now`; -1 if there is none.
 
-    All before that place is old too, whatever its own clock said. A clock can jump, so it proves nothing if it was not
-    set, if it is ahead of `now`, or if an earlier event is younger by its own clock: then this one has jumped back.
+    `clocks` are in the order of their events. All events before that index are old too, whatever their clocks say.
+    Clocks can jump, so a clock proves nothing if it was not set (before FIRST_CLOCK_MS), if it is ahead of `now`, or if
+    an earlier event is younger by its own clock, which means that the clock has jumped back since.
     """
     newest = -1
     for place, clock in enumerate(clocks):
@@ -318,7 +343,11 @@ MIN_DEAD_ROWS = 100_000
 
 
 def compaction_due(batches: int, state_rows: int, held: int, files: int) -> str | None:
-    """Why a compaction is due, from what has come since the newest one and what the log has now; None: it is not."""
+    """Return the reason why a compaction is due; None if it is not.
+
+    `batches` counts those since the newest compaction; `state_rows` and `files` count all in the log; `held` counts
+    what the state holds.
+    """
     if batches >= MAX_BATCHES:
         return f"{batches} batches since the newest compaction"
     if files >= MAX_FILES and batches >= MAX_BATCHES // 8:

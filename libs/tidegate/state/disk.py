@@ -1,4 +1,4 @@
-"""What the state asks of a disk: durability, and clear errors."""
+"""Sync files and folders to disk, and turn errors of the operating system into Tidegate's errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def sync(path: Path) -> None:
-    """The file's bytes, or the folder's entries, survive a loss of power."""
+    """Call fsync on a file, or on a folder so that its entries survive a loss of power."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -24,7 +24,7 @@ def sync(path: Path) -> None:
 
 
 def make_folder(folder: Path, *, synced: bool) -> None:
-    """The folder and those above it exist; with `synced`, the entries of new ones survive a loss of power."""
+    """Create the folder and its parents; with `synced`, fsync the parent of each folder that was created."""
     if folder.is_dir():
         return
     make_folder(folder.parent, synced=synced)
@@ -35,7 +35,10 @@ def make_folder(folder: Path, *, synced: bool) -> None:
 
 @contextmanager
 def staged(folder: Path, data: bytes) -> Iterator[Path]:
-    """A file in the folder, of a name of its own, has the data on disk; it is gone afterwards under that name."""
+    """Write the data to a new file with a random name in the folder, fsync it, and yield its path.
+
+    Delete that name at exit; a hard link made of the file, or a file renamed to another name, stays.
+    """
     make_folder(folder, synced=False)
     path = folder / secrets.token_hex(8)
     try:
@@ -50,9 +53,9 @@ def staged(folder: Path, data: bytes) -> Iterator[Path]:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """What the operating system refuses inside is Unavailable and names the path; a full disk is named as such.
+    """Turn an OSError inside the block into Unavailable with the path; a full disk gets its own message.
 
-    A missing file is a plain EngineError: no waiting brings it back.
+    A missing file becomes a plain EngineError, because waiting does not bring it back.
     """
     try:
         yield

@@ -1,6 +1,6 @@
-"""The files in which a table's readers say what they still need.
+"""Read and write lease files, in which the readers of a table state which event times they still need.
 
-One file for each reader, `_readers/<reader>.json` in the folder of the table's log. It is no part of the Delta table.
+Each reader has one file, `_readers/<reader>.json`, in the folder of the table's log. It is not part of the Delta table.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ FOLDER = "_readers"
 
 
 def path_of(log: Path, reader: str) -> Path:
-    """Return the file of the reader's lease."""
+    """Return the path of the reader's lease file."""
     return log / FOLDER / f"{reader}.json"
 
 
 def write(log: Path, reader: str, lease: Lease) -> None:
-    """Put the reader's lease in the place of its former one, at once. Raises OSError."""
+    """Replace the lease file of the reader atomically. Raise OSError if that fails."""
     folder = log / FOLDER
     folder.mkdir(exist_ok=True)
-    new = folder / f"{reader}-{lease.epoch}.new"  # two drivers never have the same epoch
+    new = folder / f"{reader}-{lease.epoch}.new"  # the epoch keeps two drivers from using the same file
     new.write_text(lease.to_json())
     new.replace(path_of(log, reader))
 
@@ -29,7 +29,8 @@ def write(log: Path, reader: str, lease: Lease) -> None:
 def read(log: Path, clock: int) -> dict[str, Lease]:
     """Return the lease of each reader of the table.
 
-    One that cannot be understood is as one of now that needs everything: nothing is lost for a damaged file.
+    Treat an unreadable lease file as a lease that was written at `clock` and does not say what it needs, so that a
+    damaged file never causes data to expire.
     """
     return {path.stem: _lease(path, clock) for path in sorted((log / FOLDER).glob("*.json"))}
 

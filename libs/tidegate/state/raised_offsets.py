@@ -1,8 +1,9 @@
-"""Offsets in the log where an input has given offsets to other records. Pure.
+"""Translate between offsets of the input and offsets in the log. Pure functions.
 
-A row of the log is known by its record's offset: which of two equal times came first, which element of a window it is,
-what was sent back. So after a truncation that a person accepted, records are numbered on from where the log stood: what
-is read at an offset that was used before is raised by what the input has lost.
+The two differ after the input was truncated and a person accepted the loss: the input then reuses offsets for other
+records. The log identifies rows by the offset of their record: it decides which of two records with equal times came
+first, which element of a window a row is, and which rows `tidegate redrive` has sent. So the log continues its own
+numbering: the offset of a record that is read at a reused offset is raised by the number of offsets that were lost.
 """
 
 from __future__ import annotations
@@ -14,18 +15,21 @@ from tidegate.contracts.schema import Raised
 
 
 def raised_now(raised: Raised) -> int:
-    """Return what an offset of the input is raised by that is read from now on."""
+    """Return by how much the offset of a record that is read from now on is raised in the log."""
     return raised[-1][1] if raised else 0
 
 
 def after_going_back(raised: Raised, reached: int, end: int) -> Raised:
-    """Return how offsets are raised once the input is read from `end` on again, where it had been read to `reached`."""
+    """Return `raised` after a skip back: the input was read up to `reached` and is now read again from `end` on.
+
+    `reached` and `end` are offsets of the input, `end` before `reached`.
+    """
     first, by = reached + raised_now(raised), raised_now(raised) + reached - end
     return (*(earlier for earlier in raised if earlier[0] < first), (first, by))
 
 
 def in_the_input(raised: Raised, offsets: Array) -> Array:
-    """Return the offsets (int64) in the input of records that the log has at these offsets."""
+    """Return the input offsets (int64) of the records that have these offsets in the log."""
     if not raised:
         return offsets
     firsts, by = np.array(raised, np.int64).T

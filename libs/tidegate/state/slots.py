@@ -1,4 +1,4 @@
-"""State rows by changelog slot."""
+"""Reduce state rows to the last row of each changelog slot."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 
 
 def live_rows(rows: pa.Table, slot: Sequence[str]) -> pa.Table:
-    """The last row of each slot, in the rows' order, without the slots whose last row is a `delete`."""
+    """Return the last row of each slot, in the order of the rows; leave out slots whose last row is a `delete`."""
     return rows.filter(pc.and_(_is_last(rows, slot), pc.equal(rows.column("op"), "put")))
 
 
 def last_rows(rows: pa.Table, slot: Sequence[str]) -> pa.Table:
-    """The last row of each slot, in the rows' order; `slot` names the columns that identify one."""
+    """Return the last row of each slot, in the order of the rows; `slot` names the columns that identify a slot."""
     return rows.filter(_is_last(rows, slot))
 
 

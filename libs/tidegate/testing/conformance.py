@@ -1,7 +1,7 @@
-"""The conformance runner: recorded scenarios against the operators.
+"""The conformance runner: runs recorded scenarios against the operators.
 
-A scenario file has one JSON document a line, gzip or plain: `id`, `operator`, `config`, `input`, `expected`. A scenario
-whose operator is not built fails.
+A scenario file, gzip or plain, has one JSON document per line: `id`, `operator`, `config`, `input`, `expected`. A
+scenario of an operator without an adapter fails.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidegate.testing.adapters import ADAPTERS, Scenario
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """How the scenarios of one operator in one file went; `differences` has a line for each that failed."""
+    """Outcome of the scenarios of one operator in one file; `differences` has one line per failed scenario."""
 
     operator: str
     file: str
@@ -28,14 +28,14 @@ class Result:
 
     @property
     def failed(self) -> int:
-        """How many scenarios failed."""
+        """Number of failed scenarios."""
         return len(self.differences)
 
 
 def run_files(files: Iterable[Path], operator: str | None = None) -> list[Result]:
-    """A result per operator and file, of the named operator alone if one is named.
+    """Run the scenarios and return one result per operator and file; with `operator`, of that operator alone.
 
-    Raises UserError for a file that cannot be read, and when there is nothing to run.
+    Raise UserError if a file cannot be read or if there is nothing to run.
     """
     results = [result for file in files for result in _run_file(file, operator)]
     if not results:
@@ -44,7 +44,7 @@ def run_files(files: Iterable[Path], operator: str | None = None) -> list[Result
 
 
 def scenarios(file: Path) -> Iterator[Scenario]:
-    """The scenarios of a file."""
+    """Yield the scenarios of a file. Raise UserError if it cannot be read or a line is not JSON."""
     try:
         with gzip.open(file, "rt") if file.suffix == ".gz" else file.open() as lines:
             for line in lines:
@@ -54,7 +54,7 @@ def scenarios(file: Path) -> Iterator[Scenario]:
 
 
 def difference(scenario: Scenario) -> str | None:
-    """The first thing that came out otherwise than expected; None when all is as expected."""
+    """Run the scenario and return the first difference from its expected result; None if there is none."""
     adapter = ADAPTERS.get(scenario["operator"])
     if adapter is None:
         return f"{scenario['id']}: the operator {scenario['operator']} is not built"

@@ -1,7 +1,7 @@
-"""One partition of an operator, record by record, without Kafka, Spark or a lake.
+"""A test driver: runs one partition of an operator, record by record, without Kafka, Spark or a lake.
 
-For users' tests, as TopologyTestDriver is for those of Kafka Streams: the real operator runs, on batches of one record.
-Text is UTF-8; the offset counts the records piped.
+Meant for users' tests, like TopologyTestDriver of Kafka Streams: it runs the real operator on batches of one record.
+Text is encoded as UTF-8. The offset of a record is the number of records piped before it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidegate.kernels.memory.storage import MemoryStorage
 
 @dataclass(frozen=True, kw_only=True)
 class Emission:
-    """A record that left the operator, and why."""
+    """A record that the operator emitted, and the cause."""
 
     key: bytes | None
     value: bytes | None
@@ -29,9 +29,10 @@ class Emission:
 
 
 class Driver:
-    """`pipe` records in and get what they cause; `late` and `rejected` gather what was refused, as log rows.
+    """The driver of one partition: `pipe` feeds a record and returns what the operator emits.
 
-    `table`: the driver of the table that the operator reads, as it is at each record; pipe the table's records there.
+    `late` and `rejected` collect those records as log rows. `table` is the driver of the table that the operator reads;
+    pipe the table's records there. A lookup sees the table as it is when the stream record is piped.
     """
 
     def __init__(self, operator: Operator, *, clock_ms: int = 0, table: Driver | None = None) -> None:
@@ -47,18 +48,21 @@ class Driver:
 
     @property
     def state(self) -> Any:
-        """The operator's state; a table's can be asked for its versions, by `get` and `get_range`."""
+        """The operator's state. The state of a table answers queries for versions, with `get` and `get_range`."""
         return self._state
 
     @property
     def stream_time(self) -> int:
-        """T; -1 before the first accepted record."""
+        """Stream time T; -1 before the first accepted record."""
         return self._state.stream_time
 
     def pipe(
         self, key: str | bytes | None, value: str | bytes | None, timestamp: int, headers: bytes = b""
     ) -> list[Emission]:
-        """What the record causes. Raises BufferFull, with nothing changed, where the operator would stop before it."""
+        """Process one record and return what is emitted.
+
+        Raise BufferFull, with the state unchanged, if the operator would stop before this record.
+        """
         row = Row(_bytes(key), _bytes(value), timestamp, self._offset, headers)
         result = self._state.step(Records.from_rows([row]), self.clock_ms)
         if result.stopped_at is not None:
@@ -67,24 +71,24 @@ class Driver:
         return self._taken(result)
 
     def empty_batch(self) -> list[Emission]:
-        """What comes out of a batch without records: the clock or the table may have moved."""
+        """Process a batch without records and return what is emitted, for a clock or a table that has moved on."""
         return self._taken(self._state.step(Records.from_rows([]), self.clock_ms))
 
     def advance(self, stream_time: int) -> list[Emission]:
-        """What comes out when stream time goes on to `stream_time` without a record."""
+        """Advance stream time to `stream_time` without a record and return what is emitted."""
         return self._taken(self._state.advance(stream_time))
 
     def flush(self) -> list[Emission]:
-        """Everything that was held."""
+        """Release everything that is held and return it."""
         return self._taken(self._state.flush())
 
     def held(self) -> list[dict[str, Any]]:
-        """What is held, as rows of a snapshot, in emission order."""
+        """Return what is held, as snapshot rows in emission order."""
         rows: list[dict[str, Any]] = self._state.snapshot().to_pylist()
         return rows
 
     def restarted(self, operator: Operator | None = None) -> Driver:
-        """A driver that goes on from here with a restored state, under the same operator or another configuration."""
+        """Return a driver that continues from a restored copy of the state, under the same or another configuration."""
         twin = Driver(operator or self.operator, clock_ms=self.clock_ms, table=self.table)
         twin._state.restore(self._state.snapshot(), self.stream_time)
         twin._offset = self._offset

@@ -1,4 +1,4 @@
-"""Functions over elements, for tests and scenarios."""
+"""Evictor, distance and aggregate functions over window elements, for tests and scenarios."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Mask = npt.NDArray[np.bool_]
 
 
 def even(values: pa.Array, *_: Any) -> Mask:
-    """The elements whose number is even are removed."""
+    """Mark elements whose number is even for removal."""
     return _divisible(values, 2)
 
 
 def multiple_of_3(values: pa.Array, *_: Any) -> Mask:
-    """The elements whose number is a multiple of 3 are removed."""
+    """Mark elements whose number is a multiple of 3 for removal."""
     return _divisible(values, 3)
 
 
@@ -27,7 +27,7 @@ def _divisible(values: pa.Array, by: int) -> Mask:
 
 
 def _number(value: bytes | None) -> float:
-    """The number that a JSON value is, or has as `n`; one that nothing divides where there is none."""
+    """Return the number that a JSON value is or has in its field `n`; NaN, divisible by nothing, if there is none."""
     try:
         found = orjson.loads(value or b"null")
     except orjson.JSONDecodeError:
@@ -37,14 +37,14 @@ def _number(value: bytes | None) -> float:
 
 
 def older_half(values: pa.Array, timestamps: npt.NDArray[Any], element_offsets: npt.NDArray[Any], *_: Any) -> Mask:
-    """The first half of each window's elements is removed."""
+    """Mark the first half of each window's elements for removal."""
     at = np.arange(len(values))
     lengths = np.diff(element_offsets)
     return np.asarray(at < np.repeat(element_offsets[:-1] + lengths // 2, lengths))
 
 
 def length_apart(values: pa.Array, lasts: pa.Array) -> npt.NDArray[Any]:
-    """How much longer or shorter each value is than the last one."""
+    """Return the absolute difference in length between each value and the last one."""
     mine, others = (np.array([len(value or b"") for value in side.to_pylist()], np.int64) for side in (values, lasts))
     return np.abs(mine - others)
 
@@ -52,7 +52,7 @@ def length_apart(values: pa.Array, lasts: pa.Array) -> npt.NDArray[Any]:
 def listed(
     values: pa.Array, timestamps: npt.NDArray[Any], element_offsets: npt.NDArray[Any], windows: Any, context: Any
 ) -> pa.Array:
-    """Each window's elements as JSON: `[[value, timestamp], ...]`, text for values; null for a window without any."""
+    """Return each window's elements as JSON `[[value, timestamp], ...]`, with values as text or null."""
     pairs = list(zip(_texts(values), timestamps.tolist(), strict=True))
     bounds = zip(element_offsets[:-1].tolist(), element_offsets[1:].tolist(), strict=True)
     return pa.array([orjson.dumps(pairs[start:end]) for start, end in bounds], pa.binary())

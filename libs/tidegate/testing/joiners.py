@@ -1,4 +1,4 @@
-"""Joiners for tests and scenarios."""
+"""Joiner functions for tests and scenarios."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 
 def dashed(stream: pa.RecordBatch, table: pa.RecordBatch) -> pa.Array:
-    """Both values with a dash between them; `null` for a missing one."""
+    """Join both values with a dash; a missing value becomes `null`."""
     missing = pa.scalar(b"null")
     values = (pc.fill_null(side["value"], missing) for side in (stream, table))
     return pc.binary_join_element_wise(*values, b"-")

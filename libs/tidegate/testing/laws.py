@@ -1,8 +1,8 @@
-"""What the laws run: histories of one partition, and what came of them.
+"""The player of property tests ("laws"): plays a history of one partition and records the result.
 
-A history is a list of records, advances of stream time, flushes, tables to read, clocks and changes of the
-configuration. `Partition` plays it on a real operator and notes everything that can be seen from outside in a `Trace`;
-a reference notes the same, so traces are compared whole.
+A history is a list of records, advances of stream time, flushes, tables to read, clocks and configuration changes.
+`Partition` plays it on a real operator and records everything that is visible from outside in a `Trace`. A reference
+implementation fills a `Trace` too, so that whole traces can be compared.
 """
 
 from __future__ import annotations
@@ -22,18 +22,20 @@ from tidegate.operators.registry import operator_for
 
 
 class Advance(NamedTuple):
-    """Stream time goes on by that much without a record."""
+    """An advance of stream time by `by_ms`, without a record."""
 
     by_ms: int
 
 
 class Flush(NamedTuple):
-    """Everything held is released."""
+    """A flush: everything held is released."""
 
 
 class Table(NamedTuple):
-    """The table that is read is the one that these records make, complete for event times up to `open_until`; what may
-    leave for that does.
+    """A new version of the table that the operator reads, made of these records.
+
+    It is complete for event times up to `open_until`; held records that waited for it are released as far as that
+    allows.
     """
 
     config: OperatorRules
@@ -41,7 +43,7 @@ class Table(NamedTuple):
     open_until: int = ALWAYS
 
     def state(self, clock_ms: int) -> OperatorState:
-        """The table's state, after one batch of that clock."""
+        """Return the table's state after one batch with this clock."""
         operator = operator_for(self.config)
         state = operator.open(MemoryStorage(operator.layout, b"%16d" % len(self.rows)))
         state.step(Records.from_rows(self.rows), clock_ms)
@@ -49,19 +51,19 @@ class Table(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """The clock of this batch, which has no record, and of those that follow."""
+    """The wall clock of this batch, which has no record, and of the following batches."""
 
     ms: int
 
 
 class Hold(NamedTuple):
-    """A table keeps what its readers may look up as of `needs` or later."""
+    """The needs of a table's readers: the table keeps what they may look up as of `needs` or later."""
 
     needs: int
 
 
 class Change(NamedTuple):
-    """The configuration is that one from here on; what it no longer holds has left."""
+    """A configuration that is used from here on; held records that it no longer holds are released."""
 
     config: OperatorRules
 
@@ -72,7 +74,7 @@ Step = list[Row] | Advance | Flush | Table | Hold | Clock | Change
 
 @dataclass
 class Trace:
-    """Everything that a history made visible: rows of the tables, sums of the counts, the end's T and rows held."""
+    """Everything that a history made visible: output rows, sums of counts, and stream time and held rows at the end."""
 
     emissions: list[dict[str, Any]] = field(default_factory=list)
     late: list[dict[str, Any]] = field(default_factory=list)
@@ -87,7 +89,7 @@ class Trace:
     floor: int | None = None
 
     def note(self, result: StepResult) -> None:
-        """The result of a batch is part of the trace."""
+        """Add the result of a batch to the trace."""
         self.emissions += result.emissions.to_pylist()
         self.late += result.late.to_pylist()
         self.rejected += result.rejected.to_pylist()
@@ -102,24 +104,27 @@ class Trace:
                 self.note_lateness(name, number)
 
     def note_lateness(self, name: str, number: int) -> None:
-        """Add the number to that measure of lateness, or keep the largest; 0 is no entry, and sums stop at 2^63 - 1."""
+        """Add the number to that lateness measure; a measure named `..._max` keeps the larger one.
+
+        0 adds no entry; sums stop at 2^63 - 1.
+        """
         if number == 0:
             return
         before = self.lateness.get(name, 0)
         self.lateness[name] = max(before, number) if name.endswith("_max") else min(before + number, MAX_TIMESTAMP)
 
     def as_dict(self) -> dict[str, Any]:
-        """For comparison in another process."""
+        """Return the trace as a dictionary, for comparison in another process."""
         return asdict(self)
 
 
 def small(layout: Layout) -> Layout:
-    """The layout with the least room, so that growth happens in small histories."""
+    """Return the layout with minimal capacities, so that small histories make the arrays grow."""
     return replace(layout, capacity={name: max(1, size // 1024) for name, size in layout.capacity.items()})
 
 
 def batches(history: Sequence[Event], cuts: set[int]) -> list[Step]:
-    """The history in steps: records that follow each other are one batch, unless a cut lies between them."""
+    """Split the history into steps: consecutive records are one batch, unless there is a cut between them."""
     steps: list[Step] = []
     for at, event in enumerate(history):
         if not isinstance(event, Row):
@@ -132,7 +137,7 @@ def batches(history: Sequence[Event], cuts: set[int]) -> list[Step]:
 
 
 class Partition:
-    """One partition of an operator, its storage and its trace."""
+    """One partition of an operator, with its storage and its trace."""
 
     def __init__(self, operator: Operator, clock_ms: int, layout: Layout | None = None) -> None:
         self.operator = operator
@@ -145,14 +150,14 @@ class Partition:
         self._open(self._new_storage())
 
     def play(self, step: Step) -> StepResult:
-        """The step has had its effect and is in the trace."""
+        """Run the step and add its result to the trace."""
         result = self.attempt(step)
         self.needs = step.needs if isinstance(step, Hold) else self.needs
         self.trace.note(result)
         return result
 
     def attempt(self, step: Step) -> StepResult:
-        """The step has had its effect, of which the trace knows nothing: an attempt of a batch, before its commit."""
+        """Run the step without adding it to the trace, like an attempt at a batch before its commit."""
         if isinstance(step, Advance):
             return self.state.advance(max(0, self.state.stream_time) + step.by_ms)
         if isinstance(step, Flush):
@@ -169,45 +174,45 @@ class Partition:
         return self.state.step(Records.from_rows(step if isinstance(step, list) else []), self.clock_ms)
 
     def read_table(self, table: OperatorState | None, open_until: int = ALWAYS) -> None:
-        """That is the table which the operator reads from now on, after restarts too; None: it reads none."""
+        """Set the table that the operator reads from now on, also after restarts; None if it reads no table."""
         self.table, self.open_until = table, open_until
         if table is not None:
             cast(TableReader, self.state).read_table(table, open_until)
 
     def _hold(self, needs: int) -> None:
-        """A history goes on with the floor that its log tells, and keeps what is needed."""
+        """Set the floor that the log records and what readers need, as after a restart of a table history."""
         if self.trace.floor is not None or needs != ALWAYS:
             floor = NEVER if self.trace.floor is None else self.trace.floor
             cast(ReadTable, self.state).hold(floor, needs)
 
     def play_all(self, history: Sequence[Event], cuts: set[int]) -> Trace:
-        """The whole history up to a stop, and the trace with what is held in the end."""
+        """Play the history until its end or until a bound stops the operator, and return the finished trace."""
         for step in batches(history, cuts):
             if self.play(step).stopped_at is not None:
                 break
         return self.finished()
 
     def finished(self) -> Trace:
-        """The trace with what is held now."""
+        """Return the trace with the rows that are held now."""
         self.trace.held = self.state.snapshot().to_pylist()
         return self.trace
 
     def reopen(self, storage: MemoryStorage) -> None:
-        """Goes on from a copy of that storage: a restart from a local checkpoint."""
+        """Continue from a copy of the storage, as in a restart from a local checkpoint."""
         self._open(storage.copy())
 
     def catch_up(self, rows: pa.Table) -> None:
-        """The log's rows are applied to the state, whose T then is the trace's."""
+        """Apply the log's rows to the state. Its stream time becomes that of the trace."""
         self.state.restore(rows, self.trace.stream_time)
         self._hold(self.needs)
 
     def rebuild(self, rows: pa.Table) -> None:
-        """Goes on from an empty storage and the log's rows: a restart from the operator log."""
+        """Continue from an empty storage and the log's rows, as in a restart from the operator log."""
         self._open(self._new_storage())
         self.catch_up(rows)
 
     def _new_storage(self) -> MemoryStorage:
-        """Return an empty storage, whose seed is another one each time: nothing visible may depend on it."""
+        """Return an empty storage with a new hash seed each time: nothing visible may depend on the seed."""
         self._storages += 1
         return MemoryStorage(self._layout, b"%16d" % self._storages)
 

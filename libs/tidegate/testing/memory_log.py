@@ -1,4 +1,4 @@
-"""What the laws need of an operator log, and the smallest one that does it."""
+"""The protocol of the operator log that property tests need, and an implementation in memory."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from tidegate.contracts.operator import StepResult
 
 
 class LogUnderTest(Protocol):
-    """A log of one partition: batches are numbered from 0 as they are committed."""
+    """A log of one partition. Batches are numbered from 0 in the order of their commits."""
 
     def commit(self, result: StepResult) -> None:
-        """The batch is in the log."""
+        """Append the batch to the log."""
         ...
 
     def compact(self) -> None:
-        """A snapshot stands in the place of all state rows so far."""
+        """Replace all state rows so far by a snapshot."""
         ...
 
     def rows(self) -> pa.Table:
-        """The newest snapshot and the changes after it: what a new state is restored from."""
+        """Return the newest snapshot and the changes after it, from which a new state is restored."""
         ...
 
     def tail(self, batch: int) -> pa.Table | None:
-        """The changes after that batch, for a state as of it; None where a later compaction has replaced them."""
+        """Return the changes after that batch, for a state as of it; None if a later compaction has replaced them."""
         ...
 
 
@@ -39,11 +39,11 @@ class MemoryLog:
         self._compacted = -1
 
     def commit(self, result: StepResult) -> None:
-        """The batch is in the log."""
+        """Append the batch to the log."""
         self._changes.append(result.changes)
 
     def compact(self) -> None:
-        """The newest `put` of each slot that has not been deleted stands in the place of all rows so far."""
+        """Replace all rows so far by the newest `put` of each slot that was not deleted afterwards."""
         if not self._changes:
             return
         rows = self.rows()
@@ -53,11 +53,11 @@ class MemoryLog:
         self._compacted = len(self._changes) - 1
 
     def rows(self) -> pa.Table:
-        """The newest snapshot and the changes after it."""
+        """Return the newest snapshot and the changes after it."""
         return pa.concat_tables([*self._snapshot, *self._changes[self._compacted + 1 :]])
 
     def tail(self, batch: int) -> pa.Table | None:
-        """The changes after that batch; None where a later compaction has replaced them."""
+        """Return the changes after that batch; None if a later compaction has replaced them or if there are none."""
         if batch < self._compacted or batch + 1 == len(self._changes):
             return None
         return pa.concat_tables(self._changes[batch + 1 :])

@@ -1,7 +1,7 @@
-"""What an operator's log says, computed again: from its input, and from its tables at the versions it was pinned to.
+"""A replay of an operator's log: recomputes each batch from its input and from the pinned versions of its tables.
 
-It needs the input's records in Kafka, the versions of the tables' logs that were read, and the configuration that was
-in force.
+It needs the input's records in Kafka, the versions of the tables' logs that were read, and the configuration in effect
+at the time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SHOWN = ("key", "value", "headers", "timestamp", "offset", "cause")
 
 @dataclass(frozen=True, kw_only=True)
 class Replayed:
-    """One partition's part of a batch: for each kind of output the rows of the log, and those computed again."""
+    """One partition's part of a batch: for each kind of output, the rows of the log and the recomputed rows."""
 
     batch: int
     partition: int
@@ -42,20 +42,20 @@ class Replayed:
 
     @property
     def agrees(self) -> bool:
-        """True when both are the same, row by row."""
+        """True if logged and recomputed rows are the same, row by row."""
         return all(self.logged[kind].equals(self.computed[kind]) for kind in OUTPUT)
 
 
 @dataclass(kw_only=True)
 class Replay:
-    """An operator's log from its first batch on."""
+    """The replay of an operator's log from its first batch on."""
 
     application: Application
     name: str
     _states: dict[int, OperatorState] = field(default_factory=dict)
 
     def batches(self) -> Iterator[Replayed]:
-        """Each batch of each partition, in the order of the log."""
+        """Yield each batch of each partition, in the order of the log."""
         before: BatchMeta | None = None
         for meta in metas(self._log):
             for partition in meta.counts:
@@ -119,7 +119,7 @@ class Replay:
 
 
 def _shown(tables: list[pa.Table]) -> pa.Table:
-    """What a reader sees of the rows, in plain types."""
+    """Return the columns that readers see, in plain types."""
     plain = [pa.table({name: table.column(name).cast(_TYPES[name]) for name in _SHOWN}) for table in tables]
     return pa.concat_tables(plain).combine_chunks()
 

@@ -1,8 +1,8 @@
 """Hypothesis strategies for histories and configurations.
 
-Small alphabets and small numbers, so that keys meet, times tie and bounds are hit; offsets have gaps, as in a compacted
-topic. What happens within a few milliseconds happens at the epoch, in our days, or where the range of time ends; now
-and then an hour passes, and the longest duration is configured.
+Alphabets and numbers are small, so that keys repeat, timestamps tie and bounds are reached; offsets have gaps, as in a
+compacted topic. A history spans a few milliseconds, at the epoch, around the present or at the end of the time range.
+Occasionally an hour passes, or the longest duration is configured.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ timestamps = st.one_of(
 )
 _epochs = st.sampled_from([0, 0, 0, 1_700_000_000_000, 1_700_000_000_000, MAX_TIME - 30])
 _lengths = st.sampled_from([1, 1, 1, 1, 3])
-"""How many times as long as usual a history may be."""
+"""Factors for the maximum length of a history."""
 _one_header = b"\x02\x02h\x02v"
 headers = st.sampled_from([b"", b"", _one_header])
 cuts = st.sets(st.integers(0, 30))
@@ -46,7 +46,7 @@ _others = st.sampled_from([*(Advance(ms) for ms in range(10)), Advance(HOUR), Fl
 
 
 def _mostly(usual: st.SearchStrategy[Any], *others: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """One of the others now and then: one_of would draw each as often, however often it is told of the usual."""
+    """Draw from `usual` in most cases, where `one_of` would draw all alternatives equally often."""
     return st.sampled_from([*[usual] * 9, *others]).flatmap(lambda chosen: chosen)
 
 
@@ -57,12 +57,12 @@ _table_records = _mostly(_joinable, _records)
 
 @st.composite
 def histories(draw: st.DrawFn, max_size: int = 24, events: st.SearchStrategy[Any] = _events) -> list[Event]:
-    """Records mostly; an advance, a flush or another clock now and then, or what else the events are."""
+    """Mostly records, with an occasional advance, flush or clock change; or the given `events`."""
     return _placed(draw(st.lists(events, max_size=draw(_lengths) * max_size)), draw(_epochs))
 
 
 def _placed(drawn: list[Any], epoch: int) -> list[Event]:
-    """The events, each record with its offset; all that happens soon happens after that epoch, also by the clock."""
+    """Give each record its offset, and shift small timestamps and clocks by `epoch`."""
     placed: list[Event] = [Clock(epoch + 12)] if epoch else []
     for at, event in enumerate(drawn):
         if isinstance(event, Clock):
@@ -79,7 +79,7 @@ def _placed(drawn: list[Any], epoch: int) -> list[Event]:
 
 
 def table_histories() -> st.SearchStrategy[list[Event]]:
-    """Histories of a table, whose readers say now and then what they need."""
+    """Histories of a table, whose readers occasionally set what they need."""
     return histories(events=_mostly(_records, _others, st.integers(-1, 20).map(Hold)))
 
 
@@ -92,13 +92,13 @@ def _durations(largest_ms: int) -> st.SearchStrategy[str]:
 
 
 def windowed_histories() -> st.SearchStrategy[list[Event]]:
-    """Histories whose records mostly name the window that they are of."""
+    """Histories whose records mostly name their window."""
     return histories().flatmap(windowed)
 
 
 @st.composite
 def windowed(draw: st.DrawFn, history: list[Event]) -> list[Event]:
-    """The history, with windows: in headers, or in Kafka's bytes of keys."""
+    """The history with windows added to its records: in headers, or in keys in Kafka's binary format."""
     name = draw(st.sampled_from([*[_in_headers] * 4, _in_time_keys, _in_session_keys]))
     return [
         draw(_mostly(name(event), _in_bad_headers(event), st.just(event))) if isinstance(event, Row) else event
@@ -115,13 +115,13 @@ def _in_bad_headers(row: Row) -> st.SearchStrategy[Row]:
 
 
 def _in_time_keys(row: Row) -> st.SearchStrategy[Row]:
-    """Keys of time windows; now and then of one before all time."""
+    """Keys with time windows; occasionally the window starts before the epoch."""
     start = max(row.timestamp, 0) // 5 * 5
     return st.sampled_from([start] * 9 + [-1]).map(lambda start: _behind(row, start))
 
 
 def _in_session_keys(row: Row) -> st.SearchStrategy[Row]:
-    """Keys of sessions that end at the record, or, now and then, before they start."""
+    """Keys with sessions that end at the record; occasionally a session ends before it starts."""
     end = max(row.timestamp, 0)
     return st.sampled_from([end // 4 * 4] * 9 + [end + 1]).map(lambda start: _behind(row, end, start))
 
@@ -137,7 +137,7 @@ _all_windows: list[Any] = ["none", "ignore", "headers", "headers", "session", {"
 
 @st.composite
 def _window_headers(draw: st.DrawFn, timestamp: int) -> bytes:
-    """Mostly a window that has the timestamp; where records are stamped as they are appended, one long before."""
+    """Mostly a window that contains the timestamp; sometimes one far away, as if timestamps were append times."""
     size = draw(st.sampled_from([5, 5, 5, 8]))
     start = max(timestamp - draw(st.sampled_from([0, 0, 0, 0, 0, -7, 12, 1_000])), 0) // size * size
     return _bounds(b"%d" % start, b"%d" % (start + size))
@@ -167,7 +167,7 @@ LONG_KEY = b"k" * 65_536
 def with_keys_at_edges(
     histories: st.SearchStrategy[list[Event]], twins: tuple[bytes, bytes]
 ) -> st.SearchStrategy[list[Event]]:
-    """Return the histories with `twins`, which collide, in the place of two keys that do not, and a key of 64 KiB."""
+    """Replace two keys by `twins`, whose hashes collide, and a third one by a key of 64 KiB."""
     names = dict(zip((b"a", b"b", b"a longer key than the others"), (*twins, LONG_KEY), strict=True))
 
     def renamed(event: Any) -> Any:
@@ -180,7 +180,7 @@ def with_keys_at_edges(
 
 @st.composite
 def suppression_configs(draw: st.DrawFn) -> SuppressionConfig:
-    """Any configuration that is accepted."""
+    """Any valid configuration."""
     raw: dict[str, Any] = {
         "input": "records",
         "bytes_of": draw(st.sampled_from(["value", "record"])),
@@ -213,7 +213,7 @@ def _buffers(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def table_history_configs(draw: st.DrawFn) -> TableHistoryConfig:
-    """Any configuration that is accepted: mostly a history."""
+    """Any valid configuration; mostly one that keeps a history."""
     kept = draw(st.sampled_from(["history", "history", "history", "latest"]))
     raw: dict[str, Any] = {"input": "records", "max_ahead": draw(st.none() | _durations(10))}
     raw |= {"versions": "latest"} if kept == "latest" else {"history_retention": draw(_durations(15))}
@@ -223,7 +223,7 @@ def table_history_configs(draw: st.DrawFn) -> TableHistoryConfig:
 
 @st.composite
 def stream_table_join_configs(draw: st.DrawFn) -> StreamTableJoinConfig:
-    """Any configuration that is accepted."""
+    """Any valid configuration."""
     raw: dict[str, Any] = {
         "input": "records",
         "table": "table",
@@ -242,7 +242,7 @@ def stream_table_join_configs(draw: st.DrawFn) -> StreamTableJoinConfig:
 
 @st.composite
 def _tables(draw: st.DrawFn, epoch: int) -> Table:
-    """A table of a few records, whose offsets are their own."""
+    """A table of a few records with offsets of their own."""
     placed = _placed(draw(st.lists(_table_records, max_size=12)), epoch)
     rows = [event._replace(headers=b"") if isinstance(event, Row) else event for event in placed]
     windows = draw(_table_windows)
@@ -253,7 +253,7 @@ def _tables(draw: st.DrawFn, epoch: int) -> Table:
 
 
 def readable(history: list[Event], config: OperatorRules) -> list[Event]:
-    """The history, with tables that the operator would not refuse: their keys have windows if its own have."""
+    """Make the history's tables valid for the operator: their keys have windows exactly if the operator's keys have."""
     if not isinstance(config, StreamTableJoinRules):
         return history
     windows = "headers" if config.windowed else "none"
@@ -266,7 +266,7 @@ def _with_windows(table: Table, windows: str) -> Table:
 
 @st.composite
 def join_histories(draw: st.DrawFn, max_size: int = 24) -> list[Event]:
-    """A table, then records mostly; an advance, a flush or another table now and then."""
+    """A table, then mostly records; occasionally an advance, a flush or a new table."""
     epoch = draw(_epochs)
     events = _mostly(_joinable, _records, _others, _tables(epoch))
     stream = _placed(draw(st.lists(events, max_size=draw(_lengths) * max_size)), epoch)
@@ -287,7 +287,7 @@ _numbers = st.sampled_from([*_small, *_large, *_odd])
 
 @st.composite
 def window_histories(draw: st.DrawFn, max_size: int = 24) -> list[Event]:
-    """Histories whose values are numbers, objects that have one, and others that have none."""
+    """Histories whose values are numbers, objects with a number, or neither."""
     history = draw(histories(max_size))
     values = draw(st.lists(_numbers | st.none(), min_size=len(history), max_size=len(history)))
     return [
@@ -298,7 +298,7 @@ def window_histories(draw: st.DrawFn, max_size: int = 24) -> list[Event]:
 
 @st.composite
 def window_configs(draw: st.DrawFn) -> WindowConfig:
-    """Any configuration that is accepted."""
+    """Any valid configuration."""
     window = draw(_windows())
     emits = ["updates"] if "unlimited" in window else ["updates", "on_time", "final", "final"]
     raw: dict[str, Any] = {
@@ -328,7 +328,7 @@ def _windows(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def _retentions(window: dict[str, Any]) -> st.SearchStrategy[str | None]:
-    """At least what the window needs; nothing where that is longer than may be configured."""
+    """A retention of at least what the window needs; None if that would be longer than the maximum."""
     least = sum(parse_duration_ms(window[name]) for name in window if name not in ("advance", "max_length"))
     if least > MAX_TIME:
         return st.none()
@@ -343,7 +343,7 @@ def _aggregates() -> st.SearchStrategy[dict[str, Any]]:
 
 @st.composite
 def element_window_configs(draw: st.DrawFn) -> WindowConfig:
-    """Any configuration that is accepted of windows that keep their elements."""
+    """Any valid configuration of windows that keep their elements."""
     window = draw(_windows().filter(lambda window: "session" not in window))
     emits = ["updates"] if "unlimited" in window else ["updates", "on_time", "on_time", "final"]
     emit = draw(st.sampled_from([*emits, None]))
@@ -372,7 +372,7 @@ def _of_elements() -> st.SearchStrategy[dict[str, Any]]:
 
 @st.composite
 def element_histories(draw: st.DrawFn, max_size: int = 24) -> list[Event]:
-    """Histories most of whose records are accepted, and often meet in a window."""
+    """Histories in which most records are accepted and often share a window."""
     min_size = draw(st.sampled_from([0, max_size // 3, 2 * max_size // 3]))
     max_size *= draw(_lengths)
     return _placed(

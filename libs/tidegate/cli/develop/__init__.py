@@ -1,1 +1,1 @@
-"""Commands for the desk of a developer: a broker, topics, records, recorded scenarios, benchmarks."""
+"""Commands for development: a local broker, topics, records, recorded scenarios, benchmarks."""

@@ -1,4 +1,4 @@
-"""`tidegate bench`: runs a benchmark of the checkout."""
+"""`tidegate bench`: run a benchmark of the source checkout."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidegate.runtime.install.paths import project_root
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 @click.pass_context
 def command(ctx: click.Context, name: str, as_json: bool) -> None:
-    """Measure NAME (a benchmark, or all); the exit code is 1 when a bound is missed.
+    """Run benchmark NAME, or `all`. Exit code 1 if a bound is missed.
 
     Example: tidegate bench suppression
     """

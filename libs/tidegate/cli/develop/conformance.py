@@ -1,4 +1,4 @@
-"""`tidegate conformance`: recorded scenarios against the operators."""
+"""`tidegate conformance`: run recorded scenarios against the operators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.cli.shared import DONE, FAILED, json_option, show
 from tidegate.testing.conformance import Result, run_files
 
 SHOWN = 3
-"""Differences shown per operator and file."""
+"""Number of differences shown per operator and file."""
 
 
 @click.command(name="conformance")
@@ -21,9 +21,9 @@ SHOWN = 3
 @json_option
 @click.pass_context
 def command(ctx: click.Context, files: tuple[Path, ...], operator: str | None) -> None:
-    """Run recorded scenarios; the last line is `N passed, N failed`.
+    """Run recorded scenarios. The last line is `N passed, N failed`.
 
-    A scenario of an operator that is not built fails.
+    A scenario of an operator that does not exist here fails.
 
     Example: tidegate conformance --operator suppress suppress.jsonl.gz probes.jsonl.gz
     """

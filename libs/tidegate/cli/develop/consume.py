@@ -1,4 +1,4 @@
-"""`tidegate consume`: a topic as JSON lines."""
+"""`tidegate consume`: print a topic as JSON lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tidegate.devkit.record_lines import format_line
 def command(
     topic: str, partition: int | None, offset: int | None, limit: int | None, follow: bool, options: dict[str, str]
 ) -> None:
-    """Read the committed records of TOPIC as JSON lines, which `tidegate produce` reads.
+    """Print the committed records of TOPIC as JSON lines, in the format that `tidegate produce` reads.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`tidegate kafka`: the embedded broker."""
+"""`tidegate kafka`: start and stop the embedded broker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ data_option = click.option(
 
 @click.group()
 def command() -> None:
-    """Start and stop the embedded Kafka broker: a real one, single, for work on this machine."""
+    """Start and stop the embedded Kafka broker: a real, single broker for development on this machine."""
 
 
 @command.command()
@@ -31,9 +31,9 @@ def command() -> None:
 @data_option
 @json_option
 def start(port: int | None, data: Path) -> None:
-    """Start a broker that runs on until it is stopped.
+    """Start a broker that keeps running in the background until it is stopped.
 
-    Nothing happens if it runs already.
+    Does nothing if it is running already.
 
     \b
     Example:
@@ -50,7 +50,7 @@ def start(port: int | None, data: Path) -> None:
 @data_option
 @json_option
 def status(data: Path) -> None:
-    """Tell whether a broker runs on the data folder, and where.
+    """Show whether a broker is running on the data folder, and at which address.
 
     \b
     Example:
@@ -63,7 +63,7 @@ def status(data: Path) -> None:
 @data_option
 @json_option
 def stop(data: Path) -> None:
-    """Stop the broker of the data folder; its topics stay for the next start.
+    """Stop the broker of the data folder. Its topics are kept for the next start.
 
     \b
     Example:

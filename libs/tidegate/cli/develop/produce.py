@@ -1,4 +1,4 @@
-"""`tidegate produce`: JSON lines into a topic."""
+"""`tidegate produce`: write JSON lines to a topic."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tidegate.devkit.produce_consume import produce_lines
 @json_option
 @click.pass_context
 def command(context: click.Context, topic: str, file: BinaryIO, options: dict[str, str]) -> None:
-    """Write JSON lines from FILE (or stdin) to TOPIC, one record a line.
+    """Write JSON lines from FILE (or stdin) to TOPIC, one record per line.
 
     A line has the fields key, value (strings or null; key_base64 and value_base64 for other bytes), timestamp (ms),
-    partition and headers ([{"key": "a", "value": "b"}]); all may be missing, but not key and value both. Lines that are
-    no records are told and do not stop the others; the exit code is then 1.
+    partition and headers ([{"key": "a", "value": "b"}]). Each is optional, but key or value must be present. Invalid
+    lines are reported and do not stop the others; the exit code is then 1.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`tidegate topics`: creating and looking at topics."""
+"""`tidegate topics`: create, list and describe topics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.runtime.kafka.topics import Topic, create_topic, describe_topics, 
 
 @click.group()
 def command() -> None:
-    """Create and look at topics."""
+    """Create, list and describe topics."""
 
 
 @command.command()
@@ -22,7 +22,7 @@ def command() -> None:
 @kafka_options
 @json_option
 def create(name: str, partitions: int, configs: tuple[str, ...], options: dict[str, str]) -> None:
-    """Create a topic. It keeps its records for ever (retention.ms=-1), also those with old event times.
+    """Create a topic. By default it keeps its records for ever (retention.ms=-1), also those with old event times.
 
     \b
     Example:
@@ -36,7 +36,7 @@ def create(name: str, partitions: int, configs: tuple[str, ...], options: dict[s
 @kafka_options
 @json_option
 def list_topics(options: dict[str, str]) -> None:
-    """List the names of all topics but Kafka's own.
+    """List the names of all topics except Kafka's internal ones.
 
     \b
     Example:
@@ -51,7 +51,7 @@ def list_topics(options: dict[str, str]) -> None:
 @kafka_options
 @json_option
 def describe(names: tuple[str, ...], options: dict[str, str]) -> None:
-    """Tell the partitions, the id and the configurations of topics.
+    """Show the number of partitions, the id and the configuration of topics.
 
     \b
     Example:

@@ -1,1 +1,1 @@
-"""Commands that show what operators hold and what they have done."""
+"""Commands that show what operators hold and what they have emitted."""

@@ -1,4 +1,4 @@
-"""`tidegate advise`: which grace would have served which share of the records, from the lateness that the log has."""
+"""`tidegate advise`: show which share of the records each grace would have served, from the lateness in the log."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _BAR_WIDTH = 30
 @click.option("--plot", type=click.Path(path_type=Path), metavar="SVG", help="Draw the shares into this file.")
 @click.option("--json", "as_json", is_flag=True, help="For machines; durations in ms.")
 def command(file: Path, operator: str, plot: Path | None, as_json: bool) -> None:
-    """Show which share of the records that OPERATOR has seen each grace would have served, and the delay it costs.
+    """Show which share of the records read by OPERATOR each grace would have served, and the delay it would have cost.
 
-    Lateness is that of all records, late ones and those in time, since the log began. A record waits for the rest of
-    the grace, in stream time: those that come in time wait for all of it.
+    Lateness is counted over all records since the log began, late or not. A record waits until stream time reaches its
+    timestamp plus the grace; a record that is not late waits for the whole grace.
 
     Example: tidegate advise flights.yaml flights_with_weather --plot graces.svg
     """
@@ -83,14 +83,14 @@ def _lateness(application: Application, operator: str) -> Lateness:
 
 
 def _grace(config: OperatorConfig) -> int | None:
-    """How late records may be now, ms; None: nothing is said of it."""
+    """Return the configured grace or `max_lateness` in ms; None if neither is configured."""
     places = (config, "grace"), (config, "max_lateness"), (getattr(config, "window", None), "grace")
     said = (getattr(place, name, None) for place, name in places)
     return next((grace for grace in said if grace is not None), None)
 
 
 def _retention(application: Application, config: OperatorConfig) -> int | None:
-    """What a grace must stay below: the retention of the table that is read, ms; None: there is none."""
+    """Return the limit for a grace: the history retention of the table that is read, in ms. None if there is none."""
     read = config.reads()
     table = None if read is None else application.operators[read.table].as_table()
     return None if table is None else table.history_retention
@@ -110,7 +110,7 @@ def _named(each: Offer, now: int | None) -> str:
 
 
 def _percent(share: float) -> str:
-    """The share, never rounded up to all."""
+    """Return the share as a percentage, never rounded up to 100 %."""
     return "100 %" if share == 1 else f"{int(share * 100_000) / 1_000:.3f} %"
 
 
@@ -142,7 +142,7 @@ def _show(operator: str, lateness: Lateness, found: list[Offer], now: int | None
 
 
 def _lines(lateness: Lateness, found: list[Offer], retention: int | None) -> list[str]:
-    """What the table comes to."""
+    """Return the summary below the table."""
     needed = [(share, smallest(found, share)) for share in SHARES]
     said = [f"{share * 100:.4g} % need {format_duration_ms(each.grace)}" for share, each in needed if each]
     lines = [f"Of these records, {', '.join(said)}. Shares are lower bounds; delays are in stream time."]

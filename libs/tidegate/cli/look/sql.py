@@ -1,4 +1,4 @@
-"""`tidegate sql`: Spark SQL over the views of every operator."""
+"""`tidegate sql`: run Spark SQL over the views of every operator."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _rows(spark: Any, query: str, views: list[str]) -> Any:
 
 
 def show(rows: Any, as_json: bool) -> None:
-    """The rows (an Arrow table) are printed as a table, or as JSON lines; bytes as text where they are text."""
+    """Print the rows (an Arrow table) as a table or as JSON lines; bytes are decoded as text where possible."""
     if as_json:
         for row in rows.to_pylist():
             click.echo(json.dumps(row, default=readable))
@@ -62,7 +62,7 @@ def show(rows: Any, as_json: bool) -> None:
 
 
 def readable(value: object) -> str:
-    """The value as a person reads it."""
+    """Return the value as text: bytes decoded as UTF-8 with escapes for other bytes, None as `null`."""
     if isinstance(value, bytes | bytearray):
         return bytes(value).decode("utf-8", "backslashreplace")
     return "null" if value is None else str(value)

@@ -1,4 +1,4 @@
-"""`tidegate windows`: the windows of an operator, from its committed state."""
+"""`tidegate windows`: show the windows of an operator, from its committed state."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _show(found: list[Window], as_json: bool) -> None:
 
 
 def _shown(value: bytes | None) -> Any:
-    """The value as JSON; of a function's own value its text."""
+    """Return the value parsed as JSON, or as text if it is not JSON (as from a user's aggregate function)."""
     try:
         return None if value is None else json.loads(value)
     except ValueError:

@@ -1,1 +1,1 @@
-"""Commands that run operators and change how they run."""
+"""Commands that run operators and change their configuration."""

@@ -1,4 +1,4 @@
-"""`tidegate apply`: operators that run go on under a changed file."""
+"""`tidegate apply`: apply a changed configuration file to operators that keep their state."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ POLL_S = 0.1
 @click.option("--operator", help="This operator alone.")
 @json_option
 def command(file: Path, operator: str | None) -> None:
-    """Make the operators of FILE go on under what it says now, between two batches; see `plan` for what that does.
+    """Apply the changes in FILE to its operators, between two batches; they keep their state. Preview them with `plan`.
 
-    A running driver is asked to; without one this command does it. If one of the changes is refused, none is made.
+    A running driver applies the change itself; if none is running, this command does it. If any change is refused, no
+    change is applied.
 
     Example: tidegate apply flights.yaml
     """
@@ -53,7 +54,10 @@ def command(file: Path, operator: str | None) -> None:
 
 
 def turn(found: Outlook) -> int:
-    """Its place among the others: a table that will keep more comes before its readers, one that keeps less after."""
+    """Return the sort key that orders a change in table retention against the changes of the table's readers.
+
+    A table that will keep more history comes before its readers (-1), one that will keep less comes after them (1).
+    """
     for change in found.changes:
         if change.option == "history_retention" and change.before and change.after:
             return 1 if parse_duration_ms(change.after) < parse_duration_ms(change.before) else -1
@@ -61,7 +65,10 @@ def turn(found: Outlook) -> int:
 
 
 def _apply(application: Application, name: str) -> tuple[str, BatchMeta | None]:
-    """Who did it, and the batch in which what is held met the configuration; None if nothing was held."""
+    """Apply the configuration. Return who did it, and the batch that applied it to the held records.
+
+    The batch is None if nothing was held.
+    """
     config = application.operators[name]
     before = _log(application, name).newest()
     done_by = carry_out("apply", application, name, json.dumps(settings_of(config)))
@@ -71,11 +78,14 @@ def _apply(application: Application, name: str) -> tuple[str, BatchMeta | None]:
 
 
 def _until_applied(application: Application, name: str) -> OperatorLog:
-    """The log, once it says that the configuration is in force; EngineError when the driver ends before."""
+    """Wait until the log shows that the configuration is in force, and return the log.
+
+    Raise EngineError if the driver ends first or if it takes longer than `DRIVER_TIMEOUT_S`.
+    """
     wanted, deadline = config_hash(application.operators[name]), time.monotonic() + DRIVER_TIMEOUT_S
     requests = requests_of(application, name)
     while True:
-        driven = requests.driven()  # before the log is read: an applied change is seen, though the driver has ended
+        driven = requests.driven()  # asked before the log is read: a driver may apply the change and then end
         log = _log(application, name)
         newest = log.newest()
         if newest is not None and newest.config == newest.applied == wanted:

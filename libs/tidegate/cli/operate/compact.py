@@ -1,4 +1,4 @@
-"""`tidegate compact`: a snapshot of each partition's state, and small files merged."""
+"""`tidegate compact`: write a snapshot of each partition's state and merge small files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from tidegate.runtime.configuration.application import load
 @click.option("--operator", "name", help="Compact this operator alone.")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 def command(file: Path, name: str | None, as_json: bool) -> None:
-    """Compact the logs of FILE's operators: a running driver is asked, otherwise it is done here.
+    """Write state snapshots and merge small files in the logs of FILE's operators.
+
+    A running driver does this itself; if none is running, this command does it.
 
     Example: tidegate compact flights.yaml --operator carrier_updates
     """

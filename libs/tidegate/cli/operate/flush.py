@@ -1,4 +1,4 @@
-"""`tidegate flush`: releases everything that an operator holds."""
+"""`tidegate flush`: emit everything that an operator holds."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from tidegate.runtime.configuration.application import load
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 def command(file: Path, operator: str, as_json: bool) -> None:
     """Emit everything that OPERATOR of FILE holds, now, with the cause `flush`.
+
+    A running driver does this itself; if none is running, this command does it.
 
     Example: tidegate flush flights.yaml carrier_updates
     """

@@ -1,4 +1,4 @@
-"""`tidegate plan`: what a changed file would do to operators that run."""
+"""`tidegate plan`: preview what a changed configuration file would do to its operators."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ _SAYS = {
 @click.option("--operator", help="This operator alone.")
 @json_option
 def command(file: Path, operator: str | None) -> None:
-    """Say what FILE would change, and how many held records would leave for that. Nothing is done; see `apply`.
+    """Show what FILE would change and how many held records would be released. Dry run: nothing is changed; see
+    `apply`.
 
-    Ends with 1 if a change is refused.
+    Exit code 1 if a change is refused.
 
     Example: tidegate plan flights.yaml
     """
@@ -52,7 +53,7 @@ def command(file: Path, operator: str | None) -> None:
 
 
 def outlooks_of(application: Application, operator: str | None) -> list[Outlook]:
-    """For each operator that is meant."""
+    """Return the previewed changes of the named operator, or of all operators if `operator` is None."""
     found = []
     for name in chosen(application, operator):
         note(f"{name}: reading its log")
@@ -61,7 +62,7 @@ def outlooks_of(application: Application, operator: str | None) -> list[Outlook]
 
 
 def _here(application: Application, found: Outlook) -> Outlook:
-    """A change that the state can go on under is refused where the topics or functions for it are not there."""
+    """Refuse the change if topics or functions that it needs are missing; add a warning if Kafka is unreachable."""
     if found.newest is None:
         return found
     kafka = client(application.kafka)
@@ -76,7 +77,7 @@ def _here(application: Application, found: Outlook) -> Outlook:
 
 
 def show_outlooks(outlooks: Sequence[Outlook]) -> None:
-    """On stdout, as a table for each operator that changes, or with `--json` a line for each."""
+    """Print each operator's status, changes, forecast and warnings; with `--json`, one JSON line per operator."""
     for found in outlooks:
         if wants_json():
             click.echo(_as_json(found))
@@ -93,7 +94,7 @@ def show_outlooks(outlooks: Sequence[Outlook]) -> None:
 
 
 def numbers(found: Outlook) -> str:
-    """What becomes of what is held, in words."""
+    """Return one line with the number of records held now, released, dropped without a result, and held afterwards."""
     told = found.forecast
     lost = f", {told.lost:,} gone without a result" if told.lost else ""
     return f"{told.held:,} held, {told.released:,} released{lost}, {told.held_then:,} held then"

@@ -1,4 +1,4 @@
-"""`tidegate run`: runs operators in the foreground."""
+"""`tidegate run`: run operators in the foreground."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ lines = logging.getLogger("tidegate")
 @click.option("--json", "as_json", is_flag=True, help="One JSON line per batch.")
 @click.option("--verbose", is_flag=True, help="A line per batch, and where its time went.")
 def command(file: Path, name: str | None, until_caught_up: bool, as_json: bool, verbose: bool) -> None:
-    """Run all operators of FILE, or one, in the foreground; SIGTERM and Ctrl-C drain.
+    """Run all operators of FILE, or one, in the foreground. SIGTERM and Ctrl-C finish the current batch, then exit.
 
     Example: tidegate run flights.yaml --operator carrier_updates --until-caught-up
     """
@@ -50,7 +50,7 @@ def command(file: Path, name: str | None, until_caught_up: bool, as_json: bool, 
 
 
 class Progress:
-    """Tells a person, about once a second, or a machine, every batch, how far the operators are."""
+    """Progress output of running operators: about one line per second for people, or one JSON line per batch."""
 
     def __init__(self, as_json: bool, verbose: bool, *, logged: bool = False) -> None:
         self._as_json, self._verbose, self._logged = as_json, verbose, logged
@@ -58,14 +58,14 @@ class Progress:
         self._said = 0
 
     def say(self, line: str, operator: str = "", batch: int | None = None) -> None:
-        """The line is on the error stream: standard output is for results."""
+        """Write the line to stderr, or to the log if logging is JSON; stdout is for results."""
         if self._logged:
             lines.info(line, extra=about(operator, batch=batch) if operator else None)
         else:
             click.echo(line, err=True)
 
     def batch(self, meta: BatchMeta, seconds: dict[str, float]) -> None:
-        """The batch is counted, and told when it is time."""
+        """Count the batch, and print a line if one is due."""
         metrics = self._metrics.setdefault(meta.operator, Metrics())
         metrics.add(meta)
         if self._as_json:
@@ -76,7 +76,7 @@ class Progress:
             self.say(self._line(meta, seconds, metrics), meta.operator, meta.batch)
 
     def end(self) -> None:
-        """The totals of each operator are told."""
+        """Print the totals of each operator."""
         for operator, metrics in self._metrics.items():
             total = metrics.report()
             self.say(

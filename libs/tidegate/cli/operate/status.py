@@ -1,4 +1,4 @@
-"""`tidegate status`: where each operator and partition stands, from the logs and the broker."""
+"""`tidegate status`: show the position of each operator and partition, from the operator logs and the broker."""
 
 from __future__ import annotations
 
@@ -42,8 +42,9 @@ _COLUMNS = ("partition", "offset", "lag", "stream_time", "held", "held_bytes", "
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="For machines; metrics included.")
 def command(file: Path, as_json: bool) -> None:
-    """Show offsets, lag, stream time, what is held, late and rejected records per operator and partition, and why it
-    moves or does not.
+    """Show offsets, lag, stream time, and held, late and rejected records per operator and partition.
+
+    Also explain why each operator and partition makes progress or does not.
 
     Example: tidegate status flights.yaml
     """
@@ -57,7 +58,9 @@ def command(file: Path, as_json: bool) -> None:
 
 
 def operator_status(application: Application, name: str) -> dict[str, Any]:
-    """What the operator's log says, the lag where the broker answers, and why the operator moves or does not."""
+    """Return the operator's status: what its log records, the lag if the broker answers, and why it makes progress or
+    not.
+    """
     state = application.state / application.application / name
     told = ConditionFile(state).read()
     facts = OperatorFacts(driven=Requests(state).driven(), condition=told)
@@ -92,7 +95,10 @@ def operator_status(application: Application, name: str) -> dict[str, Any]:
 
 
 def _metrics(log: OperatorLog, newest: BatchMeta) -> Metrics:
-    """The metrics since the operator's first batch, and over the last 60 s: only batches of these are read."""
+    """Return the metrics since the operator's first batch and over the last 60 s.
+
+    Only the batches of the last 60 s are read; the newest one before them has the totals.
+    """
     before, *recent = since(log, newest.clock - RECENT_MS)
     metrics = Metrics.after(before)
     for meta in recent:
@@ -101,9 +107,9 @@ def _metrics(log: OperatorLog, newest: BatchMeta) -> Metrics:
 
 
 def _table(application: Application, name: str, newest: BatchMeta) -> dict[str, Any] | None:
-    """How far the table is behind that the operator reads; None: it reads none.
+    """Return how far the table that the operator reads is behind the operator; None if it reads no table.
 
-    `behind_ms`: per partition how much less the table's stream time is than the operator's.
+    `behind_ms`: per partition, by how much the table's stream time is behind the operator's.
     """
     read = application.operators[name].reads()
     if read is None:
@@ -123,7 +129,10 @@ def _table(application: Application, name: str, newest: BatchMeta) -> dict[str, 
 
 @dataclass(frozen=True, kw_only=True)
 class _Ends:
-    """Where the topic's partitions begin and end, and who blocks them; empty with the error if no broker says it."""
+    """First offset, last stable offset and end offset of each partition, and the open transactions that block it.
+
+    Empty, with `error` set, if the broker could not be asked.
+    """
 
     first: dict[int, int] = field(default_factory=dict)
     stable: dict[int, int] = field(default_factory=dict)
@@ -132,7 +141,7 @@ class _Ends:
     error: str = ""
 
     def of(self, partition: int, offset: int, told: Condition | None) -> PartitionFacts:
-        """What is known of one partition."""
+        """Return what is known of one partition."""
         return PartitionFacts(
             next_offset=offset,
             first=self.first.get(partition),
@@ -208,7 +217,9 @@ def _table_line(table: dict[str, Any]) -> str:
 
 
 def _explain(console: Console, status: dict[str, Any]) -> None:
-    """The operator's explanation, then one line per explanation that partitions share."""
+    """Print the explanation of the operator, then each explanation of partitions once, with the partitions that share
+    it.
+    """
     lines: dict[str, list[str]] = {f"{status['why']['rule']}: {status['why']['text']}": []}
     for row in status.get("partitions", ()):
         lines.setdefault(f"{row['why']['rule']}: {row['why']['text']}", []).append(str(row["partition"]))

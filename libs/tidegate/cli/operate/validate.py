@@ -1,4 +1,4 @@
-"""`tidegate validate`: every problem of a configuration file at once."""
+"""`tidegate validate`: report all problems of a configuration file at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidegate.runtime.configuration.application import Application, load
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of the file and of each operator instead.")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 def command(file: Path | None, schema: bool, as_json: bool) -> None:
-    """Check FILE: every problem at once, each with value, cause and remedy; exit code 2 if there is one.
+    """Check FILE and report all problems at once, each with value, cause and remedy. Exit code 2 if there is any.
 
     Example: tidegate validate flights.yaml
     """
@@ -34,7 +34,7 @@ def command(file: Path | None, schema: bool, as_json: bool) -> None:
 
 
 def json_schema() -> dict[str, object]:
-    """The JSON Schema of the configuration file, each built kind of operator among `operators`."""
+    """Return the JSON Schema of the configuration file, with the schema of every kind of operator under `operators`."""
     schema = Application.model_json_schema()
     operators = [config_type(kind).model_json_schema() for kind in kinds()]
     schema["properties"]["operators"]["additionalProperties"] = {"oneOf": operators}

@@ -1,1 +1,1 @@
-"""Commands for what went wrong: find it, accept it, send it again."""
+"""Commands for repair: diagnose problems, accept losses, send records again."""

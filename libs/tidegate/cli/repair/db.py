@@ -1,4 +1,4 @@
-"""`tidegate db`: the tables of the control database, and what they have from the logs."""
+"""`tidegate db`: manage the tables of the control database, and rebuild their contents from the operator logs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _FILE = click.argument("file", type=click.Path(path_type=Path))
 
 @click.group()
 def command() -> None:
-    """Look after the control database."""
+    """Manage the control database."""
 
 
 @command.command()
 @_FILE
 @json_option
 def upgrade(file: Path) -> None:
-    """Bring the tables to the newest revision.
+    """Upgrade the tables to the newest revision.
 
     \b
     Example:
@@ -41,7 +41,7 @@ def upgrade(file: Path) -> None:
 @click.argument("revision")
 @json_option
 def downgrade(file: Path, revision: str) -> None:
-    """Bring the tables back to an older REVISION, or with `base` take them away. Services do not write to them then.
+    """Downgrade the tables to an older REVISION; `base` drops them. Services do not write to downgraded tables.
 
     \b
     Example:
@@ -56,7 +56,7 @@ def downgrade(file: Path, revision: str) -> None:
 @_FILE
 @json_option
 def current(file: Path) -> None:
-    """Tell the revision of the tables, and the one that this program works with.
+    """Show the revision of the tables and the newest revision, which this program needs.
 
     \b
     Example:
@@ -69,7 +69,7 @@ def current(file: Path) -> None:
 @_FILE
 @json_option
 def rebuild(file: Path) -> None:
-    """Write again what the tables have from the logs of FILE's operators. Services may run meanwhile.
+    """Rewrite the contents of the tables from the logs of FILE's operators. Services may keep running.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`tidegate doctor`: what is wrong around an application, and what to do about it."""
+"""`tidegate doctor`: diagnose problems around an application and suggest fixes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from tidegate.runtime.doctor.findings import Finding
 @json_option
 @click.pass_context
 def command(context: click.Context, file: Path) -> None:
-    """Look for what is wrong with this machine, the broker, the topics, the lake, local states and drivers of FILE, and
-    tell the remedy of each. Nothing is changed; services may run meanwhile. Exit code 1 if something was found.
+    """Check FILE's broker, topics, lake, local states and drivers, and this machine, and suggest a fix for each
+    problem.
+
+    Nothing is changed; services may keep running. Exit code 1 if a problem was found.
 
     \b
     Example:

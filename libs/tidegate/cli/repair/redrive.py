@@ -1,4 +1,4 @@
-"""`tidegate redrive`: sends late and rejected records back."""
+"""`tidegate redrive`: send late and rejected records back to a topic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from tidegate.runtime.repair.redrive import (
 
 
 def time(text: str) -> int:
-    """The time in ms that the text says: ms since the epoch, or ISO 8601, UTC unless it says otherwise."""
+    """Return the text as ms since the epoch. Accept ms since the epoch, or ISO 8601 (UTC unless it has an offset).
+
+    Raise BadParameter if the text is neither.
+    """
     if text.isdecimal():
         return int(text)
     try:
@@ -59,10 +62,12 @@ def command(
     again: bool,
     dry_run: bool,
 ) -> None:
-    """Send records that OPERATOR refused back to its input topic, from its log, once what kept them out is mended.
+    """Send OPERATOR's late and rejected records from its log back to its input topic, once the reason for them is
+    fixed.
 
-    Key, value, headers and timestamp are those of the record; the header tidegate-redriven says where it was read. Each
-    partition's records are one Kafka transaction. Records that were sent back before are left out.
+    Key, value, headers and timestamp are those of the record; the header tidegate-redriven gives the partition and
+    offset where it was read. The records of each partition are one Kafka transaction. Records that were sent back
+    before are left out.
 
     \b
     Examples:

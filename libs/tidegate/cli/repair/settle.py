@@ -1,4 +1,4 @@
-"""`tidegate settle`: says what became of output that neither a mark nor the topic tells about."""
+"""`tidegate settle`: record whether output was published, if neither the offset commit nor the topic can tell."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from tidegate.runtime.repair.settle import settle
 @click.option("--partition", "partitions", type=int, multiple=True, help="This one; several times for several.")
 @json_option
 def command(file: Path, operator: str, published: bool | None, partitions: tuple[int, ...]) -> None:
-    """Say whether the newest output of OPERATOR was published, where nothing else tells.
+    """Record whether the newest output of OPERATOR was published, if Kafka can no longer tell.
 
-    The operator stops by itself and names the batches. Its mark has expired, and the topic may have deleted the output.
-    With --unpublished it is published, perhaps a second time. The log records what was said, and when.
+    When this happens, the operator stops and names the batches: their offset commits have expired, and the topic may
+    have deleted the output. --published treats the output as published; --unpublished publishes it, perhaps a second
+    time. The log records the decision and when it was made.
 
     Example: tidegate settle flights.yaml carrier_updates --published
     """

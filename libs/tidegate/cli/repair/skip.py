@@ -1,4 +1,4 @@
-"""`tidegate skip`: accepts that records were lost before they were read."""
+"""`tidegate skip`: accept that records were lost before the operator read them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ _RANGE = re.compile(r"(\d+):(\d+)-(\d+)")
 @click.argument("ranges", nargs=-1, required=True, metavar="PARTITION:FROM-TO...")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 def command(file: Path, operator: str, ranges: tuple[str, ...], as_json: bool) -> None:
-    """Go on behind records that the input topic deleted before OPERATOR had read them.
+    """Continue after records that the input topic deleted before OPERATOR had read them.
 
-    The operator stops by itself and names the ranges; TO is the first offset to go on at. It is before FROM where the
-    topic lost records that were read: what it has there now is read. The log records what was skipped, and when.
+    When this happens, the operator stops and names the ranges. TO is the first offset to read next. If the topic lost
+    records that had been read already, TO is before FROM, and the operator reads what the topic has there now. The log
+    records what was skipped and when.
 
     Example: tidegate skip flights.yaml carrier_updates 0:1200-1900 3:15-77
     """

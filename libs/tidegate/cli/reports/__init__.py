@@ -1,1 +1,1 @@
-"""Figures that commands show."""
+"""Figures that commands print."""

@@ -1,7 +1,7 @@
-"""What each grace would have served, from the lateness that batches have counted.
+"""The share of records that each grace would have served, from the lateness that batches have counted.
 
-A record that is late by no more than the grace is served: it is joined, or counted in its window, as if it had come in
-time. Lateness is known by bins (`kernels.lateness_bins`), so a share is the least that a grace would have served.
+A grace serves a record that is late by no more than the grace: the record is joined, or counted in its window, as if it
+had been in time. Lateness is counted in bins (`kernels.lateness_bins`), so each share is a lower bound.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ _LADDER = (
     "1h 90m 2h 3h 4h 6h 8h 12h 16h 1d 36h 2d 3d 5d 7d 14d 30d 60d 90d 180d 365d"
 )
 ROUND_GRACES_MS = tuple(parse_duration_ms(text) for text in _LADDER.split())
-"""What people write."""
+"""Round durations that people configure, ascending, in ms."""
 
 SHARES = (0.99, 0.999, 1.0)
-"""The shares of records that people ask for."""
+"""Shares of records for which the smallest grace is reported."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lateness:
-    """How late records were: `bins` {bound in ms: records}, the largest in ms, and how many have no bin.
+    """The lateness of an operator's records: {bound in ms: records} as `bins`, the largest in ms, and records without
+    bin.
 
-    Records of batches that were done before there were bins have none.
+    Records of batches from before bins existed have no bin.
     """
 
     bins: Mapping[int, int]
@@ -37,13 +38,15 @@ class Lateness:
 
     @property
     def records(self) -> int:
-        """How many have a bin."""
+        """Number of records that have a bin."""
         return sum(self.bins.values())
 
 
 class Offer(NamedTuple):
-    """A grace, how many records it would have served at least, what share that is, and how long records would have
-    waited on average, in stream time; ms."""
+    """One grace, how many records it would have served at least, their share, and their average wait.
+
+    Grace and wait (`delay`) are in ms of stream time.
+    """
 
     grace: int
     served: int
@@ -52,7 +55,7 @@ class Offer(NamedTuple):
 
 
 def lateness_of(measures: Mapping[str, int]) -> Lateness:
-    """The lateness that an operator's measures tell."""
+    """Return the lateness recorded in an operator's measures."""
     bins = {int(name.removeprefix(PREFIX)): count for name, count in measures.items() if name.startswith(PREFIX)}
     return Lateness(
         bins=dict(sorted(bins.items())),
@@ -62,9 +65,9 @@ def lateness_of(measures: Mapping[str, int]) -> Lateness:
 
 
 def offers(lateness: Lateness, also: int | None = None) -> list[Offer]:
-    """What graces would have given, ascending, up to the first that would have served all; `also` is among them.
+    """Return the effect of round graces, ascending, up to the first that would have served all records.
 
-    One that would have served no more than a smaller one is left out.
+    A grace that would have served no more records than a smaller one is left out; `also` is always included.
     """
     if lateness.records == 0:
         return []
@@ -78,7 +81,7 @@ def offers(lateness: Lateness, also: int | None = None) -> list[Offer]:
 
 
 def offer(lateness: Lateness, grace: int) -> Offer:
-    """What the grace would have given."""
+    """Return the effect of one grace."""
     served = {bound: count for bound, count in lateness.bins.items() if min(bound, lateness.largest) <= grace}
     waited = sum((grace - min(bound, grace)) * count for bound, count in served.items())
     count = sum(served.values())
@@ -86,12 +89,12 @@ def offer(lateness: Lateness, grace: int) -> Offer:
 
 
 def smallest(found: list[Offer], share: float) -> Offer | None:
-    """The smallest grace among the offers that would have served that share."""
+    """Return the smallest of the graces that would have served that share; None if there is none."""
     return next((each for each in found if each.share >= share), None)
 
 
 def about(duration_ms: int) -> str:
-    """The duration as people say it: 12.5 min."""
+    """Return the duration rounded for people, such as `12.5 min`."""
     for unit, length in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
         if duration_ms >= length:
             return f"{duration_ms / length:.1f}".removesuffix(".0") + f" {unit}"

@@ -1,6 +1,6 @@
-"""The one place that decorates with numba.
+"""The decorators that compile kernels with numba. Kernels are compiled by them alone.
 
-`TIDEGATE_NUMBA=off` runs the same source as plain Python: for debugging, and for the law that both agree.
+`TIDEGATE_NUMBA=off` runs the same source as plain Python: for debugging, and to test that both give the same results.
 `NUMBA_BOUNDSCHECK=1`, numba's own switch, makes every access outside of an array an IndexError: slower, for tests.
 """
 
@@ -18,33 +18,33 @@ Kernel = TypeVar("Kernel", bound=Callable[..., object])
 NUMBA_ON = os.environ.get("TIDEGATE_NUMBA", "on") != "off"
 
 CHECKED = NUMBA_ON and os.environ.get("NUMBA_BOUNDSCHECK", "0") != "0"
-"""True where kernels look at their arrays' bounds."""
+"""True if kernels check the bounds of their arrays."""
 
 if NUMBA_ON:
     import numba  # type: ignore[import-untyped, unused-ignore]
 
-    if CHECKED:  # numba's cache does not tell kernels with checks from those without
+    if CHECKED:  # numba's cache does not distinguish kernels with checks from those without
         numba.config.CACHE_DIR = str(Path(numba.config.CACHE_DIR or Path(__file__).parent / "__pycache__") / "checked")
 
 
 def compiled(function: Kernel) -> Kernel:
-    """The function compiled by numba (cached on disk, without the GIL), or itself where numba is switched off.
+    """Compile the function with numba (cached on disk, without the GIL), or return it unchanged if numba is off.
 
-    Kernels take and give flat arrays and numbers only. Overflowing uint64 arithmetic must use numpy scalars.
+    Kernels take and return only flat arrays and numbers. Overflowing uint64 arithmetic must use numpy scalars.
     """
     return _compile(function)
 
 
 def compiled_in_place(function: Kernel) -> Kernel:
-    """As `compiled`, for a kernel that works in the arrays that it is given and makes none, slices included.
+    """Compile as `compiled` does, for a kernel that works in the arrays given to it and makes none, not even slices.
 
-    It counts no references: counting them for the many arrays of a state costs ten times the work itself.
+    It does not count references: counting them for the many arrays of a state costs ten times the work itself.
     """
     return _compile(function, _nrt=False)
 
 
 def inlined(function: Kernel) -> Kernel:
-    """A part of kernels that are `compiled_in_place`: it becomes part of each, so its arguments cost nothing."""
+    """Compile a part of `compiled_in_place` kernels. It is inlined into each of them, so its arguments cost nothing."""
     return _compile(function, _nrt=False, forceinline=True)
 
 
@@ -56,5 +56,5 @@ def _compile(function: Kernel, **options: Any) -> Kernel:
 
 @inlined
 def wide(number: Any) -> Any:
-    """The number as int64, so that a kernel is compiled once, whatever the width of the array it comes from."""
+    """Return the number as int64, so that a kernel is compiled once, whatever the width of the array it comes from."""
     return np.int64(number)

@@ -1,7 +1,7 @@
-"""Bytes of flat arrays, eight at a time or in blocks.
+"""Access to the bytes of flat arrays, eight at a time or in blocks.
 
-The one place that generates code, because numba has no unaligned load, block copy or prefetch. What it generates stands
-first in plain Python, which is what runs with `TIDEGATE_NUMBA=off`.
+This is the only module that generates code, because numba has no unaligned load, block copy or prefetch. Each function
+comes first in plain Python, which is what runs with `TIDEGATE_NUMBA=off`.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ WORD = 8
 
 
 def word_at(data: Array, at: int) -> Any:
-    """The eight bytes from `at` on as an int64, the first one lowest; they must all be inside the array."""
+    """Return the eight bytes from `at` on as a little-endian int64. They must all be inside the array."""
     return np.int64(int.from_bytes(data[at : at + WORD].tobytes(), "little", signed=True))
 
 
 def product(left: int, right: int) -> Any:
-    """The product modulo 2**64, as an int64."""
+    """Return the product modulo 2**64, as an int64."""
     return np.int64((int(left) * int(right) + 2**63) % 2**64 - 2**63)
 
 
 def folded(left: int, right: int) -> Any:
-    """Return the two halves of the unsigned 128-bit product, one XORed onto the other, as an int64."""
+    """Return the two halves of the unsigned 128-bit product, XORed with each other, as an int64."""
     whole = (int(left) % 2**64) * (int(right) % 2**64)
     return np.int64(((whole ^ (whole >> 64)) + 2**63) % 2**64 - 2**63)
 
 
 def copy_bytes(source: Array, start: int, target: Array, at: int, length: int) -> None:
-    """`length` bytes (>= 0) of the source are in the target, which is other memory."""
+    """Copy `length` bytes (>= 0) from the source to the target. The two must not overlap."""
     target[at : at + length] = source[start : start + length]
 
 
 def prefetch(data: Array, at: int) -> None:
-    """The item at that position, if there is one, is on its way into the cache. The array may have gaps."""
+    """Start loading the item at that position, if there is one, into the cache. The array may be strided."""
 
 
 if NUMBA_ON:
@@ -98,7 +98,7 @@ if NUMBA_ON:
             kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
             fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
             address = builder.inttoptr(_item(context, builder, signature.args[0], *arguments), byte)
-            builder.call(fetch, [address, *(number(word) for word in (0, 3, 1))])  # to read, to stay, data
+            builder.call(fetch, [address, *(number(word) for word in (0, 3, 1))])  # for reading, to be kept, data cache
             return context.get_dummy_value()
 
         return types.void(data, types.int64), generate

@@ -1,1 +1,1 @@
-"""Where arrays live, and blocks and slots in them."""
+"""Memory for arrays, and the allocation of blocks and slots in them."""

@@ -1,10 +1,11 @@
-"""Byte blocks of any length in one flat array, taken and given back in O(1).
+"""Byte blocks of any length in one flat array, allocated and released in O(1).
 
-Lengths are rounded up to classes of 8-byte words: 1 to 8 words, then four classes per power of two (at most a quarter
-is lost). A block given back heads the chain of its class, linked through its own first word. A position is the block's
-first byte; word 0 is never given out, so 0 means "no block". When no block of the class is free and the end is reached,
-the caller makes room: it packs the blocks when a third of the array is dead, and grows it otherwise. So the array is at
-most three times as long as what was live at the fullest moment, whatever the lengths were.
+Lengths are rounded up to size classes of 8-byte words: 1 to 8 words, then four classes per power of two (at most a
+quarter is lost). A released block becomes the head of the free chain of its class, linked through its own first word. A
+position is the block's first byte. Word 0 is never given out, so 0 means "no block". When no block of the class is free
+and the end of the array is reached, the caller makes room: it packs the blocks if a third of the array is dead, and
+grows the array otherwise. So the array is at most three times as long as what was live at the fullest moment, whatever
+the lengths were.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ NUMBERS = CLASSES + 2
 
 
 class Arena(NamedTuple):
-    """`data`: the bytes; `words`: the same memory as int64. `numbers`: chain heads by class, words used, words live."""
+    """The array that blocks are allocated in.
+
+    `data`: the bytes. `words`: the same memory as int64. `numbers`: heads of the free chains by class, words used,
+    words live.
+    """
 
     data: Array
     words: Array
@@ -30,7 +35,7 @@ class Arena(NamedTuple):
 
 @inlined
 def size_class(length: int) -> Any:
-    """The class of a block for that many bytes."""
+    """Return the size class of a block for that many bytes."""
     words = max(1, (length + WORD - 1) // WORD)
     if words <= 8:
         return words
@@ -43,7 +48,7 @@ def size_class(length: int) -> Any:
 
 @inlined
 def class_words(kind: int) -> Any:
-    """How many words a block of the class has."""
+    """Return how many words a block of the class has."""
     if kind <= 8:
         return kind
     power = 3 + (kind - 9) // 4
@@ -52,7 +57,7 @@ def class_words(kind: int) -> Any:
 
 @inlined
 def has_room(arena: Arena, length: int) -> bool:
-    """True when `allocate` can find a block for that many bytes."""
+    """Return whether `allocate` can find a block for that many bytes."""
     kind = size_class(length)
     if arena.numbers[kind] != 0:
         return True
@@ -61,7 +66,7 @@ def has_room(arena: Arena, length: int) -> bool:
 
 @inlined
 def allocate(arena: Arena, length: int) -> Any:
-    """The position of a block for that many bytes; 0 when the array has no room."""
+    """Return the position of a block for that many bytes; 0 if the array has no room."""
     kind = size_class(length)
     words = class_words(kind)
     first = arena.numbers[kind]
@@ -79,7 +84,7 @@ def allocate(arena: Arena, length: int) -> Any:
 
 @inlined
 def release(arena: Arena, position: int, length: int) -> None:
-    """The block, taken for that many bytes, is free."""
+    """Free the block, which was allocated for that many bytes."""
     kind = size_class(length)
     arena.words[position // WORD] = arena.numbers[kind]
     arena.numbers[kind] = position // WORD
@@ -88,7 +93,7 @@ def release(arena: Arena, position: int, length: int) -> None:
 
 @inlined
 def forget_free_blocks(arena: Arena, end: int) -> None:
-    """All words before `end` but word 0 are live, and nothing else is."""
+    """Record that all words before `end` but word 0 are live, and nothing else is."""
     for kind in range(CLASSES):
         arena.numbers[kind] = 0
     arena.numbers[USED] = end

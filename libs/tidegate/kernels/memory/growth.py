@@ -1,6 +1,7 @@
-"""How much room a state gets when it has too little.
+"""The capacity that a state gets when it has too little room.
 
-Up to a step growth doubles, then it adds the step, in the end a sixteenth: a big state has little unused.
+A small capacity doubles, a larger one grows by a fixed step, and the largest by a sixteenth: a big state has little
+unused room.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ SLOTS_STEP, ARENA_STEP = 2**18, 2**24
 
 
 def more_slots(capacity: Mapping[str, int], slots: str, index: str | None = None) -> dict[str, int]:
-    """The next capacity of those dimensions: more slots, and an index of a power of two of at least twice as many."""
+    """Return the next capacity: more slots, and an index of a power of two of at least twice as many places.
+
+    Raise EngineError beyond MAX_SLOTS.
+    """
     wanted = _larger(capacity[slots], SLOTS_STEP)
     if wanted > MAX_SLOTS:
         raise EngineError(f"a partition has more {slots} than a state can", value=capacity[slots], remedy=_REMEDY)
@@ -32,7 +36,10 @@ def more_slots(capacity: Mapping[str, int], slots: str, index: str | None = None
 
 
 def arena_capacity(numbers: Array, length: int, capacity: int) -> int | None:
-    """The bytes that an arena needs to have room for a block of `length` bytes; None: a third is dead, so pack it."""
+    """Return the bytes that an arena needs to have room for a block of `length` bytes.
+
+    None: a third is dead, so pack the arena instead. Raise EngineError beyond MAX_ARENA.
+    """
     words = int(arena.class_words(arena.size_class(length)))
     wanted, wanted_words = WORD * (int(numbers[arena.LIVE]) + words + 1), int(numbers[arena.USED]) + words + 1
     if 3 * wanted <= 2 * capacity:

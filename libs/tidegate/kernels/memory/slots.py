@@ -1,7 +1,7 @@
-"""Numbers for the rows of a state's arrays, taken and given back in O(1).
+"""Slots, which are row numbers of a state's arrays, allocated and released in O(1).
 
-Slots given back form a chain through `link` (any int64 array over slots that a free slot does not need); slots never
-used lie behind a mark, so that memory which was reserved but not needed is never touched.
+Released slots form a chain through `link` (any int64 array over slots that a free slot does not need). Slots that were
+never used lie above a mark, so memory that was reserved but not needed is never touched.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ NUMBERS = 2
 
 
 class SlotPool(NamedTuple):
-    """`numbers`: how many slots were ever used, and the first free one + 1. `link`: the next free one + 1."""
+    """The used and the free slots.
+
+    `numbers`: how many slots were ever used, and the first free slot + 1. `link`: the next free slot + 1.
+    """
 
     numbers: Array
     link: Array
@@ -25,13 +28,13 @@ class SlotPool(NamedTuple):
 
 @inlined
 def has_slot(pool: SlotPool) -> bool:
-    """True when `take` can succeed without growth."""
+    """Return whether `take` can succeed without growth."""
     return bool(pool.numbers[FREE] != 0 or pool.numbers[USED] < len(pool.link))
 
 
 @inlined
 def take(pool: SlotPool) -> Any:
-    """A slot that nobody else has: the one given back last, or a new one."""
+    """Return a slot that is not in use: the one released last, or a new one."""
     slot = pool.numbers[FREE] - 1
     if slot >= 0:
         pool.numbers[FREE] = pool.link[slot]
@@ -44,6 +47,6 @@ def take(pool: SlotPool) -> Any:
 
 @inlined
 def give_back(pool: SlotPool, slot: int) -> None:
-    """The slot may be taken again."""
+    """Release the slot, so that it can be taken again."""
     pool.link[slot] = pool.numbers[FREE]
     pool.numbers[FREE] = slot + 1

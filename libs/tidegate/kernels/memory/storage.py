@@ -1,4 +1,4 @@
-"""Where a state's arrays live when nothing has to outlast the process."""
+"""A storage in process memory, for arrays that need not outlast the process."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 from tidegate.contracts.operator import SEED, Array, Layout
 
 RESERVED = 2
-"""So many times what an array needs is asked for at once: what is never written to is not taken."""
+"""How many times the length that an array needs is reserved when it grows: unwritten memory takes no space."""
 
 
 def fresh_seed() -> bytes:
-    """Return a secret that no other storage has."""
+    """Return a random secret that no other storage has."""
     return os.urandom(SEED.factor * np.dtype(SEED.dtype).itemsize)
 
 
 class MemoryStorage:
-    """A Storage in process memory: for the per-record driver, the laws and anything that is not worth a file.
+    """A Storage in process memory: for the per-record driver, the tests and anything that is not worth a file.
 
-    `seed`: the secret of its hash; a new one by default.
+    `seed`: the secret of its hash; by default a new one.
     """
 
     def __init__(self, layout: Layout, seed: bytes | None = None) -> None:
@@ -33,15 +33,15 @@ class MemoryStorage:
             self._arrays[SEED.name][:] = np.frombuffer(seed or fresh_seed(), SEED.dtype)
 
     def arrays(self) -> Mapping[str, Array]:
-        """The current arrays."""
+        """Return the current arrays."""
         return self._arrays
 
     def capacity(self) -> Mapping[str, int]:
-        """The current capacity of each dimension."""
+        """Return the current capacity of each dimension."""
         return self._capacity
 
     def grow(self, capacity: Mapping[str, int]) -> None:
-        """Every dimension named has at least that capacity; contents stay at the front, the rest is zero."""
+        """Grow every given dimension to at least that capacity. Contents stay at the front, the rest is zero."""
         for dimension, wanted in capacity.items():
             self._capacity[dimension] = max(wanted, self._capacity[dimension])
         for name, old in self._arrays.items():
@@ -52,7 +52,7 @@ class MemoryStorage:
             self._arrays[name] = self._memory[name][:length]
 
     def copy(self) -> MemoryStorage:
-        """An equal storage that shares nothing with this one."""
+        """Return an equal storage that shares nothing with this one."""
         twin = MemoryStorage(self._layout)
         twin._capacity = dict(self._capacity)
         twin._arrays = {name: array.copy() for name, array in self._arrays.items()}

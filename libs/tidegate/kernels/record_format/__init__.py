@@ -1,1 +1,1 @@
-"""Kafka's record batches (format 2) as columns, decoded and encoded."""
+"""Kafka's record batches (format 2): decoding into columns, and encoding from columns."""

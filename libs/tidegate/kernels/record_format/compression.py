@@ -1,6 +1,6 @@
-"""The compressions of Kafka record batches, whole batches at a time.
+"""Compression and decompression of Kafka record batches, one whole batch at a time.
 
-Snappy is written and read with the framing of the Java client (xerial), and read without it too.
+Snappy is written with the framing of the Java client (xerial), and read with or without it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import cramjam
 from tidegate.contracts.records import Bytes
 
 CODES = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-"""A batch's attributes hold the code in their lowest three bits."""
+"""Compression codes, which are the lowest three bits of a batch's attributes."""
 
 CODE_MASK = 7
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -21,20 +21,20 @@ _XERIAL_BLOCK_BYTES = 32 * 1024
 
 
 LARGEST_BATCH_BYTES = 2**28
-"""What the records of one batch may take uncompressed: brokers bound the compressed size alone."""
+"""Maximum uncompressed size of one batch's records: brokers limit only the compressed size."""
 
 _NO_ROOM = "failed to write whole buffer"
-"""What cramjam says when its output is full."""
+"""Error text of cramjam when its output is full."""
 
 
 class TooLarge(ValueError):
-    """More bytes were compressed than there is room for."""
+    """The decompressed bytes do not fit into the room for them."""
 
 
 def decompress(payload: Bytes, code: int, room: Bytes) -> int:
-    """Write the bytes that were compressed to the front of `room`, and never more; return how many they are.
+    """Decompress to the front of `room`, never beyond its end, and return the number of bytes.
 
-    Raises TooLarge where they do not fit, ValueError for a code that Kafka lacks and for damaged bytes.
+    Raise TooLarge if they do not fit, ValueError for an unknown code and for damaged bytes.
     """
     try:
         return _decompressed(payload.data, code, room)
@@ -45,7 +45,7 @@ def decompress(payload: Bytes, code: int, room: Bytes) -> int:
 
 
 def compress(payload: Bytes, code: int) -> bytes:
-    """The compressed bytes; the same for the same input."""
+    """Return the compressed bytes, which are the same for the same input."""
     if code == CODES["snappy"]:
         return _xerial(payload.data)
     codec = {CODES["gzip"]: cramjam.gzip, CODES["lz4"]: cramjam.lz4, CODES["zstd"]: cramjam.zstd}[code]

@@ -1,8 +1,8 @@
-"""Record batches to columns.
+"""Decoding of record batches into columns.
 
-Python loops go over batches, kernels over records. Nothing in the bytes is trusted, nothing is read outside a batch.
-Damage on the way ends in an EngineError that names the batch: its checksum is wrong. A batch that came as it was sent
-and cannot be read is one row in the place of its records, which operators reject.
+Python loops run over batches, kernels over records. Nothing in the bytes is trusted, and nothing is read outside a
+batch. A batch that was damaged on the way has a wrong checksum; it raises an EngineError that names the batch. A batch
+that is as the producer sent it and cannot be read becomes one row in place of its records, which operators reject.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _ABORT_MARKER = 0
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Decoded:
-    """The records of a range, the offset to go on at, and how many bytes the complete batches took."""
+    """The records of a range of offsets, the offset to continue at, and the number of bytes used."""
 
     records: Records
     next_offset: int
@@ -62,9 +62,9 @@ class Decoded:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Payload:
-    """The records of the first batches, uncompressed, in one buffer: those of batch i are data[start[i]:end[i]].
+    """The uncompressed records of the first batches in one buffer: those of batch i are data[start[i]:end[i]].
 
-    `unreadable`: a code per batch, 0 for one that can be read so far.
+    `unreadable`: a code per batch, 0 for a batch that can be read so far.
     """
 
     data: Bytes
@@ -76,15 +76,16 @@ class _Payload:
 def decode(
     raw: bytes | memoryview | Bytes, start_offset: int, end_offset: int, aborted: Sequence[tuple[int, int]]
 ) -> Decoded:
-    """The committed records with start_offset <= offset < end_offset of the complete batches in the bytes.
+    """Return the committed records with start_offset <= offset < end_offset of the complete batches in the bytes.
 
-    `aborted` holds (producer id, first offset) of the aborted transactions, as a read_committed fetch gives them: their
-    batches are skipped, and control batches too. `next_offset` is the offset behind the last complete batch, skipped
-    or not, at most `end_offset`; it is before a compressed batch where those before it take LARGEST_BATCH_BYTES. Where
-    no batch is compressed the records point into `raw`: nothing is copied.
+    `aborted` has (producer id, first offset) of the aborted transactions, as a read_committed fetch returns them. Their
+    batches are skipped, and so are control batches. `next_offset` is the offset after the last complete batch, skipped
+    or not, and at most `end_offset`. If any batch is compressed, decoding stops once the records take
+    LARGEST_BATCH_BYTES; `next_offset` is then that of the first batch left. If no batch is compressed, the records
+    point into `raw`: nothing is copied.
 
-    A batch that cannot be read, or whose records take more than LARGEST_BATCH_BYTES, is one row with the code of the
-    reason. Raises EngineError, naming a base offset, for damaged batches and for those older than magic 2.
+    A batch that cannot be read, or whose records take more than LARGEST_BATCH_BYTES, becomes one row with the code of
+    the reason. Raise EngineError, naming a base offset, for damaged batches and for batches older than magic 2.
     """
     data = read_only(np.frombuffer(raw, np.uint8))
     found = frames(data)
@@ -107,9 +108,9 @@ def decode(
 
 
 def _in_aborted(data: Bytes, found: Frames, aborted: Sequence[tuple[int, int]]) -> Mask:
-    """True for the batches of aborted transactions.
+    """Return a mask of the batches that belong to aborted transactions.
 
-    A transaction is on from its first offset to its producer's abort marker; batches come in offset order.
+    A transaction lasts from its first offset to its producer's abort marker; batches are in offset order.
     """
     skipped = np.zeros(len(found.start), np.bool_)
     if not aborted:
@@ -133,7 +134,7 @@ def _producers(found: Frames) -> Iterable[tuple[int, int, int]]:
 
 
 def _control_type(data: Bytes, start: int, end: int) -> int:
-    """0 for an abort marker, 1 for a commit marker: the second number of the only record's key."""
+    """Return 0 for an abort marker, 1 for a commit marker: the second number in the key of the only record."""
     at = start + ENVELOPE_BYTES
     _length, at = read_varint(data, at, end)
     at = at + 1 if at >= 0 else -1
@@ -154,7 +155,7 @@ def _payload(data: Bytes, batches: Frames) -> _Payload:
             end=batches.end,
             unreadable=np.zeros(len(codes), np.int64),
         )
-    room = np.empty(2 * LARGEST_BATCH_BYTES, np.uint8)  # memory that is not written to is not taken
+    room = np.empty(2 * LARGEST_BATCH_BYTES, np.uint8)  # unwritten memory takes no space
     used, ends, unreadable = 0, [0], []
     for start, end, code in zip(*(column.tolist() for column in _places(batches, codes)), strict=True):
         size, reason = _uncompressed(data[start:end], code, room[used : used + LARGEST_BATCH_BYTES])
@@ -174,7 +175,7 @@ def _places(batches: Frames, codes: Int64s) -> tuple[Int64s, ...]:
 
 
 def _uncompressed(payload: Bytes, code: int, room: Bytes) -> tuple[int, int]:
-    """Return how many bytes at the front of `room` are the records, and why there are none (0: there are)."""
+    """Write the records to the front of `room`; return their length, and the code of what prevented it (0: nothing)."""
     if code == 0 and len(payload) <= len(room):
         room[: len(payload)] = payload
         return len(payload), 0
@@ -200,7 +201,7 @@ def _records(payload: _Payload, batches: Frames, start_offset: int, end_offset: 
 
 
 def _with_unreadable(records: Records, batches: Frames, unreadable: Int64s, start_offset: int) -> Records:
-    """Return the records with a row for each batch that cannot be read: an empty key, its offsets as the value."""
+    """Return the records with a row for each batch that cannot be read: an empty key, and its offsets as the value."""
     chosen = np.flatnonzero(unreadable)
     texts = [_range_of(batches, batch) for batch in chosen.tolist()]
     length = np.array([len(text) for text in texts], np.int64)
@@ -247,7 +248,10 @@ def _read_batches(
     end_offset: int,
     columns: Int64s,
 ) -> int:
-    """Return the number of records in the range, which the columns hold; `unreadable` has the batches without any."""
+    """Write the records in the range to the columns, and return how many there are.
+
+    Set the code in `unreadable` for each batch whose records turn out to be unreadable.
+    """
     row = 0
     for batch in range(len(starts)):
         if unreadable[batch] == 0:
@@ -270,14 +274,17 @@ def _read_batch(
     columns: Int64s,
     row: int,
 ) -> int:
-    """Return the row behind the batch's records, the first of which is at `row`; -1: they do not fit into it."""
+    """Write the batch's records to the columns from `row` on, and return the row after them.
+
+    Return -1 if the records do not fit the batch.
+    """
     previous = -1
     for _record in range(batches.record_count[batch]):
         length, at = read_varint(data, at, last)
         if at < 0 or length < SMALLEST_RECORD - 1 or length > last - at:
             return -1
         end = at + length
-        delta_ms, at = read_varint(data, at + 1, end)  # + 1: attributes, which have no meaning yet
+        delta_ms, at = read_varint(data, at + 1, end)  # + 1: the attributes, which have no meaning yet
         delta, at = read_varint(data, at, end)
         key_length, key_start = read_varint(data, at, end)
         at = _behind(key_start, key_length, end)
@@ -306,7 +313,7 @@ def _read_batch(
 
 @compiled
 def _behind(start: int, length: int, end: int) -> int:
-    """The position behind a field that may be null (length -1), or -1 if it is not inside its record."""
+    """Return the position after a field that may be null (length -1); -1 if the field is not inside its record."""
     if start < 0 or length < -1 or length > end - start:
         return -1
     return start + max(length, 0)
@@ -314,7 +321,7 @@ def _behind(start: int, length: int, end: int) -> int:
 
 @compiled
 def _read_headers(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """The number of headers in a block and the position behind it, -1 if they run out."""
+    """Return the number of headers in a block and the position after it; -1 if the block is damaged."""
     count, at = read_varint(data, at, end)
     if at < 0 or count < 0:
         return 0, -1

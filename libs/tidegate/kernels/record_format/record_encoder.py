@@ -1,7 +1,7 @@
-"""Columns to record batches.
+"""Encoding of columns into record batches.
 
 Keys, values and headers pass through byte for byte; a stamp appends headers to each record. The same columns, stamp and
-producer give the same bytes. Python loops go over batches, kernels over records.
+producer give the same bytes. Python loops run over batches, kernels over records.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from tidegate.kernels.record_format.record_headers import encode_header, varint
 from tidegate.kernels.record_format.varint import read_varint, varint_size, write_varint
 
 TARGET_BATCH_BYTES = 2**20
-"""A batch is closed at this size: far below what brokers take as a request, large enough to cost nothing."""
+"""A batch is closed at this size: far below the limit of brokers for a request, and large enough to cost nothing."""
 
 _SEQUENCES = 2**31
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OutgoingColumns:
-    """Records to be written. `headers` holds blocks (a varint count, then the headers); null: none."""
+    """Records to write. `headers` has header blocks (a varint count, then the headers); null: no headers."""
 
     key: pa.BinaryArray
     value: pa.BinaryArray
@@ -61,7 +61,7 @@ class OutgoingColumns:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Origin:
-    """Where dead letters were read, and why they are dead: `messages` has one for each of the stamp's causes."""
+    """Where dead letters were read, and why they are dead letters: `messages` has one for each cause of the stamp."""
 
     topic: str
     partition: int
@@ -71,9 +71,10 @@ class Origin:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Stamp:
-    """The headers that say where records come from. Record i: seq `first_seq` + i, cause `causes[cause_codes[i]]`.
+    """The headers that say where records come from.
 
-    `windows`: where results of windows are written, their starts and ends, ms >= 0. `origin`: of dead letters.
+    Record i has seq `first_seq` + i and cause `causes[cause_codes[i]]`. `windows`: starts and ends in ms >= 0, if
+    results of windows are written. `origin`: for dead letters.
     """
 
     operator: str
@@ -87,7 +88,7 @@ class Stamp:
 
 @dataclass(frozen=True, kw_only=True)
 class EncodedBatch:
-    """One record batch as a produce request takes it."""
+    """One record batch, as a produce request takes it."""
 
     data: bytes
     count: int
@@ -111,8 +112,8 @@ class _Columns(NamedTuple):
 class _Added(NamedTuple):
     """Headers to append to every record: `header_count` in all, in the order constant, numbers, choice.
 
-    `constant` holds whole headers, the same for all records. Header k of `numbers` is `number_names[k]` (encoded, as
-    far as the value) and the decimal digits of numbers[k, i]. Record i has the headers `choices[choice[i]]`.
+    `constant` has whole headers, the same for all records. Header k of `numbers` is `number_names[k]` (encoded, up to
+    the value) and the decimal digits of numbers[k, i]. Record i gets the headers `choices[choice[i]]`.
     """
 
     header_count: int
@@ -134,10 +135,11 @@ def encode(
     transactional: bool = True,
     compression: str = "none",
 ) -> list[EncodedBatch]:
-    """The records in order, in batches of at most `max_batch_bytes`; sequences count from `base_sequence`, modulo 2^31.
+    """Return the records, in order, in batches of at most `max_batch_bytes`.
 
-    Without an idempotent producer, id, epoch and sequence are -1. Raises OutputTooLarge for a record that is larger
-    than `max_batch_bytes` by itself, EngineError for a damaged block of headers; nothing has been written then.
+    Sequences count from `base_sequence`, modulo 2^31. Without an idempotent producer, id, epoch and sequence are -1.
+    Raise OutputTooLarge for a single record that is larger than `max_batch_bytes`, EngineError for a damaged header
+    block. Nothing has been written in either case.
     """
     source, added = _columns(columns), _added(stamp, len(columns.timestamp))
     attributes = CODES[compression] | (TRANSACTIONAL if transactional else 0)
@@ -161,7 +163,7 @@ def _measures(source: _Columns, added: _Added) -> Int64s:
 
 
 def _cuts(timestamp: Int64s, content: Int64s, max_batch_bytes: int) -> list[tuple[int, int, int]]:
-    """Of every batch: its first record, the one behind its last, and its uncompressed size."""
+    """Return for every batch its first record, the record after its last, and its uncompressed size."""
     first, sizes = np.empty_like(timestamp), np.empty_like(timestamp)
     target = min(max_batch_bytes, TARGET_BATCH_BYTES)
     count, refused, size = _cut(timestamp, content, target, max_batch_bytes, first, sizes)
@@ -178,7 +180,7 @@ def _cuts(timestamp: Int64s, content: Int64s, max_batch_bytes: int) -> list[tupl
 def _sealed(
     out: Bytes, attributes: int, timestamps: tuple[int, int], producer: tuple[int, int, int], count: int
 ) -> EncodedBatch:
-    """The batch with its envelope; compressed if that makes it smaller."""
+    """Return the batch with its envelope, compressed if that makes it smaller."""
     code = attributes & ~TRANSACTIONAL
     if code:
         packed = compress(out[ENVELOPE_BYTES:], code)
@@ -248,9 +250,10 @@ def _header(name: str, value: str) -> bytes:
 
 @compiled
 def _measure(source: _Columns, added: _Added, measures: Int64s) -> int:
-    """Row 0: how many headers a record has; 1: where they start; 2: its size but for what depends on the batch.
+    """Measure each record; return the index of a record with damaged headers (-1: none).
 
-    Gives the index of a record whose own headers are damaged (-1: none).
+    Row 0 of `measures`: number of the record's own headers. Row 1: where these start. Row 2: the record's size without
+    the parts that depend on the batch.
     """
     header_data, header_start, header_length = source.headers
     for record in range(len(source.timestamp)):
@@ -277,9 +280,10 @@ def _measure(source: _Columns, added: _Added, measures: Int64s) -> int:
 def _cut(
     timestamp: Int64s, content: Int64s, target: int, limit: int, first: Int64s, sizes: Int64s
 ) -> tuple[int, int, int]:
-    """The number of batches, a record that is refused (-1: none), and the size of a batch of it alone.
+    """Return the number of batches, a record that is too large (-1: none), and the size of a batch of it alone.
 
-    `first` and `sizes` hold the first record and the size of each batch: up to `target`, or one record up to `limit`.
+    Write to `first` and `sizes` the first record and the size of each batch: up to `target`, or one record up to
+    `limit`.
     """
     batches = 0
     start = 0
@@ -316,7 +320,7 @@ def _framed_size(body: int) -> int:
 
 @compiled
 def _write_batch(source: _Columns, added: _Added, measures: Int64s, start: int, end: int, out: Bytes) -> int:
-    """Records start to end stand behind the room for the envelope; gives their largest timestamp."""
+    """Write the records from `start` to `end` after the room for the envelope; return their largest timestamp."""
     timestamp = source.timestamp
     key_data, key_start, key_length = source.key
     value_data, value_start, value_length = source.value
@@ -358,7 +362,7 @@ def _copy(out: Bytes, at: int, data: Bytes, start: int, length: int) -> int:
 
 @compiled
 def _digits(number: int) -> int:
-    """How many decimal digits a number >= 0 has."""
+    """Return how many decimal digits a number >= 0 has."""
     digits = 1
     while number >= 10:
         number //= 10
@@ -368,7 +372,7 @@ def _digits(number: int) -> int:
 
 @compiled
 def _write_decimal(out: Bytes, at: int, number: int) -> int:
-    """The length and the decimal digits of a number >= 0."""
+    """Write the length and the decimal digits of a number >= 0, and return the position after them."""
     digits = _digits(number)
     at = write_varint(out, at, digits)
     for place in range(digits):

@@ -1,4 +1,4 @@
-"""Where the record batches are in a partition's bytes, and what their headers say.
+"""The positions of record batches in a partition's bytes, and the contents of their envelopes.
 
 A batch has an envelope of 61 bytes (magic 2, big-endian): base offset, size of what follows it, leader epoch, magic,
 checksum, attributes, last offset delta, base and largest timestamp, producer id and epoch, base sequence, record count.
@@ -24,9 +24,9 @@ MAGIC = 2
 ENVELOPE = struct.Struct(">qiibIhiqqqhii")
 ENVELOPE_BYTES = ENVELOPE.size
 CHECKED_FROM = 21
-"""The checksum covers everything from the attributes on."""
+"""The checksum covers everything from this position on, which is that of the attributes."""
 SIZE_END = 12
-"""The size counts what stands behind it."""
+"""The size field counts the bytes from this position on."""
 
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
@@ -38,9 +38,10 @@ _LAST = 2**63 - 1
 
 
 class Frames(NamedTuple):
-    """The complete batches of some bytes: one item of each array per batch; `last_offset` and `end` as in [start, end).
+    """The complete batches of some bytes: each array has one item per batch.
 
-    Of a batch older than magic 2 only start, end, base_offset and magic are known.
+    A batch takes the bytes [start, end) and the offsets from `base_offset` to `last_offset`, both included. Of a batch
+    older than magic 2 only start, end, base_offset and magic are known.
     """
 
     start: Int64s
@@ -56,21 +57,21 @@ class Frames(NamedTuple):
     record_count: Int64s
 
     def where(self, wanted: npt.NDArray[np.bool_]) -> Frames:
-        """The frames that are wanted."""
+        """Return the frames that the mask selects."""
         return Frames(*(column[wanted] for column in self))
 
 
 def read_only(array: npt.NDArray[Item]) -> npt.NDArray[Item]:
-    """A contiguous view that kernels cannot write to; numba compiles read-only and writable arrays apart."""
+    """Return a contiguous view that kernels cannot write to: numba compiles read-only and writable arrays apart."""
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
     return view
 
 
 def frames(data: Bytes) -> Frames:
-    """The complete batches in the bytes; one that is cut off at the end is left out.
+    """Return the complete batches in the bytes; a batch that is cut off at the end is left out.
 
-    Raises EngineError, naming the base offset, for an envelope that cannot be.
+    Raise EngineError, naming the base offset, for an impossible envelope.
     """
     count, damaged = _count_frames(data)
     table = np.zeros((len(Frames._fields), count), np.int64)
@@ -82,14 +83,14 @@ def frames(data: Bytes) -> Frames:
 
 
 def check_sums(data: Bytes, batches: Frames) -> None:
-    """Every batch has the checksum that its envelope says; EngineError naming the base offset otherwise."""
+    """Check the checksum of every batch. Raise EngineError, naming the base offset, if one is wrong."""
     for start, end, base_offset, crc in zip(*(column.tolist() for column in _checked(batches)), strict=True):
         if google_crc32c.value(data[start + CHECKED_FROM : end]) != crc:
             raise damaged_batch(base_offset, "its checksum is wrong")
 
 
 def damaged_batch(base_offset: int, reason: str) -> EngineError:
-    """The error of a batch that cannot be read."""
+    """Return the error for a batch that cannot be read."""
     return EngineError(
         f"a record batch is damaged: {reason}",
         value=f"base offset {base_offset}",
@@ -103,7 +104,7 @@ def _checked(batches: Frames) -> tuple[Int64s, ...]:
 
 @compiled
 def _count_frames(data: Bytes) -> tuple[int, int]:
-    """How many complete batches there are, and the position of one whose size cannot be (-1: none)."""
+    """Return the number of complete batches, and the position of one with an impossible size or magic (-1: none)."""
     at = 0
     count = 0
     while at + _MAGIC_AT < len(data):
@@ -121,7 +122,7 @@ def _count_frames(data: Bytes) -> tuple[int, int]:
 
 @compiled
 def _read_frames(data: Bytes, table: Int64s) -> int:
-    """The table holds the columns of Frames; gives the position of a batch with negative counts (-1: none)."""
+    """Fill the table with the columns of Frames; return the position of a batch with impossible numbers (-1: none)."""
     at = 0
     for frame in range(table.shape[1]):
         end = at + SIZE_END + read_big_endian(data, at + 8, 4)

@@ -1,7 +1,7 @@
-"""Record headers as Python objects: for tests, tools and rare look-ups, never per record of a batch.
+"""Record headers as Python objects: for tests, tools and rare lookups, never for each record of a batch.
 
-A block is a varint count, then per header a varint length and the name, a varint length (-1: null) and the value; b""
-stands for no headers.
+A block is a varint count; then per header a varint length and the name, and a varint length (-1: null) and the value.
+b"" stands for no headers.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ _SMALLEST_HEADER = 2
 
 
 def varint(value: int) -> bytes:
-    """The zigzag varint of the value."""
+    """Return the zigzag varint of the value."""
     out = np.empty(varint_size(value), np.uint8)
     write_varint(out, 0, value)
     return out.tobytes()
 
 
 def encode_header(name: bytes, value: bytes | None) -> bytes:
-    """One header as it stands in a block."""
+    """Return one header as it is encoded in a block."""
     return varint(len(name)) + name + (varint(-1) if value is None else varint(len(value)) + value)
 
 
 def encode_headers(headers: Iterable[Header]) -> bytes:
-    """The block of these headers; inverse of `decode_headers`."""
+    """Return the block of these headers; inverse of `decode_headers`."""
     encoded = [encode_header(name, value) for name, value in headers]
     return varint(len(encoded)) + b"".join(encoded) if encoded else b""
 
 
 def decode_headers(block: bytes) -> list[Header]:
-    """The headers of a block, in order. Raises EngineError for a block that runs out or has bytes left over."""
+    """Return the headers of a block, in order. Raise EngineError if the block is too short or has bytes left over."""
     return [
         (block[name:name_end], None if end < 0 else block[value:end])
         for name, name_end, value, end in _places(block).tolist()
@@ -47,7 +47,7 @@ def decode_headers(block: bytes) -> list[Header]:
 
 
 def header_value(block: bytes, name: str) -> bytes | None:
-    """The value of the last header of that name; None if there is none, or it is null."""
+    """Return the value of the last header with that name; None if there is none, or its value is null."""
     wanted = name.encode()
     for start, name_end, value, end in _places(block)[::-1]:
         if block[start:name_end] == wanted:
@@ -56,7 +56,7 @@ def header_value(block: bytes, name: str) -> bytes | None:
 
 
 def _places(block: bytes) -> Int64s:
-    """Return [header, place]: where each name begins and ends, and each value (end -1: null)."""
+    """Return an array [header, place]: where each name begins and ends, and where each value does (end -1: null)."""
     if not block:
         return np.zeros((0, 4), np.int64)
     data = np.frombuffer(block, np.uint8)
@@ -69,7 +69,7 @@ def _places(block: bytes) -> Int64s:
 
 @compiled
 def _read_places(data: Bytes, at: int, places: Int64s) -> bool:
-    """Return whether the headers from `at` on end with the block, and write their places."""
+    """Write the places of the headers from `at` on; return whether the headers end with the block."""
     end = len(data)
     for header in range(len(places)):
         for part in range(2):

@@ -1,7 +1,7 @@
-"""Kafka's numbers: zigzag varints and big-endian integers over byte arrays.
+"""Kafka's numbers: zigzag varints and big-endian integers in byte arrays.
 
-A reader gives the value and the position behind it; the position is -1 when the bytes run out before `end`, and a
-reader that starts at -1 stays there, so that a caller checks once after several reads.
+`read_varint` returns the value and the position after it. The position is -1 if the bytes run out before `end`. Reading
+at -1 gives -1 again, so a caller checks once after several reads.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LOW_57 = 2**57 - 1
 
 @compiled
 def read_varint(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """The zigzag varint at `at`, and the position behind it; (0, -1) when it does not end before `end`."""
+    """Return the zigzag varint at `at` and the position after it; (0, -1) if it does not end before `end`."""
     value = np.int64(0)
     if at < 0:
         return 0, -1
@@ -35,7 +35,7 @@ def read_varint(data: Bytes, at: int, end: int) -> tuple[int, int]:
 
 @compiled
 def varint_size(value: int) -> int:
-    """How many bytes the zigzag varint of the value takes."""
+    """Return how many bytes the zigzag varint of the value takes."""
     rest = (value << 1) ^ (value >> 63)
     size = 1
     while rest < 0 or rest >= 128:
@@ -46,7 +46,7 @@ def varint_size(value: int) -> int:
 
 @compiled
 def write_varint(out: Bytes, at: int, value: int) -> int:
-    """The zigzag varint of the value stands at `at`; gives the position behind it."""
+    """Write the zigzag varint of the value at `at`, and return the position after it."""
     rest = (value << 1) ^ (value >> 63)
     while rest < 0 or rest >= 128:
         out[at] = (rest & 127) | 128
@@ -58,7 +58,7 @@ def write_varint(out: Bytes, at: int, value: int) -> int:
 
 @compiled
 def read_big_endian(data: Bytes, at: int, width: int) -> int:
-    """The signed integer of `width` bytes at `at`; the bytes are there."""
+    """Return the signed integer of `width` bytes at `at`. The bytes must be there."""
     value = np.int64(0)
     for place in range(width):
         value = (value << 8) | np.int64(data[at + place])

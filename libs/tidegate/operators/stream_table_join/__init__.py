@@ -1,6 +1,6 @@
-"""The stream-table join (KIP-923): each record meets the version that was valid when it happened.
+"""The stream-table join (KIP-923): joins each record with the table's version that was valid at its timestamp.
 
-`StreamTableJoinRules` say how; `StreamTableJoin` is the operator that they describe.
+`StreamTableJoinRules` configure how; `StreamTableJoin` is the operator.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["StreamTableJoin", "StreamTableJoinConfig", "StreamTableJoinRules"]
 
 
 class StreamTableJoin:
-    """The Operator of `StreamTableJoinRules`."""
+    """The Operator that `StreamTableJoinRules` configure."""
 
     kind: str = "stream_table_join"
     layout: Layout = LAYOUT
@@ -28,10 +28,10 @@ class StreamTableJoin:
         self.config = config
 
     def damage(self, storage: Storage) -> str | None:
-        """What is wrong with a storage that a batch was complete in; None: nothing. Trusts nothing that is in it."""
+        """Return what is damaged in a storage whose last batch was complete, or None. Trusts none of its contents."""
         return damage_of(storage.arrays())
 
     def open(self, storage: Storage) -> StreamTableJoinState:
-        """The state that lives in the storage; `read_table` comes next. Raises UserError if its joiner is not there."""
+        """Return the state in the storage; call its `read_table` next. Raise UserError if the joiner fails to load."""
         loaded = None if self.config.joiner is None else joiner.load(self.config.joiner)
         return StreamTableJoinState(self.config, loaded, storage)

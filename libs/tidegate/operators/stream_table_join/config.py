@@ -1,4 +1,4 @@
-"""The stream-table join's configuration (KIP-923)."""
+"""The configuration of the stream-table join (KIP-923)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tidegate.contracts.event_time import MAX_TIMESTAMP, format_duration_ms
 
 
 class StreamTableJoinRules(KeyRules):
-    """Joins each record of a stream with the version of a table that was valid when the record happened."""
+    """The rules of a join of each record of a stream with the version of a table that was valid at its timestamp."""
 
     live: ClassVar[frozenset[str]] = frozenset(
         {"join", "grace", "wait_for_table", "before_history", "joiner", "windows"}
@@ -34,18 +34,18 @@ class StreamTableJoinRules(KeyRules):
     kind: Literal["stream_table_join"] = "stream_table_join"
     """Kind of operator."""
     table: str
-    """The operator of kind table_history whose table is read."""
+    """Name of the operator of kind table_history whose table is read."""
     join: Literal["inner", "left"]
-    """`inner`: records that meet no version vanish. `left`: they are emitted alone."""
+    """Records without a matching version: `inner` drops them, `left` emits them with a null table value."""
     grace: Duration | None = None
-    """How long a record waits, in stream time, for the table's version to be there; omitted or 0: not at all."""
+    """How long, in stream time, a record waits for the table's version; omitted or 0: records do not wait."""
     wait_for_table: Duration | None = Field(default=None, validate_default=True)
-    """How long, by the clock, a record whose grace is over waits at most for a table that is behind; omitted: until the
-    table has caught up."""
+    """Maximum wall-clock time from a record's arrival for which it waits, once its grace is over, for a table that is
+    behind; omitted: until the table has caught up."""
     before_history: Literal["stop", "join"] = "stop"
-    """What to do with a stream that stands before the history of its table: `stop`, or `join` what is still known."""
+    """What to do if the stream is at a time before the table's history: `stop`, or `join` with what is still known."""
     joiner: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] | None = None
-    """`module:function` that makes the values; omitted: `{"stream": ..., "table": ...}`."""
+    """`module:function` that computes the output values; omitted: they are `{"stream": ..., "table": ...}`."""
 
     @field_validator("wait_for_table")
     @classmethod
@@ -55,20 +55,20 @@ class StreamTableJoinRules(KeyRules):
         return wait
 
     def cannot_follow(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
-        """Windows' keys and plain ones do not mix."""
+        """Return why what is held under `before` cannot be held under this: windowed and plain keys cannot be mixed."""
         assert isinstance(before, StreamTableJoinRules)
         return self.other_keys(before)
 
     def reads(self) -> TableRead:
-        """The table that it reads."""
+        """Return the table that the join reads, with the grace and the wait."""
         return TableRead(self.table, self.grace or 0, self.wait_for_table)
 
 
 class StreamTableJoinConfig(StreamTableJoinRules, OperatorConfig):
-    """A stream-table join between topics."""
+    """The configuration of a stream-table join between topics."""
 
     output_windows: OutputWindows = "headers"
-    """How output names the windows of its keys: `headers`, or `kafka`: Kafka's bytes of windowed keys."""
+    """How the output names the windows of its keys: in `headers`, or as `kafka` does, in the bytes of windowed keys."""
 
     @field_validator("output_windows")
     @classmethod
@@ -76,18 +76,21 @@ class StreamTableJoinConfig(StreamTableJoinRules, OperatorConfig):
         return known_to_kafka(output, info.data.get("windows"))
 
     def adds_windows(self) -> AddedWindows | None:
-        """Return how windows are added to the output."""
+        """Return how windows are added to the records of the output; None: they have none, or name them already."""
         return added_windows(self, self.output_windows)
 
     def writes(self) -> Written:
-        """Return what it says of its output topic: records that nobody told of windows may still bear them."""
+        """Return what is known of the records in the output topic.
+
+        Without windowed keys nothing is known of windows: the records may still name some.
+        """
         windows = passed_on(self, self.output_windows) if self.windowed else None
         return Written(windows=windows, key_format=self.told_key_format)
 
     def refuses(self, table: TableFacts) -> Iterator[str]:
-        """Yield why it cannot read such a table, each "cause; remedy".
+        """Yield each reason why the join cannot read such a table, as "cause; remedy".
 
-        KIP-923: a grace needs a history, kept for longer than it; Kafka Streams takes equal ones as well.
+        KIP-923: a grace needs a history whose retention is longer than the grace. Kafka Streams accepts an equal one.
         """
         if table.windowed and not self.windowed:
             yield "its keys are of windows and the stream's are not; write windows: headers, session or {time: 1h}"
@@ -113,5 +116,5 @@ class StreamTableJoinConfig(StreamTableJoinRules, OperatorConfig):
             )
 
     def functions(self) -> tuple[str, ...]:
-        """The joiner, if there is one."""
+        """Return the name of the joiner, if there is one."""
         return () if self.joiner is None else (self.joiner,)

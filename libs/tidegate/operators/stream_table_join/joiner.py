@@ -1,9 +1,9 @@
-"""A joiner of the user's own: a function over Arrow columns.
+"""Calls a joiner: the user's own function over Arrow columns that computes the output values of a join.
 
-`function(stream, table)` gets two record batches of equal length, row by row what met: `stream` has key, value, headers
-and timestamp, `table` has value and valid_from, both null where there is no version. It gives an array of as many
-binary values or strings; a null is a tombstone. A row's value may depend on that row alone: how rows are cut into
-batches is not told, and a replay may cut them otherwise.
+`function(stream, table)` takes two record batches of equal length: row i of `stream` was joined with row i of `table`.
+`stream` has key, value, headers and timestamp; `table` has value and valid_from, both null where there is no version.
+The function returns an array of as many binary values or strings; a null is a tombstone. The value of a row must depend
+on that row alone: how rows are cut into batches is not specified, and a replay may cut them differently.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ Function = Callable[[pa.RecordBatch, pa.RecordBatch], pa.Array]
 
 @dataclass(frozen=True)
 class Joiner:
-    """The function and the name under which the configuration has it."""
+    """The function, and its name in the configuration."""
 
     name: str
     function: Function
 
     def joined(self, stream: Columns, table: Columns) -> pa.ChunkedArray:
-        """The values that the function makes of the rows. Raises UserError where it fails or gives something else."""
+        """Return the function's values for the rows. Raise UserError if it fails or returns no such array."""
         rows = pa.table([*stream.values(), *table.values()], names=[*stream, *(f"table.{name}" for name in table)])
         parts = [self._called(part, list(stream), list(table)) for part in rows.to_batches()]
         return pa.chunked_array(parts, pa.binary())
@@ -51,7 +51,7 @@ class Joiner:
 
 
 def load(name: str) -> Joiner:
-    """The joiner of that name, `module:function`. Raises UserError if it cannot be loaded."""
+    """Return the joiner with the name `module:function`. Raise UserError if it cannot be loaded."""
     return Joiner(name, user_functions.load(name, "joiner"))
 
 

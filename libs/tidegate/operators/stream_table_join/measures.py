@@ -1,7 +1,7 @@
-"""What the join says of itself, per batch and partition.
+"""Counts and measures of the join per batch and partition.
 
-How measures of batches combine is told by their names: `*_now` is replaced, `*_max` is the largest, everything else
-adds up. An average is `*_sum` over `*_count`.
+The name of a measure says how batches combine: of `*_now` the newest counts, of `*_max` the largest; all others add up.
+An average is `*_sum` over `*_count`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidegate.operators.stream_table_join import step, tables
 
 
 def counts(outcome: step.Outcome, emitted: int, held: int, held_bytes: int) -> Counts:
-    """Where each record went: one that is not rejected is applied, whether it was joined at once or buffered."""
+    """Return the counts of a batch: a record is rejected or applied, whether it is joined at once or buffered."""
     records, rejected = int(outcome.tally[step.NEXT_ROW]), int(outcome.refused.numbers[refusals.COUNT])
     return Counts(
         records_in=records,
@@ -30,7 +30,10 @@ def counts(outcome: step.Outcome, emitted: int, held: int, held_bytes: int) -> C
 def measures(
     outcome: step.Outcome, emissions: pa.Table, waiting: tuple[int, int], held: int, held_bytes: int
 ) -> dict[str, int]:
-    """Lateness in ms, emissions by cause, what an inner join dropped, sizes of the buffer and what is overdue."""
+    """Return lateness in ms, emissions by cause, records that an inner join dropped, and buffer sizes.
+
+    `waiting`: number and bytes of the records whose grace is over, and which wait for the table.
+    """
     tally = [int(number) for number in outcome.tally]
     emitted = {row["values"]: row["counts"] for row in pc.value_counts(emissions["cause"]).to_pylist()}
     found = refusals.measures(outcome.refused, tally[step.NEXT_ROW])

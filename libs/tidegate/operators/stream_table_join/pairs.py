@@ -1,7 +1,8 @@
-"""The join's own output: both values in one JSON object.
+"""Builds the output values of a join without a joiner: both values in one JSON object.
 
-`{"stream": ..., "table": ...}`, each value as it is if it is JSON, else base64 under `stream_bytes` or `table_bytes`; a
-missing table side is null. Values are judged first, so that everything is written once, into memory of its final size.
+The object is `{"stream": ..., "table": ...}`. A value that is JSON stays as it is; any other is base64 under
+`stream_bytes` or `table_bytes`; a missing table value is null. A first pass classifies the values and computes the
+lengths, so the second pass writes everything once, into memory of its final size.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from tidegate.kernels.compiled.words import copy_bytes, prefetch
 from tidegate.kernels.json_text import DEPTH, base64_size, is_json, write_base64
 
 _UNKNOWN, _MISSING, _JSON, _BYTES = range(4)
-"""What a value is."""
+"""The kinds of a value: not yet classified, missing, JSON, or other bytes."""
 
 
 class Strings(NamedTuple):
-    """Byte strings: at `start` of `data` where that is >= 0, else at `~start` of `arena`; length -1: missing."""
+    """Byte strings: at `start` of `data` if that is >= 0, otherwise at `~start` of `arena`; length -1: missing."""
 
     data: Array
     arena: Array
@@ -40,11 +41,14 @@ _NULL, _QUOTE, _END = _text("null"), _text('"'), _text("}")
 
 
 def paired(stream: Strings, table: Strings, version: Array) -> pa.ChunkedArray:
-    """A column of objects, one per pair of values. `version`: which table value it is, so that each is judged once."""
+    """Return a column of JSON objects, one per pair of values.
+
+    `version`: the version's slot per row, < 0 without one, so that each table value is classified only once.
+    """
     count = len(stream.start)
     kinds = np.empty((2, count), np.int8)
     lengths = np.empty(count, np.int64)
-    known = np.zeros(version.max(initial=0) + 1, np.int8)  # memory that is not written to is not taken
+    known = np.zeros(version.max(initial=0) + 1, np.int8)  # pages that stay unwritten take no memory
     _measure(stream, table, version, known, np.empty(DEPTH, np.uint8), kinds, lengths)
 
     def write(rows: slice, content: Array) -> None:
@@ -57,7 +61,7 @@ def paired(stream: Strings, table: Strings, version: Array) -> pa.ChunkedArray:
 def _measure(
     stream: Strings, table: Strings, version: Array, known: Array, open_at: Array, kinds: Array, lengths: Array
 ) -> None:
-    """`kinds` says what each stream value (row 0) and table value (row 1) is; `lengths` are those of the objects."""
+    """Fill `kinds` with the kinds of stream values (row 0) and table values (row 1), `lengths` with object lengths."""
     for row in range(len(lengths)):
         _fetch_ahead(stream, row)
         _fetch_ahead(table, row)
@@ -69,7 +73,7 @@ def _measure(
 
 @inlined
 def _fetch_ahead(strings: Strings, row: int) -> None:
-    """Both ends of a value further on are on their way into the cache."""
+    """Prefetch both ends of the value some rows ahead."""
     row = min(row + AHEAD, len(strings.start) - 1)
     start = strings.start[row]
     if start >= 0:
@@ -93,7 +97,7 @@ def _kind(strings: Strings, row: int, open_at: Array) -> Any:
 
 @inlined
 def _kind_of_version(strings: Strings, row: int, version: int, known: Array, open_at: Array) -> Any:
-    """`known` has the kind of each version that was met before."""
+    """Return the kind of the table value. `known`: per version slot the kind, _UNKNOWN until it is first classified."""
     if version < 0:
         return _MISSING
     if known[version] == _UNKNOWN:
@@ -121,7 +125,7 @@ def _write(stream: Strings, table: Strings, kinds: Array, first: int, last: int,
 
 @inlined
 def _write_value(strings: Strings, row: int, kind: int, name: Array, name_of_bytes: Array, out: Array, at: int) -> Any:
-    """The name and the value stand at `at`; gives the position behind them."""
+    """Write the member's name and value at `at`; return the position after them."""
     if kind == _BYTES:
         at = _put(name_of_bytes, out, at)
         return _put(_QUOTE, out, _write_bytes(strings, row, out, at))

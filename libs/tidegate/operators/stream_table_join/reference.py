@@ -1,6 +1,7 @@
-"""The stream-table join as KIP-923 words it: a late record at once, the others by timestamp once the grace is over.
+"""Reference implementation of the stream-table join, for tests only, in the words of KIP-923.
 
-The slow oracle, for tests only: one list, sorted at every turn.
+It joins a late record at once, and the others in timestamp order once their grace is over. It is slow: one list, sorted
+at every step.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from tidegate.operators.stream_table_join.config import StreamTableJoinRules
 
 
 class Table(Protocol):
-    """The table's side."""
+    """The table that the join looks up in."""
 
     def get(self, key: bytes, as_of: int | None, window: Window) -> Row | None:
-        """The record that is the version of that key then."""
+        """Return the record that is the key's version at `as_of`; None if there is none or it is a tombstone."""
 
     def has_expired(self, key: bytes, as_of: int, window: Window) -> bool:
-        """True when what the key was then is no longer known."""
+        """Return True if the version valid at `as_of` may have expired."""
 
 
 class Held(NamedTuple):
-    """A record in the buffer, under its own key, the clock of the batch in which it came, and its key's window."""
+    """A buffered record, under its own key, with the clock of the batch in which it arrived, and its key's window."""
 
     row: Row
     arrived: int
@@ -34,9 +35,9 @@ class Held(NamedTuple):
 
 @dataclass
 class Reference:
-    """One partition. `emissions` are (row, its window, what it met, cause), `rejected` (row, reason).
+    """One partition. `emissions` are (row, its window, the version joined, cause), `rejected` (row, reason).
 
-    `open_until`: the event time up to which the table is complete, as far as records with a grace are concerned.
+    `open_until`: the event time up to which the table is complete for records with a grace.
     """
 
     config: StreamTableJoinRules
@@ -50,7 +51,7 @@ class Reference:
     stopped_at: None = None
 
     def process(self, row: Row, clock_ms: int) -> None:
-        """The record has had its effect, unless it was refused."""
+        """Reject the record, join it, or buffer it."""
         grace = self.config.grace or 0
         if reason := self._rejection(row, clock_ms):
             self.rejected.append((row, reason))
@@ -71,22 +72,22 @@ class Reference:
                 self._join(row, window)
 
     def settle(self, clock_ms: int) -> None:
-        """What the configuration, which is a new one, no longer holds has left."""
+        """Join what a changed configuration no longer holds."""
         self.release(clock_ms)
 
     def advance(self, stream_time: int) -> None:
-        """Stream time is at least that."""
+        """Advance stream time to at least `stream_time`, and join what is due by it."""
         self.stream_time = max(self.stream_time, min(stream_time, MAX_TIME))
         self.release(None)
 
     def release(self, clock_ms: int | None) -> None:
-        """What is due has left, as far as it does not wait for the table. None: no clock ends the waiting."""
+        """Join what is due and does not wait for the table. `clock_ms` None: `wait_for_table` does not run out."""
         self.held.sort(key=lambda held: (held.row.timestamp, held.row.offset))
         while self.held and self._is_due(self.held[0], clock_ms):
             self._leave()
 
     def flush(self) -> None:
-        """Nothing is held."""
+        """Join everything held."""
         while self.held:
             self._leave()
 
@@ -126,5 +127,5 @@ class Reference:
         return "null key" if row.key is None and keyed else ""
 
     def _told(self, row: Row) -> Told:
-        """A join overwrites nothing: records of windows that nobody asked for meet what their own key does."""
+        """Return the record's key and window. Without windowed keys the record's own key is looked up as it is."""
         return told(row, self.config) if self.config.windowed else Told(row.key)

@@ -1,7 +1,7 @@
 """One partition's stream-table join over the arrays of a Storage.
 
-The shell around `step`: it maps the arrays, makes room when a kernel asks for it, and turns what the kernel noted into
-Arrow tables. The table is another operator's state, which is only read.
+The module wraps the kernels of `step`: it maps the arrays, grows them when a kernel needs room, and turns the kernel's
+outcome into Arrow tables. The table is the state of a different operator, and is only read.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LONGS, _INTS = ("offset", "timestamp", "arrived", "check"), ("row", "size", "bl
 _MORE_INTS = ("value_length", "headers_length")
 
 _SLOT = np.dtype([*((name, "i8") for name in _LONGS), *((name, "i4") for name in (*_INTS, *_MORE_INTS))])
-"""What a slot has, side by side."""
+"""The fields of a slot, which lie side by side in memory."""
 
 LAYOUT = Layout(
     kind="stream_table_join",
@@ -58,7 +58,7 @@ _NO_RECORDS = Records.from_rows([])
 
 
 def rules_of(config: StreamTableJoinRules) -> kernel.Rules:
-    """The configuration in numbers."""
+    """Return the configuration as numbers for the kernels."""
     return kernel.Rules(
         grace=config.grace or 0,
         wait=kernel.NO_LIMIT if config.wait_for_table is None else config.wait_for_table,
@@ -68,7 +68,7 @@ def rules_of(config: StreamTableJoinRules) -> kernel.Rules:
 
 
 def state_of(arrays: Mapping[str, Array]) -> kernel.State:
-    """The storage's arrays as the kernels take them."""
+    """Return the storage's arrays as the kernels take them."""
     record = arrays["record"].view(_SLOT)
     blocks = arena.Arena(arrays["arena"], arrays["arena"].view(np.int64), arrays["arena_numbers"])
     stored = (record[name] for name in ("block", "key_length", *_MORE_INTS, "timestamp", "offset", "check"))
@@ -90,12 +90,12 @@ def state_of(arrays: Mapping[str, Array]) -> kernel.State:
 
 
 def damage_of(arrays: Mapping[str, Array]) -> str | None:
-    """What is wrong with the arrays of a state between two batches; None: nothing."""
+    """Return what is damaged in the arrays of a state, or None. To be called between two batches."""
     return "its numbers cannot be" if arrays["numbers"][OPENED] != 1 else damage(state_of(arrays))
 
 
 class StreamTableJoinState:
-    """The OperatorState of the stream-table join."""
+    """The state of one partition of the stream-table join, an OperatorState."""
 
     def __init__(self, config: StreamTableJoinRules, joiner: Joiner | None, storage: Storage) -> None:
         self._config = config
@@ -113,20 +113,22 @@ class StreamTableJoinState:
 
     @property
     def stream_time(self) -> int:
-        """T of the partition; NO_STREAM_TIME before the first accepted record."""
+        """Return the partition's stream time (T); NO_STREAM_TIME before the first accepted record."""
         return int(self._numbers[STREAM_TIME])
 
     def read_table(self, table: VersionedState, open_until: int = ALWAYS) -> None:
-        """What follows looks up in that table; to be called before anything is joined, and whenever it is another.
+        """Look up in this table from now on; call it before anything is joined, and whenever the table's state changes.
 
-        What is held for a grace leaves up to the event time `open_until`: for later times the table is not complete.
+        Records held for a grace are joined only up to the event time `open_until`, because for later times the table
+        is not complete yet. A record whose `wait_for_table` is over is joined all the same.
         """
         self._table, self._open_until = table, open_until
 
     def step(self, records: Records, clock_ms: int) -> StepResult:
-        """What was due has left, every record is counted once, and the state equals what the changelog describes.
+        """Join what is due, then process the records of the batch: join or buffer each, and count it once.
 
-        Raises UserError, in the middle of the batch, where the stream has not reached the history of its table.
+        The result's changelog describes all changes of the state. Raise UserError, in the middle of the batch, if the
+        stream is before the history of its table and `before_history` is `stop`.
         """
         own, undecodable, newest = refusals.dated(records, self._config, clock_ms)
         batch, _, missing = self._keys.keyed(own, undecodable)
@@ -137,7 +139,7 @@ class StreamTableJoinState:
         return self._result(dated, outcome, own)
 
     def advance(self, stream_time: int) -> StepResult:
-        """T is at least `stream_time`; what became due is joined, except what waits for the table."""
+        """Advance stream time to at least `stream_time`, and join what becomes due, except what waits for the table."""
         outcome = self._outcome(0)
         outcome.tally[kernel.STREAM_TIME] = advanced(self.stream_time, stream_time)
         due = int(outcome.tally[kernel.STREAM_TIME]) - self._rules.grace
@@ -145,20 +147,20 @@ class StreamTableJoinState:
         return self._without_records(outcome)
 
     def flush(self) -> StepResult:
-        """Nothing is held; everything that was is joined."""
+        """Join everything that is held, without waiting for the table."""
         outcome = self._outcome(0)
         kernel.release(self._state, kernel.MAX, kernel.Moment(0, ALWAYS, NEVER), self._rules.wait, outcome)
         return self._without_records(outcome)
 
     def restore(self, rows: pa.Table, stream_time: int) -> None:
-        """The changelog rows are applied, the latest of a slot last; T is `stream_time`."""
+        """Apply changelog rows, of which the latest of a slot comes last, and set stream time to `stream_time`."""
         for rows_of_batch in rows.to_batches():
             if rows_of_batch.num_rows:
                 self._replay(rows_of_batch)
         self._numbers[STREAM_TIME] = stream_time
 
     def snapshot(self) -> pa.Table:
-        """The rows (all `put`) from which `restore` makes an equal state, in the order in which they would leave."""
+        """Return the rows (all `put`) from which `restore` builds an equal state, in the order of the buffer."""
         time = self._state.time
         count = time.numbers[time_buffer.HELD]
         held = time.heap[:count]
@@ -166,7 +168,7 @@ class StreamTableJoinState:
         return self._keys.shown(tables.changes(self._state, batch_of(_NO_RECORDS), in_order))
 
     def _map(self) -> None:
-        """The kernels see the storage's current arrays."""
+        """Map the storage's current arrays for the kernels; necessary after each growth."""
         arrays = self._storage.arrays()
         self._numbers = arrays["numbers"]
         self._state = state_of(arrays)
@@ -176,11 +178,11 @@ class StreamTableJoinState:
         return kernel.Moment(clock_ms, open_until, self._history() if self._config.before_history == "stop" else NEVER)
 
     def _history(self) -> int:
-        """Return the first time of which the table knows everything."""
+        """Return the first time from which on the table knows all versions."""
         return NEVER if self._table is None else int(self._table.versions.numbers[READABLE_FROM])
 
     def _outcome(self, records: int) -> kernel.Outcome:
-        """Room for everything that so many records can do; memory that is not written to is not taken."""
+        """Return an outcome with room for all effects of so many records; pages that stay unwritten take no memory."""
         numbers = self._state.time.numbers
         held = int(numbers[time_buffer.HELD])
         tally = np.zeros(kernel.TALLIES, np.int64)
@@ -195,7 +197,10 @@ class StreamTableJoinState:
         )
 
     def _run(self, work: Callable[[], int]) -> None:
-        """The kernel has come to its end, with all the slots that it wanted."""
+        """Run the kernel to its end, adding slots whenever it needs one.
+
+        Raise UserError if the kernel stops because the stream is before the table's history.
+        """
         while (signal := work()) != kernel.DONE:
             if signal == kernel.BEFORE_HISTORY:
                 self._refuse_to_go_on()
@@ -222,12 +227,12 @@ class StreamTableJoinState:
         self._settle(batch, outcome)
 
     def _offsets_of(self, slots: Array) -> Index:
-        """Return an index of those slots alone: rows that undo a batch name all that they change."""
+        """Return an index of these slots only, where held: rows that undo a batch name all slots that they change."""
         held = slots[self._state.time.position[slots] != time_buffer.NOT_HELD]
         return self._indexed(held, 4 * len(slots) + 1)
 
     def _offsets(self) -> Index:
-        """The index of the held slots by offset, which replaying keeps up to date; other work knows nothing of it."""
+        """Return the index of the held slots by offset. `_replay` keeps it up to date; other changes discard it."""
         places = 2 * self._storage.capacity()["slots"]
         if self._by_offset is None or len(self._by_offset.places) < places:
             held = self._state.time.heap[: self._state.time.numbers[time_buffer.HELD]]
@@ -235,13 +240,13 @@ class StreamTableJoinState:
         return self._by_offset
 
     def _indexed(self, slots: Array, places: int) -> Index:
-        """Return an index by offset of the slots, with so many places at the least."""
+        """Return an index of the slots by offset, with at least so many places."""
         index = Index(np.zeros(1 << (places - 1).bit_length(), np.int32), hash_index.KNOWN_SEED)
         kernel.index_by_offset(self._state, slots, index)
         return index
 
     def _result(self, dated: Dated, outcome: kernel.Outcome, own: Batch) -> StepResult:
-        """Return what the outcome says, in tables; then settle the batch. `own`: the records under their own keys."""
+        """Return the outcome as tables, and settle the batch. `own`: the records under their own keys."""
         self._by_offset = None
         batch = dated.batch
         changed = np.empty(outcome.tally[kernel.TOUCHED], np.int32)
@@ -279,13 +284,13 @@ class StreamTableJoinState:
         return tables.emissions(self._state, batch, outcome, versions, self._keys, inner, self._joiner)
 
     def _settle(self, batch: Batch, outcome: kernel.Outcome) -> None:
-        """Stored payloads equal what is held. The tables of the batch must have been made before."""
+        """Store the payloads of held records, and drop those of the others. Build the batch's tables before."""
         while not kernel.settle(self._state, batch, outcome):
             row = self._state.row[outcome.touched[outcome.tally[kernel.SETTLED]]] - 1
             self._make_room(int(record_length(batch, row)))
 
     def _make_room(self, length: int) -> None:
-        """A block for that many bytes fits: the arena was packed if a third of it was dead, and has grown otherwise."""
+        """Make room for a block of that many bytes: pack the arena if a third of it is dead, otherwise grow it."""
         blocks = self._state.payloads.arena.numbers
         capacity = growth.arena_capacity(blocks, length, self._storage.capacity()["arena"])
         if capacity is None:

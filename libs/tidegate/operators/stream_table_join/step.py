@@ -1,10 +1,10 @@
-"""The join's kernels: what a record, an advance, a flush or a changelog row does to the buffer, and the lookups.
+"""The join's kernels: the effects of a record, an advance, a flush and a changelog row on the buffer, and the lookups.
 
-The buffer decides who leaves, and in which order; what each of them meets is looked up afterwards, for all at once: a
-table does not change within a batch. While a batch is worked on, a slot remembers the row of its record (`row`, + 1);
+The buffer decides which records leave, and in which order. Their versions are looked up afterwards, for all at once:
+the table does not change within a batch. During a batch, a slot only notes the row of its record (`row`, plus 1);
 payloads are copied once, when the batch is settled. A slot that was stored before the batch and leaves in it keeps its
-block until then, because its record is still to be joined. A slot that was opened in the batch and leaves in it is free
-at once.
+block until the batch is settled, because its record is still to be joined. A slot that was opened in the batch and
+leaves in it is free at once.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from tidegate.operators import refusals
 from tidegate.operators.refusals import ACCEPTED, Dated, Refused
 
 DONE, NEEDS_SLOT, BEFORE_HISTORY = range(3)
-"""Why a kernel returned: all rows are read, a larger state is wanted, or the stream is before the table's history."""
+"""Why a kernel returned: all rows are done, it needs a slot, or the stream is before the table's history."""
 
 LISTED = -1
-"""The `row` of a slot that was touched, but by no row of the batch."""
+"""The `row` of a touched slot that has no record in the batch."""
 
 MAX = 2**63 - 1
 
@@ -43,19 +43,19 @@ NEXT_ROW, STREAM_TIME, EMITTED, TOUCHED, HELD_MAX, HELD_BYTES_MAX, SETTLED, EXPI
 TALLIES = 8
 
 CHECK, NUMBERS = 2, 3
-"""The sum of the checks of all slots is the last of a state's numbers."""
+"""The index of the sum of all slots' checksums among a state's `numbers`, and the number of these."""
 
 NO_LIMIT = MAX
-"""A wait for the table that no clock ends."""
+"""A `wait` for the table without a limit."""
 
 EXPIRED_VERSION = -2
-"""In place of the version that was met: the table no longer knows which one it was."""
+"""In place of a version's slot: the version may have expired, so the table no longer knows which one it was."""
 
 
 class Rules(NamedTuple):
-    """The configuration in numbers: grace 0 for no buffer, NO_LIMIT for a wait as long as the table takes.
+    """The configuration as numbers: grace 0 for no buffer, wait NO_LIMIT for a wait until the table has caught up.
 
-    `inner`: what meets nothing vanishes. `keyed`: records without a key are rejected.
+    `inner`: records without a version are dropped. `keyed`: records without a key are rejected.
     """
 
     grace: int
@@ -65,8 +65,11 @@ class Rules(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """When it is by the clock of the batch (0: no clock ends a wait), until when records may leave, as far as the table
-    is concerned, and before when a stream must not stand."""
+    """The times that bound a batch.
+
+    `clock`: the batch's clock, ms; 0: no wait for the table runs out. `open_until`: the event time up to which the
+    table is complete. `history`: the event time before which the stream must not be.
+    """
 
     clock: int
     open_until: int
@@ -74,9 +77,9 @@ class Moment(NamedTuple):
 
 
 class State(NamedTuple):
-    """All of a partition's arrays. A record's place in the buffer is its timestamp, its arrival its offset.
+    """All arrays of a partition. In the time buffer a record's place is its timestamp, and its arrival its offset.
 
-    `arrived`: the clock of the batch in which it came. `numbers` has the sum of all checks at CHECK.
+    `arrived`: per slot the clock of the batch in which its record arrived. `numbers`: see CHECK.
     """
 
     time: TimeBuffer
@@ -88,7 +91,7 @@ class State(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What has happened: who left (the source, and whether it was late), touched slots, refused rows, the tallies."""
+    """The effects of a batch: records to join (source, and whether late), touched slots, rejected rows, and tallies."""
 
     emitted: Array
     late: Array
@@ -98,7 +101,10 @@ class Outcome(NamedTuple):
 
 
 class Met(NamedTuple):
-    """What some records met in the table: the version (NONE: nothing), where its value lies, and its valid_from."""
+    """The versions found for some records: slot, position and length of the value, and valid_from.
+
+    `version` is NONE without one, and EXPIRED_VERSION where it may have expired; `length` is NULL_LENGTH then.
+    """
 
     version: Array
     start: Array
@@ -108,7 +114,7 @@ class Met(NamedTuple):
 
 @compiled_in_place
 def absorb(state: State, dated: Dated, moment: Moment, rules: Rules, outcome: Outcome) -> Any:
-    """What was due has left; then the rows from tally[NEXT_ROW] on have had their effect. Why it returned."""
+    """Release what is due, then process the rows from tally[NEXT_ROW] on; return DONE, or why it stopped before one."""
     tally = outcome.tally
     release(state, tally[STREAM_TIME] - rules.grace, moment, rules.wait, outcome)
     for row in range(tally[NEXT_ROW], len(dated.batch.offset)):
@@ -134,7 +140,7 @@ def absorb(state: State, dated: Dated, moment: Moment, rules: Rules, outcome: Ou
 
 @inlined
 def release(state: State, due: int, moment: Moment, wait: int, outcome: Outcome) -> None:
-    """No record with a timestamp up to `due` is held, except behind one for which the table is not complete yet."""
+    """Release held records up to the timestamp `due`, in order; stop at the first one that waits for the table."""
     while state.time.numbers[HELD] > 0 and state.time.place[0] <= due:
         slot = wide(state.time.heap[0])
         if state.time.place[0] > moment.open_until and moment.clock - state.arrived[slot] < wait:
@@ -145,7 +151,7 @@ def release(state: State, due: int, moment: Moment, wait: int, outcome: Outcome)
 
 @compiled_in_place
 def waiting(state: State, due: int) -> tuple[int, int]:
-    """Return how many held records have a timestamp up to `due`, and their bytes: they wait for the table alone."""
+    """Return the number and bytes of held records up to the timestamp `due`: they wait only for the table."""
     time = state.time
     records = 0
     size = 0
@@ -163,7 +169,7 @@ def waiting(state: State, due: int) -> tuple[int, int]:
 
 @compiled_in_place
 def replay(state: State, index: Index, batch: Batch, deleted: Array, arrived: Array, out: Outcome) -> Any:
-    """The changelog rows from tally[NEXT_ROW] on are applied; DONE, or NEEDS_SLOT before the row that needs one.
+    """Apply the changelog rows from tally[NEXT_ROW] on; return DONE, or NEEDS_SLOT before the row that needs one.
 
     `index`: a hash index of the held slots, by offset.
     """
@@ -189,14 +195,17 @@ def _home(index: Index, batch: Batch, row: int) -> Any:
 
 @compiled_in_place
 def index_by_offset(state: State, slots: Array, index: Index) -> None:
-    """The index, which was empty, has those slots."""
+    """Insert the slots into the index, which is empty."""
     for at in range(len(slots)):
         hash_index.insert(index, state.payloads.offset, wide(slots[at]))
 
 
 @compiled_in_place
 def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
-    """`changed` lists the touched slots that the changelog tells of; returned: how many. Held: put; not: delete."""
+    """List in `changed` the touched slots that have a changelog row; return their number.
+
+    A slot that is held gets a `put`, one that was stored before the batch and is no longer held a `delete`.
+    """
     count = 0
     for at in range(outcome.tally[TOUCHED]):
         slot = wide(outcome.touched[at])
@@ -208,7 +217,7 @@ def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
 
 @compiled_in_place
 def settle(state: State, batch: Batch, outcome: Outcome) -> bool:
-    """Payloads of held slots are stored, the others' are gone; False when the arena wants room (then call again)."""
+    """Store payloads of touched held slots, free those that left; return False if the arena needs room (call again)."""
     for at in range(outcome.tally[SETTLED], outcome.tally[TOUCHED]):
         outcome.tally[SETTLED] = at
         _fetch_ahead(state, batch, outcome, at)
@@ -227,7 +236,7 @@ def settle(state: State, batch: Batch, outcome: Outcome) -> bool:
 
 @inlined
 def _fetch_ahead(state: State, batch: Batch, outcome: Outcome, at: int) -> None:
-    """The record of a touched slot further on is on its way into the cache."""
+    """Prefetch the record of the touched slot some places ahead."""
     row = wide(state.row[outcome.touched[min(at + AHEAD, outcome.tally[TOUCHED] - 1)]]) - 1
     if row >= 0:
         prefetch(batch.data, batch.key_start[row])
@@ -236,9 +245,9 @@ def _fetch_ahead(state: State, batch: Batch, outcome: Outcome, at: int) -> None:
 
 @compiled_in_place
 def meet(versions: Versions, data: Array, arena: Array, records: Located, trail: Trail, met: Met) -> Any:
-    """`met` has what each record meets: the version of its key that was valid at its timestamp. `trail`: scratch.
+    """Fill `met` with the version of each record's key that was valid at the record's timestamp. `trail`: scratch.
 
-    Returned: for how many the table no longer knows it.
+    Return for how many records that version may have expired.
     """
     expired = 0
     rows = len(met.version)
@@ -264,7 +273,7 @@ def meet(versions: Versions, data: Array, arena: Array, records: Located, trail:
 
 @inlined
 def _fingerprint(index: Index, data: Array, arena: Array, start: int, length: int) -> Any:
-    """That of the key; of a null any."""
+    """Return the fingerprint of the key; for a null key any number."""
     if start >= 0:
         return hash_index.fingerprint(index, data, start, max(0, length))
     return hash_index.fingerprint(index, arena, ~start, length)
@@ -272,9 +281,9 @@ def _fingerprint(index: Index, data: Array, arena: Array, start: int, length: in
 
 @inlined
 def _version(versions: Versions, data: Array, arena: Array, records: Located, trail: Trail, row: int) -> Any:
-    """The slot of the version that answers for the record, which may be a tombstone; NONE: there is none.
+    """Return the slot of the version valid at the record's timestamp, which may be a tombstone; NONE without one.
 
-    EXPIRED_VERSION: the key has versions, of which the one that was valid then may be gone.
+    Return EXPIRED_VERSION if the key has versions, but the one that was valid then may have expired.
     """
     start = records.key_start[row]
     length = records.key_length[row]
@@ -294,7 +303,7 @@ def _version(versions: Versions, data: Array, arena: Array, records: Located, tr
 
 @inlined
 def check_of(state: State, slot: int) -> Any:
-    """32 bits that say what is held in the slot: the record, when it arrived, and its place in the order."""
+    """Return a 32-bit checksum of the slot: its stored record, the clock of its arrival, and its place."""
     seed = hash_index.mix(state.arrived[slot] ^ time_buffer.place_of(state.time, slot))
     return payloads.content_hash(state.payloads, slot, seed) & 0xFFFFFFFF
 
@@ -317,13 +326,13 @@ def _refusal(dated: Dated, row: int, rules: Rules) -> Any:
 
 @inlined
 def _is_joined_at_once(batch: Batch, row: int, stream_time: int, rules: Rules) -> bool:
-    """True where nothing is buffered, and for a record without a key and a late one."""
+    """Return True for every record if there is no grace; otherwise for a late one and one without a key."""
     return bool(rules.grace == 0 or batch.key_length[row] < 0 or batch.timestamp[row] < stream_time - rules.grace)
 
 
 @inlined
 def _join_at_once(batch: Batch, row: int, rules: Rules, outcome: Outcome) -> None:
-    """The record has left; T goes on only where there is no buffer, and not with a record without a key."""
+    """Release the record without buffering it. It advances stream time only if there is no grace and it has a key."""
     timestamp = batch.timestamp[row]
     has_key = batch.key_length[row] >= 0
     if rules.grace == 0 and has_key:
@@ -335,7 +344,7 @@ def _join_at_once(batch: Batch, row: int, rules: Rules, outcome: Outcome) -> Non
 
 @inlined
 def _observe_time(outcome: Outcome, timestamp: int) -> None:
-    """T is at least the timestamp; the lateness of its record is counted."""
+    """Advance stream time to at least the timestamp, and count the record's lateness."""
     tally = outcome.tally
     tally[STREAM_TIME] = max(tally[STREAM_TIME], timestamp)
     refusals.observe_lateness(outcome.refused, timestamp, tally[STREAM_TIME])
@@ -343,7 +352,7 @@ def _observe_time(outcome: Outcome, timestamp: int) -> None:
 
 @inlined
 def _hold(state: State, batch: Batch, row: int, arrived: int, outcome: Outcome) -> Any:
-    """The row's record is held, in the slot that is given back."""
+    """Hold the row's record in a new slot; return the slot."""
     unused = state.pool.numbers[slots.FREE] == 0
     slot = slots.take(state.pool)
     if unused:
@@ -361,7 +370,7 @@ def _hold(state: State, batch: Batch, row: int, arrived: int, outcome: Outcome) 
 
 @inlined
 def _leave(state: State, slot: int, outcome: Outcome) -> None:
-    """The slot is not held: free if it was opened in the batch, to be freed when that is settled otherwise."""
+    """Stop holding the slot: free it if it was opened in the batch; otherwise `settle` frees it."""
     time_buffer.remove(state.time, slot)
     if state.row[slot] == 0:
         _list(outcome, slot)

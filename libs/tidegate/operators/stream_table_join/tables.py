@@ -1,4 +1,4 @@
-"""What a batch did to the buffer, and what left it, in Arrow tables."""
+"""Builds the Arrow tables of what a batch joined, and of what it changed in the buffer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tidegate.operators.stream_table_join.pairs import Strings, paired
 
 ARRIVED, VALID_FROM = pa.field("arrived", pa.int64()), pa.field("valid_from", pa.int64())
 SLOT = pa.field("slot", pa.int64())
-"""Of rows that undo a batch: where the record was or is held, so that nothing else need be looked through for it."""
+"""In rows that undo a batch: the slot of the record, so that no index of all held slots is needed to find it."""
 
 EMISSIONS = result_tables.EMISSIONS.append(VALID_FROM)
 CHANGES = changes_schema([ARRIVED])
@@ -43,7 +43,7 @@ def emissions(
     inner: bool,
     joiner: Joiner | None,
 ) -> pa.Table:
-    """What left, in order, with what it met: alone where that is nothing, or not at all in an inner join."""
+    """Return the joined records in order; one without a version has a null table value, or is dropped if `inner`."""
     count = outcome.tally[step.EMITTED]
     buffers = batch.data, state.payloads.arena.data
     records, met, trail = _empty(Located, count), _empty(step.Met, count), _empty(Trail, count)
@@ -72,7 +72,7 @@ def emissions(
 
 
 def _joined(joiner: Joiner, columns: pa.Table, values: Strings, table: Strings) -> pa.ChunkedArray:
-    """What the joiner makes of the records and of what they met."""
+    """Return the joiner's values for the records and their table values."""
     of_stream = {"key": columns["key"], "value": binary_column(*values)}
     of_stream |= {name: columns[name] for name in ("headers", "timestamp")}
     return joiner.joined(of_stream, {"value": binary_column(*table), "valid_from": columns["valid_from"]})
@@ -91,7 +91,7 @@ def _null_if_none(lengths: Array) -> Array:
 
 
 def changes(state: step.State, batch: Batch, slots: Array) -> pa.Table:
-    """The changelog of the slots: `put` with everything for the held ones, `delete` with what names the others."""
+    """Return the changelog of the slots: full `put` rows for held ones, otherwise `delete` rows with their identity."""
     if len(slots) == 0:
         return CHANGES.empty_table()
     gone = state.time.position[slots] == NOT_HELD
@@ -107,9 +107,10 @@ def changes(state: step.State, batch: Batch, slots: Array) -> pa.Table:
 
 
 def undo(state: step.State, batch: Batch, slots: Array, keys: pa.ChunkedArray) -> pa.Table:
-    """Return the changelog that leads back: `put` of the slots that were stored before the batch, `delete` of others.
+    """Return the changelog that restores the buffer before the batch.
 
-    A stored record changes in no other way than by leaving, and is whole until the batch is settled. `keys`: theirs.
+    It has a `put` for slots that were stored before the batch, and a `delete` for the others. A stored record never
+    changes, it only leaves, and it stays intact until the batch is settled. `keys`: the keys of the slots.
     """
     if len(slots) == 0:
         return UNDO.empty_table()

@@ -1,6 +1,6 @@
-"""Suppression (KIP-328): the newest record of each key is held back until it is time.
+"""Suppression (KIP-328): holds back the newest record of each key until a time limit, a window's close or a bound.
 
-`SuppressionRules` say until when; `Suppression` is the operator that they describe.
+`SuppressionRules` configure until when; `Suppression` is the operator.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Suppression", "SuppressionConfig", "SuppressionRules"]
 
 
 class Suppression:
-    """The Operator of `SuppressionRules`."""
+    """The Operator that `SuppressionRules` configure."""
 
     kind: str = "suppression"
     layout: Layout = LAYOUT
@@ -28,10 +28,12 @@ class Suppression:
         self.slot: tuple[str, ...] = slot_of(config)
 
     def damage(self, storage: Storage) -> str | None:
-        """What is wrong with a storage that a batch was complete in; None: nothing. Trusts nothing that is in it."""
+        """Return what is damaged in a storage whose last batch was complete, or None. Trusts none of its contents."""
         return damage_of(storage.arrays(), self.config)
 
     def open(self, storage: Storage) -> SuppressionState:
-        """The state that lives in the storage. Raises UserError when it holds windows' keys and no others are wanted,
-        or the other way round."""
+        """Return the state in the storage.
+
+        Raise UserError if its keys are windowed and those of the configuration are not, or the other way round.
+        """
         return SuppressionState(self.config, storage)

@@ -1,4 +1,4 @@
-"""Suppression's configuration (KIP-328)."""
+"""The configuration of suppression (KIP-328)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tidegate.operators.bounds import Bounds, EagerBuffer, StrictBuffer
 
 
 class TimeLimit(Config):
-    """A key is held for that long, in stream time."""
+    """A limit, in stream time, on how long a key is held."""
 
     time_limit: Duration
     """How long to wait for more updates of a key before it is emitted."""
@@ -55,7 +55,7 @@ Buffer: TypeAlias = Annotated[EagerBuffer | StrictBuffer | None, BeforeValidator
 
 
 class SuppressionRules(KeyRules):
-    """Holds the newest record of each key back until a time limit, or until a bound of the buffer lets it go."""
+    """The rules of suppression: until when the newest record of each key is held back, and in which buffer."""
 
     live: ClassVar[frozenset[str]] = frozenset(
         {"until", "buffer", "grace", "timer", "bytes_of", "max_lateness", "windows"}
@@ -64,18 +64,18 @@ class SuppressionRules(KeyRules):
     kind: Literal["suppression"] = "suppression"
     """Kind of operator."""
     until: Until = None
-    """`{time_limit: 30s}`, or `window_close` for windowed input; omitted: the bounds of `buffer` alone."""
+    """When a key is emitted: `{time_limit: 30s}`, or `window_close` for windowed input; omitted: as `buffer` says."""
     buffer: Buffer = Field(default=None, validate_default=True)
-    """Bounds and what to do when one is reached; omitted: unbounded."""
+    """Bounds of the buffer, and what to do when one is reached; omitted: unbounded."""
     grace: Duration | None = Field(default=None, validate_default=True)
-    """With `until: window_close`: how long after its end a window takes late records."""
+    """With `until: window_close`: how long after its end a window still accepts records."""
     timer: Literal["first_update", "last_update", "window_end"] | None = Field(default=None, validate_default=True)
-    """The limit is counted from a key's first held timestamp, from its latest (which may hold it forever), or from the
-    end of its window; omitted: `window_end` where the input is windowed, otherwise `first_update`."""
+    """From when the time limit counts: a key's first held timestamp, its latest (which may hold it forever), or the end
+    of its window; omitted: `window_end` if the input is windowed, otherwise `first_update`."""
     bytes_of: Literal["value", "record"] = "value"
-    """What bytes count: the value, or key, value and headers."""
+    """Which bytes count: those of the value, or those of key, value and headers."""
     max_lateness: Duration | None = None
-    """Records with a timestamp further behind stream time are late; default: none is."""
+    """Records whose timestamp is further than this behind stream time are late; default: no record is late."""
 
     @model_validator(mode="before")
     @classmethod
@@ -140,7 +140,11 @@ class SuppressionRules(KeyRules):
         return max_lateness
 
     def cannot_follow(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
-        """Windows' keys and plain ones do not mix, and a window whose result has left is not remembered."""
+        """Return, per option, why what is held under `before` cannot be held under this configuration.
+
+        Windowed and plain keys cannot be mixed, and `until` cannot change between `window_close` and others. The grace
+        cannot grow: a window whose result was emitted may be forgotten already, and would get a second result.
+        """
         assert isinstance(before, SuppressionRules)
         if refused := self.other_keys(before):
             return refused
@@ -152,15 +156,15 @@ class SuppressionRules(KeyRules):
 
     @classmethod
     def windows_before(cls, settings: Mapping[str, Any]) -> Windows:
-        """Return what `windows` was: windows that close were those of the headers."""
+        """Return `windows` for settings of a release without that option: `headers` with `until: window_close`."""
         return "headers" if settings.get("until") == "window_close" else super().windows_before(settings)
 
 
 class SuppressionConfig(SuppressionRules, OperatorConfig):
-    """Suppression between two topics."""
+    """The configuration of suppression between two topics."""
 
     output_windows: OutputWindows = "headers"
-    """How output names the windows of its keys: `headers`, or `kafka`: Kafka's bytes of windowed keys."""
+    """How the output names the windows of its keys: in `headers`, or as `kafka` does, in the bytes of windowed keys."""
 
     @field_validator("output_windows")
     @classmethod
@@ -168,23 +172,23 @@ class SuppressionConfig(SuppressionRules, OperatorConfig):
         return known_to_kafka(output, info.data.get("windows"))
 
     def adds_windows(self) -> AddedWindows | None:
-        """Return how windows are added to the output."""
+        """Return how windows are added to the records of the output; None: they have none, or name them already."""
         return added_windows(self, self.output_windows)
 
     def writes(self) -> Written:
-        """Return what it says of its output topic."""
+        """Return what is known of the records in the output topic."""
         return Written(windows=passed_on(self, self.output_windows), key_format=self.told_key_format)
 
     @classmethod
     def inferred(cls, raw: Mapping[str, Any], topic: Written) -> dict[str, Any]:
-        """Return the options that the writer of its input settles; the grace, where windows close."""
+        """Return the options that the writer of the input determines; with `until: window_close` also the grace."""
         found = super().inferred(raw, topic)
         if raw.get("until") == "window_close" and topic.closes_after is not None:
             found["grace"] = f"{topic.closes_after}ms"
         return found
 
     def disagrees(self, topic: Written) -> Iterator[tuple[str, str]]:
-        """Yield each option that contradicts the writer of its input."""
+        """Yield each option that contradicts the writer of the input, with "cause; remedy"."""
         yield from super().disagrees(topic)
         if self.grace is not None and topic.closes_after not in (None, self.grace):
             grace = format_duration_ms(topic.closes_after or 0)

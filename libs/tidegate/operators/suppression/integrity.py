@@ -1,6 +1,6 @@
-"""What is wrong with arrays that may have been damaged outside the process.
+"""Integrity checks of a suppression state whose arrays may have been damaged outside the process.
 
-What each slot says of itself is looked at here; the structures between them are left to `kernels.soundness`.
+This module checks each slot by itself; `kernels.integrity` checks the structures between slots.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidegate.operators.suppression.step import CHECK, CLOSED, State, check_of, 
 
 
 def damage(state: State, bytes_of_record: bool) -> str | None:
-    """What is wrong with the state between two batches; None: nothing. Reads all of it."""
+    """Return what is damaged in the state, or None. Reads all of it; to be called between two batches."""
     used, words = int(state.pool.numbers[slots.USED]), int(state.payloads.arena.numbers[arena.USED])
     held = int(state.time.numbers[HELD])
     if not (0 <= held <= used <= len(state.row) and 0 <= words <= len(state.payloads.arena.words)):
@@ -38,7 +38,10 @@ def damage(state: State, bytes_of_record: bool) -> str | None:
 
 @compiled_in_place
 def _slots_are_whole(state: State, bytes_of_record: bool, taken: Array) -> bool:
-    """Every slot is held, whole and at its node, or empty; the sums are right. `taken`: the words of their blocks."""
+    """Return True if every slot is either empty, or held, intact and at its heap node, and the stored sums are right.
+
+    Marks in `taken` the arena words of the slots' blocks.
+    """
     held = 0
     total = 0
     checks = 0

@@ -1,8 +1,8 @@
-"""What KIP-328's metrics are made of, per batch and partition.
+"""Counts and measures of suppression per batch and partition, from which KIP-328's metrics are made.
 
-How measures of batches combine is told by their names: `*_now` is replaced, `*_max` and `*_min` are the largest and the
-smallest, everything else adds up. An average is `*_sum` over `*_count`: lateness over all records that are not
-rejected, overtime over what left by time.
+The name of a measure says how batches combine: of `*_now` the newest counts, of `*_max` and `*_min` the largest and the
+smallest, all others add up. An average is `*_sum` over `*_count`: lateness over all records that were not rejected,
+overtime over the records that were emitted by time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidegate.operators.suppression.config import SuppressionRules
 
 
 def counts(outcome: step.Outcome, held: int, held_bytes: int) -> Counts:
-    """Where each record went."""
+    """Return how many records were applied, superseded, late, rejected and emitted, and how many are held."""
     tally = [int(number) for number in outcome.tally]
     refused, late = (int(number) for number in outcome.refused.numbers[: refusals.LATENESS_SUM])
     return Counts(
@@ -33,8 +33,10 @@ def counts(outcome: step.Outcome, held: int, held_bytes: int) -> Counts:
 
 
 def measures(outcome: step.Outcome, config: SuppressionRules, held: int, held_bytes: int) -> dict[str, int]:
-    """Lateness and overtime in ms, emissions by cause, updates that a later one replaced, and the size of the buffer in
-    memory and on disk."""
+    """Return lateness and overtime in ms, emissions by cause, updates that a later one replaced, and buffer sizes.
+
+    The sizes are those of the memory part and, with `spill`, of the disk part.
+    """
     tally = [int(number) for number in outcome.tally]
     causes = np.bincount(outcome.cause[: tally[step.EMITTED]], minlength=len(step.CAUSES))
     found = refusals.measures(outcome.refused, tally[step.NEXT_ROW])

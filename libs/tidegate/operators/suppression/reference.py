@@ -1,6 +1,6 @@
-"""Suppression as KIP-328's page words it: insert or update, then evict the oldest while a bound is violated.
+"""Reference implementation of suppression, for tests only, in the words of KIP-328.
 
-The slow oracle, for tests only: one dict, searched from end to end.
+It inserts or updates, then evicts the oldest key while a bound is violated. It is slow: one dict, searched in full.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from tidegate.operators.suppression.config import SuppressionRules, TimeLimit
 
 
 class Slot(NamedTuple):
-    """A held key: its newest record, under the record's own key, and where it stands in the order. A closed window has
-    its key alone, and an arrival < 0."""
+    """A held key: its newest record, under the record's own key, and its place and arrival in the order of eviction.
+
+    A closed window has only its key, and an arrival < 0.
+    """
 
     place: int
     arrival: int
@@ -25,17 +27,20 @@ class Slot(NamedTuple):
 
     @property
     def closed(self) -> bool:
-        """True for a window whose final result is out."""
+        """Return True for a window whose final result was emitted."""
         return self.arrival < 0
 
     def as_closed(self) -> Slot:
-        """The window, remembered after its result has left."""
+        """Return the slot of the window after its result was emitted: without value and headers, and closed."""
         return self._replace(arrival=~self.arrival, row=self.row._replace(value=None, headers=b""))
 
 
 @dataclass
 class Reference:
-    """One partition. `emissions` are (slot, cause), `late` (row, lateness, bound), `rejected` (row, reason)."""
+    """One partition. `emissions` are (slot, cause), `late` (row, lateness, bound), `rejected` (row, reason).
+
+    `stopped_at`: the offset of the record that `shut_down` did not accept.
+    """
 
     config: SuppressionRules
     stream_time: int = -1
@@ -48,7 +53,7 @@ class Reference:
     stopped_at: int | None = None
 
     def process(self, row: Row, clock_ms: int) -> None:
-        """The record has had its effect, unless it was refused or `stopped_at` names it."""
+        """Reject the record, note it as late, or apply it; if `shut_down` stops, set `stopped_at` instead."""
         if reason := self._rejection(row, clock_ms):
             self.rejected.append((row, reason))
         elif (bound := self._bound(row)) is not None:
@@ -57,16 +62,19 @@ class Reference:
             self._accept(row)
 
     def settle(self, clock_ms: int) -> None:
-        """What the configuration, which is a new one, no longer holds has left."""
+        """Emit what a changed configuration no longer holds."""
         self._evict("window_close" if self.closes else "time")
 
     def advance(self, stream_time: int) -> None:
-        """Stream time is at least that."""
+        """Advance stream time to at least `stream_time`, and emit with cause `idle` what is due by it."""
         self.stream_time = max(self.stream_time, min(stream_time, MAX_TIME))
         self._evict("idle")
 
     def flush(self) -> None:
-        """Everything held is emitted; windows are closed by it until their grace has passed."""
+        """Emit everything held, with cause `flush`.
+
+        With `until: window_close`, remember the windows as closed until their grace has passed.
+        """
         remembered = {key: slot if slot.closed else slot.as_closed() for key, slot in self.held.items()}
         while self.held:
             self._emit_oldest("flush")
@@ -74,11 +82,11 @@ class Reference:
 
     @property
     def closes(self) -> bool:
-        """True when windows leave as they close."""
+        """Return True with `until: window_close`."""
         return self.config.until == "window_close"
 
     def _bound(self, row: Row) -> int | None:
-        """The bound that a late record missed."""
+        """Return the bound that a late record missed; None if the record is not late."""
         if self.closes:
             open_after = self.stream_time - (self.config.grace or 0)
             key, window, _ = told(row, self.config)
@@ -141,7 +149,7 @@ class Reference:
 
     @property
     def held_bytes(self) -> int:
-        """The bytes held, of what `bytes_of` says."""
+        """Return the bytes held, counted as `bytes_of` says."""
         return sum(self._size(slot.row) for slot in self.held.values() if not slot.closed)
 
     def _size(self, row: Row) -> int:

@@ -1,7 +1,8 @@
 """One partition's suppression buffer over the arrays of a Storage.
 
-The shell around `step`: it maps the arrays, makes room when a kernel asks for it, and turns what the kernel noted into
-Arrow tables. What a slot has lies side by side: with millions of slots each line of the cache, and each page, counts.
+The module wraps the kernels of `step`: it maps the arrays, grows them when a kernel needs room, and turns the kernel's
+outcome into Arrow tables. The fields of a slot lie side by side in memory: with millions of slots each cache line and
+each page counts.
 """
 
 from __future__ import annotations
@@ -54,9 +55,9 @@ LAYOUT = Layout(
 
 _FINDING = np.dtype([*((name, "i8") for name in _FINDING_LONGS), *((name, "i4") for name in _FINDING_INTS)])
 _RECORD = np.dtype([*((name, "i8") for name in _RECORD_LONGS), *((name, "i4") for name in _RECORD_INTS)])
-"""What a slot has, side by side: half a cache line for finding it, and half for the record that it holds.
+"""The fields of a slot: half a cache line for finding the slot, and half for the record that it holds.
 
-Positions are apart, because the heap moves many slots that are not looked at otherwise.
+Heap positions are in an array of their own: the heap changes those of many slots whose other fields are not read.
 """
 
 _STOP_REASONS = {kernel.FULL_KEYS: "buffer.max_keys is reached", kernel.FULL_BYTES: "buffer.max_bytes is reached"}
@@ -64,7 +65,7 @@ _NO_RECORDS = batch_of(Records.from_rows([]))
 
 
 def rules_of(config: SuppressionRules) -> kernel.Rules:
-    """The configuration in numbers."""
+    """Return the configuration as numbers for the kernels."""
     emit = config.buffer if isinstance(config.buffer, EagerBuffer) else None
     strict = config.buffer if isinstance(config.buffer, StrictBuffer) else None
     stop = strict if strict and strict.when_full == "shut_down" else None
@@ -92,7 +93,7 @@ def _bound(bound: int | None) -> int:
 
 
 def state_of(arrays: Mapping[str, Array]) -> kernel.State:
-    """The storage's arrays as the kernels take them."""
+    """Return the storage's arrays as the kernels take them."""
     finding, record = arrays["finding"].view(_FINDING), arrays["record"].view(_RECORD)
     blocks = arena.Arena(arrays["arena"], arrays["arena"].view(np.int64), arrays["arena_numbers"])
     stored = (record[name] for name in ("value_length", "headers_length", "timestamp", "offset", "check"))
@@ -115,7 +116,7 @@ def state_of(arrays: Mapping[str, Array]) -> kernel.State:
 
 
 def damage_of(arrays: Mapping[str, Array], config: SuppressionRules) -> str | None:
-    """What is wrong with the arrays of a state between two batches; None: nothing."""
+    """Return what is damaged in the arrays of a state, or None. To be called between two batches."""
     opened, bytes_of_record, windowed = arrays["numbers"][[OPENED, BYTES_OF, WINDOWED]]
     if opened != 1 or bytes_of_record not in (0, 1) or windowed != config.windowed:
         return "its numbers cannot be"
@@ -123,7 +124,7 @@ def damage_of(arrays: Mapping[str, Array], config: SuppressionRules) -> str | No
 
 
 class SuppressionState:
-    """The OperatorState of suppression."""
+    """The suppression state of one partition, an OperatorState."""
 
     def __init__(self, config: SuppressionRules, storage: Storage) -> None:
         self._config = config
@@ -135,11 +136,15 @@ class SuppressionState:
 
     @property
     def stream_time(self) -> int:
-        """T of the partition; NO_STREAM_TIME before the first accepted record."""
+        """Return the partition's stream time (T); NO_STREAM_TIME before the first accepted record."""
         return int(self._numbers[STREAM_TIME])
 
     def step(self, records: Records, clock_ms: int) -> StepResult:
-        """Every record up to a stop is counted once; the state equals what the changelog describes."""
+        """Process a batch: apply its records and emit what is due.
+
+        Every record is counted once, up to the one at which `shut_down` stops. The result's changelog describes all
+        changes of the state.
+        """
         own, undecodable, newest = refusals.dated(records, self._config, clock_ms)
         batch, ends, missing = self._keys.keyed(own, undecodable)
         places = ends if self._config.timer == "window_end" else batch.timestamp
@@ -148,7 +153,7 @@ class SuppressionState:
         return self._result(batch, outcome, own, newest, stopped)
 
     def advance(self, stream_time: int) -> StepResult:
-        """T is at least `stream_time`; what became due is emitted with cause `idle`."""
+        """Advance stream time to at least `stream_time`, and emit what becomes due with cause `idle`."""
         outcome = self._outcome(0)
         outcome.tally[kernel.STREAM_TIME] = advanced(self.stream_time, stream_time)
         due = int(kernel.due_until(self._rules.time_limit, outcome.tally[kernel.STREAM_TIME]))
@@ -156,7 +161,10 @@ class SuppressionState:
         return self._result(_NO_RECORDS, outcome)
 
     def flush(self) -> StepResult:
-        """Emit everything that is held, with cause `flush`; windows are closed by it, and remembered as such."""
+        """Emit everything that is held, with cause `flush`.
+
+        With `until: window_close`, remember the windows as closed until their grace has passed.
+        """
         outcome = self._outcome(0)
         if not self._rules.closes:
             kernel.evict(self._state, kernel.MAX, kernel.FLUSH, self._rules, outcome)
@@ -168,31 +176,31 @@ class SuppressionState:
         return self._result(keys, outcome)
 
     def restore(self, rows: pa.Table, stream_time: int) -> None:
-        """The changelog rows are applied, the latest of a key last; T is `stream_time`."""
+        """Apply changelog rows, of which the latest of a key comes last, and set stream time to `stream_time`."""
         for rows_of_batch in rows.to_batches():
             if rows_of_batch.num_rows:
                 self._replay(rows_of_batch)
         self._numbers[STREAM_TIME] = stream_time
 
     def snapshot(self) -> pa.Table:
-        """The rows (all `put`) from which `restore` makes an equal state, in emission order."""
+        """Return the rows (all `put`) from which `restore` builds an equal state, in emission order."""
         return self._keys.shown(tables.changes(self._state, _NO_RECORDS, self._in_order()))
 
     def _in_order(self) -> Array:
-        """The slots that are held, as they would leave."""
+        """Return the held slots in the order in which they would be emitted."""
         time = self._state.time
         count = time.numbers[time_buffer.HELD]
         held = time.heap[:count]
         return np.asarray(held[np.lexsort((time.arrival[held], time.place[:count]))])
 
     def _map(self) -> None:
-        """The kernels see the storage's current arrays."""
+        """Map the storage's current arrays for the kernels; necessary after each growth."""
         arrays = self._storage.arrays()
         self._numbers = arrays["numbers"]
         self._state = state_of(arrays)
 
     def _begin(self) -> None:
-        """A new storage has no stream time; bytes are counted as this configuration counts them."""
+        """Initialize a new storage; in an old one check the kind of keys, and recount bytes if `bytes_of` changed."""
         if not self._numbers[OPENED]:
             self._numbers[OPENED] = 1
             self._numbers[STREAM_TIME] = NO_STREAM_TIME
@@ -204,7 +212,7 @@ class SuppressionState:
             self._numbers[BYTES_OF] = self._rules.bytes_of_record
 
     def _outcome(self, records: int) -> kernel.Outcome:
-        """Room for everything that so many records can do; memory that is not written to is not taken."""
+        """Return an outcome with room for all effects of so many records; pages that stay unwritten take no memory."""
         numbers = self._state.time.numbers
         held = int(numbers[time_buffer.HELD])
         tally = np.zeros(kernel.TALLIES, np.int64)
@@ -222,18 +230,18 @@ class SuppressionState:
         )
 
     def _in_buffer(self) -> tuple[int, int]:
-        """How many records are held, closed windows aside, and their bytes."""
+        """Return the number of records held, without closed windows, and their bytes."""
         held, held_bytes = (int(number) for number in self._state.time.numbers)
         return held - int(self._numbers[kernel.CLOSED]), held_bytes
 
     def _run(self, work: Callable[[], int]) -> int:
-        """What the kernel returned in the end, with all the slots that it wanted."""
+        """Run the kernel, adding slots whenever it needs one; return its last signal."""
         while (signal := work()) == kernel.NEEDS_SLOT:
             self._add_slots()
         return signal
 
     def _add_slots(self) -> None:
-        """There are more slots, and at least twice as many places in the index: a power of two."""
+        """Add slots, and enlarge the index so that its length is a power of two of at least twice the slots."""
         capacity = self._storage.capacity()
         wanted = growth.more_slots(capacity, "slots", "index")
         indexed = wanted["index"] == capacity["index"]
@@ -258,7 +266,7 @@ class SuppressionState:
         newest: int = MAX_TIMESTAMP,
         stopped: int = kernel.DONE,
     ) -> StepResult:
-        """Return what the outcome says, in tables; then settle the batch. `own`: the records under their own keys."""
+        """Return the outcome as tables, and settle the batch. `own`: the records under their own keys."""
         changed = np.empty(outcome.tally[kernel.TOUCHED], np.int32)
         changed = changed[: kernel.net_changes(self._state, outcome, changed)]
         if self._rules.closes:
@@ -286,19 +294,19 @@ class SuppressionState:
         )
 
     def _lateness(self) -> tuple[int, str]:
-        """Return how late a record may be, in ms, and what a later one is told."""
+        """Return the largest lateness in ms that is not late, and the cause that is written for late records."""
         if self._rules.closes:
             return self._rules.time_limit, "its window is closed"
         return self._rules.max_lateness, "older than max_lateness"
 
     def _settle(self, batch: Batch, outcome: kernel.Outcome) -> None:
-        """Stored payloads equal what is held. The tables of the batch must have been made before."""
+        """Store the payloads of held records, and drop those of the others. Build the batch's tables before."""
         while not kernel.settle(self._state, batch, outcome):
             row = self._state.row[outcome.touched[outcome.tally[kernel.SETTLED]]] - 1
             self._make_room(int(record_length(batch, row)))
 
     def _make_room(self, length: int) -> None:
-        """A block for that many bytes fits: the arena was packed if a third of it was dead, and has grown otherwise."""
+        """Make room for a block of that many bytes: pack the arena if a third of it is dead, otherwise grow it."""
         blocks = self._state.payloads.arena.numbers
         capacity = growth.arena_capacity(blocks, length, self._storage.capacity()["arena"])
         if capacity is None:

@@ -1,13 +1,14 @@
-"""Suppression's kernels: what a record, an advance, a flush or a changelog row does to the buffer.
+"""Suppression's kernels: the effects of a record, an advance, a flush and a changelog row on the buffer.
 
-While a batch is worked on, a slot remembers the row of its newest record (`row`, + 1); payloads are copied once, when
-the batch is settled. A slot that was stored before the batch and leaves in it stays in the index as a *ghost* (it has a
-block, but is not held) until then, because its key may come back: the changelog then gets one `put`, no `delete`. A
-slot that was opened in the batch and leaves in it is free at once. Every slot whose `row` is not 0 is in the list of
-touched slots, so that settling looks at nothing else.
+During a batch, a slot only notes the row of its newest record (`row`, plus 1). Payloads are copied once, when the batch
+is settled. A slot that was stored before the batch and is removed in it stays in the index as a *ghost* (it has a
+block, but is not held) until the batch is settled. If its key comes back in the batch, the slot is held again, and the
+changelog gets one `put` and no `delete`. A slot that was opened and removed in the same batch is free at once. Every
+slot whose `row` is not 0 is in the list of touched slots, so settling needs to visit no others.
 
-A flush closes windows before their grace has passed. A *closed* window stays in its slot until then, so that no record
-gives it a second result: it has its key alone, counts against no bound, and its arrival is `~arrival`, which is < 0.
+A flush closes windows before their grace has passed. Until it has, a *closed* window stays in its slot, so that no
+record gives the window a second result. It has only its key, counts against no bound, and stores `~arrival`, which is
+< 0, as its arrival.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ CAUSES = ("time", "keys", "bytes", "flush", "idle", "window_close")
 TIME, KEYS, BYTES, FLUSH, IDLE, WINDOW_CLOSE = range(6)
 
 DONE, NEEDS_SLOT, FULL_KEYS, FULL_BYTES = range(4)
-"""Why a kernel returned: all rows are read, a larger state is wanted, or a bound of `shut_down` is reached."""
+"""Why a kernel returned: all rows are done, it needs a slot, or a row would exceed a bound of `shut_down`."""
 
 NEVER = -1
-"""Nothing is due: no place is that small."""
+"""A due time that makes nothing due: no place is that small."""
 
 LISTED = -1
-"""The `row` of a slot that was touched, but by no row of the batch."""
+"""The `row` of a touched slot that has no record in the batch."""
 
 MAX = 2**63 - 1
 """No bound."""
@@ -46,14 +47,14 @@ TALLIES = 12
 
 
 NUMBERS, CLOSED, CHECK = 6, 4, 5
-"""How many numbers a state has beside its slots; the last ones are how many slots are closed windows, and the sum of
-the checks of all slots."""
+"""The number of a state's `numbers`, and the indexes of the last two: the count of closed windows, and the sum of the
+checksums of all slots."""
 
 
 class Rules(NamedTuple):
-    """The configuration in numbers: -1 for no time limit and no bound of lateness, MAX for no bound of the buffer.
+    """The configuration as numbers: -1 for no time limit or no `max_lateness`, MAX for no bound of the buffer.
 
-    `closes`: windows leave when they close: places are windows' ends, and the time limit is the windows' grace.
+    `closes`: True with `until: window_close`; then places are window ends, and the time limit is the windows' grace.
     """
 
     time_limit: int
@@ -68,7 +69,7 @@ class Rules(NamedTuple):
 
 
 class State(NamedTuple):
-    """All of a partition's arrays; `numbers`: see CLOSED and CHECK."""
+    """All arrays of a partition's state. `numbers`: see CLOSED and CHECK."""
 
     time: TimeBuffer
     pool: SlotPool
@@ -80,8 +81,10 @@ class State(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What has happened: emissions (source, cause), touched slots and where each stood before, refused rows, and the
-    tallies."""
+    """The effects of a batch: emissions (source, cause), touched slots, late and rejected rows, and the tallies.
+
+    `place_before` and `arrival_before`: per touched slot that was held before the batch, its place and arrival then.
+    """
 
     emitted: Array
     cause: Array
@@ -96,14 +99,14 @@ class Outcome(NamedTuple):
 def absorb(
     state: State, batch: Batch, places: Array, undecodable: Array, newest: int, rules: Rules, outcome: Outcome
 ) -> Any:
-    """The rows from tally[NEXT_ROW] on are counted and have had their effect, up to the one that stopped it.
+    """Process the rows from tally[NEXT_ROW] on; return DONE, or why it stopped before the row at tally[NEXT_ROW].
 
-    `places`: where each row would stand in the order. `undecodable`: a code per row, 0 where nothing is missing.
-    `newest`: the largest timestamp that is taken.
+    `places`: the place that each row would have in the order of eviction. `undecodable`: a code per row, 0 where
+    nothing is missing. `newest`: the largest timestamp that is accepted.
     """
     tally = outcome.tally
     cause = wide(WINDOW_CLOSE if rules.closes else TIME)
-    evict(state, due_until(rules.time_limit, tally[STREAM_TIME]), cause, rules, outcome)  # under new rules alone
+    evict(state, due_until(rules.time_limit, tally[STREAM_TIME]), cause, rules, outcome)  # acts under new rules only
     for row in range(tally[NEXT_ROW], len(batch.offset)):
         tally[NEXT_ROW] = row
         timestamp = batch.timestamp[row]
@@ -134,13 +137,13 @@ def absorb(
 
 @inlined
 def due_until(time_limit: int, stream_time: int) -> Any:
-    """Slots with a place up to this have been held for the time limit."""
+    """Return the largest place that is due at this stream time; NEVER without a time limit."""
     return stream_time - time_limit if time_limit >= 0 else NEVER
 
 
 @inlined
 def evict(state: State, due: int, cause_of_due: int, rules: Rules, outcome: Outcome) -> None:
-    """No bound is violated: the oldest slots are emitted while they are due, or keys or bytes are too many."""
+    """Emit the oldest slots while they are due, or while keys or bytes exceed a bound; closed windows only leave."""
     numbers = state.time.numbers
     while numbers[HELD] > 0:
         slot = wide(state.time.heap[0])
@@ -163,7 +166,10 @@ def evict(state: State, due: int, cause_of_due: int, rules: Rules, outcome: Outc
 
 @compiled_in_place
 def close(state: State, windows: Array, keys: Batch, rules: Rules, outcome: Outcome) -> None:
-    """Emit the results of those windows, with cause `flush`; the windows are closed. `keys`: the key of each, alone."""
+    """Emit the results of these windows with cause `flush`, and keep the windows as closed.
+
+    `windows`: slots. `keys`: a row per slot with the key and nothing else.
+    """
     for row in range(len(windows)):
         slot = wide(windows[row])
         place = time_buffer.place_of(state.time, slot)
@@ -174,7 +180,7 @@ def close(state: State, windows: Array, keys: Batch, rules: Rules, outcome: Outc
 
 @inlined
 def is_closed(state: State, slot: int) -> bool:
-    """Return True for a slot that holds a window whose final result is out."""
+    """Return True if the slot holds a window whose final result was emitted."""
     return bool(time_buffer.is_held(state.time, slot) and state.time.arrival[slot] < 0)
 
 
@@ -182,7 +188,7 @@ def is_closed(state: State, slot: int) -> bool:
 def replay(
     state: State, batch: Batch, deleted: Array, places: Array, arrivals: Array, rules: Rules, out: Outcome
 ) -> Any:
-    """The changelog rows from tally[NEXT_ROW] on are applied; DONE, or NEEDS_SLOT before the row that needs one."""
+    """Apply the changelog rows from tally[NEXT_ROW] on; return DONE, or NEEDS_SLOT before the row that needs one."""
     for row in range(out.tally[NEXT_ROW], len(batch.offset)):
         out.tally[NEXT_ROW] = row
         fingerprint = hash_index.fingerprint(state.key_index, batch.data, batch.key_start[row], batch.key_length[row])
@@ -200,7 +206,7 @@ def replay(
 
 @compiled_in_place
 def forget_tombstones(state: State, batch: Batch, outcome: Outcome) -> None:
-    """Emissions without a value are none: what a window's null takes back was never told."""
+    """Remove emissions without a value: a window's null retracts a result that was never emitted."""
     kept = 0
     for at in range(outcome.tally[EMITTED]):
         source = outcome.emitted[at]
@@ -214,8 +220,10 @@ def forget_tombstones(state: State, batch: Batch, outcome: Outcome) -> None:
 
 @compiled_in_place
 def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
-    """Fill `changed` with the places, among the touched slots, of those that the changelog tells of; return their
-    number. Held: put; not: delete."""
+    """List in `changed` the indexes, among the touched slots, of those with a changelog row; return their number.
+
+    A slot that is held gets a `put`, one that was stored before the batch and is no longer held a `delete`.
+    """
     count = 0
     for at in range(outcome.tally[TOUCHED]):
         slot = wide(outcome.touched[at])
@@ -227,7 +235,7 @@ def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
 
 @compiled_in_place
 def settle(state: State, batch: Batch, outcome: Outcome) -> bool:
-    """Payloads of held slots are stored and ghosts are gone; False when the arena wants room (then call again)."""
+    """Store the payloads of touched held slots, free ghosts; return False if the arena needs room (then call again)."""
     for at in range(outcome.tally[SETTLED], outcome.tally[TOUCHED]):
         outcome.tally[SETTLED] = at
         slot = wide(outcome.touched[at])
@@ -245,7 +253,7 @@ def settle(state: State, batch: Batch, outcome: Outcome) -> bool:
 
 @inlined
 def check_of(state: State, slot: int) -> Any:
-    """32 bits that say what is held in the slot: the record, the key's fingerprint, and the place in the order."""
+    """Return a 32-bit checksum of the slot: its stored record, fingerprint, arrival and place."""
     seed = hash_index.mix(state.fingerprint[slot] ^ state.time.arrival[slot])
     seed = hash_index.mix(seed ^ time_buffer.place_of(state.time, slot))
     return payloads.content_hash(state.payloads, slot, seed) & 0xFFFFFFFF
@@ -259,7 +267,7 @@ def _set_check(state: State, slot: int, check: int) -> None:
 
 @compiled_in_place
 def reindex(state: State) -> None:
-    """The index holds every slot that is held or a ghost, whatever its length was before."""
+    """Rebuild the index, whose length may have changed, from all slots that are held or ghosts."""
     state.key_index.places[:] = 0
     for slot in range(state.pool.numbers[slots.USED]):
         if time_buffer.is_held(state.time, slot) or state.payloads.block[slot] != 0:
@@ -268,7 +276,7 @@ def reindex(state: State) -> None:
 
 @compiled_in_place
 def recount(state: State, rules: Rules) -> None:
-    """The bytes held are counted as the rules say; between batches only."""
+    """Recount the bytes held, as `bytes_of_record` says; to be called only between batches."""
     total = 0
     for node in range(state.time.numbers[HELD]):
         slot = wide(state.time.heap[node])
@@ -292,10 +300,10 @@ def _refusal(batch: Batch, row: int, place: int, undecodable: int, newest: int, 
 
 @inlined
 def _full(state: State, batch: Batch, row: int, slot: int, place: int, due: int, rules: Rules) -> Any:
-    """DONE, or the bound of `shut_down` that this record would violate even after the evictions by time.
+    """Return DONE, or the bound of `shut_down` that this record would exceed even after the evictions by time.
 
-    `slot`: the record's, -1 without one; `place`: where it would stand. Looks at the slots that are due alone, and only
-    when a bound is in danger.
+    `slot`: the slot of the record's key, -1 if it has none. `place`: the place that the record would have. Visits only
+    slots that are due, and only if the record would exceed a bound before the evictions.
     """
     if rules.stop_keys == MAX and rules.stop_bytes == MAX:
         return DONE
@@ -325,7 +333,7 @@ def _full(state: State, batch: Batch, row: int, slot: int, place: int, due: int,
 
 @inlined
 def _due_besides(time: TimeBuffer, slot: int, due: int) -> Any:
-    """How many slots other than this one are due, and their bytes; closed windows count for nothing."""
+    """Return the number and the bytes of due slots other than this one; closed windows do not count."""
     keys = 0
     total = 0
     node = 0
@@ -367,7 +375,7 @@ def _hold(
     rules: Rules,
     out: Outcome,
 ) -> None:
-    """The row's key is held at that place: in a slot of its own, or in `slot`, a ghost that comes back."""
+    """Hold the row's record at that place: in a new slot, or in `slot` if it is a ghost whose key comes back."""
     if slot < 0:
         slot = _new_slot(state)
         state.fingerprint[slot] = fingerprint
@@ -380,7 +388,7 @@ def _hold(
 
 @inlined
 def _new_slot(state: State) -> Any:
-    """A slot without a record; one that was never used is made so, whatever was in its memory."""
+    """Take a slot without a record; initialize it if it was never used, whatever was in its memory."""
     unused = state.pool.numbers[slots.FREE] == 0
     slot = slots.take(state.pool)
     if unused:
@@ -393,7 +401,7 @@ def _new_slot(state: State) -> Any:
 
 @inlined
 def _touch(state: State, slot: int, row: int, outcome: Outcome) -> None:
-    """The slot's newest record is that row, and the slot is listed once."""
+    """Note the row as the slot's newest record, and list the slot as touched if it is not yet."""
     if state.row[slot] == 0:
         _list(state.time, slot, outcome)
     state.row[slot] = row + 1
@@ -401,7 +409,7 @@ def _touch(state: State, slot: int, row: int, outcome: Outcome) -> None:
 
 @inlined
 def _list(time: TimeBuffer, slot: int, outcome: Outcome) -> None:
-    """The slot is touched; where it stood is noted, because the order forgets it."""
+    """List the slot as touched, with its place and arrival if it is held: the time buffer forgets them on removal."""
     at = outcome.tally[TOUCHED]
     outcome.touched[at] = slot
     if time_buffer.is_held(time, slot):
@@ -421,7 +429,7 @@ def _emit(state: State, slot: int, cause: int, outcome: Outcome) -> None:
 
 @inlined
 def _leave(state: State, slot: int, outcome: Outcome) -> None:
-    """The slot is not held: a ghost if it was stored before the batch, free if it was opened in it."""
+    """Stop holding the slot: make it a ghost if it was stored before the batch, free it if it was opened in it."""
     if state.row[slot] == 0:
         _list(state.time, slot, outcome)
         state.row[slot] = LISTED
@@ -439,7 +447,7 @@ def _free(state: State, slot: int) -> None:
 
 @inlined
 def _find(state: State, batch: Batch, row: int, fingerprint: int) -> Any:
-    """The slot of the row's key, held or a ghost; -1 when the key has none."""
+    """Return the slot of the row's key, held or a ghost; -1 if the key has none."""
     place = hash_index.home(state.key_index, fingerprint)
     while True:
         place = hash_index.candidate(state.key_index, state.fingerprint, fingerprint, place)
@@ -451,7 +459,7 @@ def _find(state: State, batch: Batch, row: int, fingerprint: int) -> Any:
 
 @inlined
 def _has_key(state: State, batch: Batch, slot: int, row: int) -> bool:
-    """True when the slot, whose fingerprint is that of the row's key, has the same key."""
+    """Return True if the slot, whose fingerprint is that of the row's key, has the same key."""
     start = batch.key_start[row]
     length = batch.key_length[row]
     if hash_index.told_by_fingerprint(length):
@@ -476,7 +484,7 @@ def _record_size(batch: Batch, row: int, rules: Rules) -> Any:
 
 @inlined
 def stored_size(state: State, slot: int, bytes_of_record: bool) -> Any:
-    """The bytes of a held slot's stored record that count; a closed window has none."""
+    """Return the bytes of a held slot's stored record that count; 0 for a closed window."""
     if state.time.arrival[slot] < 0:
         return wide(0)
     if bytes_of_record:

@@ -1,4 +1,4 @@
-"""What a batch did to the buffer, in Arrow tables."""
+"""Builds the Arrow tables of what a batch emitted and changed in the buffer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CAUSES = pa.array(step.CAUSES)
 
 
 def emissions(state: step.State, batch: Batch, outcome: step.Outcome) -> pa.Table:
-    """The emissions in order, with their causes."""
+    """Return the emissions in order, with their causes."""
     count = outcome.tally[step.EMITTED]
     if count == 0:
         return EMISSIONS.empty_table()
@@ -28,7 +28,7 @@ def emissions(state: step.State, batch: Batch, outcome: step.Outcome) -> pa.Tabl
 
 
 def changes(state: step.State, batch: Batch, slots: Array) -> pa.Table:
-    """The changelog of the slots: `put` with everything for the held ones, `delete` with the key for the others."""
+    """Return the changelog of the slots: `put` with all columns for held ones, `delete` with the key for the others."""
     if len(slots) == 0:
         return CHANGES.empty_table()
     position = state.time.position[slots]
@@ -45,10 +45,10 @@ def changes(state: step.State, batch: Batch, slots: Array) -> pa.Table:
 
 
 def undo(state: step.State, batch: Batch, outcome: step.Outcome, changed: Array, keys: pa.ChunkedArray) -> pa.Table:
-    """Return the changelog that leads back: `put` of the slots that were stored before the batch, `delete` of others.
+    """Return the changelog that restores the state before the batch.
 
-    Their records are whole until the batch is settled. `changed`: places among the touched slots;
-    `keys`: theirs.
+    It has a `put` for slots that were stored before the batch, whose old records stay intact until the batch is
+    settled, and a `delete` for the others. `changed`: indexes into the touched slots. `keys`: the keys of these slots.
     """
     if len(changed) == 0:
         return CHANGES.empty_table()

@@ -1,6 +1,6 @@
-"""Table history (KIP-889's versioned store, for KIP-923's join).
+"""Table history: keeps the versions of a table's keys, as KIP-889's versioned store does, for KIP-923's join.
 
-`TableHistoryRules` say what is kept; `TableHistory` is the operator that they describe.
+`TableHistoryRules` configure what is kept; `TableHistory` is the operator.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ __all__ = ["TableHistory", "TableHistoryConfig", "TableHistoryRules"]
 
 
 class TableHistory:
-    """The Operator of `TableHistoryRules`. A table of latest values has one slot per key, a history one per version."""
+    """The Operator that `TableHistoryRules` configure.
+
+    A changelog slot is a version of a key in a history, and a key in a table of latest values.
+    """
 
     kind: str = "table_history"
     layout: Layout = LAYOUT
@@ -27,9 +30,9 @@ class TableHistory:
         self.slot: tuple[str, ...] = slot_of(config, *(() if config.versions == "latest" else ("timestamp",)))
 
     def damage(self, storage: Storage) -> str | None:
-        """What is wrong with a storage that a batch was complete in; None: nothing. Trusts nothing that is in it."""
+        """Return what is damaged in a storage whose last batch was complete, or None. Trusts none of its contents."""
         return damage_of(storage.arrays(), self.config)
 
     def open(self, storage: Storage) -> TableHistoryState:
-        """The state that lives in the storage."""
+        """Return the state in the storage."""
         return TableHistoryState(self.config, storage)

@@ -1,4 +1,4 @@
-"""A table's configuration (KIP-889, KIP-923)."""
+"""The configuration of a table history (KIP-889, KIP-923)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ HOLD_FOR_READERS = 2**30
 
 
 class TableHistoryRules(KeyRules):
-    """Keeps every version of every key of a table for a retention, or the latest values alone."""
+    """The rules of a table: every version of every key is kept for a retention, or only the latest values are kept."""
 
     live: ClassVar[frozenset[str]] = frozenset({"history_retention", "hold_for_readers", "windows"})
 
     kind: Literal["table_history"] = "table_history"
     """Kind of operator."""
     versions: Literal["latest"] | None = None
-    """`latest`: a plain table of the latest values by offset, for joins without grace; omitted: a history."""
+    """`latest`: a plain table of the latest values by offset, for joins without a grace; omitted: a history."""
     history_retention: Duration | None = Field(default=None, validate_default=True)
-    """How far behind stream time versions can be written and read; needed for a history."""
+    """How far behind stream time versions can be written and read; required for a history."""
     hold_for_readers: Size = HOLD_FOR_READERS
-    """Bytes of a partition's expired versions that are kept for readers which have yet to look them up."""
+    """Maximum bytes per partition of versions past their retention that are kept for readers still to look them up."""
 
     @field_validator("history_retention")
     @classmethod
@@ -46,13 +46,13 @@ class TableHistoryRules(KeyRules):
         return size
 
     def cannot_follow(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
-        """Windows' keys and plain ones do not mix."""
+        """Return why what is held under `before` cannot be held under this: windowed and plain keys cannot be mixed."""
         assert isinstance(before, TableHistoryRules)
         return self.other_keys(before)
 
 
 class TableHistoryConfig(TableHistoryRules, OperatorConfig):
-    """The table of a topic."""
+    """The configuration of a table read from a topic."""
 
     @field_validator("output")
     @classmethod
@@ -69,5 +69,5 @@ class TableHistoryConfig(TableHistoryRules, OperatorConfig):
         return idle_after
 
     def as_table(self) -> TableFacts:
-        """What it is to operators that read it."""
+        """Return what operators that read the table need to know of it."""
         return TableFacts(self.history_retention, self.windowed, self.told_key_format)

@@ -1,4 +1,4 @@
-"""What is wrong with arrays that may have been damaged outside the process."""
+"""Integrity checks of a table's state whose arrays may have been damaged outside the process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tidegate.operators.table_history.step import (
 
 
 def damage(state: State, longest: int) -> str | None:
-    """What is wrong with the state between two batches; None: nothing. Reads all of it.
+    """Return what is damaged in the state, or None. Reads all of it; to be called between two batches.
 
     `longest`: how many versions a key may have.
     """
@@ -72,7 +72,10 @@ def _untaken(blocks: arena.Arena) -> Array:
 
 @compiled_in_place
 def _versions_are_whole(state: State, taken: Array) -> bool:
-    """Every slot has a whole version or none; the sums are right. `taken`: the words of their blocks."""
+    """Return True if every slot has an intact version or none, and the stored sums are right.
+
+    Marks in `taken` the arena words of the versions' blocks.
+    """
     stored = state.versions.payloads
     held = 0
     total = 0
@@ -97,9 +100,9 @@ def _versions_are_whole(state: State, taken: Array) -> bool:
 
 @compiled_in_place
 def _keys_are_whole(state: State, taken: Array, unseen: Array, longest: int) -> bool:
-    """Every version is in the chain of its key once, in order, and every key where it is to be in that of expiry.
+    """Return True if every version is once in its key's chain, in order, and every key is rightly scheduled to expire.
 
-    `taken`: the words of the chains' blocks. `unseen`: the versions, each taken away when it is found.
+    Marks in `taken` the words of the chains' blocks. `unseen`: True per version; set to False where it is found.
     """
     versions = state.versions
     keys = 0
@@ -125,7 +128,7 @@ def _keys_are_whole(state: State, taken: Array, unseen: Array, longest: int) -> 
 
 @inlined
 def _chain_is_whole(state: State, key: int, unseen: Array) -> bool:
-    """True when the entries are versions of the key, in order of the timestamps that these have themselves."""
+    """Return True if the entries are versions of the key, in strict order of the versions' own timestamps."""
     versions = state.versions
     stored = versions.payloads
     for at in range(wide(versions.length[key])):
@@ -149,7 +152,7 @@ def _chain_is_whole(state: State, key: int, unseen: Array) -> bool:
 
 @inlined
 def _is_scheduled(state: State, key: int) -> bool:
-    """True when the key is in the order of expiry as its second version says, or not at all without one."""
+    """Return True if the expiry order has the key at its second version's time and offset, or not without one."""
     versions, expiry = state.versions, state.expiry
     if versions.length[key] < 2:
         return bool(expiry.position[key] == NOT_HELD)

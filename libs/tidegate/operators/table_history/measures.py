@@ -1,6 +1,6 @@
-"""What is counted of a table, per batch and partition.
+"""Counts and measures of a table per batch and partition.
 
-How measures of batches combine is told by their names: `*_now` is replaced, `*_max` is the largest, all else adds up.
+The name of a measure says how batches combine: of `*_now` the newest counts, of `*_max` the largest; all others add up.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from tidegate.operators.table_history import step
 
 
 def counts(state: step.State, outcome: step.Outcome) -> Counts:
-    """Where each record went, and what is held of the table's versions, the newest of each key included."""
+    """Return how many records were applied, superseded, late and rejected, and how many versions are held.
+
+    The versions held include the newest of each key.
+    """
     refused, late = (int(number) for number in outcome.refused.numbers[: refusals.LATENESS_SUM])
     return Counts(
         records_in=int(outcome.tally[step.NEXT_ROW]),
@@ -25,7 +28,7 @@ def counts(state: step.State, outcome: step.Outcome) -> Counts:
 
 
 def measures(state: step.State, outcome: step.Outcome) -> dict[str, int]:
-    """Lateness in ms, versions that expired, those of them that readers still needed, and the keys that there are."""
+    """Return lateness in ms, and the numbers of expired versions, of those that readers still needed, and of keys."""
     return refusals.measures(outcome.refused, int(outcome.tally[step.NEXT_ROW])) | {
         "expired": int(outcome.tally[step.EXPIRED]),
         "given_up": int(outcome.tally[step.GIVEN_UP]),

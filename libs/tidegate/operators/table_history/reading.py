@@ -1,4 +1,4 @@
-"""Reading a table's versions one key at a time, for people and tests."""
+"""Looks up a table's versions one key at a time, for interactive use and tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegate.kernels.version_chains import NONE, READABLE_FROM, Versions
 
 
 class Version(NamedTuple):
-    """A value and the times [valid_from, valid_to) in ms at which it was the key's; None: it still is."""
+    """A key's value and its validity [valid_from, valid_to), event time in ms; `valid_to` None: it is still valid."""
 
     value: bytes
     valid_from: int
@@ -21,7 +21,7 @@ class Version(NamedTuple):
 
 
 def get(versions: Versions, key: bytes, as_of: int | None) -> Version | None:
-    """The version that was valid at that time, without a time the newest one; None: there was none, or a tombstone."""
+    """Return the version valid at `as_of` (None: the newest); None if there is none or it is a tombstone."""
     slot = _find(versions, key)
     if slot == NONE:
         return None
@@ -31,9 +31,10 @@ def get(versions: Versions, key: bytes, as_of: int | None) -> Version | None:
 
 
 def get_range(versions: Versions, key: bytes, from_ms: int | None, to_ms: int | None, ascending: bool) -> list[Version]:
-    """The versions that were valid at some instant of [from, to], both included; None: no bound. No tombstones.
+    """Return the versions that were valid at some instant of [from, to], both included, without tombstones.
 
-    When `to` lies before what can be read, only the newest version is looked at, as by `get`.
+    A bound that is None is open. If `to` is before the first readable time, only the newest version can be in the
+    result, as with `get`.
     """
     first, last = 0 if from_ms is None else from_ms, MAX_TIMESTAMP if to_ms is None else to_ms
     slot = _find(versions, key)
@@ -50,7 +51,7 @@ def get_range(versions: Versions, key: bytes, from_ms: int | None, to_ms: int | 
 
 
 def next_after(versions: Versions, key: bytes, timestamp: int) -> int | None:
-    """The valid_from of the key's next version, tombstones included; None: there is none."""
+    """Return the valid_from of the key's first version after the timestamp, tombstones included; None without one."""
     slot = _find(versions, key)
     at = 0 if slot == NONE else int(version_chains.entries_until(versions, slot, timestamp))
     return _time(versions, slot, at) if slot != NONE and at < versions.length[slot] else None
@@ -65,7 +66,7 @@ def _time(versions: Versions, slot: int, at: int) -> int:
 
 
 def _version(versions: Versions, slot: int, at: int) -> Version | None:
-    """What the entry is; None: a tombstone."""
+    """Return the version of the entry; None for a tombstone."""
     version = int(version_chains.version_at(versions, slot, at))
     length = int(versions.payloads.value_length[version])
     if length == NULL_LENGTH:

@@ -1,6 +1,6 @@
-"""A versioned table as KIP-889 words it: every version of a key, found by the time from which it was valid.
+"""Reference implementation of a versioned table, for tests only, in the words of KIP-889.
 
-The slow oracle, for tests only: a dict of dicts, searched from end to end.
+It finds every version of a key by the time from which it was valid. It is slow: a dict of dicts, searched in full.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Reference:
     stopped_at: None = None
 
     def process(self, row: Row, clock_ms: int) -> None:
-        """The record has had its effect, unless it was refused."""
+        """Reject the record, note it as late, or apply it."""
         if reason := self._rejection(row, clock_ms):
             self.rejected.append((row, reason))
         elif self._is_history and row.timestamp < self._oldest_write:
@@ -41,19 +41,19 @@ class Reference:
             self._accept(row)
 
     def settle(self, clock_ms: int) -> None:
-        """What the configuration, which is a new one, no longer keeps is gone."""
+        """Remove what a changed configuration no longer keeps."""
         self._expire()
 
     def advance(self, stream_time: int) -> None:
-        """Stream time is at least that."""
+        """Advance stream time to at least `stream_time`, and remove what expires by it."""
         self.stream_time = max(self.stream_time, min(stream_time, MAX_TIME))
         self._expire()
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: a table holds nothing back."""
 
     def get(self, key: bytes, as_of: int | None = None, window: Window = None) -> Row | None:
-        """The version that was valid then, the newest without a time; None: there was none, or a tombstone."""
+        """Return the version valid at `as_of` (None: the newest); None if there is none or it is a tombstone."""
         history = self.versions.get((key, window))
         if not history:
             return None
@@ -67,17 +67,17 @@ class Reference:
         return history[found] if found in history and history[found].value is not None else None
 
     def has_expired(self, key: bytes, as_of: int, window: Window = None) -> bool:
-        """True when what the key was then is no longer known; the newest version may answer all the same."""
+        """Return True if the version valid at `as_of` may have expired; the newest version never expires."""
         newest = max(self.versions.get((key, window), {}), default=NEVER)
         return self._is_history and as_of < min(self.floor, newest)
 
     def hold(self, needs: int) -> None:
-        """Keep what a reader may look up as of that time or later."""
+        """Keep what a reader may look up as of `needs` or later, and remove the rest of what has expired."""
         self.needs = needs
         self._expire()
 
     def get_range(self, key: bytes, first: int, last: int) -> list[Row]:
-        """The versions that were valid at some instant of [first, last], oldest first."""
+        """Return the versions valid at some instant of [first, last], the oldest first, without tombstones."""
         history, found = self.versions.get((key, None), {}), []
         if last < self.floor:
             return [row for row in [self.get(key, last)] if row and first <= last]
@@ -93,7 +93,7 @@ class Reference:
 
     @property
     def floor(self) -> int:
-        """The first time whose versions are all there."""
+        """Return the first time from which on all versions are kept."""
         if self.stream_time == NO_STREAM_TIME:
             return self.gone
         return max(self.gone, min(self._oldest_write, self.needs))
@@ -128,7 +128,7 @@ class Reference:
         self.advance(row.timestamp)
 
     def _expire(self) -> None:
-        """Of the versions that were valid by the floor, the newest stays."""
+        """Remove all but the newest of each key's versions that are valid from the floor or earlier."""
         if not self._is_history:
             return
         self.gone = self.floor

@@ -1,7 +1,7 @@
 """One partition of a table over the arrays of a Storage.
 
-The shell around `step`: it maps the arrays, makes room when a kernel asks for it, and turns what the kernel noted into
-Arrow tables. What a key has lies side by side, and so does what a version has.
+The module wraps the kernels of `step`: it maps the arrays, grows them when a kernel needs room, and turns the kernel's
+outcome into Arrow tables. The fields of a key lie side by side in memory, and so do those of a version.
 """
 
 from __future__ import annotations
@@ -71,16 +71,16 @@ LAYOUT = Layout(
 )
 
 MAX_VERSIONS = growth.MAX_SLOTS
-"""Of one key."""
+"""Maximum number of versions of one key."""
 
 KEPT_BYTES = 4096
-"""Room for the records that a batch replaces, to begin with."""
+"""Initial room, in bytes, for the records that a batch replaces."""
 
 _NO_RECORDS = batch_of(Records.from_rows([]))
 
 
 def state_of(arrays: Mapping[str, Array], reading: Array) -> kernel.State:
-    """The storage's arrays as the kernels take them. `reading`: the numbers for those who look versions up."""
+    """Return the storage's arrays as the kernels take them. `reading`: the `numbers` of Versions, for lookups."""
     key, version = arrays["key"].view(_KEY), arrays["version"].view(_VERSION)
     stored = Payloads(_arena(arrays, "arena"), **{name: version[name] for name in Payloads._fields[1:]})
     versions = Versions(
@@ -92,7 +92,7 @@ def state_of(arrays: Mapping[str, Array], reading: Array) -> kernel.State:
         payloads=stored,
     )
     numbers, heap, place, position = (arrays[name] for name in ("expiry_numbers", "heap", "place", "position"))
-    no_sizes = as_strided(np.zeros(1, np.int32), (len(heap),), (0,))  # one for all: the order of keys needs none
+    no_sizes = as_strided(np.zeros(1, np.int32), (len(heap),), (0,))  # one zero for all: the order of keys needs none
     expiry = TimeBuffer(numbers, heap, place, position, key["arrival"], no_sizes)
     pool = slots.SlotPool(arrays["pool_numbers"], version["offset"])
     return kernel.State(versions, pool, expiry, version["standing"], arrays["numbers"])
@@ -104,7 +104,7 @@ def _arena(arrays: Mapping[str, Array], name: str) -> Arena:
 
 
 def damage_of(arrays: Mapping[str, Array], config: TableHistoryRules) -> str | None:
-    """What is wrong with the arrays of a state between two batches; None: nothing."""
+    """Return what is damaged in the arrays of a state, or None. To be called between two batches."""
     if arrays["numbers"][OPENED] != 1:
         return "its numbers cannot be"
     longest = 1 if config.versions == "latest" else MAX_VERSIONS
@@ -112,7 +112,7 @@ def damage_of(arrays: Mapping[str, Array], config: TableHistoryRules) -> str | N
 
 
 class TableHistoryState:
-    """The OperatorState of a table, and the VersionedState that its readers take."""
+    """The state of one partition of a table: an OperatorState, and the VersionedState in which readers look up."""
 
     def __init__(self, config: TableHistoryRules, storage: Storage) -> None:
         self._config = config
@@ -129,23 +129,23 @@ class TableHistoryState:
 
     @property
     def stream_time(self) -> int:
-        """T of the partition; NO_STREAM_TIME before the first accepted record."""
+        """Return the partition's stream time (T); NO_STREAM_TIME before the first accepted record."""
         return int(self._numbers[STREAM_TIME])
 
     def hold(self, floor: int, needs: int) -> None:
-        """Keep what a reader may look up as of `needs` or later; versions before `floor` have gone already."""
+        """Keep what a reader may look up as of `needs` or later; history before `floor` has expired already."""
         self._floor, self._needs = floor, needs
         self._set_stream_time(self.stream_time)
 
     @property
     def versions(self) -> Versions:
-        """What is held now. Growth makes it stale: fetch it again for each batch."""
+        """Return the versions held now. Growth makes the result stale: fetch it again for each batch."""
         return self._state.versions
 
     def get(self, key: bytes, as_of: int | None = None, *, window: tuple[int, int] | None = None) -> Version | None:
-        """The version of the key that was valid at that time; the newest one without a time. None for a tombstone.
+        """Return the key's version valid at `as_of` (None: the newest); None if there is none or it is a tombstone.
 
-        `window`: the key's, start and end, where windows are part of keys.
+        `window`: the key's window (start, end), if windows are part of keys.
         """
         return get(self.versions, self._keys.key(key, window), as_of)
 
@@ -158,70 +158,70 @@ class TableHistoryState:
         *,
         window: tuple[int, int] | None = None,
     ) -> list[Version]:
-        """The versions of the key that were valid at some instant of [from, to], the newest first unless ascending."""
+        """Return the key's versions valid at some instant of [from, to], the newest first unless `ascending`."""
         return get_range(self.versions, self._keys.key(key, window), from_ms, to_ms, ascending)
 
     def put(self, row: Row) -> bool:
-        """The record has had its effect, of which no changelog tells; False: it is too late. Its key is not null."""
+        """Apply one record, whose key must not be null, without a changelog. Return False if it is late."""
         batch = batch_of(Records.from_rows([row]))
         outcome = self._absorb(batch, np.zeros(1, np.int8), MAX_TIMESTAMP, self._outcome(1))
         self._settle(outcome)
         return bool(outcome.refused.numbers[refusals.COUNT] == 0)
 
     def step(self, records: Records, clock_ms: int) -> StepResult:
-        """Every record is counted once; the state equals what the changelog describes."""
+        """Process a batch: count every record once, and return the changelog of all changes of the state."""
         own, undecodable, newest = refusals.dated(records, self._config, clock_ms)
         keyed = self._keys.keyed(own, undecodable)
         outcome = self._absorb(keyed.batch, keyed.missing, newest, self._outcome(len(records)))
         return self._result(keyed.batch, outcome, own, newest)
 
     def advance(self, stream_time: int) -> StepResult:
-        """T is at least `stream_time`; what expired is gone. Nothing is emitted."""
+        """Advance stream time to at least `stream_time`, and remove what expires by it. Nothing is emitted."""
         outcome = self._outcome(0)
         outcome.tally[kernel.STREAM_TIME] = advanced(self.stream_time, stream_time)
         self._expire(outcome)
         return self._result(_NO_RECORDS, outcome)
 
     def flush(self) -> StepResult:
-        """Nothing has changed: a table holds nothing back."""
+        """Return an empty result and change nothing: a table holds nothing back."""
         return self._result(_NO_RECORDS, self._outcome(0))
 
     def restore(self, rows: pa.Table, stream_time: int) -> None:
-        """The changelog rows are applied, the latest of a version last; T is `stream_time`."""
+        """Apply changelog rows, of which the latest of a version comes last, and set stream time to `stream_time`."""
         for rows_of_batch in rows.to_batches():
             if rows_of_batch.num_rows:
                 self._replay(rows_of_batch)
         self._set_stream_time(stream_time)
 
     def snapshot(self) -> pa.Table:
-        """The rows (all `put`) from which `restore` makes an equal state, by timestamp and offset."""
+        """Return the rows (all `put`) from which `restore` builds an equal state, by timestamp and offset."""
         stored, used = self.versions.payloads, self._state.pool.numbers[slots.USED]
         held = np.flatnonzero(self._state.standing[:used] == kernel.STORED)
         in_order = held[np.lexsort((stored.offset[held], stored.timestamp[held]))]
         return self._keys.shown(tables.changes(self._state, _NO_RECORDS, in_order))
 
     def _map(self) -> None:
-        """The kernels see the storage's current arrays."""
+        """Map the storage's current arrays for the kernels; necessary after each growth."""
         arrays = self._storage.arrays()
         self._numbers = arrays["numbers"]
         self._state = state_of(arrays, self._reading)
 
     def _set_stream_time(self, stream_time: int) -> None:
-        """T is that, and readers see what this configuration keeps."""
+        """Set stream time, and the first time that readers can read under this configuration."""
         self._numbers[STREAM_TIME] = stream_time
         self._reading[READABLE_FROM] = self._floor_at(stream_time)
         self._reading[TIMELESS] = self._retention == kernel.LATEST
 
     def _floor_at(self, stream_time: int) -> int:
-        """Return the first time whose versions are all kept: retention or a reader asks for them."""
+        """Return the first time from which on all versions are kept, for the retention or for a reader."""
         if self._retention == kernel.LATEST:
             return NO_STREAM_TIME
-        if stream_time == NO_STREAM_TIME:  # nothing was written: whatever the retention will be, nothing has gone
+        if stream_time == NO_STREAM_TIME:  # nothing was written, so nothing has expired by retention
             return self._floor
         return max(self._floor, min(stream_time - self._retention, self._needs))
 
     def _outcome(self, records: int) -> kernel.Outcome:
-        """Room for everything that so many records can do; memory that is not written to is not taken."""
+        """Return an outcome with room for all effects of so many records; pages that stay unwritten take no memory."""
         tally = np.zeros(kernel.TALLIES, np.int64)
         tally[kernel.STREAM_TIME] = self.stream_time
         tally[kernel.FLOOR] = self._floor_at(self.stream_time)
@@ -231,7 +231,7 @@ class TableHistoryState:
         return kernel.Outcome(np.empty(room, np.int32), kept, refusals.no_refusals(records), tally)
 
     def _absorb(self, batch: Batch, undecodable: Array, newest: int, outcome: kernel.Outcome) -> kernel.Outcome:
-        """What the records did; in the outcome that is given back there is room for all that they replaced."""
+        """Apply the records and remove what expires; return the outcome, which may be an enlarged copy."""
         retention, trail = self._retention, self._trail(len(undecodable))
         outcome = self._run(
             lambda outcome: kernel.absorb(self._state, batch, undecodable, newest, retention, trail, outcome), outcome
@@ -240,7 +240,7 @@ class TableHistoryState:
         return outcome
 
     def _expire(self, outcome: kernel.Outcome) -> None:
-        """What has expired at the outcome's T is gone, and listed in the order in which it came."""
+        """Remove the versions that have expired at the outcome's stream time; list them as touched, in offset order."""
         if self._retention == kernel.LATEST:
             return
         before, tally = outcome.tally[kernel.TOUCHED], outcome.tally
@@ -252,9 +252,9 @@ class TableHistoryState:
         expired[:] = expired[np.argsort(self.versions.payloads.offset[expired])]
 
     def _give_up(self, due: Array, outcome: kernel.Outcome) -> None:
-        """Keep no more for readers than `hold_for_readers` allows: beyond it retention alone counts.
+        """Remove all versions past the retention if those kept for readers alone exceed `hold_for_readers`.
 
-        Where the whole partition is smaller than that, nothing needs to be measured.
+        They are only measured if the whole partition exceeds that bound.
         """
         tally, bound = outcome.tally, self._config.hold_for_readers
         kept = tally[kernel.STREAM_TIME] - self._retention
@@ -269,13 +269,13 @@ class TableHistoryState:
         return Trail(np.empty(rows, np.int64), np.empty(rows, np.int64))
 
     def _settle(self, outcome: kernel.Outcome) -> None:
-        """Every version that was touched is stored or free; the tables of the batch must have been made before."""
+        """End the batch: mark touched versions as stored, or free them. Build the batch's tables before."""
         kernel.settle(self._state, outcome)
         self._set_stream_time(int(outcome.tally[kernel.STREAM_TIME]))
         self._reading[READABLE_FROM] = outcome.tally[kernel.FLOOR]
 
     def _run(self, work: Callable[[kernel.Outcome], int], outcome: kernel.Outcome) -> kernel.Outcome:
-        """What the kernel noted when it had read all rows, with all the room that it wanted."""
+        """Run the kernel until all rows are done, making room whenever it needs some; return its outcome."""
         while (signal := work(outcome)) != kernel.DONE:
             if signal == kernel.NEEDS_KEPT:
                 outcome = outcome._replace(kept=_larger(outcome))
@@ -292,7 +292,7 @@ class TableHistoryState:
         self._map()
 
     def _add_keys(self) -> None:
-        """There are more slots for keys, and at least twice as many places in the index: a power of two."""
+        """Add slots for keys, and enlarge the index: its length is a power of two of at least twice the slots."""
         capacity = self._storage.capacity()
         wanted = growth.more_slots(capacity, "keys", "index")
         indexed = wanted["index"] == capacity["index"]
@@ -301,7 +301,7 @@ class TableHistoryState:
             version_chains.reindex(self.versions)
 
     def _make_room(self, signal: int, length: int) -> None:
-        """A block for that many bytes fits into the arena, of records or of chains, that wanted it."""
+        """Make room for a block of that many bytes in the arena, of records or of chains, that the signal names."""
         versions, name = self.versions, "arena" if signal == kernel.NEEDS_ARENA else "chains"
         blocks = versions.payloads.arena if signal == kernel.NEEDS_ARENA else versions.chains
         capacity = growth.arena_capacity(blocks.numbers, length, self._storage.capacity()[name])
@@ -323,7 +323,7 @@ class TableHistoryState:
     def _result(
         self, batch: Batch, outcome: kernel.Outcome, own: Batch = _NO_RECORDS, newest: int = MAX_TIMESTAMP
     ) -> StepResult:
-        """Return what the outcome says, in tables; then settle the batch. `own`: the records under their own keys."""
+        """Return the outcome as tables, and settle the batch. `own`: the records under their own keys."""
         changed = np.empty(outcome.tally[kernel.TOUCHED], np.int32)
         changed = changed[: kernel.net_changes(self._state, outcome, changed)]
         stored, refused = self.versions.payloads, outcome.refused
@@ -346,7 +346,7 @@ class TableHistoryState:
 
 
 def _larger(outcome: kernel.Outcome) -> kernel.Kept:
-    """Return what is kept, with more room for the bytes."""
+    """Return a copy of the kept records with more room for bytes."""
     kept, used, wanted = outcome.kept, *(int(outcome.tally[name]) for name in (kernel.KEPT_BYTES, kernel.WANTED))
     data = np.empty(2 * (len(kept.data) + wanted), np.uint8)
     data[:used] = kept.data[:used]

@@ -1,12 +1,12 @@
-"""A table's kernels: what a record, an advance or a changelog row does to the versions.
+"""A table's kernels: the effects of a record, an advance and a changelog row on the versions.
 
-A version is stored as its record is read, so that chains and payloads agree after every record. What a batch does to a
-version is told by where it stands in the end; one that has expired keeps its slot until the batch's tables are made.
-Every version that the batch touched is listed once.
+A version is stored as soon as its record is read, so chains and payloads agree after every record. At the end of a
+batch, the `standing` of a version says what the batch did to it. An expired version keeps its slot until the batch's
+tables are built. Every version that the batch touched is listed once.
 
-Expiry needs no time per version: a version leaves when its successor is as old as the retention, so only the second
-version of each key is looked at, and those stand in a time buffer of keys. What has expired after some records follows
-from T, the readers' needs and the versions alone, so that it is enough to look once, after the last record of a batch.
+Expiry needs no time per version: a version expires when its successor is as old as the retention. So only the second
+version of each key matters, and a time buffer has the keys in the order of these. What has expired depends only on
+stream time, the readers' needs and the versions, so it is enough to expire once, after the last record of a batch.
 """
 
 from __future__ import annotations
@@ -26,27 +26,28 @@ from tidegate.operators import refusals
 from tidegate.operators.refusals import ACCEPTED, LATE, Refused
 
 FREE, STORED, OPENED, CHANGED, GONE, PASSED = range(6)
-"""Where a version stands: its slot is free, or it is there since before the batch, opened in it, replaced in it, gone
-since; or opened and gone within the batch."""
+"""The `standing` of a version. FREE: its slot is free. STORED: it is there since before the batch, and unchanged.
+OPENED: it is new in the batch. CHANGED: the batch replaced its record. GONE: it was stored before the batch, and has
+expired in it. PASSED: it was opened in the batch, and has expired in it."""
 
 DONE, NEEDS_SLOT, NEEDS_KEY, NEEDS_ARENA, NEEDS_CHAINS, NEEDS_KEPT = range(6)
-"""Why a kernel returned: all rows are read, or it wants more room."""
+"""Why a kernel returned: all rows are done, or it needs more room."""
 
 NEXT_ROW, STREAM_TIME, TOUCHED, APPLIED, SUPERSEDED, EXPIRED, WANTED, KEPT_BYTES, FLOOR, GIVEN_UP = range(10)
 TALLIES = 10
-"""WANTED: the bytes for which there was no room. KEPT_BYTES: those of the records that were replaced. FLOOR: the first
-time whose versions are all kept. GIVEN_UP: versions that readers had yet to look up and that went all the same."""
+"""WANTED: the bytes for which there was no room. KEPT_BYTES: the bytes of replaced records in Kept. FLOOR: the first
+time from which on all versions are kept. GIVEN_UP: versions that were removed although readers may still need them."""
 
 LATEST = -1
-"""In place of a retention: a table of latest values."""
+"""The value of `retention` for a table of latest values."""
 
 CHECK, KEYS_HELD, VERSIONS_HELD, BYTES_HELD = range(4)
 NUMBERS = 4
-"""The sum of the checks of all versions, how many keys and versions there are, and the bytes of their records."""
+"""The sum of the checksums of all versions, the numbers of keys and versions, and the bytes of the records."""
 
 
 class State(NamedTuple):
-    """All of a partition's arrays. `expiry`: keys by the valid_from of their second version. `standing`: by version."""
+    """All arrays of a partition. `expiry`: keys by the valid_from of their second version. `standing`: per version."""
 
     versions: Versions
     pool: SlotPool
@@ -56,10 +57,11 @@ class State(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """The records that stood before the batch in versions that it replaced: a version has no room for both.
+    """Copies of the old records of versions that the batch replaced: the version itself has room for the new one only.
 
-    Per touched version where its record is in `data` (NOT_KEPT: it was not replaced), its lengths, and its times. No
-    more are replaced than there are records, and those are touched first: behind them there is nothing to be kept.
+    Per touched version: the start of its old record in `data` (NOT_KEPT: it was not replaced), its lengths, its
+    timestamp and its offset. The arrays are as long as the batch has records: a batch replaces no more versions, and
+    it touches these before those that expire.
     """
 
     data: Array
@@ -72,10 +74,11 @@ class Kept(NamedTuple):
 
 
 NOT_KEPT = -1
+"""The `start` in Kept of a touched version whose record was not replaced."""
 
 
 class Outcome(NamedTuple):
-    """What has happened: touched versions, what those held that were replaced, refused rows, and the tallies."""
+    """The effects of a batch: touched versions, replaced records, late and rejected rows, and the tallies."""
 
     touched: Array
     kept: Kept
@@ -87,9 +90,9 @@ class Outcome(NamedTuple):
 def absorb(
     state: State, batch: Batch, undecodable: Array, newest: int, retention: int, trail: Trail, outcome: Outcome
 ) -> Any:
-    """The rows from tally[NEXT_ROW] on are counted and have had their effect; or it wants room before that row.
+    """Process the rows from tally[NEXT_ROW] on; return DONE, or which room is missing for the row at tally[NEXT_ROW].
 
-    `undecodable`: a code per row, 0 where the timestamp is known. `newest`: the largest timestamp that is taken.
+    `undecodable`: a code per row, 0 where nothing is missing. `newest`: the largest timestamp that is accepted.
     """
     tally = outcome.tally
     version_chains.take_prints(state.versions, batch.data, batch.key_start, batch.key_length, trail)
@@ -124,7 +127,7 @@ def absorb(
 
 @compiled_in_place
 def replay(state: State, batch: Batch, deleted: Array, retention: int, trail: Trail, outcome: Outcome) -> Any:
-    """The changelog rows from tally[NEXT_ROW] on are applied; or it wants room before that row."""
+    """Apply the changelog rows from tally[NEXT_ROW] on; return DONE, or which room is missing for that row."""
     version_chains.take_prints(state.versions, batch.data, batch.key_start, batch.key_length, trail)
     begin = outcome.tally[NEXT_ROW]
     for row in range(begin - FAR_AHEAD, len(batch.offset)):
@@ -148,7 +151,7 @@ def replay(state: State, batch: Batch, deleted: Array, retention: int, trail: Tr
 
 @compiled_in_place
 def expire(state: State, until: int, due: Array, outcome: Outcome) -> None:
-    """No version is left whose successor is valid from `until` or earlier. `due`: room for all keys."""
+    """Remove the versions whose successor is valid from `until` or earlier. `due`: scratch with room for all keys."""
     keys = _list_due(state.expiry, until, due)
     for at in range(-2 * AHEAD, keys):
         _fetch_due(state.versions, due, keys, at)
@@ -158,7 +161,7 @@ def expire(state: State, until: int, due: Array, outcome: Outcome) -> None:
 
 @compiled_in_place
 def held_back(state: State, until: int, due: Array) -> Any:
-    """Return the bytes of the versions that `expire` would let go, those on which only readers hold."""
+    """Return the bytes of the versions that `expire` would remove: those that are kept only for readers."""
     versions = state.versions
     total = 0
     for at in range(_list_due(state.expiry, until, due)):
@@ -170,7 +173,7 @@ def held_back(state: State, until: int, due: Array) -> Any:
 
 @inlined
 def _list_due(expiry: TimeBuffer, until: int, due: Array) -> Any:
-    """How many keys have a second version of that time or earlier; `due` lists them."""
+    """List in `due` the keys whose second version is valid from `until` or earlier; return their number."""
     count = 0
     node = 0
     walking = expiry.numbers[HELD] > 0
@@ -186,7 +189,7 @@ def _list_due(expiry: TimeBuffer, until: int, due: Array) -> Any:
 
 @inlined
 def _fetch_due(versions: Versions, due: Array, keys: int, at: int) -> None:
-    """The oldest entries of keys after this one are on their way into the cache."""
+    """Prefetch the oldest chain entries of keys that come after this one."""
     if at + 2 * AHEAD < keys:
         prefetch(versions.fingerprint, due[at + 2 * AHEAD])
     if 0 <= at + AHEAD < keys:
@@ -195,7 +198,7 @@ def _fetch_due(versions: Versions, due: Array, keys: int, at: int) -> None:
 
 @inlined
 def _expire_key(state: State, key: int, until: int, outcome: Outcome) -> None:
-    """The key has one version at the most that is valid from `until` or earlier."""
+    """Remove the key's versions valid from `until` or earlier, except the newest of these."""
     versions = state.versions
     expired = version_chains.entries_until(versions, key, until) - 1
     for at in range(expired):
@@ -211,8 +214,10 @@ def _expire_key(state: State, key: int, until: int, outcome: Outcome) -> None:
 
 @compiled_in_place
 def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
-    """Fill `changed` with the places, among the touched versions, of those that the changelog tells of; return their
-    number. Gone: delete; else: put."""
+    """List in `changed` the indexes, among the touched versions, of those with a changelog row; return their number.
+
+    A version that is gone gets a `delete`, any other a `put`; one that was opened and removed in the batch gets none.
+    """
     count = 0
     for at in range(outcome.tally[TOUCHED]):
         version = wide(outcome.touched[at])
@@ -224,7 +229,7 @@ def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
 
 @compiled_in_place
 def settle(state: State, outcome: Outcome) -> None:
-    """Every touched version is stored or free."""
+    """Free the touched versions that were removed, and mark all others as stored."""
     touched = outcome.tally[TOUCHED]
     for at in range(touched):
         version = wide(outcome.touched[at])
@@ -236,7 +241,7 @@ def settle(state: State, outcome: Outcome) -> None:
 
 @inlined
 def check_of(state: State, version: int) -> Any:
-    """31 bits that say what is stored of the version."""
+    """Return a 31-bit checksum of the version's stored record."""
     return payloads.content_hash(state.versions.payloads, version, 0) & 0x7FFFFFFF
 
 
@@ -258,7 +263,7 @@ def _find(state: State, batch: Batch, row: int, trail: Trail) -> Any:
 
 @inlined
 def _locate(versions: Versions, key: int, timestamp: int, retention: int) -> Any:
-    """The entry of the key's chain that the timestamp replaces, and True; or the one before which it belongs."""
+    """Return the chain entry that a record of that time replaces, and True; or the one to insert before, and False."""
     if key == NONE:
         return 0, False
     if retention == LATEST:
@@ -274,7 +279,7 @@ def _locate(versions: Versions, key: int, timestamp: int, retention: int) -> Any
 
 @inlined
 def _lacks(state: State, batch: Batch, row: int, key: int, at: int, there: bool, outcome: Outcome) -> Any:
-    """DONE, or what there is too little of to write the row there."""
+    """Return DONE, or which room is missing to write the row at that entry."""
     length = payloads.record_length(batch, row)
     if not arena.has_room(state.versions.payloads.arena, length):
         outcome.tally[WANTED] = length
@@ -297,7 +302,7 @@ def _lacks(state: State, batch: Batch, row: int, key: int, at: int, there: bool,
 
 @inlined
 def _write(state: State, batch: Batch, row: int, key: int, at: int, there: bool, trail: Trail) -> Any:
-    """The version, which has the row's record: that of the entry at `at`, or a new one before it."""
+    """Write the row's record into the version at entry `at` if `there`, else into a new one before it; return it."""
     versions = state.versions
     if there:
         version = version_chains.version_at(versions, key, at)
@@ -325,7 +330,7 @@ def _new_key(state: State, fingerprint: int) -> Any:
 
 @inlined
 def _new_version(state: State) -> Any:
-    """A version without a record; a slot that was never used is made so, whatever was in its memory."""
+    """Take a slot for a version without a record; initialize it if it was never used, whatever was in its memory."""
     unused = state.pool.numbers[slots.FREE] == 0
     version = slots.take(state.pool)
     if unused:
@@ -349,7 +354,7 @@ def _store(state: State, version: int, batch: Batch, row: int) -> None:
 
 @inlined
 def _keep(state: State, version: int, outcome: Outcome) -> None:
-    """The version is about to be replaced; if it is there since before the batch, its record is kept."""
+    """Copy the record of a version that is about to be replaced, if it is there since before the batch."""
     if state.standing[version] != STORED:
         return
     stored, kept, at, start = state.versions.payloads, outcome.kept, outcome.tally[TOUCHED], outcome.tally[KEPT_BYTES]
@@ -377,7 +382,7 @@ def _list(outcome: Outcome, version: int) -> None:
 
 @inlined
 def _delete(state: State, key: int, at: int) -> None:
-    """The version of that entry is gone, and the key with its last one."""
+    """Remove the version of that entry, and with its last version the key."""
     version = version_chains.version_at(state.versions, key, at)
     version_chains.remove(state.versions, key, at)
     if at <= 1:
@@ -390,7 +395,7 @@ def _delete(state: State, key: int, at: int) -> None:
 
 @inlined
 def _drop(state: State, version: int) -> None:
-    """The version's slot may be taken again."""
+    """Drop the version's record, and free its slot."""
     stored = state.versions.payloads
     state.standing[version] = FREE
     state.numbers[VERSIONS_HELD] -= 1
@@ -409,7 +414,7 @@ def _set_check(state: State, version: int, check: int) -> None:
 
 @inlined
 def _reschedule(state: State, key: int) -> None:
-    """The key stands in the order of expiry where its second version says; without one it does not."""
+    """Put the key at its second version's time and offset in the expiry order; remove it if there is no second."""
     versions, expiry = state.versions, state.expiry
     held = time_buffer.is_held(expiry, key)
     if versions.length[key] < 2:

@@ -1,4 +1,4 @@
-"""What a batch did to the versions, in Arrow tables."""
+"""Builds the Arrow tables of what a batch changed in a table's versions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_BATCH = batch_of(Records.from_rows([]))
 
 
 def changes(state: step.State, batch: Batch, versions: Array) -> pa.Table:
-    """The changelog of the versions: `put` with everything, `delete` with key and timestamp for those that are gone."""
+    """Return the changelog of the versions: full `put` rows; for those gone, `delete` rows with key and timestamp."""
     if len(versions) == 0:
         return CHANGES.empty_table()
     stored = state.versions.payloads
@@ -27,10 +27,11 @@ def changes(state: step.State, batch: Batch, versions: Array) -> pa.Table:
 
 
 def undo(state: step.State, outcome: step.Outcome, changed: Array, keys: pa.ChunkedArray) -> pa.Table:
-    """Return the changelog that leads back: `put` of what was stored before the batch, `delete` of what it opened.
+    """Return the changelog that restores the versions before the batch.
 
-    A record that was replaced was kept; one that has expired is whole until the batch is settled. `changed`: places
-    among the touched versions; `keys`: theirs.
+    It has a `put` for each version stored before the batch, and a `delete` for each that the batch opened. A replaced
+    record is in `outcome.kept`; an expired one stays intact until the batch is settled. `changed`: indexes into the
+    touched versions. `keys`: the keys of these versions.
     """
     if len(changed) == 0:
         return CHANGES.empty_table()

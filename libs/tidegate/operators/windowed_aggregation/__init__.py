@@ -1,6 +1,6 @@
-"""Windowed aggregation (KIP-328's grace and final results).
+"""Windowed aggregation, with KIP-328's grace and final results.
 
-`WindowRules` say which windows and what of them; `WindowedAggregation` is the operator that they describe.
+`WindowRules` configure the windows and what is computed of them; `WindowedAggregation` is the operator.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["WindowConfig", "WindowRules", "WindowedAggregation"]
 
 
 class WindowedAggregation:
-    """The Operator of `WindowRules`."""
+    """The operator that `WindowRules` configure."""
 
     kind: str = "windowed_aggregation"
 
@@ -35,13 +35,15 @@ class WindowedAggregation:
         self.layout: Layout = elements.layout_of(config) if keeps else layout_of(plan_of(config.aggregate)[0])
 
     def damage(self, storage: Storage) -> str | None:
-        """What is wrong with a storage that a batch was complete in; None: nothing. Trusts nothing that is in it."""
+        """Return what is damaged in a storage after a completed batch; None if nothing is. Trusts nothing in it."""
         find = elements.damage_of if self.config.keeps_elements else damage_of
         return find(storage.arrays(), self.config)
 
     def open(self, storage: Storage) -> WindowsState | ElementsState:
-        """The state that lives in the storage. Raises UserError when its windows have other aggregates, and when a
-        function of the configuration cannot be loaded."""
+        """Return the state that lives in the storage.
+
+        Raises UserError if its windows have other aggregates, or if a function of the configuration cannot be loaded.
+        """
         if self.config.keeps_elements:
             return ElementsState(self.config, functions_of(self.config), storage)
         return WindowsState(self.config, storage)

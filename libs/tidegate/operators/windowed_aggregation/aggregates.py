@@ -1,11 +1,13 @@
-"""Aggregates as words of 64 bits per window: how numbers are added, merged and told.
+"""Aggregates as words of 64 bits per window: how numbers are added and merged, and results are written as JSON.
 
-A count is one word. A number that is summed has three: the sum of its whole numbers modulo 2**64, the sum of the others
-(which stays within the range of doubles), and one for two: how many others there were (the low half, which stays at its
-largest) and how often the first word went over its end (the high half, signed). So the sum of whole numbers is exact
-within +-2**94, which takes 2**31 of the largest; what would go beyond counts as another number, a double. The smallest
-and the largest have three: a whole number, another number, and which of them it is. A mean has a sum and a count. All
-words of a window that has no record yet are 0.
+All words of a window without a record are 0. A count has one word: the count. A min or max has three: a whole number, a
+double, and which of the two it is. A sum has three, and an avg four: a sum and a count.
+
+The first word of a sum is the sum of the whole numbers modulo 2**64. The second is the sum of the other numbers, as a
+double that is kept within the range of doubles. The third holds two counters: the low half counts the other numbers and
+saturates; the high half, signed, counts how often the first word overflowed. So the sum of whole numbers is exact
+within +-2**94, which takes 2**31 of the largest whole number. A sum beyond that is moved to the double, and counts as
+one of the other numbers.
 """
 
 from __future__ import annotations
@@ -28,14 +30,14 @@ _NOTHING, _WHOLE, _DOUBLE = range(3)
 _LARGEST = 2**63 - 1
 _SMALLEST = -(2**63)
 _EXACT = 2**53
-"""Below it whole numbers are doubles, and a quotient of two is the nearest one."""
+"""Whole numbers below it are exact as doubles, so a quotient of two is the nearest double."""
 _CARRY = 2**32
 _MOST_CARRIES = 2**30
 _LARGEST_DOUBLE = float(np.finfo(np.float64).max)
 
 
 class Plan(NamedTuple):
-    """Per aggregate: what it is, the number that it reads (a row of Numbers), and its first word."""
+    """Per aggregate: its kind, the number that it reads (a row of Numbers), and its first word."""
 
     kind: Array
     number: Array
@@ -43,7 +45,7 @@ class Plan(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """The numbers that a batch's records have, [number, row]: as whole numbers, as doubles, and which it is."""
+    """The numbers of a batch's records, [number, row]: as whole numbers, as doubles, and which of the two each is."""
 
     whole: Array
     double: Array
@@ -51,33 +53,33 @@ class Numbers(NamedTuple):
 
 
 class Words(NamedTuple):
-    """All windows' words, one window after the other, as int64 and as float64 over the same memory."""
+    """The words of all windows, one window after the other, as int64 and as float64 over the same memory."""
 
     whole: Array
     double: Array
 
 
 def plan(kinds: list[int], numbers: list[int]) -> Plan:
-    """The plan of those aggregates."""
+    """Return the plan of aggregates of those kinds, which read those numbers."""
     words = np.cumsum([0, *(_WIDTHS[kind] for kind in kinds)])
     return Plan(np.array(kinds, np.int64), np.array(numbers, np.int64), words.astype(np.int64))
 
 
 def width(plan: Plan) -> int:
-    """How many words a window has."""
+    """Return the number of words per window."""
     return int(plan.word[-1])
 
 
 @inlined
 def clear(words: Words, base: int, plan: Plan) -> None:
-    """The window has no record."""
+    """Reset the window's words to those of a window without a record."""
     for word in range(plan.word[-1]):
         words.whole[base + word] = 0
 
 
 @inlined
 def add(words: Words, base: int, plan: Plan, numbers: Numbers, row: int) -> None:
-    """The window whose words begin at `base` has the row's record."""
+    """Add the row's record to the window whose words begin at `base`."""
     for at in range(len(plan.kind)):
         word = base + plan.word[at]
         kind = plan.kind[at]
@@ -100,7 +102,7 @@ def add(words: Words, base: int, plan: Plan, numbers: Numbers, row: int) -> None
 
 @inlined
 def merge(words: Words, base: int, other: int, plan: Plan) -> None:
-    """The window whose words begin at `base` has the records of the other one, too."""
+    """Add the records of the window whose words begin at `other` to the window whose words begin at `base`."""
     for at in range(len(plan.kind)):
         word = base + plan.word[at]
         source = other + plan.word[at]
@@ -119,12 +121,12 @@ def merge(words: Words, base: int, other: int, plan: Plan) -> None:
 
 @inlined
 def _add_whole(words: Words, word: int, whole: int, carries: int) -> None:
-    """The sum has the whole number, and `carries` times 2**64."""
+    """Add a whole number, and `carries` times 2**64, to the sum."""
     held = words.whole[word]
-    if whole > 0 and held > _LARGEST - whole:
+    if whole > 0 and held > _LARGEST - whole:  # held + whole - 2**64, without an overflow of int64
         words.whole[word] = (held + _SMALLEST) + (whole + _SMALLEST)
         carries += 1
-    elif whole < 0 and held < _SMALLEST - whole:
+    elif whole < 0 and held < _SMALLEST - whole:  # held + whole + 2**64
         words.whole[word] = (held - _SMALLEST) + (whole - _SMALLEST)
         carries -= 1
     else:
@@ -135,7 +137,7 @@ def _add_whole(words: Words, word: int, whole: int, carries: int) -> None:
 
 @inlined
 def _carry(words: Words, word: int, carries: int) -> None:
-    """The sum has `carries` times 2**64 more; with too many it counts as another number."""
+    """Add `carries` times 2**64 to the sum; if the count of carries grows too large, move the sum to the double."""
     total = _carries(words.whole[word + 2]) + carries
     if abs(total) > _MOST_CARRIES:
         _add_double(words, word, np.float64(words.whole[word]) + total * 2.0**64, wide(1))
@@ -146,7 +148,7 @@ def _carry(words: Words, word: int, carries: int) -> None:
 
 @inlined
 def _add_double(words: Words, word: int, double: float, others: int) -> None:
-    """The sum has the double, which so many other numbers amount to."""
+    """Add a double, which is the sum of `others` other numbers, to the sum."""
     total = words.double[word + 1] + double
     words.double[word + 1] = min(max(total, -_LARGEST_DOUBLE), _LARGEST_DOUBLE)
     count = _others(words.whole[word + 2])
@@ -165,7 +167,7 @@ def _others(word: int) -> Any:
 
 @inlined
 def _keep(words: Words, word: int, kind: int, whole: int, double: float, which: int) -> None:
-    """The smaller (larger) one of the number held and the other is held; of equal ones the first."""
+    """Replace the held number if the given one is smaller (MIN) or larger (MAX); of equal ones the first stays."""
     held = words.whole[word + 2]
     if held == _NOTHING or _precedes(words, word, held, kind, whole, double, which):
         words.whole[word] = whole
@@ -183,19 +185,19 @@ def _precedes(words: Words, word: int, held: int, kind: int, whole: int, double:
 
 
 def results(plan: Plan, words: Array) -> pa.Array:
-    """What some windows' words ([window, word]) amount to, as JSON: a number, or an object of several."""
+    """Return the results of windows, given their words [window, word], as JSON: a number, or an object of several."""
     return as_json(texts(plan, words))
 
 
 def texts(plan: Plan, words: Array) -> dict[str, pa.Array]:
-    """What each aggregate of the words amounts to, as JSON by its name; null where there is no record to tell of."""
+    """Return the result of each aggregate by its name, as JSON; null for a min, max or avg without a record."""
     return {
         NAMES[int(kind)]: _texts(int(kind), words[:, first:]) for kind, first in zip(plan.kind, plan.word, strict=False)
     }
 
 
 def as_json(texts: Mapping[str, pa.Array]) -> pa.Array:
-    """One text as it is, or an object of several."""
+    """Return a single text as it is, and several as a JSON object."""
     whole = {name: text.cast(pa.binary()) for name, text in texts.items()}
     if len(whole) == 1:
         return next(iter(whole.values()))

@@ -1,4 +1,4 @@
-"""What a windowed aggregation is told: windows, aggregates, and when results leave."""
+"""Configuration of a windowed aggregation: its windows, its aggregates, and when results are emitted."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ Length = Annotated[Duration, Field(gt=0)]
 
 
 class Tumbling(Config):
-    """Windows side by side."""
+    """Windows of equal length, side by side."""
 
     tumbling: Length
-    """How long a window is."""
+    """Length of a window."""
     grace: Duration
-    """How long after its end a window takes late records."""
+    """How long after its end a window accepts late records."""
 
 
 class Hopping(Config):
-    """Windows that overlap."""
+    """Windows of equal length, which overlap."""
 
     hopping: Length
-    """How long a window is."""
+    """Length of a window."""
     advance: Length
-    """How long after a window the next one begins: at most its length."""
+    """Time from the start of one window to the start of the next: at most the length."""
     grace: Duration
-    """How long after its end a window takes late records."""
+    """How long after its end a window accepts late records."""
 
     @field_validator("advance")
     @classmethod
@@ -53,15 +53,16 @@ class Hopping(Config):
 
 
 class Session(Config):
-    """Windows of records that follow each other closely."""
+    """Windows of records that follow each other within a gap."""
 
     session: Length
-    """The gap: records of a key that are at most so far apart are in one session."""
+    """The gap: records of a key that are at most this far apart are in one session."""
     grace: Duration
-    """How long after the gap a session takes late records."""
+    """How long after the gap a session accepts late records."""
     max_length: Length | None = None
-    """How far apart the first and the last record of a session may be: the operator stops before the record that would
-    make one longer. Omitted: any length."""
+    """Longest time between the first and the last record of a session: the operator stops before a record that would
+    make a session longer. Omitted: any length.
+    """
 
 
 class Unlimited(Config):
@@ -96,7 +97,7 @@ Window: TypeAlias = Annotated[Tumbling | Hopping | Session | Unlimited, BeforeVa
 
 
 class JsonField(Config):
-    """A part of a JSON object."""
+    """A field of a JSON object."""
 
     field: str
     """Name of the top-level field."""
@@ -108,26 +109,26 @@ FunctionName = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
 
 
 class Aggregates(Config):
-    """What is computed over a window's records: one of them gives a bare JSON value, several an object."""
+    """What is computed from a window's records: one aggregate gives a bare JSON value, several an object."""
 
     count: Literal[True] | None = None
-    """How many records there are; null values count."""
+    """Number of records; null values count."""
     sum: Number = None
-    """The sum of a field, or with `true` of values that are numbers themselves: exact for whole numbers of 64 bits."""
+    """Sum of a field, or with `true` of values that are numbers themselves: exact for whole numbers of 64 bits."""
     min: Number = None
-    """The smallest number."""
+    """Smallest number."""
     max: Number = None
-    """The largest number."""
+    """Largest number."""
     avg: Number = None
-    """The mean of the numbers."""
+    """Mean of the numbers."""
     first: Part = None
-    """The element that arrived first: a field of it, or with `true` its value, which is JSON. Null without elements."""
+    """Element that arrived first: a field of it, or with `true` its value, which is JSON. Null without elements."""
     last: Part = None
-    """The element that arrived last."""
+    """Element that arrived last."""
     collect: Part = None
     """All elements, in the order in which they arrived."""
     function: FunctionName | None = None
-    """`module:function` that makes the values, instead of all others."""
+    """`module:function` that computes the values, instead of all other aggregates."""
 
     @model_validator(mode="after")
     def _one_is_given(self) -> Aggregates:
@@ -140,7 +141,7 @@ class Aggregates(Config):
 
     @property
     def needs_elements(self) -> bool:
-        """True when it is computed from a window's elements, not from each record as it comes."""
+        """Return True if values are computed from a window's elements, not from each record as it arrives."""
         return any(part is not None for part in (self.first, self.last, self.collect, self.function))
 
 
@@ -148,19 +149,19 @@ When = Literal["before", "after"]
 
 
 class CountEvictor(Config):
-    """Keeps so many elements."""
+    """An evictor that keeps a number of elements."""
 
     count: Count
-    """The oldest by arrival are removed until so many are left."""
+    """Number of elements that are kept: the oldest by arrival are removed until so many are left."""
     when: When = "before"
     """Before the window's value is computed, or after."""
 
 
 class TimeEvictor(Config):
-    """Keeps young elements."""
+    """An evictor that keeps recent elements."""
 
     time: Duration
-    """Elements at least so much older than the newest one are removed; with 0 all are."""
+    """Elements are removed if they are at least this much older than the newest one; with 0 all are removed."""
     when: When = "before"
     """Before the window's value is computed, or after."""
 
@@ -169,31 +170,32 @@ class Delta(Config):
     """How far an element may be from the last one."""
 
     threshold: Annotated[float, Field(allow_inf_nan=False)]
-    """Elements at least so far from the one that arrived last are removed; with 0 or less that one is, too."""
+    """Elements at least this far from the one that arrived last are removed; with 0 or less that one is removed, too.
+    """
     distance: JsonField | Literal[True] | FunctionName
-    """The difference of a field's numbers, with `true` of values that are numbers, or `module:function`."""
+    """Difference of a field's numbers, with `true` of values that are numbers, or `module:function`."""
 
 
 class DeltaEvictor(Config):
-    """Keeps elements near the last one."""
+    """An evictor that keeps elements near the last one."""
 
     delta: Delta
-    """How near."""
+    """Distance from the last element at which elements are removed."""
     when: When = "before"
     """Before the window's value is computed, or after."""
 
 
 class BeforeAndAfter(Config):
-    """Two functions: which elements are removed before and after a window's value is computed."""
+    """Two functions, which remove elements before and after a window's value is computed."""
 
     before: FunctionName
     """`module:function`; it gets all elements."""
     after: FunctionName
-    """`module:function`; it gets those that are left."""
+    """`module:function`; it gets the elements that are left."""
 
 
 class FunctionEvictor(Config):
-    """Keeps what a function does not remove."""
+    """An evictor that removes the elements that a function chooses."""
 
     function: FunctionName | BeforeAndAfter
     """`module:function`, or one for each moment: `{before: module:function, after: module:function}`."""
@@ -208,7 +210,7 @@ class FunctionEvictor(Config):
         return when
 
     def functions(self) -> tuple[str | None, str | None]:
-        """The functions before and after; None: none."""
+        """Return the functions that run before and after the value is computed; None for neither."""
         if isinstance(self.function, BeforeAndAfter):
             return self.function.before, self.function.after
         return (None, self.function) if self.when == "after" else (self.function, None)
@@ -237,7 +239,7 @@ Evictor: TypeAlias = Annotated[
 
 
 class WindowRules(OperatorRules):
-    """Aggregates the records of each key in windows of event time."""
+    """Rules of an operator that aggregates the records of each key in windows of event time."""
 
     live: ClassVar[frozenset[str]] = frozenset({"window", "retention", "buffer"})
 
@@ -245,20 +247,22 @@ class WindowRules(OperatorRules):
     """Kind of operator."""
     window: Window
     """`{tumbling: 1h, grace: 2h}`, `{hopping: 1h, advance: 10m, grace: 0}`, `{session: 30m, grace: 0}`, or
-    `{unlimited: true}`."""
+    `{unlimited: true}`.
+    """
     aggregate: Aggregates
     """What is computed: `{count: true}`, `{sum: {field: amount}}`, min, max, avg; first, last, collect, a function."""
     every: Annotated[Count, Field(ge=1)] | None = None
-    """In place of `emit`: a result whenever so many records have come since the last one."""
+    """Instead of `emit`: a result after every so many records of the window."""
     emit: Literal["updates", "on_time", "final"] | None = Field(default=None, validate_default=True)
     """`updates`: every change. `on_time`: when the window ends, then every change. `final`: once, when it closes."""
     evictor: Evictor = None
-    """Which elements a window loses when a result leaves: `{count: 100}`, `{time: 5m}`, `{delta: ...}`, or
-    `{function: module:function}`, each with `when: after` if it is not to be before the value is computed."""
+    """Which elements a window loses when a result is emitted: `{count: 100}`, `{time: 5m}`, `{delta: ...}`, or
+    `{function: module:function}`; each removes them before the value is computed, or with `when: after` afterwards.
+    """
     retention: Duration | None = Field(default=None, validate_default=True)
     """How long windows are kept, from their start (sessions: from their end); default: until they close."""
     buffer: StrictBuffer | None = None
-    """With `emit: final`: how many windows may be open, and what to do with more; omitted: any number."""
+    """With `emit: final`: how many windows may be open, and what to do if there are more; omitted: any number."""
 
     @field_validator("aggregate", "every", "evictor")
     @classmethod
@@ -307,17 +311,24 @@ class WindowRules(OperatorRules):
 
     @property
     def keeps_elements(self) -> bool:
-        """True when windows hold their elements, not their aggregates alone."""
+        """Return True if windows keep their elements, not their aggregates alone."""
         return self.evictor is not None or self.every is not None or self.aggregate.needs_elements
 
     def remembers(self) -> int | None:
-        """A window that has closed is kept until it expires, so that no late record opens it again."""
+        """Return how far behind stream time closed windows are still known, in ms; None for unlimited windows.
+
+        A closed window is kept until it expires, so that no late record opens it again.
+        """
         if isinstance(self.window, Unlimited):
             return None
         return least_retention(self.window) if self.retention is None else self.retention
 
     def cannot_follow(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
-        """A session's bound may change, and a window's grace: up to what closed windows are still remembered for."""
+        """Return why windows held under `before` cannot continue under this configuration; empty if they can.
+
+        A session's `max_length` may change. A window's grace may change, but windows that have closed must still be
+        known for as long as the new grace lasts.
+        """
         assert isinstance(before, WindowRules)
         may_change = {"grace", "max_length"}
         if self.window.model_dump(exclude=may_change) != before.window.model_dump(exclude=may_change):
@@ -331,7 +342,7 @@ class WindowRules(OperatorRules):
 
 
 def least_retention(window: Tumbling | Hopping | Session | Unlimited) -> int:
-    """How long a window has to be kept so that it can close, in ms."""
+    """Return how long a window must be kept so that it can close, in ms."""
     match window:
         case Tumbling():
             return window.tumbling + window.grace
@@ -343,7 +354,7 @@ def least_retention(window: Tumbling | Hopping | Session | Unlimited) -> int:
 
 
 def closes_after(window: Tumbling | Hopping | Session | Unlimited) -> int | None:
-    """Return how long after its end (a session's: its last record) a window takes records, in ms; None: for ever."""
+    """Return how long after its end (a session's: its last record) a window accepts records, in ms; None: forever."""
     match window:
         case Unlimited():
             return None
@@ -353,7 +364,7 @@ def closes_after(window: Tumbling | Hopping | Session | Unlimited) -> int | None
 
 
 class WindowConfig(WindowRules, OperatorConfig):
-    """Windowed aggregation between two topics."""
+    """A windowed aggregation between two topics."""
 
     output_windows: OutputWindows = "headers"
     """How results name their windows: `headers`, or `kafka`: Kafka's bytes of windowed keys."""
@@ -372,7 +383,7 @@ class WindowConfig(WindowRules, OperatorConfig):
         return "session" if isinstance(self.window, Session) else "time"
 
     def writes(self) -> Written:
-        """Return what it says of its output topic."""
+        """Return what is known of the output topic: how it names windows, when these close, and the format of keys."""
         return Written(windows=self._named(), closes_after=closes_after(self.window), key_format=self.told_key_format)
 
     def _named(self) -> Windows:
@@ -386,7 +397,7 @@ class WindowConfig(WindowRules, OperatorConfig):
         return "session"
 
     def functions(self) -> tuple[str, ...]:
-        """The functions of evictor and aggregate."""
+        """Return the names of the functions of evictor and aggregate."""
         named: list[object] = [self.aggregate.function]
         if isinstance(self.evictor, FunctionEvictor):
             named += self.evictor.functions()

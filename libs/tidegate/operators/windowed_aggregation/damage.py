@@ -1,4 +1,4 @@
-"""What is wrong with arrays that may have been damaged outside the process."""
+"""Integrity checks of windows, whose arrays may have been damaged outside the process."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ from tidegate.operators.windowed_aggregation.step import (
 
 
 def damage(state: State, plan: Plan, rules: Rules) -> str | None:
-    """What is wrong with the state between two batches; None: nothing. Reads all of it.
+    """Return what is damaged in a state between two batches; None if nothing is. Reads all of the state.
 
-    `rules`: those under which the windows were put in order.
+    `rules`: those by which the windows were put in order.
     """
     if not all(_sizes_can_be(state, plan)):
         return "its sizes cannot be"
@@ -57,10 +57,10 @@ def damage(state: State, plan: Plan, rules: Rules) -> str | None:
 
 
 def damage_around(windows: Windows, spans: tuple[Array, Array], rules: Rules, keys: Array, blocks: Array) -> str | None:
-    """What is wrong with the structures around windows that are whole each by itself; None: nothing.
+    """Return what is damaged in the structures around windows that are each intact; None if nothing is.
 
-    `spans`: starts and ends of the windows.
-    `keys`: the words of the keys' blocks that the windows have taken. `blocks`: those of the chains, none taken yet.
+    `spans`: starts and ends of the windows. `keys`: a mark per word of the keys' blocks, set where a window has it.
+    `blocks`: a mark per word of the chains' blocks, none set yet.
     """
     versions = windows.versions
     held = np.array(windows.mark[: windows.pool.numbers[slots.USED]] == STORED)
@@ -85,7 +85,7 @@ def _sizes_can_be(state: State, plan: Plan) -> Iterator[bool]:
 
 
 def sizes_can_be(windows: Windows) -> Iterator[bool]:
-    """Whether each structure says of itself no more than there is."""
+    """Yield for each structure whether the sizes that it states are possible in its arrays."""
     versions = windows.versions
     yield bool(0 <= windows.order.numbers[HELD] <= windows.pool.numbers[slots.USED] <= len(windows.mark))
     yield bool(0 <= versions.keys.numbers[slots.USED] <= len(versions.length))
@@ -94,13 +94,16 @@ def sizes_can_be(windows: Windows) -> Iterator[bool]:
 
 
 def untaken(blocks: Arena) -> Array:
-    """The words of the blocks, none of which is taken."""
+    """Return a mark per word of the blocks, none of which is set: no word is taken."""
     return np.zeros(max(int(blocks.numbers[arena.USED]), 1), np.bool_)
 
 
 @compiled_in_place
 def _windows_are_whole(state: State, plan: Plan, rules: Rules, taken: Array) -> bool:
-    """Every slot has a whole window or none; the sums are right. `taken`: the words of the keys' blocks."""
+    """Return True if each slot has an intact window or none, and the sums are right.
+
+    `taken`: a mark per word of the keys' blocks, which is set here where a window has the word.
+    """
     stored, order = state.windows.versions.payloads, state.windows.order
     held = 0
     total = 0
@@ -130,7 +133,7 @@ def _windows_are_whole(state: State, plan: Plan, rules: Rules, taken: Array) -> 
 
 @inlined
 def _is_ordered(state: State, slot: int, plan: Plan, rules: Rules) -> bool:
-    """True when the window is in the order where the rules say, with its size."""
+    """Return True if the window is at its place in the order, as the rules say, with its size."""
     order = state.windows.order
     if not integrity.is_at_its_node(order, slot):
         return False
@@ -141,9 +144,9 @@ def _is_ordered(state: State, slot: int, plan: Plan, rules: Rules) -> bool:
 
 @compiled_in_place
 def _chains_are_whole(windows: Windows, spans: tuple[Array, Array], rules: Rules, taken: Array, unseen: Array) -> bool:
-    """Every window is in the chain of its key once, in order.
+    """Return True if each window is once in the chain of its key, in order.
 
-    `taken`: the words of the chains' blocks. `unseen`: the windows, each taken away when it is found.
+    `taken`: a mark per word of the chains' blocks, set here. `unseen`: a mark per window, cleared where it is found.
     """
     versions = windows.versions
     live = 0
@@ -163,7 +166,7 @@ def _chains_are_whole(windows: Windows, spans: tuple[Array, Array], rules: Rules
 
 @inlined
 def _chain_is_whole(windows: Windows, spans: tuple[Array, Array], rules: Rules, key: int, unseen: Array) -> bool:
-    """True when the entries are windows of the key, each at its place and in order."""
+    """Return True if the entries are windows of the key, each at its place and in order."""
     versions = windows.versions
     for at in range(wide(versions.length[key])):
         slot = version_chains.version_at(versions, key, at)

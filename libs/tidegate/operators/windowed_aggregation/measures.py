@@ -1,7 +1,7 @@
-"""What KIP-328's metrics of windows are made of, per batch and partition.
+"""Measures of windows per batch and partition, from which KIP-328's metrics are made.
 
-How measures of batches combine is told by their names, as for every operator: `*_now` is replaced, `*_max` and `*_min`
-are the largest and the smallest, everything else adds up.
+The names say how measures of several batches combine, as for every operator: of `*_now` the newest counts, of `*_max`
+and `*_min` the largest and the smallest, everything else is added up.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from tidegate.operators.windowed_aggregation.config import WindowRules
 
 
 class Batch(Protocol):
-    """What a kernel noted of a batch: the causes of the emissions, what was refused, and the tallies of `step`."""
+    """What a kernel recorded of a batch: causes of emissions, late and rejected records, and the tallies of `step`."""
 
     @property
     def cause(self) -> Array:
-        """A code per emission."""
+        """Return the code of the cause of each emission."""
         ...
 
     @property
     def refused(self) -> Refused:
-        """The refused records."""
+        """Return the late and the rejected records."""
         ...
 
     @property
     def tally(self) -> Array:
-        """See `step`."""
+        """Return the tallies; see `step`."""
         ...
 
 
 def counts(order: TimeBuffer, outcome: Batch, elements: int = 0, elements_bytes: int = 0) -> Counts:
-    """Where each record went, and the windows held, closed ones included, with so many elements beside them."""
+    """Return where each record went, and what is held: windows, closed ones included, and `elements` beside them."""
     tally = outcome.tally
     refused, late = (int(number) for number in outcome.refused.numbers[: refusals.LATENESS_SUM])
     return Counts(
@@ -57,8 +57,11 @@ def counts(order: TimeBuffer, outcome: Batch, elements: int = 0, elements_bytes:
 def measures(
     numbers: Array, outcome: Batch, config: WindowRules, names: tuple[str, ...] = step.CAUSES
 ) -> dict[str, int]:
-    """Lateness and overtime in ms, emissions by cause, results that others replaced before they were told, and the size
-    of the open windows in memory and on disk."""
+    """Return the measures of the batch.
+
+    They are lateness and overtime in ms, emissions by cause, results that were replaced before they were emitted, and
+    the size of the open windows in memory and on disk.
+    """
     tally = [int(number) for number in outcome.tally]
     causes = np.bincount(outcome.cause[: tally[step.EMITTED]], minlength=len(names))
     found = refusals.measures(outcome.refused, tally[step.NEXT_ROW])

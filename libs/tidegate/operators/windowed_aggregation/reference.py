@@ -1,6 +1,7 @@
-"""Windows as KIP-328 words them: a record updates the windows that are open, results leave when it is time.
+"""A slow reference implementation of windows as in KIP-328, for tests only.
 
-The slow oracle, for tests only: one list of windows, searched from end to end.
+It has one list of windows, which it searches from end to end: a record updates the windows that are open, and results
+are emitted when they are due.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tidegate.operators.windowed_aggregation.config import (
 
 @dataclass
 class Window:
-    """A window of a key, with what it has: the numbers of each record, by aggregate."""
+    """A window of a key, with the numbers of each of its records, by aggregate."""
 
     key: bytes
     start: int
@@ -39,7 +40,10 @@ class Window:
 
 @dataclass
 class Reference:
-    """One partition. `emissions` are (window then, cause), `late` (row, lateness, bound), `rejected` (row, reason)."""
+    """One partition.
+
+    `emissions`: (copy of the window at that time, cause). `late`: (row, lateness, bound). `rejected`: (row, reason).
+    """
 
     config: WindowRules
     stream_time: int = -1
@@ -51,7 +55,7 @@ class Reference:
     stopped_at: int | None = None
 
     def process(self, row: Row, clock_ms: int) -> None:
-        """The record has had its effect, unless it was refused or `stopped_at` names it."""
+        """Process a record: apply it, or list it as late or rejected, or stop before it (`stopped_at`: its offset)."""
         numbers, missing = self._numbers(row)
         if reason := self._rejection(row, clock_ms, missing):
             self.rejected.append((row, reason))
@@ -75,23 +79,23 @@ class Reference:
             self.applied += 1
 
     def settle(self, clock_ms: int) -> None:
-        """What the configuration, which is a new one, no longer holds has left."""
+        """Emit, close and expire what is due under a new configuration."""
         self._pass_time("on_time", "window_close")
 
     def advance(self, stream_time: int) -> None:
-        """Stream time is at least that."""
+        """Advance stream time to at least `stream_time`; emit what is due with cause `idle`."""
         self.stream_time = max(self.stream_time, min(stream_time, MAX_TIME))
         self._pass_time("idle", "idle")
 
     def flush(self) -> None:
-        """What was held back is told."""
+        """Emit every pending result with cause `flush`; with final results, close these windows."""
         for window in sorted(self.windows, key=lambda window: (window.end, window.arrival, window.start)):
             if window.phase == "pending":
                 self._tell(window, "flush")
                 window.phase = "closed" if self.config.emit == "final" else "told"
 
     def bound(self, stream_time: int) -> int:
-        """The smallest timestamp that is not late at that stream time, whatever windows there are."""
+        """Return the smallest timestamp that is not late at that stream time, whatever windows exist."""
         window = self.config.window
         if isinstance(window, Session):
             return stream_time - window.grace - window.session
@@ -170,7 +174,7 @@ class Reference:
         return window.phase == "closed"
 
     def _next(self, window: Window) -> float:
-        """The stream time at which something happens to the window."""
+        """Return the stream time of the window's next event."""
         shape, retention = self.config.window, self.config.retention
         if not isinstance(shape, Tumbling | Hopping | Session):
             return float("inf")
@@ -186,7 +190,7 @@ class Reference:
         return too_many or (max_bytes is not None and sum(map(self.size, held)) > max_bytes)
 
     def size(self, window: Window) -> int:
-        """The bytes of a window: its key, its bounds and the words of its aggregates."""
+        """Return the bytes of a window: its key, its bounds and the words of its aggregates."""
         words = {"count": 1, "sum": 3, "min": 3, "max": 3, "avg": 4}
         return len(window.key) + 16 + 8 * sum(words[name] for name in self.config.aggregate.model_fields_set)
 
@@ -203,7 +207,7 @@ class Reference:
         return "too far ahead" if ahead is not None and row.timestamp > clock_ms + ahead else ""
 
     def _numbers(self, row: Row) -> tuple[dict[str, Any], str]:
-        """The number for each aggregate, and why one is missing."""
+        """Return the number for each aggregate, and the reason if one is missing."""
         given = {name: getattr(self.config.aggregate, name) for name in ("count", "sum", "min", "max", "avg")}
         found: dict[str, Any] = {}
         for name in ("sum", "min", "max", "avg"):
@@ -216,7 +220,7 @@ class Reference:
 
 
 def read_number(value: bytes | None, name: str | None) -> tuple[Any, str]:
-    """The number of that field (None: that the value is), or why there is none."""
+    """Return the number in that field (None: the value itself), and the reason if there is none."""
     if value is None:
         return None, "no number: null value"
     try:
@@ -233,7 +237,10 @@ def read_number(value: bytes | None, name: str | None) -> tuple[Any, str]:
 
 
 def read_json(value: bytes) -> Any:
-    """The value as RFC 8259 has it, in UTF-8; ValueError for others. Whole numbers beyond 64 bits are doubles."""
+    """Parse the value as JSON (RFC 8259) in UTF-8. Whole numbers beyond 64 bits become doubles.
+
+    Raises ValueError for anything else.
+    """
     return json.loads(value.decode(), parse_constant=_refuse, parse_int=_whole)
 
 
@@ -247,14 +254,14 @@ def _whole(digits: str) -> float:
 
 
 def total(numbers: list[Any]) -> Any:
-    """The sum: exact where all numbers are whole; else that of the whole ones and that of the doubles."""
+    """Return the sum: exact if all numbers are whole, else the exact sum of the whole ones plus that of the doubles."""
     wholes = sum(number for number in numbers if isinstance(number, int))
     doubles = [number for number in numbers if isinstance(number, float)]
     return float(wholes) + sum(doubles) if doubles else wholes
 
 
 def average(numbers: list[Any]) -> float:
-    """The sum by the count."""
+    """Return the sum divided by the count."""
     return float(total(numbers) / len(numbers))
 
 

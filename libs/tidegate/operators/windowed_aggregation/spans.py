@@ -1,4 +1,4 @@
-"""Windows by the rules: which ones a record is in, and when something happens to one of them."""
+"""Rules of windows: which windows a record belongs to, and when the next event of a window is due."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tidegate.operators.windowed_aggregation.config import (
 )
 
 UPDATES, ON_TIME_FIRST, FINAL, EVERY = range(4)
-"""When results leave; EVERY: when so many records have come."""
+"""When results are emitted; EVERY: after a number of records."""
 
 SPAN, SESSION, UNLIMITED = range(3)
-"""Kinds of windows; tumbling and hopping ones are spans."""
+"""Kinds of windows; tumbling and hopping windows are spans."""
 
 PENDING, TOLD, CLOSED = range(3)
-"""A window's phase: it has changed since it was emitted; it has not; it takes no records any more."""
+"""Phases of a window: changed since its last result; not changed since; closed, so that it accepts no records."""
 
 MAX = 2**63 - 1
 
@@ -32,7 +32,7 @@ _EMITS = {"updates": UPDATES, "on_time": ON_TIME_FIRST, "final": FINAL}
 
 
 class Rules(NamedTuple):
-    """The configuration in numbers; MAX: no bound, never."""
+    """The configuration in numbers; MAX: no bound, or never."""
 
     kind: int
     size: int
@@ -46,7 +46,7 @@ class Rules(NamedTuple):
 
 
 def rules_of(config: WindowRules) -> Rules:
-    """The configuration in numbers."""
+    """Return the configuration in numbers."""
     window, stop = config.window, config.buffer if config.buffer and config.buffer.when_full == "shut_down" else None
     match window:
         case Tumbling():
@@ -69,7 +69,7 @@ def rules_of(config: WindowRules) -> Rules:
 
 @inlined
 def find_key(windows: Windows, batch: Batch, row: int) -> Any:
-    """The slot of the row's key; NONE: it has no window, or the row has no key."""
+    """Return the slot of the row's key; NONE if the key has no window, or the row has no key."""
     if batch.key_length[row] < 0:
         return NONE
     return version_chains.find(windows.versions, batch.data, batch.key_start[row], batch.key_length[row])
@@ -77,7 +77,7 @@ def find_key(windows: Windows, batch: Batch, row: int) -> Any:
 
 @inlined
 def first_start(timestamp: int, rules: Rules) -> Any:
-    """The start of the first window that has the timestamp."""
+    """Return the start of the first window that contains the timestamp."""
     if timestamp < rules.size or rules.kind == UNLIMITED:
         return wide(0)
     return ((timestamp - rules.size) // rules.advance + 1) * rules.advance
@@ -85,7 +85,7 @@ def first_start(timestamp: int, rules: Rules) -> Any:
 
 @inlined
 def windows_from(start: int, timestamp: int, rules: Rules) -> Any:
-    """How many windows have the timestamp, from the one with that start on."""
+    """Return how many windows contain the timestamp, from the one with that start on."""
     if rules.kind == UNLIMITED:
         return wide(1)
     return (timestamp - start) // rules.advance + 1
@@ -98,13 +98,13 @@ def end_of(start: int, rules: Rules) -> Any:
 
 @inlined
 def is_open(end: int, stream_time: int, rules: Rules) -> bool:
-    """True while a window with that end takes records; one that never ends always does."""
+    """Return True while a window with that end accepts records; an unlimited window always does."""
     return bool(rules.kind == UNLIMITED or end > stream_time - rules.grace)
 
 
 @inlined
 def find_span(windows: Windows, key: int, start: int) -> Any:
-    """The slot of the key's window with that start; NONE: there is none."""
+    """Return the slot of the key's window with that start; NONE if there is none."""
     if key == NONE:
         return NONE
     versions = windows.versions
@@ -116,7 +116,10 @@ def find_span(windows: Windows, key: int, start: int) -> Any:
 
 @inlined
 def place_of(start: int, end: int, phase: int, rules: Rules) -> Any:
-    """The stream time at which something happens next to a window of that phase; MAX: never."""
+    """Return the stream time at which the next event of a window of that phase is due; MAX: never.
+
+    The events are its on-time result, its closing and its expiry.
+    """
     if rules.kind == UNLIMITED:
         return wide(MAX)
     session = rules.kind == SESSION
@@ -128,9 +131,9 @@ def place_of(start: int, end: int, phase: int, rules: Rules) -> Any:
 
 @inlined
 def expires_next(phase: int, rules: Rules) -> bool:
-    """True for a window to which nothing but its expiry happens any more.
+    """Return True if the only event that is left for the window is its expiry.
 
-    A session whose results are not final never closes: while it is there, a record may merge it with a later one.
+    A session whose results are not final never closes: as long as it is kept, a record may merge it with a later one.
     """
     if rules.kind == SESSION and rules.emit != FINAL:
         return phase != PENDING or rules.emit == UPDATES

@@ -1,7 +1,7 @@
-"""One partition's windows over the arrays of a Storage.
+"""The windows of one partition, over the arrays of a Storage.
 
-The shell around `step`: it maps the arrays, makes room when a kernel asks for it, and turns what the kernel noted into
-Arrow tables.
+This is the shell around the kernels in `step`: it maps the arrays, makes room when a kernel asks for it, and turns what
+the kernel recorded into Arrow tables.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _NO_RECORDS = Records.from_rows([])
 
 
 def layout_of(plan: Plan) -> Layout:
-    """The layout of a state whose windows have that many words."""
+    """Return the layout of a state whose windows have the words of that plan."""
     capacity = windows_kernel.CAPACITY
     return Layout(
         kind="windowed_aggregation",
@@ -62,7 +62,7 @@ def layout_of(plan: Plan) -> Layout:
 
 
 def plan_of(config: Aggregates) -> tuple[Plan, tuple[str | None, ...]]:
-    """What is computed, and the fields that it is computed from (None: the value itself)."""
+    """Return the plan of the aggregates, and the fields that they read (None: the value itself)."""
     given = [(kind, getattr(config, name)) for kind, name in enumerate(aggregates.NAMES) if getattr(config, name)]
     read = {kind: spec.field if isinstance(spec, JsonField) else None for kind, spec in given}
     fields = tuple(dict.fromkeys(field for kind, field in read.items() if kind != aggregates.COUNT))
@@ -71,14 +71,14 @@ def plan_of(config: Aggregates) -> tuple[Plan, tuple[str | None, ...]]:
 
 
 def state_of(arrays: Mapping[str, Array]) -> State:
-    """The storage's arrays as the kernels take them."""
+    """Return the storage's arrays as the kernels take them."""
     bounds, words = arrays["bounds"].reshape(-1, 2), arrays["words"]
     windows = windows_kernel.windows_of(arrays)
     return State(windows, bounds[:, 0], bounds[:, 1], Words(words, words.view(np.float64)), arrays["numbers"])
 
 
 def damage_of(arrays: Mapping[str, Array], config: WindowRules) -> str | None:
-    """What is wrong with the arrays of a state between two batches; None: nothing."""
+    """Return what is damaged in the arrays of a state between two batches; None if nothing is."""
     plan, numbers = plan_of(config.aggregate)[0], arrays["numbers"]
     if numbers[OPENED] != 1 or numbers[WIDTH] != aggregates.width(plan):
         return "its numbers cannot be"
@@ -87,7 +87,7 @@ def damage_of(arrays: Mapping[str, Array], config: WindowRules) -> str | None:
 
 
 class WindowsState:
-    """The OperatorState of a windowed aggregation."""
+    """The state of a windowed aggregation for one partition (an OperatorState)."""
 
     def __init__(self, config: WindowRules, storage: Storage) -> None:
         self._config = config
@@ -99,11 +99,14 @@ class WindowsState:
 
     @property
     def stream_time(self) -> int:
-        """T of the partition; NO_STREAM_TIME before the first accepted record."""
+        """Return T of the partition; NO_STREAM_TIME before the first accepted record."""
         return int(self._numbers[STREAM_TIME])
 
     def step(self, records: Records, clock_ms: int) -> StepResult:
-        """Every record up to a stop is counted once; the state equals what the changelog describes."""
+        """Process the records up to a stop, and count each of them once.
+
+        The state is then what the changelog describes.
+        """
         batch, undecodable, newest = refusals.dated(records, self._config, clock_ms)
         read = numbers.read_numbers(records, self._fields)
         missing = np.where((undecodable == 0) & (read.code > 0), refusals.NO_NUMBER - 1 + read.code, undecodable)
@@ -116,14 +119,14 @@ class WindowsState:
         return self._result(batch, *outcome, newest=newest)
 
     def advance(self, stream_time: int) -> StepResult:
-        """T is at least `stream_time`; what became due is emitted with cause `idle`."""
+        """Advance T to at least `stream_time`; emit what becomes due with cause `idle`."""
         outcome = self._outcome()
         outcome.tally[kernel.STREAM_TIME] = advanced(self.stream_time, stream_time)
         kernel.advance(self._state, self._rules, self._plan, outcome)
         return self._result(batch_of(_NO_RECORDS), outcome)
 
     def flush(self) -> StepResult:
-        """Every result that was held back is emitted with cause `flush`; a window with a final one is closed."""
+        """Emit every pending result with cause `flush`; with final results, close these windows."""
         held = self._held()
         pending = held[self._state.windows.phase[held] == PENDING]
         outcome = self._outcome()
@@ -131,30 +134,33 @@ class WindowsState:
         return self._result(batch_of(_NO_RECORDS), outcome)
 
     def restore(self, rows: pa.Table, stream_time: int) -> None:
-        """The changelog rows are applied, the latest of a window last; T is `stream_time`."""
+        """Apply the changelog rows, of which the latest of a window comes last, and set T to `stream_time`."""
         for rows_of_batch in rows.to_batches():
             if rows_of_batch.num_rows:
                 self._replay(rows_of_batch)
         self._numbers[STREAM_TIME] = stream_time
 
     def snapshot(self) -> pa.Table:
-        """The rows (all `put`) from which `restore` makes an equal state, by window end and arrival."""
+        """Return the rows (all `put`) from which `restore` makes an equal state, by window end and arrival."""
         return tables.changes(self._state, batch_of(_NO_RECORDS), self._held(), self._plan)
 
     def _held(self) -> Array:
-        """The slots of all windows, by end, arrival and start."""
+        """Return the slots of all windows, by end, arrival and start."""
         order = self._state.windows.order
         held = order.heap[: order.numbers[HELD]].astype(np.int64)
         return held[np.lexsort((self._state.start[held], order.arrival[held], self._state.end[held]))]
 
     def _map(self) -> None:
-        """The kernels see the storage's current arrays."""
+        """Map the storage's current arrays for the kernels."""
         arrays = self._storage.arrays()
         self._numbers = arrays["numbers"]
         self._state = state_of(arrays)
 
     def _begin(self) -> None:
-        """A new storage has no stream time; an old one has its windows in the order of this configuration."""
+        """Initialize a new storage; in an old one, re-order the windows if the rules changed.
+
+        Raises UserError if its windows have other aggregates.
+        """
         width = aggregates.width(self._plan)
         if not self._numbers[OPENED]:
             self._numbers[OPENED] = 1
@@ -168,14 +174,17 @@ class WindowsState:
         self._fit_words()
 
     def _fit_words(self) -> None:
-        """Every slot has its words."""
+        """Grow the words so that every slot has its own."""
         wanted = self._storage.capacity()["slots"] * int(self._numbers[WIDTH])
         if len(self._state.words.whole) < wanted:
             self._storage.grow({"words": wanted})
             self._map()
 
     def _outcome(self, records: int = 0) -> Outcome:
-        """Room for what so many records do at the least; memory that is not written to is not taken."""
+        """Return an empty outcome with room for the least that so many records cause.
+
+        Reserved memory takes no space until it is written to.
+        """
         tally = np.zeros(kernel.TALLIES, np.int64)
         tally[kernel.STREAM_TIME] = self.stream_time
         tally[kernel.NEXT_START] = kernel.ANEW
@@ -200,7 +209,10 @@ class WindowsState:
         )
 
     def _run(self, work: Callable[[Outcome], int], outcome: Outcome) -> tuple[Outcome, int]:
-        """What the kernel noted and returned in the end, with all the room that it wanted."""
+        """Run the kernel until it is done or stops; each time it asks for room, make room and call it again.
+
+        Returns the outcome and the last signal.
+        """
         while (signal := work(outcome)) not in (*STOP_REASONS, windows_kernel.DONE):
             wanted = int(outcome.tally[kernel.WANTED])
             if signal == kernel.NEEDS_EMISSIONS:
@@ -232,7 +244,7 @@ class WindowsState:
         )
 
     def _words_of(self, rows: pa.RecordBatch) -> Array:
-        """The words of the rows' windows, one after the other; 0 where there are none."""
+        """Return the words of the rows' windows, one after the other; 0 for rows without words."""
         size = 8 * int(self._numbers[WIDTH])
         try:
             fixed = rows.column("words").fill_null(bytes(size)).cast(pa.binary(size))
@@ -243,7 +255,7 @@ class WindowsState:
     def _result(
         self, batch: Batch, outcome: Outcome, stopped: int = windows_kernel.DONE, newest: int = MAX_TIMESTAMP
     ) -> StepResult:
-        """What the outcome says, in tables; then the batch is settled."""
+        """Build the tables of the batch from the outcome, then settle the batch."""
         changed = np.empty(outcome.tally[kernel.TOUCHED], np.int32)
         changed = changed[: kernel.net_changes(self._state, outcome, changed)]
         emissions = tables.emissions(self._state, batch, outcome, self._plan)
@@ -269,7 +281,7 @@ class WindowsState:
 
 
 def other_aggregates() -> UserError:
-    """The error of a state that cannot be gone on with under this configuration."""
+    """Return the error for a state that cannot continue under this configuration."""
     return UserError(
         "the windows that are held have other aggregates than the configuration",
         remedy="give the operator a new name, or take back the change of `aggregate`",
@@ -277,13 +289,13 @@ def other_aggregates() -> UserError:
 
 
 def keys_of(batch: Batch) -> Batch:
-    """The records without values and headers: a window stores its key."""
+    """Return the records without values and headers: a window stores its key only."""
     none = np.zeros(len(batch.offset), np.int64)
     return batch._replace(value_length=none - 1, headers_length=none)
 
 
 def _larger(outcome: Outcome, room: int, width: int) -> Outcome:
-    """The emissions so far, with more room."""
+    """Return the outcome with more room for emissions."""
     used = int(outcome.tally[kernel.EMITTED])
     return outcome._replace(
         slot=longer(outcome.slot, room, used),
@@ -295,7 +307,7 @@ def _larger(outcome: Outcome, room: int, width: int) -> Outcome:
 
 
 def _with_touched(outcome: Outcome, slots: int, width: int) -> Outcome:
-    """What is touched so far, with room for every slot."""
+    """Return the outcome with room for every slot to be touched."""
     used, before = int(outcome.tally[kernel.TOUCHED]), outcome.before
     return outcome._replace(
         touched=longer(outcome.touched, slots, used),
@@ -309,7 +321,7 @@ def _with_touched(outcome: Outcome, slots: int, width: int) -> Outcome:
 
 
 def longer(array: Array, length: int, used: int) -> Array:
-    """The items in use, with room for more."""
+    """Return a longer array that begins with the items in use."""
     grown = np.empty(length, array.dtype)
     grown[:used] = array[:used]
     return grown

@@ -1,13 +1,12 @@
-"""The windows' kernels: what a record, an advance, a flush or a changelog row does to windows.
+"""Kernels of windows: the effect of a record, an advance, a flush or a changelog row.
 
-A window stands in the order of what is due at the next moment at which something happens to it: the one at which its
-first result is told (`on_time`), the one at which it closes, and then the one at which it expires. A window that is
-gone keeps its slot, a ghost in no chain, until the batch's tables are made: they show its key and its bounds. Every
-window that a batch touches is listed once.
+Windows are ordered by the stream time at which their next event is due: first the on-time result (`on_time`), then the
+closing, then the expiry. A removed window keeps its slot until the batch's tables are made, which show its key and its
+bounds. Until then it is a ghost, which is in no chain. Every window that a batch touches is listed once.
 
-A key's chain has its windows by start. Closed sessions lie `BELOW` their end: the open ones, which alone take records,
-lie together behind them, more than a gap apart. By their ends, because closed ones may overlap: a record that touches a
-closed session and an open one is in the open one alone.
+A key's chain has its windows by start. Closed sessions stand in it at `BELOW` + end instead, so that open sessions,
+which alone take records, follow behind all closed ones; they are more than a gap apart. Closed sessions are ordered by
+end because they may overlap: a record that touches a closed session and an open one is in the open one alone.
 """
 
 from __future__ import annotations
@@ -50,34 +49,37 @@ CAUSES = ("update", "on_time", "window_close", "merged", "flush", "idle")
 UPDATE, ON_TIME, WINDOW_CLOSE, MERGED, FLUSH, IDLE = range(6)
 
 FREE, STORED, OPENED, CHANGED, GONE, PASSED = range(6)
-"""Where a slot stands: free, there since before the batch, opened in it, changed in it, gone since; opened and gone."""
+"""State of a slot: free; stored before the batch; opened, changed or removed in it; opened and removed in it."""
 
 NEEDS_EMISSIONS, FULL_KEYS, FULL_BYTES, FULL_LENGTH = range(5, 9)
-"""Why a kernel returned, beside what `kernels.windows` says."""
+"""Signals of a kernel that returned, in addition to those of `kernels.windows`."""
 
 NEXT_ROW, NEXT_START, STREAM_TIME, EMITTED, TOUCHED, APPLIED, WANTED = range(7)
 OVERTIME_SUM, OVERTIME_MIN, OVERTIME_COUNT, OPEN_MAX, OPEN_BYTES_MAX, SUPPRESSED = range(7, 13)
 TALLIES = 13
-"""NEXT_START: the window at which a row goes on that wanted room in between, else ANEW. WANTED: bytes for lack of
-which a kernel returned."""
+"""Tallies of a batch.
+
+NEXT_START: start of the window at which a row resumes after the kernel returned for room, else ANEW. WANTED: how many
+bytes (or emissions) were lacking when a kernel returned.
+"""
 
 OPEN, OPEN_BYTES, CHECK = range(3)
 NUMBERS = 3
-"""How many windows are open, their bytes, and the sum of all checks."""
+"""Number of open windows, their bytes, and the sum of the checksums of all windows."""
 
 STOP = 64
-"""Added to the reason why a kernel returns, where it stands among the codes of refused records."""
+"""Added to the signal of a kernel, to tell it from the codes of late and rejected records."""
 
 ANEW = -1
 BELOW = -(2**63)
-"""Added to the end of a closed session, it is its place in its key's chain: less than 0, and in the same order."""
+"""Added to the end of a closed session, it gives its place in its key's chain: below 0, in the order of ends."""
 
 WINDOW_BYTES = 16
-"""What a window counts beside its key and its words: its bounds."""
+"""Bytes that count for a window beside its key and its words: its bounds."""
 
 
 class State(NamedTuple):
-    """All of a partition's arrays. Per window: its bounds and words; `numbers`: see OPEN."""
+    """All arrays of a partition. Per window: its bounds and words; `numbers`: see OPEN."""
 
     windows: Windows
     start: Array
@@ -87,7 +89,7 @@ class State(NamedTuple):
 
 
 class Before(NamedTuple):
-    """What the touched windows were before the batch: one after the other, as they are listed."""
+    """The touched windows as they were before the batch, in the order in which they are listed."""
 
     words: Array
     phase: Array
@@ -96,8 +98,10 @@ class Before(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What has happened: emissions (slot, cause, times, words), touched slots and what they were before, refused rows,
-    and the tallies."""
+    """What a batch did: emissions, touched windows, late and rejected rows, and tallies.
+
+    Per emission: slot, cause, times and words. `touched`: slots; `before`: these windows before the batch.
+    """
 
     slot: Array
     cause: Array
@@ -121,12 +125,12 @@ def absorb(
     plan: Plan,
     outcome: Outcome,
 ) -> Any:
-    """The rows from tally[NEXT_ROW] on are counted and have had their effect; or why it returned before that row.
+    """Process the rows from tally[NEXT_ROW] on; return DONE, or a signal if it stopped before that row.
 
-    `undecodable`: a code per row, 0 where nothing is missing. `newest`: the largest timestamp that is taken.
+    `undecodable`: a code per row, 0 where nothing is missing. `newest`: the largest timestamp that is accepted.
     """
     tally = outcome.tally
-    if tally[NEXT_START] == ANEW:  # something is due before a record only under new rules
+    if tally[NEXT_START] == ANEW:  # only new rules can make something due before a record
         pass_time(state, wide(ON_TIME), wide(WINDOW_CLOSE), rules, plan, outcome)
     for row in range(tally[NEXT_ROW], len(batch.offset)):
         tally[NEXT_ROW] = row
@@ -163,7 +167,7 @@ def absorb(
 
 @inlined
 def _admit(state: State, batch: Batch, row: int, key: int, rules: Rules, plan: Plan, outcome: Outcome) -> Any:
-    """ACCEPTED, LATE, or why the kernel returns before the row: no room for emissions, or a bound is reached."""
+    """Return ACCEPTED or LATE; or a signal + STOP if emissions lack room, or if a bound is reached."""
     stream_time = max(outcome.tally[STREAM_TIME], batch.timestamp[row])
     if rules.kind == SESSION:
         taking, fresh, emissions = _count_session(state, batch, row, key, stream_time, rules)
@@ -171,6 +175,7 @@ def _admit(state: State, batch: Batch, row: int, key: int, rules: Rules, plan: P
         taking, fresh, emissions = _count_spans(state, batch, row, key, stream_time, rules)
     if not taking:
         return LATE
+    # The record advances time, by which each held window emits at most one result.
     if outcome.tally[EMITTED] + emissions + state.windows.order.numbers[HELD] > len(outcome.slot):
         outcome.tally[WANTED] = emissions
         return NEEDS_EMISSIONS + STOP
@@ -182,7 +187,10 @@ def _admit(state: State, batch: Batch, row: int, key: int, rules: Rules, plan: P
 
 @inlined
 def _full(state: State, batch: Batch, row: int, fresh: int, stream_time: int, rules: Rules, plan: Plan) -> Any:
-    """DONE, or the bound that so many more open windows would violate even after those that close have closed."""
+    """Return DONE, or the bound that `fresh` more open windows would exceed.
+
+    Open windows that are due do not count: they close first.
+    """
     if rules.stop_keys == MAX and rules.stop_bytes == MAX:
         return DONE
     closing, closing_bytes = _closing(state, stream_time)
@@ -194,7 +202,7 @@ def _full(state: State, batch: Batch, row: int, fresh: int, stream_time: int, ru
 
 @inlined
 def _closing(state: State, stream_time: int) -> Any:
-    """How many open windows are due (which with final results means: close), and their bytes."""
+    """Return the number of open windows that are due (with final results: that close), and their bytes."""
     order = state.windows.order
     closing = 0
     total = 0
@@ -212,13 +220,13 @@ def _closing(state: State, stream_time: int) -> Any:
 
 @inlined
 def size_of(key_length: int, plan: Plan) -> Any:
-    """What a window of that key counts in bytes."""
+    """Return the bytes that count for a window of that key."""
     return key_length + WINDOW_BYTES + 8 * plan.word[-1]
 
 
 @inlined
 def _count_spans(state: State, batch: Batch, row: int, key: int, stream_time: int, rules: Rules) -> Any:
-    """Whether a window takes the row's record; how many it opens; and how many emissions it causes at the most."""
+    """Return whether any window takes the row's record, how many it opens, and the most emissions that it causes."""
     timestamp = batch.timestamp[row]
     first = first_start(timestamp, rules)
     taking = 0
@@ -238,7 +246,7 @@ def _count_spans(state: State, batch: Batch, row: int, key: int, stream_time: in
 def _join_spans(
     state: State, batch: Batch, numbers: Numbers, row: int, key: int, rules: Rules, plan: Plan, outcome: Outcome
 ) -> Any:
-    """Every window that takes the row's record, from tally[NEXT_START] on, has it; or why there is no room for one."""
+    """Add the row's record to each window that takes it, from tally[NEXT_START] on; return DONE or what lacks room."""
     tally = outcome.tally
     timestamp = batch.timestamp[row]
     first = max(first_start(timestamp, rules), tally[NEXT_START])
@@ -273,7 +281,7 @@ def _lacks(state: State, batch: Batch, row: int, key: int, at: int, outcome: Out
 def _open(
     state: State, batch: Batch, row: int, key: int, at: int, start: int, end: int, plan: Plan, outcome: Outcome
 ) -> Any:
-    """The slot of a new window without a record, before that entry of the key's chain."""
+    """Open a window without a record before that entry of the key's chain; return its slot."""
     slot = kernel.open_window(state.windows, batch, row, key, at, start)
     state.start[slot] = start
     state.end[slot] = end
@@ -301,7 +309,7 @@ def _take(
     plan: Plan,
     outcome: Outcome,
 ) -> None:
-    """The open window has the row's record; it is emitted at once where every change is."""
+    """Add the row's record to the open window; with `emit: updates`, emit the result at once."""
     stored = state.windows.versions.payloads
     _touch(state, slot, plan, outcome)
     aggregates.add(state.words, slot * plan.word[-1], plan, numbers, row)
@@ -316,7 +324,7 @@ def _take(
 
 @inlined
 def hold_back(windows: Windows, slot: int, tally: Array) -> None:
-    """The window's result is to be told; one that was to be told before is suppressed."""
+    """Mark the window's result as pending; if it already was, count a suppressed result."""
     if windows.phase[slot] == PENDING:
         tally[SUPPRESSED] += 1
     windows.phase[slot] = PENDING
@@ -331,8 +339,7 @@ def _reschedule(state: State, slot: int, rules: Rules) -> None:
 
 @inlined
 def pass_time(state: State, on_time: int, on_close: int, rules: Rules, plan: Plan, outcome: Outcome) -> None:
-    """Everything that is due at tally[STREAM_TIME] has happened: results are told for those causes, windows close and
-    expire."""
+    """Process all events due at tally[STREAM_TIME]: emit results with these causes, close and expire windows."""
     order, stream_time = state.windows.order, outcome.tally[STREAM_TIME]
     while order.numbers[HELD] > 0 and order.place[0] <= stream_time:
         slot = wide(order.heap[0])
@@ -353,7 +360,7 @@ def pass_time(state: State, on_time: int, on_close: int, rules: Rules, plan: Pla
 
 @inlined
 def close(state: State, slot: int, rules: Rules) -> None:
-    """The open window takes no records any more."""
+    """Close the open window: it takes no more records."""
     order = state.windows.order
     state.windows.phase[slot] = CLOSED
     state.numbers[OPEN] -= 1
@@ -368,7 +375,7 @@ def close(state: State, slot: int, rules: Rules) -> None:
 
 @inlined
 def _remove(state: State, slot: int, rules: Rules, plan: Plan, outcome: Outcome) -> None:
-    """The window is a ghost."""
+    """Take the window out of its chain and of the order; it becomes a ghost."""
     place = state.start[slot]
     if state.windows.phase[slot] != CLOSED:
         state.numbers[OPEN] -= 1
@@ -392,7 +399,7 @@ def _free(state: State, slot: int) -> None:
 
 @inlined
 def _touching(state: State, key: int, timestamp: int, rules: Rules) -> Any:
-    """The entries [first, last) of the key's chain that are open sessions and touch the timestamp."""
+    """Return the entries [first, last) of the key's chain that are open sessions and touch the timestamp."""
     if key == NONE:
         return wide(0), wide(0)
     versions = state.windows.versions
@@ -421,7 +428,7 @@ def _merged_end(state: State, key: int, first: int, last: int, timestamp: int) -
 
 @inlined
 def _count_session(state: State, batch: Batch, row: int, key: int, stream_time: int, rules: Rules) -> Any:
-    """Whether a session takes the row's record; how many more are open then; how many emissions it causes at most."""
+    """Return whether a session takes the row's record, how many more are open then, and the most emissions caused."""
     timestamp = batch.timestamp[row]
     first, last = _touching(state, key, timestamp, rules)
     end = _merged_end(state, key, first, last, timestamp)
@@ -432,7 +439,7 @@ def _count_session(state: State, batch: Batch, row: int, key: int, stream_time: 
 
 @inlined
 def _length(state: State, batch: Batch, row: int, key: int, rules: Rules) -> Any:
-    """How long the session is with the row's record."""
+    """Return the length of the session with the row's record."""
     timestamp = batch.timestamp[row]
     first, last = _touching(state, key, timestamp, rules)
     return _merged_end(state, key, first, last, timestamp) - _merged_start(state, key, first, last, timestamp)
@@ -442,7 +449,7 @@ def _length(state: State, batch: Batch, row: int, key: int, rules: Rules) -> Any
 def _touches_closed(state: State, key: int, timestamp: int, late_until: int, rules: Rules) -> bool:
     """Return True if a session of the key that touches the timestamp is closed, although its grace has not passed.
 
-    A flush closed it, or a shorter grace; else its end is before `late_until`, where the search ends.
+    A flush or a shorter grace closed it. Any other closed session ends before `late_until`, where the search ends.
     """
     if key == NONE:
         return False
@@ -460,7 +467,7 @@ def _touches_closed(state: State, key: int, timestamp: int, late_until: int, rul
 def _join_session(
     state: State, batch: Batch, numbers: Numbers, row: int, key: int, rules: Rules, plan: Plan, outcome: Outcome
 ) -> Any:
-    """The row's record is in a session with all that touch it; or why there is no room for one."""
+    """Merge the row's record and all sessions that touch it into one; return DONE or what lacks room."""
     timestamp = batch.timestamp[row]
     first, last = _touching(state, key, timestamp, rules)
     start = _merged_start(state, key, first, last, timestamp)
@@ -490,7 +497,7 @@ def _has_bounds(state: State, key: int, at: int, start: int, end: int) -> bool:
 
 @inlined
 def _retract(state: State, key: int, first: int, last: int, plan: Plan, outcome: Outcome) -> None:
-    """The results that were told of those sessions are taken back."""
+    """Take back the results of those sessions that were emitted, with cause `merged`."""
     for at in range(first, last):
         slot = version_chains.version_at(state.windows.versions, key, at)
         if state.windows.phase[slot] == TOLD:
@@ -499,7 +506,7 @@ def _retract(state: State, key: int, first: int, last: int, plan: Plan, outcome:
 
 @inlined
 def _absorb_session(state: State, slot: int, key: int, at: int, rules: Rules, plan: Plan, outcome: Outcome) -> None:
-    """The session has the records of the one at that entry, which is a ghost; its result is suppressed if it waited."""
+    """Merge the session at that entry into this one and remove it; a pending result of it is suppressed."""
     other = version_chains.version_at(state.windows.versions, key, at)
     if state.windows.phase[other] == PENDING:
         outcome.tally[SUPPRESSED] += 1
@@ -509,7 +516,7 @@ def _absorb_session(state: State, slot: int, key: int, at: int, rules: Rules, pl
 
 @inlined
 def _emit(state: State, slot: int, cause: int, plan: Plan, outcome: Outcome) -> None:
-    """The window's result is told."""
+    """Emit the window's result."""
     at = outcome.tally[EMITTED]
     outcome.slot[at] = slot
     outcome.cause[at] = cause
@@ -524,7 +531,7 @@ def _emit(state: State, slot: int, cause: int, plan: Plan, outcome: Outcome) -> 
 
 @inlined
 def observe_overtime(tally: Array, overtime: int) -> None:
-    """A final result left so long after it was due."""
+    """Count how long after it was due a final result was emitted."""
     refusals.add(tally, OVERTIME_SUM, overtime)
     tally[OVERTIME_MIN] = min(tally[OVERTIME_MIN], overtime)
     tally[OVERTIME_COUNT] += 1
@@ -532,7 +539,7 @@ def observe_overtime(tally: Array, overtime: int) -> None:
 
 @inlined
 def _touch(state: State, slot: int, plan: Plan, outcome: Outcome) -> None:
-    """The window is about to be changed."""
+    """List the window as touched, before its first change in the batch."""
     if state.windows.mark[slot] == STORED:
         state.windows.mark[slot] = CHANGED
         _list(state, slot, plan, outcome)
@@ -540,7 +547,7 @@ def _touch(state: State, slot: int, plan: Plan, outcome: Outcome) -> None:
 
 @inlined
 def _list(state: State, slot: int, plan: Plan, outcome: Outcome) -> None:
-    """The window is touched, and what it is until then is noted."""
+    """Append the window to the touched ones, with what it is before the change."""
     at, before, stored = outcome.tally[TOUCHED], outcome.before, state.windows.versions.payloads
     outcome.touched[at] = slot
     before.phase[at] = state.windows.phase[slot]
@@ -554,13 +561,13 @@ def _list(state: State, slot: int, plan: Plan, outcome: Outcome) -> None:
 
 @compiled_in_place
 def advance(state: State, rules: Rules, plan: Plan, outcome: Outcome) -> None:
-    """Everything that is due at tally[STREAM_TIME] has happened, with cause `idle`."""
+    """Process all events due at tally[STREAM_TIME], with cause `idle`."""
     pass_time(state, wide(IDLE), wide(IDLE), rules, plan, outcome)
 
 
 @compiled_in_place
 def flush(state: State, pending: Array, rules: Rules, plan: Plan, outcome: Outcome) -> None:
-    """Those windows' results are told; where that happens once, they are closed, and expire if they may."""
+    """Emit the results of those windows; with final results, close the windows."""
     for at in range(len(pending)):
         slot = wide(pending[at])
         _touch(state, slot, plan, outcome)
@@ -573,8 +580,10 @@ def flush(state: State, pending: Array, rules: Rules, plan: Plan, outcome: Outco
 
 @compiled_in_place
 def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
-    """Fill `changed` with the places, among the touched windows, of those that the changelog tells of; return their
-    number. Gone: delete; else: put."""
+    """Fill `changed` with the positions, in the touched list, of windows for the changelog; return their number.
+
+    Removed windows are deletes, all others are puts. A window that was opened and removed in the batch has no row.
+    """
     count = 0
     for at in range(outcome.tally[TOUCHED]):
         slot = wide(outcome.touched[at])
@@ -586,7 +595,7 @@ def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
 
 @compiled_in_place
 def settle(state: State, plan: Plan, outcome: Outcome) -> None:
-    """Every touched window is stored, or its slot is free."""
+    """Mark each touched window as stored, or free its slot if it was removed."""
     for at in range(outcome.tally[TOUCHED]):
         slot = wide(outcome.touched[at])
         standing = state.windows.mark[slot]
@@ -599,7 +608,7 @@ def settle(state: State, plan: Plan, outcome: Outcome) -> None:
 
 @inlined
 def check_of(state: State, slot: int, plan: Plan) -> Any:
-    """32 bits that say what is held in the slot: the key, the window, and its place in the order."""
+    """Return a checksum, 32 bits, of what the slot holds: the key, the window, and its place in the order."""
     seed = hash_index.mix(state.start[slot] ^ state.windows.order.arrival[slot])
     seed = hash_index.mix(seed ^ state.end[slot] ^ wide(state.windows.phase[slot]))
     width = plan.word[-1]
@@ -616,7 +625,7 @@ def _set_check(state: State, slot: int, check: int) -> None:
 
 
 class Changes(NamedTuple):
-    """Changelog rows, beside their keys and times: what was done, bounds, arrivals, phases and words."""
+    """Changelog rows, without their keys and times: whether deleted, bounds, arrivals, phases and words."""
 
     deleted: Array
     start: Array
@@ -628,7 +637,7 @@ class Changes(NamedTuple):
 
 @compiled_in_place
 def replay(state: State, batch: Batch, changes: Changes, rules: Rules, plan: Plan, outcome: Outcome) -> Any:
-    """The changelog rows from tally[NEXT_ROW] on are applied; or it wants room before that row."""
+    """Apply the changelog rows from tally[NEXT_ROW] on; return DONE, or what lacks room before that row."""
     for row in range(outcome.tally[NEXT_ROW], len(batch.offset)):
         outcome.tally[NEXT_ROW] = row
         slot = _find_window(state, batch, row, changes.start[row], changes.end[row], rules)
@@ -646,7 +655,7 @@ def replay(state: State, batch: Batch, changes: Changes, rules: Rules, plan: Pla
 
 @inlined
 def _find_window(state: State, batch: Batch, row: int, start: int, end: int, rules: Rules) -> Any:
-    """The slot of the row's key with those bounds, open or closed; NONE: there is none."""
+    """Return the slot of the row's key with those bounds, open or closed; NONE if there is none."""
     versions = state.windows.versions
     key = version_chains.find(versions, batch.data, batch.key_start[row], batch.key_length[row])
     if key == NONE:
@@ -663,7 +672,7 @@ def _find_window(state: State, batch: Batch, row: int, start: int, end: int, rul
 
 @inlined
 def _restore(state: State, batch: Batch, row: int, changes: Changes, rules: Rules, plan: Plan, outcome: Outcome) -> Any:
-    """The window of the row is held; or why there is no room for it."""
+    """Store the window of the row; return DONE or what lacks room."""
     versions = state.windows.versions
     key = version_chains.find(versions, batch.data, batch.key_start[row], batch.key_length[row])
     closed = changes.phase[row] == CLOSED
@@ -686,14 +695,14 @@ def _restore(state: State, batch: Batch, row: int, changes: Changes, rules: Rule
         state.numbers[OPEN_BYTES] -= state.windows.order.size[slot]
     state.windows.phase[slot] = changes.phase[row]
     place = place_of(state.start[slot], state.end[slot], changes.phase[row], rules)
-    time_buffer.move(state.windows.order, slot, place)  # where the place stays, the arrival is another
+    time_buffer.move(state.windows.order, slot, place)  # the arrival changed, even if the place did not
     _set_check(state, slot, check_of(state, slot, plan))
     return DONE
 
 
 @compiled_in_place
 def reorder(state: State, rules: Rules) -> None:
-    """Every window stands in the order where the rules say; between batches only."""
+    """Order all windows by the rules; only between batches."""
     order = state.windows.order
     held = order.numbers[HELD]
     order.numbers[HELD] = 0

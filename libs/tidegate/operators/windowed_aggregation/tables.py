@@ -1,4 +1,4 @@
-"""What a batch did to the windows, in Arrow tables."""
+"""The effects of a batch on windows, as Arrow tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tidegate.operators.windowed_aggregation.step import (
 )
 
 WINDOW_COLUMNS = (pa.field("arrival", pa.int64()), pa.field("phase", pa.int8()), pa.field("words", pa.binary()))
-"""The offset of the record that opened the window; pending, told or closed; and its aggregates' words."""
+"""Offset of the record that opened the window; phase: pending, emitted or closed; words of its aggregates."""
 
 SLOT = ("key", "window_start", "window_end")
 
@@ -39,7 +39,7 @@ _CAUSES = pa.array(step.CAUSES)
 
 
 def emissions(state: State, batch: Batch, outcome: Outcome, plan: Plan) -> pa.Table:
-    """The results in order, with their causes; null where one is taken back."""
+    """Return the results in order, with their causes; a null value takes a result back."""
     count = outcome.tally[step.EMITTED]
     if count == 0:
         return EMISSIONS.empty_table()
@@ -58,7 +58,7 @@ def emissions(state: State, batch: Batch, outcome: Outcome, plan: Plan) -> pa.Ta
 
 
 def late(stored: Payloads, batch: Batch, refused: Refused, rules: Rules) -> pa.Table:
-    """The late records, with the smallest timestamp that was in a window which was still open."""
+    """Return the late records, with the smallest timestamp whose window was still open."""
     rows = refusals.late(stored, batch, refused, 0, "its windows are closed")
     stream_time = rows["bound"].to_numpy()
     at = rows.schema.get_field_index("bound")
@@ -73,7 +73,7 @@ def _bound(stream_time: Array, rules: Rules) -> Array:
 
 
 def changes(state: State, batch: Batch, slots: Array, plan: Plan) -> pa.Table:
-    """The changelog of the windows: `put` with everything for held ones, `delete` with key and bounds for others."""
+    """Return the changelog of the windows: `put` with all columns if held, `delete` with key and bounds if not."""
     if len(slots) == 0:
         return CHANGES.empty_table()
     slots = slots.astype(np.int64)
@@ -94,10 +94,11 @@ def changes(state: State, batch: Batch, slots: Array, plan: Plan) -> pa.Table:
 
 
 def undo(state: State, outcome: Outcome, changed: Array, plan: Plan) -> pa.Table:
-    """Return the changelog that leads back: `put` of the windows that were there before the batch as they were then,
-    `delete` of others. `changed`: places among the touched windows.
+    """Return the changelog that leads back to the state before the batch.
 
-    The last touched comes first: a window may be opened with the bounds of one that was gone by then.
+    It has a `put` of each window as it was before the batch, and a `delete` of each that was not there. `changed`:
+    positions in the touched list. The window touched last comes first, because a window may be opened with the bounds
+    of one that was removed before it.
     """
     if len(changed) == 0:
         return CHANGES.empty_table()

@@ -1,6 +1,6 @@
-"""What a driver does, and in which order: claim the operator, plan a batch, run it, commit it, publish it, begin again.
+"""The driver of one operator: claim it, then plan, run, commit and publish one micro-batch after the other.
 
-`driver` is the loop. `claim`, `beginning` and `preflight` come before it, `planning`, `metadata`, `results` and `pace`
-decide about one batch, `retries` about what failed, and `requests`, `background_compaction` and `state_recovery` go on
-beside it. `table_pin` and `alignment` are there for operators that read a table, and for the table.
+`driver` is the loop. `claim`, `beginning` and `preflight` run before it. `planning`, `metadata` and `pace` decide about
+one batch, and `retries` about failures. `requests`, `background_compaction` and `state_recovery` work between batches
+or in parallel to them. `table_pin` and `alignment` serve operators that read a table, and the table itself.
 """

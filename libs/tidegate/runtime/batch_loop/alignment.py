@@ -1,7 +1,8 @@
-"""How drivers let a table and its readers wait for each other.
+"""Coordination between the driver of a table and the drivers of the operators that read it (its readers).
 
-The decisions are those of `state.alignment`. `Readers` is the table's side: what its batches keep for whom. `Renewal`
-and `Gates` are a reader's: what it tells the table, and which of its held records may leave.
+The decisions are pure functions in `state.alignment`. `Readers` is the table's side: which versions its batches keep
+for its readers. `Renewal` and `Gates` are the reader's side: the lease that tells the table what is still needed, and
+the held records that may be released.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from tidegate.state.upkeep.cleanup import MIN_WINDOW_MS
 lines = logging.getLogger("tidegate")
 
 MOST_WAITING_BYTES = 2**26
-"""With so much waiting for the table, no more of the stream is read in a partition."""
+"""Bytes of records waiting for the table in a partition from which on its stream is not read any further."""
 
 Seen = dict[str, tuple[int, int]]
 
 
 @dataclass(kw_only=True)
 class Readers:
-    """The readers of one table, as its driver sees them."""
+    """The readers of one table, as seen by the table's driver."""
 
     table: str
     log: Path
@@ -43,7 +44,7 @@ class Readers:
     _dead: frozenset[str] = frozenset()
 
     def held(self, newest: BatchMeta, partitions: Iterable[int], clock_ms: int) -> tuple[Seen, dict[int, Hold]]:
-        """Read the leases; return the readers that count, and what each of the partitions has to keep."""
+        """Read the leases; return the readers whose leases still count, and what each partition must keep for them."""
         found = leases.read(self.log, clock_ms)
         counting = alive(found, clock_ms, max(self.rewind_window_ms, MIN_WINDOW_MS))
         self._tell_dead(found.keys() - counting.keys())
@@ -54,7 +55,7 @@ class Readers:
         }
 
     def tell_given_up(self, plans: Sequence[PartitionPlan], results: Iterable[PartitionResult], batch: int) -> None:
-        """Log the partitions in which more would have had to be kept for readers than the configuration allows."""
+        """Log the partitions that dropped versions a reader needs, because `hold_for_readers` was exceeded."""
         holds = {plan.partition: plan.hold for plan in plans}
         for result in results:
             hold = holds.get(result.partition)
@@ -75,7 +76,7 @@ class Readers:
 
 
 def readers_of(application: Application, name: str) -> Readers | None:
-    """The readers of the operator's table; None: it keeps no versions that could be held for any."""
+    """Return the readers of the operator's table; None if it is no table, or one that keeps no history."""
     config = application.operators[name]
     table = config.as_table()
     if table is None or table.history_retention is None:
@@ -85,7 +86,7 @@ def readers_of(application: Application, name: str) -> Readers | None:
 
 @dataclass(kw_only=True)
 class Renewal:
-    """A reader's lease on its table: written before the first pin, and renewed while the reader runs."""
+    """A reader's lease on its table, written before the first pin and renewed while the reader runs."""
 
     reader: str
     log: Path
@@ -93,13 +94,13 @@ class Renewal:
     _written: Lease | None = None
 
     def first(self, newest: BatchMeta, clock_ms: int) -> None:
-        """Write the lease. Unavailable where that cannot be done: the table may then forget what is needed."""
+        """Write the first lease. Raise Unavailable if the disk refuses: the table might drop versions still needed."""
         self._written = None
         with disk_errors(self.log):
             self._write(newest, clock_ms)
 
     def renew(self, newest: BatchMeta, clock_ms: int) -> None:
-        """Write the lease if it is time for it. One that stays older than it could be only holds more."""
+        """Renew the lease if it is due. Ignore disk errors: an outdated lease only makes the table keep more."""
         with suppress(OSError):
             self._write(newest, clock_ms)
 
@@ -110,14 +111,17 @@ class Renewal:
             self._written = lease
 
     def _needs(self, newest: BatchMeta) -> dict[int, int]:
-        """Return the earliest time that may still be looked up: of what is held, or of what is not late yet."""
+        """Return per partition the earliest event time that held records, or those not yet late, may look up."""
         partitions = [partition for reached in newest.offsets.values() for partition in reached]
         due = {partition: newest.stream_time.get(partition, NO_STREAM_TIME) - self.grace for partition in partitions}
         return {partition: min(newest.needs.get(partition, time), time) for partition, time in due.items()}
 
 
 class Used(NamedTuple):
-    """What a batch of the reader has let go in a partition: records up to `passed`, by its clock; what still waits."""
+    """What a batch of the reader released in a partition, and what still waits there.
+
+    `passed`: records up to this event time were released. `clock`: the clock of the batch.
+    """
 
     passed: int
     clock: int
@@ -127,9 +131,10 @@ class Used(NamedTuple):
 
 @dataclass(kw_only=True)
 class Gates:
-    """When the records that a reader holds for a grace may leave, per partition. `wait`: at most so long, by the clock.
+    """The gates of a reader with a grace: up to which event time each partition may release its held records.
 
-    `ends`: of the table's topic, read after those of the stream, and before the table's pin.
+    `wait`: the longest wait for the table, by the wall clock, ms; None: no limit. `ends`: the end offsets of the
+    table's topic, read after those of the stream and before the table is pinned.
     """
 
     grace: int
@@ -139,25 +144,26 @@ class Gates:
     _used: dict[int, Used] = field(default_factory=dict)
 
     def note_ends(self, newest: BatchMeta, ends: Mapping[int, int]) -> None:
-        """Note where the table's topic ends, after the stream had come as far as its newest batch says."""
+        """Note the end offsets of the table's topic, read after the stream time in `newest` was reached."""
         self.ends = ends
         for partition, stream_time in newest.stream_time.items():
             self._gates[partition].note(stream_time - self.grace, ends.get(partition, ALWAYS))
 
     def open_until(self, plan: PartitionPlan, read: int) -> int:
-        """Return until when records of the partition may leave in this batch, for a table that has read so far.
+        """Return the event time up to which the partition may release records in this batch.
 
-        An advance of stream time by the clock comes after the ends were read: they say nothing of what it makes due.
+        `read`: the offset up to which the table has read its topic. An idle advance moves stream time after the ends
+        were read, so that these ends do not cover the records which it makes due.
         """
         passed = self.passed(plan.partition, read)
         return ALWAYS if plan.action != "idle" and read >= self.ends.get(plan.partition, ALWAYS) else passed
 
     def passed(self, partition: int, read: int) -> int:
-        """Return the event time up to which the table is complete for the stream's records."""
+        """Return the event time up to which a table that has read up to offset `read` is complete for the stream."""
         return self._gates[partition].read(read)
 
     def note_used(self, result: PartitionResult, open_until: int, clock_ms: int) -> None:
-        """Note what a batch has let go, and what its records have made due since the ends were read."""
+        """Note what a batch released, and what its records have made due."""
         due = result.stream_time - self.grace
         if result.action == "batch":
             self._gates[result.partition].note(due, self.ends.get(result.partition, ALWAYS))
@@ -165,7 +171,10 @@ class Gates:
         self._used[result.partition] = Used(min(open_until, due), clock_ms, *waiting)
 
     def may_go_on(self, newest: BatchMeta, partition: int, read: int, now_ms: int) -> bool:
-        """Decide whether something that waits may leave: the table has read on, or it was waited for long enough."""
+        """Return whether to try waiting records again: the table has read on, or the longest wait is over.
+
+        True as well while no batch since the start has shown what waits in the partition.
+        """
         used = self._used.get(partition)
         if used is None:
             return True
@@ -175,14 +184,14 @@ class Gates:
         return bool(used.waiting) and used.clock < waited_until <= now_ms
 
     def waiting(self) -> list[int]:
-        """Return the partitions in which records wait for the table alone."""
+        """Return the partitions with due records that wait only for the table."""
         return sorted(partition for partition, used in self._used.items() if used.waiting)
 
     def full(self) -> set[int]:
-        """Return the partitions in which so much waits that no more of the stream is read."""
+        """Return the partitions in which so much waits that their stream must not be read any further."""
         return {partition for partition, used in self._used.items() if used.waiting_bytes >= MOST_WAITING_BYTES}
 
     def settled(self, newest: BatchMeta) -> bool:
-        """Decide whether nothing waits, as far as batches since the start have shown."""
+        """Return True if no record waits, and each partition with held records has had a batch since the start."""
         known = all(partition in self._used for partition, counts in newest.totals.items() if counts.held)
         return known and not self.waiting()

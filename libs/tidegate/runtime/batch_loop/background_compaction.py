@@ -1,6 +1,7 @@
-"""An operator's compactions: at once when asked, or worked out beside the batches when due.
+"""The compactions of an operator: at once on request, or in the background when due.
 
-Batches only add files, so what a compaction has read stays as it was; between two batches it is committed.
+Batches only add files, so what a background compaction has read stays valid while batches go on. It is committed
+between two batches.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from tidegate.state.upkeep.compaction import (
 
 @dataclass(frozen=True, kw_only=True)
 class Rewriting:
-    """A compaction that is being worked out beside the batches, planned at a batch, and what becomes of it."""
+    """A background compaction under way: what it was planned from, and the future of its result."""
 
     log: OperatorLog
     planned: BatchMeta
@@ -45,13 +46,13 @@ class Rewriting:
     stopped: Event
 
     def meta(self, newest: BatchMeta) -> BatchMeta:
-        """The metadata of the commit, which comes after `newest`."""
+        """Return the metadata of the compaction's commit, which follows `newest`."""
         through, attempt = self.planned.batch - 1, self.planned.attempt
         partitions = self.answer.result().snapshots
         return after_compaction(newest, partitions, attempt=attempt, clock=clock.now_ms(), through=through)
 
     def drop(self) -> None:
-        """Stop it, wait for its end, and delete what it wrote."""
+        """Stop the compaction, wait for its end, and delete the files that it wrote."""
         self.stopped.set()
         self.answer.exception()
         delete_attempt(self.log.path, self.planned.batch, self.planned.attempt)
@@ -59,9 +60,10 @@ class Rewriting:
 
 @dataclass(kw_only=True)
 class Compacting:
-    """What a driver knows of compactions. `keep_output_ms`: how long output stays in the log (None: forever).
+    """The compactions of one driver.
 
-    `count` and `seconds`: its compactions, and what they took together.
+    `keep_output_ms`: how long output stays in the log (None: forever). `count` and `seconds`: the number of compactions
+    committed so far, and their total duration.
     """
 
     jobs: Jobs
@@ -73,7 +75,11 @@ class Compacting:
     seconds: float = 0.0
 
     def at_once(self, log: OperatorLog, newest: BatchMeta, published: Mapping[int, int] | None) -> BatchMeta:
-        """The metadata of the commit: each partition's state is a snapshot, small files are merged."""
+        """Compact the whole log now and return the commit's metadata.
+
+        Each partition's state is rewritten as a snapshot, and small files are merged. A background compaction under way
+        is dropped first.
+        """
         self.drop()
         began = time.monotonic()
         partitions = [partition for reached in newest.offsets.values() for partition in sorted(reached)]
@@ -92,7 +98,7 @@ class Compacting:
         return meta
 
     def begin_if_due(self, log: OperatorLog, newest: BatchMeta, published: Mapping[int, int] | None) -> None:
-        """Start to work out a compaction if one is due: what it lists, reads and writes is no part of a batch."""
+        """Start a background compaction if one is due and none is under way; no batch waits for it."""
         if self.rewriting is not None or not due(log, newest):
             return
         planned = after_compaction(newest, (), attempt=uuid4().hex, clock=clock.now_ms())
@@ -123,16 +129,16 @@ class Compacting:
         )
 
     def _one_by_one(self, work: Any, parts: Sequence[Rewrite], stopped: Event) -> Iterator[Rewritten]:
-        """Yield what became of each part. EngineError once it is stopped, before the next part."""
+        """Rewrite the parts one by one and yield the results. Raise EngineError before the next part once stopped."""
         for part in parts:
             if stopped.is_set():
                 raise EngineError("the compaction was stopped, as its driver has ended")
             yield from self.jobs.one_by_one(work, [part])
 
     def committer(self, log: OperatorLog, newest: BatchMeta) -> tuple[BatchMeta, Callable[[], None]] | None:
-        """The metadata of a compaction that is worked out, and what commits it; None where there is none.
+        """Return a finished compaction's metadata and the function that commits it; None if none has finished.
 
-        Raises what has kept it from being worked out; nothing of it is left then.
+        Raise the error of a compaction that failed, after deleting its files. None as well for one that was stopped.
         """
         rewriting = self.rewriting
         if rewriting is None or not rewriting.answer.done():
@@ -156,19 +162,19 @@ class Compacting:
         self.seconds += time.monotonic() - began
 
     def stop(self) -> None:
-        """Stop what is being worked out, without waiting: nobody will commit it, and others need the cores."""
+        """Stop the background compaction without waiting for its end: it will not be committed, and cores get free."""
         if self.rewriting is not None:
             self.rewriting.stopped.set()
 
     def drop(self) -> None:
-        """Nothing is being worked out; what was is gone when its work has ended."""
+        """Stop the background compaction, if there is one, wait for its end, and delete its files."""
         rewriting, self.rewriting = self.rewriting, None
         if rewriting is not None:
             rewriting.drop()
 
 
 def due(log: OperatorLog, newest: BatchMeta) -> bool:
-    """True when a compaction is worth its work."""
+    """Return whether the log has grown enough since the newest compaction to be worth another one."""
     held = sum(counts.held for counts in newest.totals.values())
     tally = log.tally
     return compaction_due(newest.batch - newest.compacted, tally.state_rows, held, tally.files) is not None

@@ -1,7 +1,7 @@
-"""Whether an operator without a log may begin one: not if anything says that it has run before.
+"""The check before a new log is created: an operator with traces of an earlier run must not begin a second log.
 
-A lake that is not mounted looks like a new one. A log begun in its place would read the input again, publish it again,
-and hide what the operator held.
+A lake that is not mounted looks like an empty one. A new log in its place would read and publish the input again, and
+hide the state that the operator held.
 """
 
 from __future__ import annotations
@@ -25,19 +25,22 @@ REMEDY = "mount the lake, or correct `lake`; to begin anew on purpose, give the 
 
 
 def refuse_anew(name: str, log: Path, traces: Iterable[str]) -> None:
-    """Raise Unavailable if the operator, which has no log, has left traces of an earlier run."""
+    """Raise Unavailable if an operator without a log has left traces of an earlier run."""
     if found := list(traces):
         raise Unavailable(f"{name} {PROBLEM}", value=f"{log}; {'; '.join(found)}", remedy=REMEDY)
 
 
 def traces_of_states(states: Path, name: str) -> Iterator[str]:
-    """Yield what this machine has of the operator; `states`: the folder of the application's local states."""
+    """Yield a line for each local state of the operator on this machine, below the application's folder `states`."""
     for table in tables_here(states, name):
         yield f"local state of table {table} in {states / name}"
 
 
 def traces_in_database(address: Address | None, key: OperatorKey) -> Iterator[str]:
-    """Yield what the control database has of the operator: nothing where it does not answer, as nobody waits for it."""
+    """Yield the operator's newest batch in the control database.
+
+    Yield nothing if the database does not answer: services never wait for it.
+    """
     if address is None or (address.kind == "sqlite" and not address.file.exists()):
         return
     database = Database(address)
@@ -53,7 +56,7 @@ def traces_in_database(address: Address | None, key: OperatorKey) -> Iterator[st
 
 
 def traces_in_kafka(client: KafkaClient, key: OperatorKey, topic: str, partitions: Sequence[int]) -> Iterator[str]:
-    """Yield what the operator's consumer group has of it."""
+    """Yield the newest mark in the offset commits of the operator's consumer group."""
     group = group_id(key.application, key.operator)
     committed = marks(client, group, topic, partitions).values()
     if found := [mark for each in committed if each is not None and (mark := parse_mark(each.metadata)) is not None]:

@@ -1,4 +1,7 @@
-"""Making an operator this driver's: its log opened, its topics checked, claimed, and everything committed published."""
+"""The claim, by which a driver takes over an operator: open the log, check the topics, commit a new epoch, publish.
+
+The commit of the claim raises the epoch, which fences drivers of older epochs.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +38,16 @@ from tidegate.state.delta_log.operator_log import OperatorLog
 
 
 class Overtaken(Fenced):
-    """The log says that a newer driver owns the operator: there is no doubt about it."""
+    """The log proves that a newer driver owns the operator; no retry can help."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claimed:
-    """What a claim gives: the log, the configuration as the log goes on under it, the claim's metadata, and the output
-    side, if there is an output."""
+    """The result of a claim.
+
+    `config`: the configuration under which the log goes on. `meta`: the metadata of the claim's commit. `publication`:
+    the output side; None if no topic is written.
+    """
 
     log: OperatorLog
     config: OperatorConfig
@@ -50,7 +56,7 @@ class Claimed:
 
 
 class Claimant:
-    """Claims one operator of an application, again after every doubt."""
+    """The claims of one driver on one operator: the first one, and another whenever an outcome is in doubt."""
 
     def __init__(
         self, application: Application, name: str, kafka: Callable[[], KafkaClient], *, deadline_s: float
@@ -62,13 +68,13 @@ class Claimant:
         self._newest: BatchMeta
 
     def reconfigure(self, application: Application) -> None:
-        """The next claim is made under that configuration."""
+        """Use this configuration from the next claim on."""
         self._application, self._config = application, application.operators[self._name]
 
     def claim(self) -> Claimed:
-        """The operator is claimed, older drivers are fenced, everything committed is published.
+        """Claim the operator, fence older drivers, and publish all committed output that is not published yet.
 
-        Overtaken if another driver has claimed it since this one last did.
+        Raise Overtaken if another driver has claimed the operator since this driver's last claim.
         """
         known = self._newest.topics if self._attempts else {}
         topics = preflight.find_topics(self._kafka(), self._config, known)
@@ -105,14 +111,17 @@ class Claimant:
             refuse_anew(self._name, path, self._traces(starts))
 
     def _traces(self, starts: Mapping[int, int]) -> Iterator[str]:
-        """What an earlier run of the operator has left outside of the lake."""
+        """Yield what an earlier run of the operator has left outside of the lake."""
         application, key = self._application, OperatorKey(self._application.application, self._name)
         yield from traces_of_states(application.state / application.application, self._name)
         yield from traces_in_database(application.control_database, key)
         yield from traces_in_kafka(self._kafka(), key, self._config.input, sorted(starts))
 
     def _refuse_overtaken(self, found: BatchMeta) -> None:
-        """A claim of this driver that was in doubt may be the newest: then nobody has overtaken it."""
+        """Raise Overtaken if a newer driver has claimed the operator.
+
+        The newest claim may be one of this driver whose outcome was in doubt: then nobody has overtaken it.
+        """
         if self._attempts and found.epoch > self._newest.epoch and found.attempt not in self._attempts:
             raise Overtaken(
                 f"a newer driver has claimed {self._name}; this one stops",
@@ -144,9 +153,9 @@ class Claimant:
         reach("after_claim")
 
     def _settle_former_outlets(self) -> None:
-        """What is committed for a topic that the configuration no longer has in that place is published there.
+        """Publish committed output to former topics, which the configuration no longer names in the same role.
 
-        Under a claim that still names it, so that a crash in between does not make it forgotten.
+        It runs under a claim that still names the former topics, so that a crash in between cannot lose track of them.
         """
         former, wanted = topics.claimed(self._newest, self._config.input), topics.configured(self._config)
         if any(was not in (None, now) for was, now in zip(former, wanted, strict=True)):
@@ -157,7 +166,7 @@ class Claimant:
         publication = publication_of(self._application, self._name, self._kafka, self._log, wanted, self._deadline_s)
         try:
             publication.start(sorted(self._newest.offsets[self._config.input]), self._newest)
-        except StateError:  # such as a mark above this claim: that of a driver which has claimed since
+        except StateError:  # for example a mark above this claim, written by a driver that has claimed since
             self._refuse_overtaken(self._open_log().newest() or self._newest)
             raise
         return publication
@@ -171,7 +180,7 @@ def publication_of(
     wanted: Outlets,
     deadline_s: float,
 ) -> Publication:
-    """Return the output side of an operator of the application; nothing is asked for or written yet."""
+    """Return the output side of an operator. Nothing is initialised or written in Kafka yet."""
     config = application.operators[name]
     return Publication(
         kafka,

@@ -1,8 +1,8 @@
-"""The driver of one operator: claim, settle, then one micro-batch after the other.
+"""The driver of one operator: claim it, then run one micro-batch after the other.
 
 One micro-batch = one Spark job + one Delta commit + one Kafka transaction per partition with output. The rules are
-those of `docs/protocol.md`; the decisions are pure functions in `state.decisions`, `runtime.planning` and
-`runtime.ledger`; what is left here is their order.
+those of `docs/protocol.md`. The decisions are pure functions in `state.decisions`, `batch_loop.planning` and
+`batch_loop.metadata`; this module puts them in order.
 """
 
 from __future__ import annotations
@@ -73,15 +73,15 @@ from tidegate.state.delta_log.operator_log import OperatorLog
 lines = logging.getLogger("tidegate")
 
 ATTEMPT_DEADLINE_S = 60.0
-"""A task's Kafka work ends within this, for all of its partitions; the transaction timeout is three times as long."""
+"""Deadline for the Kafka work of a task, for all of its partitions; the transaction timeout is three times as long."""
 IDLE_POLL_S = 0.01
-"""Pause when there was nothing to do and `trigger` is shorter."""
+"""Pause after a round that found nothing to do, if `trigger` is shorter."""
 SHOW_EVERY_S = 5.0
-"""How often the offsets of partitions without output are given to the consumer group."""
+"""How often the offsets of partitions without output are committed to the consumer group."""
 WAIT_TOLD_AFTER_S = 5.0
-"""A join that waits for its table for so long says so; a shorter wait is the table's ordinary batch."""
+"""A wait for the table is reported after this long; a shorter one is the ordinary duration of the table's batch."""
 PROBE_TIMEOUT_S = 5.0
-"""How long a broker may take to say that it is back; a signal is heeded after that at the latest."""
+"""Timeout of the check whether a broker answers; a signal is handled after this at the latest."""
 
 Answer = TypeVar("Answer")
 Listener = Callable[[BatchMeta, dict[str, float]], None]
@@ -89,7 +89,7 @@ Listener = Callable[[BatchMeta, dict[str, float]], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Wiring:
-    """What a driver needs from its service."""
+    """What a service passes to its driver."""
 
     spark: Any
     application: Application
@@ -98,7 +98,7 @@ class Wiring:
 
 
 class OperatorDriver:
-    """One operator of an application, in this process."""
+    """The driver of one operator of an application, in this process."""
 
     def __init__(self, wiring: Wiring) -> None:
         self.name, self._listener = wiring.name, wiring.listener
@@ -123,7 +123,7 @@ class OperatorDriver:
         self.newest: BatchMeta
 
     def observe(self) -> Observation:
-        """How the driver stands now, for another thread; asks nobody."""
+        """Return a snapshot of the driver's progress, for another thread. This makes no request."""
         seen = Observation(
             operator=self.name,
             input=self._config.input,
@@ -139,7 +139,7 @@ class OperatorDriver:
         return replace(seen, newest=newest, ends=self._ends, files=tally.files, state_rows=tally.state_rows)
 
     def _configure(self, application: Application) -> None:
-        """The configuration is that one from the next claim on."""
+        """Use this configuration from the next claim on."""
         self._application, self._config = application, application.operators[self.name]
         keep = application.keep_output
         self._compacting = Compacting(
@@ -154,7 +154,7 @@ class OperatorDriver:
     # ---- start
 
     def start(self) -> None:
-        """The operator is claimed, older drivers are fenced, everything committed is published."""
+        """Claim the operator, fence older drivers, and publish all committed output that is not published yet."""
         self._compacting.drop()
         warm = beside(lambda: self._jobs.warm_up(self._config))  # takes about as long as the claim
         claimed = self._claimant.claim()
@@ -175,11 +175,12 @@ class OperatorDriver:
     # ---- running
 
     def run(self, stop: Event, *, until_caught_up: bool = False, ready: Callable[[], None] = lambda: None) -> None:
-        """The operator was started, if it was not, and batches have been run until `stop` was set or, if asked, the
-        input as of the start is processed and published. `ready` is called once in between.
+        """Start the operator if needed, then run batches until `stop` is set.
 
-        Brokers and disks that are away are waited for. Raises UserError, BufferFull, Fenced, StateError, EngineError; a
-        drain leaves the local state durable.
+        With `until_caught_up`, return once the records present at startup are processed and published. `ready` is
+        called once, after the start and before the first batch. At a normal end the driver drains, which makes the
+        local state durable. Wait out outages of brokers and disks. Raise UserError, BufferFull, Fenced, StateError or
+        EngineError.
         """
         with self._recorder.of_run(), self._condition.of_run(), self.requests.driving():
             targets = self._persistently(self._targets, stop)
@@ -204,7 +205,10 @@ class OperatorDriver:
         return offsets.stable(self._kafka(), self._config.input)
 
     def round(self) -> bool:
-        """One micro-batch was run if there was anything to do; false if not."""
+        """Run one micro-batch if there is anything to do; return whether one was run.
+
+        In the same round, answer requests and advance background work: recoveries, offset commits, compactions.
+        """
         self.requests.drive()
         require_there(self._log.path)
         if self._publication is not None:
@@ -222,7 +226,7 @@ class OperatorDriver:
         return bool(plans)
 
     def _keep_in_step(self) -> None:
-        """Tell the table what is needed of it, and people what waits for the table."""
+        """Renew the lease on the table, and write to the status which partitions wait for the table."""
         if self._table is None:
             return
         if self._table.lease is not None:
@@ -233,12 +237,12 @@ class OperatorDriver:
             self._condition.tell_waits(self._table.name, waiting)
 
     def batch(self, plans: Sequence[PartitionPlan]) -> None:
-        """One micro-batch is committed and published. Raises BufferFull after it, when a bound stopped a partition."""
+        """Run, commit and publish one micro-batch. Raise BufferFull afterwards if a bound stopped a partition."""
         results = self._commit(plans)
         batch_metadata.grow(self._lineage, self.newest)
         try:
             self._publish(results)
-        finally:  # it is committed, whatever has become of its publication
+        finally:  # the batch is committed, even if publishing it failed
             self._listener(self.newest, self._seconds)
         for result in results:
             if result.stopped_at is not None:
@@ -246,24 +250,24 @@ class OperatorDriver:
                 raise BufferFull.before(place, self.name, result.stop_reason)
 
     def flush(self) -> bool:
-        """Release all that is held; it is committed and published with cause `flush`. False: states are not ready."""
+        """Release all held records, with cause `flush`. Return False if local states are not ready for that."""
         return self._whole(plan_flush(self.newest, self._config.input, self._producers(), self._lineage))
 
     def _whole(self, plans: Sequence[PartitionPlan]) -> bool:
-        """Run the plans as one batch, if all of their states are ready."""
+        """Run the plans as one batch if all of their local states are ready; return whether they are."""
         ready = self._recovering.ready(plans, self._prepared)
         if ready:
             self.batch(ready)
         return len(ready) == len(plans)
 
     def apply(self) -> bool:
-        """Let what is held meet the configuration that was claimed with. False: states are not ready."""
+        """Apply the claimed configuration to the held records. Return False if local states are not ready for that."""
         return self._whole(plan_apply(self.newest, self._config.input, self._producers(), self._lineage))
 
     def reconfigure(self, request: Request) -> None:
-        """The next round claims under the configuration that was asked for; if it cannot, who asked is told why.
+        """Claim under the requested configuration in the next round, or refuse the request with the reason.
 
-        Unavailable while no broker tells: the request goes on waiting.
+        Raise Unavailable while no broker answers: the request stays pending.
         """
         try:
             config = config_of(json.loads(self.requests.content(request)))
@@ -281,18 +285,21 @@ class OperatorDriver:
         self._owned = False
 
     def compact(self) -> None:
-        """Each partition's state is a snapshot, small files are merged; nothing that follows is changed by it."""
+        """Compact the log now: rewrite each partition's state as a snapshot and merge small files.
+
+        Later results are the same as without the compaction.
+        """
         self._compacted(self._settled_by_claim(lambda: self._compacting.at_once(*self._to_compact())))
 
     def drain(self) -> None:
-        """The local state of every partition is on disk for good, if the disk can: a reboot need not rebuild it.
+        """Sync the local state of every partition to disk, so that a reboot need not rebuild it.
 
-        If Kafka can be reached, no transaction is left open, and ordinary tools see the offsets that the log has. What
-        is being compacted beside is stopped.
+        Stop a background compaction. If Kafka can be reached, abort open transactions and commit the log's offsets to
+        the consumer group. A failed sync is logged: the states are then rebuilt after a reboot.
         """
         self._compacting.stop()
         if self._publication is not None:
-            with suppress(EngineError):  # the next driver clears up
+            with suppress(EngineError):  # the next driver does it
                 self._kafka().probe(PROBE_TIMEOUT_S)
                 self._publication.let_go(sorted(self._publication.unclear))
                 self._publication.show(self.newest)
@@ -324,31 +331,34 @@ class OperatorDriver:
         return plans + plan_idle(self.newest, topic, begun, now, idle_after, self._producers(), self._lineage, busy)
 
     def _look_at(self, table: PinnedTable) -> None:
-        """The table is pinned, after the end of its topic was read; that after the end of the stream."""
+        """Pin the table. With gates, first read the ends of its topic; those of the stream were read before that."""
         if table.gates is not None:
             table.gates.note_ends(self.newest, offsets.latest(self._kafka(), table.topic))
         table.pin()
 
     def _plans_of_waiting(self, busy: Collection[int]) -> list[PartitionPlan]:
-        """Plans without records, for partitions that hold what may go on: the table has moved, or was waited for."""
+        """Plan partitions without new records whose waiting records may go on: the table has moved, or time is up."""
         if self._table is None:
             return []
         moved = self._table.moved(self.newest, clock.now_ms()) - set(busy)
         return plan_held(self.newest, self._config.input, self._producers(), self._lineage, moved)
 
     def _check_topics(self) -> None:
-        """Nothing, if the topics are those of the claim; two requests to a broker."""
+        """Raise if a topic changed since the claim. This makes two requests to a broker."""
         topics = preflight.find_topics(self._kafka(), self._config, self.newest.topics)
         preflight.check_topics(self.newest, self._config, topics)
 
-    # ---- going on after failures
+    # ---- retries
 
     def _persistently(self, work: Callable[[], Answer], stop: Event) -> Answer | None:
-        """The work's answer; None if `stop` came first. Tried again as `persistence` says."""
+        """Return the work's result; None if `stop` was set first. Failures are retried as `retries` defines."""
         return self._persistence.until_done(lambda: self._surely(work), stop)
 
     def _surely(self, work: Callable[[], Answer]) -> Answer:
-        """The work's answer, once a broker answers and the operator is this driver's beyond doubt."""
+        """Run the work and return its result, after a failure only once a broker answers.
+
+        Claim the operator first if it is not certain that this driver still owns it.
+        """
         self._turned = time.monotonic()
         try:
             if not self._well:
@@ -372,7 +382,11 @@ class OperatorDriver:
     # ---- one batch
 
     def _commit(self, plans: Sequence[PartitionPlan]) -> list[PartitionResult]:
-        """The results of the plans, committed. After any failure of the attempt nothing of it is left open."""
+        """Run the plans, commit their results to the log, and return them.
+
+        A failed attempt is cleaned up: its files are deleted and its transactions aborted. If Kafka does not
+        answer, the next round aborts them.
+        """
         batch, attempt, now = self.newest.batch + 1, uuid4().hex, clock.now_ms()
         started = time.monotonic()
         try:
@@ -408,11 +422,14 @@ class OperatorDriver:
         return results
 
     def _prepared(self, plans: Sequence[PartitionPlan]) -> tuple[KafkaAttempt, Sequence[PartitionPlan]]:
-        """The plans and the attempt of the next batch, for recovery alone: no state takes its name."""
+        """Return an attempt for recovery alone, and the plans, pinned to the table.
+
+        Local states bear the commit that they are recovered to, never this attempt.
+        """
         return self._attempt(self.newest.batch + 1, "recovery", self.newest.clock), self._pinned(plans)
 
     def _pinned(self, plans: Sequence[PartitionPlan]) -> Sequence[PartitionPlan]:
-        """The plans with the newest version of the table, where the operator reads one."""
+        """Return the plans, pinned to the newest version of the table if the operator reads one."""
         table = self._table
         if table is None:
             return plans
@@ -420,14 +437,14 @@ class OperatorDriver:
         return [replace(plan, table=table.plan(plan)) for plan in plans]
 
     def _held(self, plans: Sequence[PartitionPlan], now: int) -> tuple[Seen, Sequence[PartitionPlan]]:
-        """The readers of this table, and the plans with what each partition keeps for them."""
+        """Return the readers of this table, and the plans with what each partition has to keep for them."""
         if self._readers is None:
             return {}, plans
         readers, holds = self._readers.held(self.newest, [plan.partition for plan in plans], now)
         return readers, [replace(plan, hold=holds[plan.partition]) for plan in plans]
 
     def _results(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> list[PartitionResult]:
-        """What every partition did; a loss of input is told of all partitions at once."""
+        """Run the plans and return each partition's result. An error about lost input names all affected partitions."""
         try:
             return results_of(self._jobs.run(attempt, plans))
         except OffsetsGone:
@@ -459,7 +476,7 @@ class OperatorDriver:
         self._recorder.note(meta)
 
     def _settled_by_claim(self, commit: Callable[[], Answer]) -> Answer:
-        """The commit is made; StartOver when its outcome is unclear, because only a new claim can settle that."""
+        """Make the commit. Raise StartOver if its outcome is unclear, because only a new claim can settle that."""
         try:
             return commit()
         except EngineError as error:
@@ -476,7 +493,10 @@ class OperatorDriver:
         self._seconds["publish"] = time.monotonic() - started
 
     def _let_go(self, opened: Sequence[int]) -> None:
-        """No transaction stays open while the lake is waited for; what is committed, the next claim publishes."""
+        """Abort the transactions, so that none stays open while the lake is away.
+
+        If the batch was committed nevertheless, the next claim publishes it.
+        """
         if self._publication is not None:
             with suppress(EngineError, Fenced):
                 self._publication.let_go(opened)
@@ -486,7 +506,7 @@ class OperatorDriver:
         self._recovering.doubt(plan.partition for plan in plans)
         if self._publication is not None:
             self._publication.abandon(plan.partition for plan in plans)
-            with suppress(EngineError):  # then the next round does it
+            with suppress(EngineError):  # the next round does it
                 self._publication.clear_up(self.newest)
 
     def _attempt(self, batch: int, attempt: str, now: int) -> KafkaAttempt:
@@ -512,11 +532,11 @@ class OperatorDriver:
             deadline_s=ATTEMPT_DEADLINE_S,
         )
 
-    # ---- beside batches
+    # ---- between batches
 
     def _answer_requests(self) -> None:
         for request in self.requests.pending():
-            if not self._owned:  # a changed configuration is claimed before anything else is asked of it
+            if not self._owned:  # a changed configuration is claimed before further requests are answered
                 return
             if request.kind == "flush" and not self.flush():
                 return
@@ -527,7 +547,7 @@ class OperatorDriver:
             self.requests.done(request)
 
     def _compact_beside(self) -> None:
-        """A compaction that is due is worked out beside the batches, and committed between two of them."""
+        """Start a background compaction if one is due, and commit the one that has finished."""
         self._compacting.begin_if_due(*self._to_compact())
         worked_out = self._compacting.committer(self._log, self.newest)
         if worked_out is not None:
@@ -545,7 +565,7 @@ class OperatorDriver:
         self._lineage = batch_metadata.above_snapshots(self._lineage, meta)
 
     def _notice_rival(self) -> None:
-        """Nothing, if the log ends with this driver's commit: one with nothing to commit would not learn otherwise."""
+        """Raise StartOver if the log has an entry above this driver's own; without commits it would not notice."""
         if self._log.has_successor():
             raise StartOver("the log has an entry above this driver's own", value=self._log.version + 1)
 
@@ -564,5 +584,5 @@ class OperatorDriver:
 
 
 def _slowest(results: Sequence[PartitionResult]) -> dict[str, float]:
-    """Where the partition that took longest has spent its time, in seconds."""
+    """Return the seconds that the slowest partition spent in each step."""
     return max((result.seconds for result in results), key=lambda seconds: sum(seconds.values()))

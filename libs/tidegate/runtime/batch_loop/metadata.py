@@ -1,4 +1,4 @@
-"""How a batch's results become the metadata of its commit. Pure."""
+"""The metadata of a commit, derived from the metadata before it and from the batch's results. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tidegate.state.raised_offsets import after_going_back
 from tidegate.state.upkeep.batch_history import recorded_through
 
 _ACTIONS = ("apply", "idle", "flush", "batch")
-"""A batch in which some partitions read and others only go on in time is called by the first of both."""
+"""Ascending precedence: a batch whose partitions have different actions is named by the last of them in this list."""
 _ADDED = ("records_in", "applied", "superseded", "late", "rejected", "emitted")
 
 MOST_SKIPS = 64
-"""Accepted losses that the newest metadata still tells of."""
+"""How many accepted losses of input the newest metadata lists."""
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -34,9 +34,10 @@ def after_claim(
     topics: Mapping[str, str],
     settings: Mapping[str, Any] = NOTHING,
 ) -> BatchMeta:
-    """The metadata of a claim: epoch + 1, a batch of its own, everything else as it was.
+    """Return the metadata of a claim: epoch + 1, a batch number of its own, and otherwise the state of `newest`.
 
-    `settings`: of the configuration, which what is held has yet to meet when there is another one than before.
+    `settings`: the configuration as it would be written. While records are held, `applied` stays the hash of the last
+    configuration applied to them. If that is not the claimed one, the next batch applies the claimed one.
     """
     met = newest.applied or newest.config
     return replace(
@@ -65,11 +66,11 @@ def after_claim(
 def after_skip(
     claim: BatchMeta, topic: str, ranges: Mapping[int, tuple[int, int]], epochs: Mapping[int, int] = NOTHING
 ) -> BatchMeta:
-    """The metadata of a claim that also goes past offsets [from, to) of the partitions, and says so.
+    """Return the metadata of a claim that skips offsets [from, to) of the partitions and records that.
 
-    Where `to` is before `from`, what was read from there on is no longer in the input, and what it has now is read: at
-    raised offsets, as these were used before.
-    `epochs`: the leader epochs of what the input has before `to`; those of before are of what it no longer has.
+    `to` before `from` is a skip back: the input lost the records from `to` on after they were read, and what it has
+    there now is read. These offsets were used before, so that the log raises them.
+    `epochs`: the leader epoch of the input right before `to`; the former epochs belong to records that are gone.
     """
     offsets = claim.offsets[topic] | {partition: end for partition, (_start, end) in ranges.items()}
     others = {partition: epoch for partition, epoch in claim.epochs.items() if partition not in ranges}
@@ -88,7 +89,10 @@ def after_skip(
 
 
 def after_settling(claim: BatchMeta, batches: Mapping[int, int], *, published: bool) -> BatchMeta:
-    """Return the metadata of a claim under which a person has said what became of the partitions' newest output."""
+    """Return the metadata of a claim that records whether the partitions' newest output was published.
+
+    A person has decided that. `batches`: the batch of that output, per partition.
+    """
     word = "published" if published else "unpublished"
     return replace(claim, action="settle", settled={partition: (batch, word) for partition, batch in batches.items()})
 
@@ -105,11 +109,11 @@ def after_batch(
     readers: Mapping[str, tuple[int, int]] = NOTHING,
     gates: Mapping[int, int] = NOTHING,
 ) -> BatchMeta:
-    """The metadata of a batch: maps complete for all partitions, moved on for those that took part.
+    """Return the metadata of a batch: maps cover all partitions, with new values for those that took part.
 
-    `inputs`: of each table that was read its pin. `readers`: of a table, those that it has kept versions for. `gates`:
-    per partition until when records could leave, as far as the table is concerned that is read.
-    Raises StateError when a partition's counts do not balance: nothing may be lost silently.
+    `inputs`: the pin of each table that was read. `readers`: of a table, the readers that it kept versions for.
+    `gates`: of a reader, per partition the event time up to which the table allowed the release of records.
+    Raise StateError if a partition's counts do not balance: no record may be lost silently.
     """
     for result in results:
         _check_balance(result)
@@ -150,9 +154,9 @@ def after_batch(
 def after_compaction(
     newest: BatchMeta, partitions: Iterable[int], *, attempt: str, clock: int, through: int | None = None
 ) -> BatchMeta:
-    """The metadata of a compaction: a batch of its own; states keep their `last`.
+    """Return the metadata of a compaction: it has a batch number of its own, and states keep their `last` commit.
 
-    `partitions` are those whose state became a snapshot: of all batches before, or up to `through`.
+    `partitions`: those whose state was rewritten as a snapshot, as of the batch `through` (None: of all before this).
     """
     batch = newest.batch + 1
     return replace(
@@ -173,12 +177,12 @@ def after_compaction(
 
 
 def _opened(result: PartitionResult) -> bool:
-    """True when the partition has an open transaction, with something to publish."""
+    """Return whether the partition has an open transaction with something to publish."""
     return result.producer is not None and result.producer.opened
 
 
 def _came_back(result: PartitionResult) -> bool:
-    """True when the local state was not the one of before, which just goes on."""
+    """Return whether the local state had to be undone, caught up or rebuilt, rather than just continued."""
     return bool(result.recovery) and not result.recovery.startswith(Way.GO_ON.value)
 
 

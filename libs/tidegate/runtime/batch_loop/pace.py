@@ -1,4 +1,4 @@
-"""How much a partition takes into one micro-batch: little when caught up, much when behind. Pure."""
+"""The size of a partition's share of a micro-batch: small when caught up, larger when lagging. Pure functions."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from tidegate.runtime.messages import PartitionPlan, PartitionResult
 
 SMALLEST_BYTES, FIRST_BYTES, LARGEST_BYTES = 2**20, 4 * 2**20, 16 * 2**20
-"""Raw record batches of one partition: larger pieces than the largest gain nothing (`docs/decisions/0007`)."""
+"""Bytes of raw record batches per partition; more than the largest gains nothing (`docs/decisions/0007`)."""
 TARGET_S = 2.0
-"""A batch of a service that is behind takes about this long: output keeps coming however many partitions there are."""
+"""Target duration of a batch while lagging, so that output keeps coming however many partitions there are."""
 
 
 def next_piece(piece: int, seconds: float, filled: bool) -> int:
-    """The bytes that a partition may take into the next batch, after one of `piece` bytes that took `seconds`.
+    """Return the bytes that a partition may read in the next batch, after one of `piece` bytes that took `seconds`.
 
-    `filled`: the batch left something behind. Then the next is up to twice as large, or as much smaller as it was too
-    long; one that took everything is followed by a small one again, so that what has come meanwhile is out soon.
+    `filled`: the batch did not read everything. Then the size is scaled towards TARGET_S, by a factor of 0.5 to 2.
+    After a batch that read everything the next one is small again, so that new records are processed soon.
     """
     if not filled:
         return FIRST_BYTES
@@ -25,6 +25,6 @@ def next_piece(piece: int, seconds: float, filled: bool) -> int:
 
 
 def left_behind(plans: Sequence[PartitionPlan], results: Sequence[PartitionResult]) -> bool:
-    """True when a partition has not read all that was planned."""
+    """Return whether any partition has read less than was planned."""
     reached = {result.partition: result.next_offset for result in results}
     return any(reached[plan.partition] < plan.end for plan in plans)

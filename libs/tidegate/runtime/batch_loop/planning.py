@@ -1,4 +1,4 @@
-"""Which partitions a micro-batch touches, and how they are spread over tasks. Pure."""
+"""Plans of micro-batches: which partitions take part, and what each of them does. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegate.state.batch_metadata import LINEAGE
 from tidegate.state.decisions import Wanted, idle_advance
 
 IDLE_STEP_MS = 1_000
-"""An idle advance is committed when stream time would grow by this much: a commit a second, not one per trigger."""
+"""Smallest idle advance of stream time that is committed: so there is one commit a second, not one per trigger."""
 
 Lineage = Mapping[int, Sequence[tuple[int, str]]]
 
@@ -26,7 +26,7 @@ def plan_records(
     lineage: Lineage,
     left_out: Collection[int] = (),
 ) -> list[PartitionPlan]:
-    """A plan for each partition with records between its offset and its last stable offset."""
+    """Plan each partition with records between its next offset and its last stable offset."""
     offsets = newest.offsets[topic]
     return [
         _plan(newest, partition, offsets[partition], end, producers, lineage)
@@ -36,7 +36,7 @@ def plan_records(
 
 
 def plan_stream(newest: BatchMeta, topic: str, lineage: Lineage) -> dict[int, PartitionPlan]:
-    """A plan for every partition, from its offset on; how many records there are is only known where they arrive."""
+    """Plan every partition from its next offset on, for a streaming DataFrame; the tasks count the records."""
     offsets = newest.offsets[topic]
     return {partition: _plan(newest, partition, start, start, {}, lineage) for partition, start in offsets.items()}
 
@@ -51,10 +51,10 @@ def plan_idle(
     lineage: Lineage,
     left_out: Collection[int] = (),
 ) -> list[PartitionPlan]:
-    """Plan an idle advance for each partition that holds something and whose stream time goes on without records.
+    """Plan an idle advance for each partition that holds records and has had no input for `idle_after` ms.
 
-    A partition whose high watermark is beyond its offset is not idle: what its producers have begun is still to be
-    read, once their transactions end.
+    A partition whose high watermark is beyond its next offset is not idle: the records of open transactions are still
+    to be read once these end.
     """
     plans = []
     for partition in sorted(newest.active):
@@ -72,7 +72,7 @@ def plan_idle(
 def plan_held(
     newest: BatchMeta, topic: str, producers: Mapping[int, Producer], lineage: Lineage, partitions: Collection[int]
 ) -> list[PartitionPlan]:
-    """A plan without records for each of the partitions that holds something."""
+    """Plan, without reading input, each of the given partitions that holds records."""
     held = [p for p, counts in sorted(newest.totals.items()) if counts.held and p in partitions]
     offsets = newest.offsets[topic]
     return [_plan(newest, p, offsets[p], offsets[p], producers, lineage) for p in held]
@@ -81,7 +81,7 @@ def plan_held(
 def plan_flush(
     newest: BatchMeta, topic: str, producers: Mapping[int, Producer], lineage: Lineage
 ) -> list[PartitionPlan]:
-    """A plan for each partition that holds something: release it."""
+    """Plan a release of everything that is held, in each partition that holds records."""
     plans = plan_held(newest, topic, producers, lineage, newest.totals)
     return [replace(plan, action="flush") for plan in plans]
 
@@ -89,7 +89,7 @@ def plan_flush(
 def plan_apply(
     newest: BatchMeta, topic: str, producers: Mapping[int, Producer], lineage: Lineage
 ) -> list[PartitionPlan]:
-    """A plan for each partition that holds something which has yet to meet the configuration."""
+    """Plan each partition whose held records the newest configuration has not been applied to; none if it has."""
     if newest.applied == newest.config:
         return []
     plans = plan_held(newest, topic, producers, lineage, newest.totals)

@@ -1,4 +1,4 @@
-"""What a driver checks before it claims, with every batch, and before it goes on under another configuration."""
+"""Checks of topics and functions, made before a claim, with every batch, and before a change of configuration."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tidegate.runtime.publishing.topics import configured
 
 @dataclass(frozen=True, kw_only=True)
 class Topics:
-    """The operator's topics as the cluster has them now: their ids and numbers of partitions, the input first."""
+    """The operator's topics as they are in the cluster now, the input first: topic ids and numbers of partitions."""
 
     ids: dict[str, str]
     partitions: dict[str, int]
 
 
 def find_topics(kafka: KafkaClient, config: OperatorConfig, known: Mapping[str, str]) -> Topics:
-    """The topics, by fresh metadata. UserError when one is missing.
+    """Return the topics from fresh metadata. Raise UserError if one is missing.
 
-    EngineError when one is missing whose id is `known`: it was deleted, or the broker is not quite back.
+    Raise EngineError if a missing topic's id is `known`: it was deleted, or the broker is not fully back yet.
     """
     found = [_find(kafka, name, known) for name in [config.input, *configured(config).topics]]
     return Topics(
@@ -45,7 +45,7 @@ def _find(kafka: KafkaClient, name: str, known: Mapping[str, str]) -> Topic:
 
 
 def gone(error: NoSuchTopic, value: str | None = None) -> EngineError:
-    """The error for a topic that was there: it was deleted, or the broker is not quite back."""
+    """Return the error for a topic that existed before: it was deleted, or the broker is not fully back yet."""
     return EngineError(
         f"{error.problem} any more",
         value=value,
@@ -54,9 +54,9 @@ def gone(error: NoSuchTopic, value: str | None = None) -> EngineError:
 
 
 def check_topics(before: BatchMeta, config: OperatorConfig, now: Topics) -> None:
-    """Nothing, if the log was written from and to the very topics of now; StateError, with the way on, if not.
+    """Raise StateError, with the remedy, if a topic changed since `before`: by name, topic id or partition count.
 
-    UserError when an outlet has too few partitions.
+    Raise UserError if an output or dead-letter topic has fewer partitions than the input.
     """
     if before.offsets and config.input not in before.offsets:
         raise StateError(
@@ -88,22 +88,22 @@ def check_topics(before: BatchMeta, config: OperatorConfig, now: Topics) -> None
 
 
 def check_surroundings(kafka: KafkaClient, before: BatchMeta, config: OperatorConfig) -> None:
-    """Nothing, if an operator with that log can go on under the configuration here: its topics, its functions.
+    """Raise the reason if the operator cannot go on under the configuration: because of its topics or its functions.
 
-    Unavailable when no broker tells; another error is the reason why it cannot.
+    Raise Unavailable if no broker answers, which says nothing about the configuration.
     """
     check_topics(before, config, find_topics(kafka, config, before.topics))
     check_functions(config)
 
 
 def check_functions(config: OperatorConfig) -> None:
-    """Nothing, if the operator's functions can be loaded in this process; UserError if not."""
+    """Raise UserError if one of the operator's functions cannot be loaded in this process."""
     operator = operator_for(config)
     try:
         operator.open(MemoryStorage(operator.layout))
     except TidegateError:
         raise
-    except Exception as error:  # whatever a module of the user's own does when it is imported
+    except Exception as error:  # a user's module may raise anything when it is imported
         raise UserError(
             f"a function of {config.kind} cannot be loaded: {type(error).__name__}: {error}",
             value=", ".join(config.functions()),
@@ -121,7 +121,7 @@ def _way_on(topic: str, config: OperatorConfig) -> str:
 
 
 def check_nothing_lost(before: BatchMeta, config: OperatorConfig, starts: Mapping[int, int]) -> None:
-    """Nothing, if every record that was not yet read is still there; OffsetsGone names the ranges that are not."""
+    """Raise OffsetsGone, naming the ranges, if records of the input were deleted before they were read."""
     lost = lost_ranges(before, config.input, starts)
     if lost:
         ranges = " ".join(f"{partition}:{start}-{end}" for partition, (start, end) in lost.items())
@@ -134,7 +134,7 @@ def check_nothing_lost(before: BatchMeta, config: OperatorConfig, starts: Mappin
 
 
 def check_nothing_truncated(kafka: KafkaClient, before: BatchMeta, config: OperatorConfig) -> None:
-    """Raise InputTruncated, which names the ranges, if the input no longer has all that was read of it."""
+    """Raise InputTruncated, naming the ranges, if the input lost records after they were read."""
     if ranges := truncated_ranges(kafka, before, config.input):
         commands = " ".join(f"{partition}:{reached}-{end}" for partition, (reached, end) in ranges.items())
         raise InputTruncated(
@@ -147,9 +147,9 @@ def check_nothing_truncated(kafka: KafkaClient, before: BatchMeta, config: Opera
 
 
 def truncated_ranges(kafka: KafkaClient, before: BatchMeta, topic: str) -> dict[int, tuple[int, int]]:
-    """Return per partition (next offset, the end of what was read and is still there), where that end is before it.
+    """Return (next offset, end of the records that were read and still exist) of each partition that was truncated.
 
-    The partition may have grown again since, with other records: then the leader epochs tell.
+    A truncated partition may have grown past the next offset again, with other records: leader epochs reveal that.
     """
     reached, ends = before.offsets.get(topic, {}), offsets.latest(kafka, topic)
     known = {p: epoch for p, epoch in before.epochs.items() if p in reached}
@@ -160,20 +160,23 @@ def truncated_ranges(kafka: KafkaClient, before: BatchMeta, topic: str) -> dict[
 def epochs_of_what_is_left(
     kafka: KafkaClient, before: BatchMeta, topic: str, ranges: Mapping[int, tuple[int, int]]
 ) -> dict[int, int]:
-    """Return of each partition that goes back the leader epoch of what it still has of what was read, where known."""
+    """Return, of each partition that skips back, the leader epoch of the last record read that still exists.
+
+    Partitions for which it is not known are left out.
+    """
     back = {p: end for p, (reached, end) in ranges.items() if end < reached and p in before.epochs}
     found = {p: offsets.epoch_before(kafka, topic, p, end, before.epochs[p]) for p, end in back.items()}
     return {p: epoch for p, epoch in found.items() if epoch is not None}
 
 
 def lost_ranges(before: BatchMeta, topic: str, starts: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-    """Per partition the offsets [from, to) that were not read and are no longer there."""
+    """Return per partition the offsets [from, to) that were deleted before they were read."""
     offsets = before.offsets.get(topic, {})
     return {p: (offsets[p], start) for p, start in sorted(starts.items()) if p in offsets and offsets[p] < start}
 
 
 def first_meta(operator: str, table_id: str, clock: int, topic: str, starts: dict[int, int]) -> BatchMeta:
-    """The metadata before the first claim: epoch 0, nothing read but the beginnings of the input."""
+    """Return the metadata before the first claim: epoch 0, next offsets at the beginnings of the input."""
     return BatchMeta(
         format=FORMAT,
         operator=operator,

@@ -1,8 +1,8 @@
-"""How a command asks the running driver of an operator to do something.
+"""Requests of commands to the running driver of an operator, exchanged as files.
 
-A request is a file in the operator's state folder, with a name of its own and what is asked for in it. The driver
-renames it when it is done, or removes it and says why it will not be; so every asker has its own answer. A lock file
-tells whether a driver runs on this machine.
+A request is a file with a unique name in the operator's state folder; its content is the argument. The driver renames
+it when it is done, or replaces it by a file with the reason for a refusal. So each requester gets its own answer. A
+lock file shows whether a driver runs on this machine.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Kind = Literal["apply", "compact", "flush"]
 
 
 class Request(NamedTuple):
-    """One request of one asker. `id` sorts by the time of asking."""
+    """One request. Its `id` sorts by the time at which the request was made."""
 
     id: str
     kind: Kind
 
 
 class Requests:
-    """The requests of one operator."""
+    """The requests to the driver of one operator."""
 
     def __init__(self, state: Path) -> None:
         self._folder = state / "requests"
@@ -40,44 +40,44 @@ class Requests:
     # ---- the driver's side
 
     def pending(self) -> list[Request]:
-        """Return the requests that wait, in the order in which they were made."""
+        """Return the pending requests, oldest first."""
         found = [
             Request(path.stem, kind)
             for kind in get_args(Kind)
-            for path in self._folder.glob(f"*.{kind}")  # no folder, no match
+            for path in self._folder.glob(f"*.{kind}")  # a missing folder matches nothing
         ]
         return sorted(found)
 
     def content(self, request: Request) -> str:
-        """Return what was said with the request. OSError if its asker waits no longer."""
+        """Return the request's content. Raise OSError if the requester no longer waits."""
         return self._path(request).read_text()
 
     def done(self, request: Request) -> None:
-        """Tell the asker that it is done."""
+        """Report to the requester that the request is done."""
         path = self._path(request)
-        with suppress(FileNotFoundError):  # it was refused, or its asker waits no longer
+        with suppress(FileNotFoundError):  # refused already, or the requester no longer waits
             path.replace(path.with_suffix(".done"))
 
     def refuse(self, request: Request, why: str) -> None:
-        """Tell the asker why it will not be done."""
+        """Refuse the request; `why` is reported to the requester."""
         path = self._path(request)
         with suppress(OSError):  # a full disk must not stop a driver
             _put(path.with_suffix(".refused"), why)
         path.unlink(missing_ok=True)
 
-    # ---- the asker's side
+    # ---- the requester's side
 
     def put(self, kind: Kind, content: str = "") -> Request:
-        """Leave a request for the driver; `content` says what is asked for."""
+        """Write a request for the driver and return it; `content` is its argument. Do not wait for an answer."""
         self._folder.mkdir(parents=True, exist_ok=True)
         request = Request(f"{clock.now_ms():013d}-{kind}-{secrets.token_hex(8)}", kind)
         _put(self._path(request), content)
         return request
 
     def ask(self, kind: Kind, timeout_s: float, content: str = "") -> None:
-        """Have the running driver do it, and wait until it is done.
+        """Send a request to the running driver and wait until it is done.
 
-        Raises UserError with the driver's reason when it refuses, EngineError when it does not do it within the time.
+        Raise UserError with the driver's reason if it refuses; EngineError if the driver ends or `timeout_s` passes.
         """
         path = self._path(self.put(kind, content))
         deadline = time.monotonic() + timeout_s
@@ -99,11 +99,14 @@ class Requests:
     def _path(self, request: Request) -> Path:
         return self._folder / f"{request.id}.{request.kind}"
 
-    # ---- who drives
+    # ---- the driver's lock
 
     @contextmanager
     def driving(self) -> Iterator[None]:
-        """Others see that a driver runs here, if this one has the lock; it tries again whenever it calls `drive`."""
+        """Show others that a driver runs on this machine, by holding the lock file as long as the block runs.
+
+        If another driver has the lock, each call of `drive` tries again to take it.
+        """
         try:
             self.drive()
             yield
@@ -111,22 +114,23 @@ class Requests:
             self._let_go()
 
     def drive(self) -> bool:
-        """Take the lock, if this driver does not have it, and clear what was asked before; False if another has it.
+        """Take the lock unless this driver has it already; return whether it has it now.
 
-        After a takeover the older driver may still have it: Delta fences that one.
+        Taking it deletes all earlier requests. After a takeover the older driver may still hold the lock; that one is
+        fenced by its next Delta commit.
         """
         with suppress(OSError):  # a full disk must not stop a driver, which does not need the lock for itself
             if self._held is not None and _is_file(self._held, self._lock):
                 return True
             self._let_go()
             self._held = _locked(self._lock)
-            if self._held is not None:  # whoever asks a driver that has ended is told so, if it still waits
+            if self._held is not None:  # whoever still waits for a driver that has ended gets an error
                 for path in self._folder.glob("*"):
                     path.unlink(missing_ok=True)
         return self._held is not None
 
     def driven(self) -> bool:
-        """True while a driver runs on this machine."""
+        """Return whether a driver holds the lock on this machine."""
         try:
             with self._lock.open() as probe:
                 fcntl.flock(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -151,14 +155,14 @@ def _raise_refusal(kind: Kind, path: Path) -> None:
 
 
 def _put(path: Path, content: str) -> None:
-    """The file is there, all of it at once."""
+    """Write the file atomically."""
     written = path.with_name(f"{path.name}.new")
     written.write_text(content)
     written.replace(path)
 
 
 def _locked(path: Path) -> TextIO | None:
-    """The file, locked, with this process's id in it; None while another driver has it."""
+    """Lock the file, write this process's id into it, and return it; None if another driver holds the lock."""
     path.parent.mkdir(parents=True, exist_ok=True)
     file = path.open("a+")
     try:
@@ -173,7 +177,7 @@ def _locked(path: Path) -> TextIO | None:
 
 
 def _is_file(opened: TextIO, path: Path) -> bool:
-    """False when the path is gone or another file: the state folder may be deleted at any time."""
+    """Return whether the path still is the opened file: the state folder may be deleted at any time."""
     try:
         return os.path.samestat(os.fstat(opened.fileno()), path.stat())
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Trying again: what passes by itself is waited for, the rest is tried a few times."""
+"""Retries: wait out outages, and retry other errors a few times."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tidegate.runtime.telemetry.log_lines import about
 lines = logging.getLogger("tidegate")
 
 PAUSES_S = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 16.0)
-"""Pauses after failures in a row; one more failure ends the driver with its error."""
+"""Pauses after consecutive failures; the failure after the last pause ends the driver with its error."""
 LONGEST_WAIT_S = 4.0
-"""Longest pause while something is away: how late its return may be noticed."""
+"""Longest pause during an outage, and so the longest delay until its end is noticed."""
 SAY_EVERY_S = 30.0
-"""A driver that waits says so at once and then this often."""
+"""Interval of the log lines during an outage; the first is written at once."""
 
 Answer = TypeVar("Answer")
 
 
 def pause_after(failure: Exception, tries: int) -> float | None:
-    """Seconds until the next try after `tries` failures of its sort (from 1); None: the failure is final."""
+    """Return the seconds until the next try, after `tries` failures of this sort (from 1); None: do not retry."""
     if isinstance(failure, OutputTooLarge | Overtaken) or not isinstance(failure, EngineError | Fenced | Superseded):
         return None
     if isinstance(failure, Unavailable):
@@ -35,13 +35,13 @@ def pause_after(failure: Exception, tries: int) -> float | None:
 
 
 class Persistence:
-    """Carries one driver's work through failures, and tells about them."""
+    """The retry policy of one driver, which also logs failures and writes them to the driver's status."""
 
     def __init__(self, name: str, condition: ConditionFile) -> None:
         self._name, self._condition = name, condition
 
     def until_done(self, work: Callable[[], Answer], stop: Event) -> Answer | None:
-        """The work's answer; None if `stop` was set before it had one. Raises the failure that is final."""
+        """Return the work's result, with retries; None if `stop` is set first. Raise a failure that is not retried."""
         tries, waiting = {True: 0, False: 0}, _Waiting(self._name)
         while not stop.is_set():
             try:
@@ -63,14 +63,14 @@ class Persistence:
 
 
 class _Waiting:
-    """The lines about one series of failures: not one for each while something is away."""
+    """The log lines about one series of failures; during an outage they are written at intervals."""
 
     def __init__(self, name: str) -> None:
         self._name, self._fields = name, about(name)
         self._since = self._said = 0.0
 
     def tell(self, failure: Exception, pause_s: float, *, away: bool) -> None:
-        """A line, if it is time for one."""
+        """Log the failure; during an outage only every SAY_EVERY_S seconds."""
         now = time.monotonic()
         self._since = self._since or now
         if not away:
@@ -82,6 +82,6 @@ class _Waiting:
             lines.warning(line, self._name, now - self._since, one_line(failure), extra=self._fields)
 
     def over(self) -> None:
-        """The work is done; a line, if it had failed before."""
+        """Log that the work has succeeded, if it had failed before."""
         if self._since:
             lines.info("%s goes on, after %.1f s", self._name, time.monotonic() - self._since, extra=self._fields)

@@ -1,7 +1,7 @@
-"""Local states on their way back, beside the batches.
+"""Recovery of local states in the background, while batches go on.
 
-A state that has to be rebuilt takes as long as it takes: no attempt waits for it, and no deadline runs. Partitions
-whose states are ready go on meanwhile. What comes back stays, whatever becomes of the others or of the driver.
+A rebuild may take any time: no attempt waits for it, and no deadline applies. Partitions whose states are ready go on
+meanwhile. A recovered state is kept, even if the recovery of others fails or the driver ends.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from tidegate.runtime.threads import beside
 from tidegate.state.decisions import Way
 
 QUICK_S = 0.25
-"""A round waits this long for states that are about to be ready: most are as they were."""
+"""How long a round waits for quick recoveries: most states only have to be checked."""
 
 Prepare = Callable[[Sequence[PartitionPlan]], tuple[Attempt, Sequence[PartitionPlan]]]
 
 
 class Jobs(Protocol):
-    """The part of `spark.jobs.Jobs` that brings states back."""
+    """The part of `spark.jobs.Jobs` that recovers local states."""
 
     @property
     def cores(self) -> int:
-        """How many tasks run at once."""
+        """Return the number of tasks that run at once."""
         ...
 
     def bring_back(self, attempt: Attempt, plans: Sequence[PartitionPlan], *, rebuilds: bool) -> list[Returned]:
-        """Bring the states back; without `rebuilds` those are left that have to be rebuilt."""
+        """Recover the states; without `rebuilds`, leave those that have to be rebuilt as they are."""
         ...
 
     def give_up(self) -> None:
-        """Nothing is brought back any more."""
+        """Cancel the recoveries under way."""
         ...
 
 
 class Recovering:
-    """Which partitions of an operator may be planned: those whose local states equal their newest commits."""
+    """The recovery of an operator's local states. A partition is ready when its state equals its newest commit."""
 
     def __init__(self, jobs: Jobs, condition: ConditionFile) -> None:
         self._jobs, self._condition = jobs, condition
@@ -55,15 +55,15 @@ class Recovering:
         self._under_way: Future[None] | None = None
 
     def doubt(self, partitions: Iterable[int] | None = None) -> None:
-        """Nothing is known of those partitions' states, after a failed attempt; of none, after a claim."""
+        """Count the partitions' states as not ready: after a failed attempt its own; after a claim all (None)."""
         self._ready = self._ready.difference(self._ready if partitions is None else partitions)
 
     def ready(self, plans: Sequence[PartitionPlan], prepare: Prepare) -> list[PartitionPlan]:
-        """Return the plans whose states are ready; the others are brought back from now on.
+        """Return the plans whose local states are ready, and start to recover the others in the background.
 
-        What has no commit and reads no table has nothing to be brought back. What must touch all partitions at once,
-        a flush or a new configuration, waits for all of them. Raises the error of a state that cannot be brought back.
-        `prepare` gives the attempt in whose name that is done, and full plans.
+        A partition without a commit that reads no table has nothing to recover. A flush and a new configuration need
+        all partitions at once: return no plan until all states are ready. Raise the error of a state that cannot be
+        recovered. `prepare` returns the attempt under which states are recovered, and complete plans.
         """
         self._look()
         waiting = [plan for plan in plans if plan.partition not in self._ready]
@@ -74,7 +74,7 @@ class Recovering:
         return [] if whole and len(ready) < len(plans) else ready
 
     def _begin(self, attempt: Attempt, plans: Sequence[PartitionPlan]) -> None:
-        """Bring the states back beside; what is quick is back when this returns."""
+        """Start the recoveries in the background, and wait up to QUICK_S for those that are quick."""
         empty = {plan.partition for plan in plans if plan.wanted.last is None and plan.table is None}
         self._ready = self._ready.union(empty)
         if wanted := [plan for plan in plans if plan.partition not in empty]:
@@ -83,7 +83,7 @@ class Recovering:
             self._look()
 
     def told(self, result: PartitionResult) -> PartitionResult:
-        """Return the result of a batch with the way that its state took before the attempt, told once."""
+        """Return a batch's result completed by how its state was recovered before the attempt, reported once."""
         returned = self._returned.pop(result.partition, None)
         if returned is None or not result.recovery.startswith(Way.GO_ON.value):
             return result
@@ -91,12 +91,12 @@ class Recovering:
         return replace(result, recovery=returned.how, seconds=seconds)
 
     def give_up(self) -> None:
-        """No state is brought back any more; one that was about to is as it was before."""
+        """Cancel the recoveries under way; their states stay as they were before."""
         if self._under_way is not None and not self._under_way.done():
             self._jobs.give_up()
 
     def _look(self) -> None:
-        """The condition says what is left to be rebuilt; an end of what was under way is noted, an error raised."""
+        """Write to the status what is left to be rebuilt. If the recoveries have ended, raise their error, if any."""
         done = self._under_way
         if done is not None and done.done():
             self._under_way, self._left = None, {}
@@ -105,7 +105,7 @@ class Recovering:
             done.result()
 
     def _bring_back(self, attempt: Attempt, plans: Sequence[PartitionPlan]) -> None:
-        """First all that is quick, then what is rebuilt, as many at once as there are cores."""
+        """Recover first all that is quick, then rebuild the others, as many at once as there are cores."""
         left = self._note(self._jobs.bring_back(attempt, plans, rebuilds=False))
         while left:
             self._left = left
@@ -114,7 +114,7 @@ class Recovering:
             left = {partition: why for partition, why in left.items() if partition not in self._ready}
 
     def _note(self, returned: Sequence[Returned]) -> dict[int, str]:
-        """The states that are back are ready; return why the others have to be rebuilt."""
+        """Count the recovered states as ready; return for the other partitions why they have to be rebuilt."""
         self._returned |= {each.partition: each for each in returned if each.ready}
         self._ready = self._ready.union(each.partition for each in returned if each.ready)
         return {each.partition: each.how for each in returned if not each.ready}

@@ -1,9 +1,9 @@
 """The table that an operator reads, pinned at a Delta version for each batch.
 
-Another service writes the table's log; it is only read here, entry by entry. A pin is the newest version that there is;
-what the entries added is remembered for a while, so that a replica is caught up from their files, compaction or not.
-The table's configuration is that of the pin too: its service may have gone on under another one than the reader's file
-had, and a version of the log means the same to whoever reads it.
+Another service writes the table's log; this module only reads it, entry by entry. The pin is the newest version. The
+files that recent entries added are remembered, so that a replica is caught up from them, even across a compaction. The
+table's configuration is taken from the pinned metadata, too: the table's service may run under another configuration
+than the reader's file has, and a version of the log must mean the same to every reader.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from tidegate.state.delta_log.log_entries import (
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 REMEMBERED = 256
-"""Commits of a partition whose files are known; a replica that is older is rebuilt."""
+"""How many commits of a partition are remembered with their files; an older replica is rebuilt."""
 
 MARGIN = 8
-"""Commits before the one that the replica was last seen at: its attempt may have failed."""
+"""Further commits passed to a task, before the replica's last known one: the attempt that moved it may have failed."""
 
 
 class Added(NamedTuple):
-    """A commit of the table's log that touched a partition, and the state file that it added, if it did."""
+    """A commit of the table's log that touched a partition, with the state file that it added, if any."""
 
     commit: Commit
     file: DataFile | None
 
 
 def pinned_table(application: Application, reader: str) -> PinnedTable | None:
-    """The table that the operator reads; None: it reads none."""
+    """Return the table that the operator reads; None if it reads none."""
     read = application.operators[reader].reads()
     if read is None:
         return None
@@ -69,11 +69,12 @@ def pinned_table(application: Application, reader: str) -> PinnedTable | None:
 
 @dataclass(kw_only=True)
 class PinnedTable:
-    """The log of a table as its reader knows it. `topic`: what the table reads.
+    """The table of one reader, pinned at a version of its log.
 
-    `config`: what the table was written under as of the pin; the file's for a log that does not tell it.
-    `added`: per partition the newest commits. `met`: per partition the table's newest batch that one of the reader met.
-    `lease`: what the reader tells the table, where it has a history. `gates`: where the reader holds records for it.
+    `config`: the configuration that the table was written under at the pin; that of the file if the log lacks it.
+    `topic`: the input topic of the table. `added`: per partition the newest commits. `met`: per partition the newest
+    batch of the table that a batch of the reader has seen. `lease`: set if the table keeps a history. `gates`: set if
+    the reader holds records for a grace.
     """
 
     reader: str
@@ -91,14 +92,14 @@ class PinnedTable:
 
     @property
     def inputs(self) -> dict[str, Pin]:
-        """The pin, as a batch's metadata has it."""
+        """Return the pin in the form of a batch's metadata."""
         return {self.name: Pin(self.version, self._meta().table_id)}
 
     def open(self, newest: BatchMeta, clock_ms: int = 0) -> None:
-        """Pin the newest version, after the table was told what is needed of it (`clock_ms`: the wall clock).
+        """Write the lease, if the table keeps a history, then pin the newest version (`clock_ms`: the wall clock).
 
-        Unavailable while there is no log, or one that nobody has claimed. UserError for another number of partitions
-        than the reader's, StateError for a log that is another one than it has read, or older.
+        Raise Unavailable while the table has no log or nobody has claimed it; UserError if its number of partitions
+        differs from the reader's; StateError if the log is not the one that the reader has read, or is older.
         """
         self.meta, self.added, self.met = None, {}, {}
         if self.gates is not None:
@@ -125,10 +126,10 @@ class PinnedTable:
         self._remember_entries_before(version)
 
     def pin(self) -> int:
-        """The newest version, whose metadata `meta` has. StateError if somebody else changed the log.
+        """Pin the newest version, update `meta` to it, and return it.
 
-        StartOver where the entry of the pin is no longer the one that was pinned: what stands there now is looked at as
-        at a start.
+        Raise StateError if something other than Tidegate changed data in the log. Raise StartOver if the entry of the
+        pin was replaced or removed: the log is then checked again as at a start.
         """
         while (actions := read_actions(self.path, self.version + 1)) is not None:
             self._take(actions)
@@ -145,11 +146,11 @@ class PinnedTable:
         self.version, self._print = version, print_of(self.path, version)
 
     def stream_time(self, partition: int) -> int:
-        """T of the table's partition at the pin."""
+        """Return the stream time of the table's partition at the pin."""
         return self._meta().stream_time.get(partition, NO_STREAM_TIME)
 
     def plan(self, plan: PartitionPlan) -> TablePlan:
-        """What a task needs to have the partition's replica at the pin."""
+        """Return what a task needs to bring the partition's replica to the pin."""
         meta, partition = self._meta(), plan.partition
         tail = self._tail(partition)
         return TablePlan(
@@ -171,7 +172,7 @@ class PinnedTable:
         )
 
     def note_used(self, plans: Sequence[PartitionPlan], results: Sequence[PartitionResult], clock_ms: int) -> None:
-        """The replicas of those partitions equal the pin, in a batch of that clock."""
+        """Note that, after a batch at `clock_ms`, the replicas of its partitions equal the pin."""
         last, tables = self._meta().last, {plan.partition: plan.table for plan in plans}
         for result in results:
             self.met[result.partition] = last.get(result.partition, NO_COMMIT)[0]
@@ -180,18 +181,18 @@ class PinnedTable:
                 self.gates.note_used(result, table.open_until, clock_ms)
 
     def moved(self, newest: BatchMeta, now_ms: int) -> set[int]:
-        """The partitions in which what waits for the table may go on: it has read on, or it was waited for."""
+        """Return the partitions whose waiting records may go on: the table has read on, or the longest wait is over."""
         if self.gates is None:
             return set()
         held = (partition for partition, counts in newest.totals.items() if counts.held)
         return {p for p in held if self.gates.may_go_on(newest, p, self._read(p), now_ms)}
 
     def _read(self, partition: int) -> int:
-        """How far the table has read its topic at the pin."""
+        """Return the offset up to which the table has read its topic at the pin."""
         return self._meta().offsets.get(self.topic, {}).get(partition, 0)
 
     def _tail(self, partition: int) -> list[Added]:
-        """The commits from somewhat before the replica's on; all that are known if it was not seen yet."""
+        """Return the commits since somewhat before the replica's; all remembered ones if no batch has shown it yet."""
         known, met = self.added.get(partition, []), self.met.get(partition)
         newer = sum(added.commit[0] > met for added in known) if met is not None else len(known)
         return known[-(newer + MARGIN) :]
@@ -209,7 +210,7 @@ class PinnedTable:
             self._take(actions)
 
     def _take(self, actions: Sequence[dict[str, Any]]) -> None:
-        """The entry is known: its metadata, and the state files that it added."""
+        """Process a log entry: take over its metadata and remember the state files that it added."""
         document = document_of(actions)
         adds = [action["add"] for action in actions if "add" in action]
         files = {file.partition: file for file in map(data_file, adds) if file.kind == "state"}
@@ -226,7 +227,7 @@ class PinnedTable:
             del known[:-REMEMBERED]
 
     def _note(self, meta: BatchMeta) -> None:
-        """The table's newest metadata is that, and its readers look versions up as its own service keeps them."""
+        """Take over the table's newest metadata, and the configuration in it: lookups follow what its service keeps."""
         if meta.settings and (self.meta is None or meta.config != self.meta.config):
             self.config = config_of(meta.settings)
         self.meta = meta

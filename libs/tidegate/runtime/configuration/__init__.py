@@ -1,1 +1,1 @@
-"""What the user asked for: the file of an application, and what a change of it would do."""
+"""The configuration file of an application: how it is read and checked, and which changes are allowed."""

@@ -1,4 +1,4 @@
-"""The configuration file: one application with its operators, checked as a whole before anything starts."""
+"""The configuration file of one application and its operators, checked as a whole before anything starts."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ ENVIRONMENT_PREFIX = "TIDEGATE_"
 _OTHER_VARIABLES = {"TIDEGATE_NUMBA", "TIDEGATE_HOME", "TIDEGATE_KILL_AT"}
 
 _AS_IT_IS = ("kafka", "control")
-"""Parts of the file whose variables are texts, whatever they look like."""
+"""Sections of the file whose environment variables are taken as plain text; others are parsed as YAML."""
 
 CONTROL = "sqlite:///control.db"
-"""The control database of a file that names none."""
+"""The control database if the file names none."""
 
 _EVERY_TASK_ONCE = {
     "spark.speculation": "false",
     "spark.task.maxFailures": "1",
     "spark.stage.maxConsecutiveAttempts": "1",
 }
-"""Only a driver of Tidegate tries a batch again, with a new attempt: these have no other value."""
+"""Required Spark settings: only Tidegate's driver retries a batch, with a new attempt."""
 
 
 class SparkConfig(Config):
-    """How Spark is reached."""
+    """The connection to Spark."""
 
     master: str = "local[*]"
     """Spark master URL."""
     conf: dict[str, str] = Field(default_factory=dict)
-    """Further Spark settings, by Spark's own names."""
+    """Further Spark settings, by Spark's names."""
 
     @field_validator("conf")
     @classmethod
@@ -55,23 +55,23 @@ class SparkConfig(Config):
 
 
 class TelemetryConfig(Config):
-    """Where a service answers those who watch it: `/metrics`, `/healthz`, `/readyz`."""
+    """The HTTP endpoint of a service for monitoring: `/metrics`, `/healthz`, `/readyz`."""
 
     port: Annotated[int, Field(ge=1, le=65_535)]
-    """Port; processes on one machine need one each."""
+    """Listen port; each process on a machine needs its own."""
     host: str = "127.0.0.1"
-    """Address that is listened at; 0.0.0.0: everybody who reaches the machine may read."""
+    """Listen address; 0.0.0.0: readable for everybody who can reach the machine."""
 
 
 class Application(Config):
-    """One configuration file."""
+    """The content of one configuration file."""
 
     application: str
     """Prefix of consumer groups and transactional ids."""
     lake: Folder
     """Folder of the operator logs: the Delta table of operator NAME is <lake>/NAME."""
     state: Folder = Path("state")
-    """Folder of the local state on each machine; it can be deleted at any time and is then rebuilt from the log."""
+    """Folder of the local state on each machine; it may be deleted at any time and is then rebuilt from the log."""
     keep_output: Keep
     """How long emissions, late and rejected rows stay in the logs."""
     control: SecretStr | None = None
@@ -81,17 +81,17 @@ class Application(Config):
     kafka: dict[str, str] = Field(repr=False)
     """Kafka settings, by the Java client's names."""
     spark: SparkConfig = SparkConfig()
-    """How Spark is reached."""
+    """The connection to Spark."""
     trigger: Duration = 200
     """Pause between micro-batches; 0: as fast as possible."""
     allow: tuple[str, ...] = ()
-    """Modules whose functions operators may call, such as a joiner's."""
+    """Modules whose functions operators may call, such as a join function."""
     telemetry: TelemetryConfig | None = None
-    """Where a service tells how it does; default: nowhere."""
+    """HTTP endpoint of a service for metrics and health checks; default: none."""
     log: Literal["text", "json"] = "text"
-    """Lines of a service: for people, or with fields for programs."""
+    """Log format of a service: text or JSON."""
     operators: dict[str, OperatorConfig]
-    """The operators by name."""
+    """The operators, by name."""
 
     @field_validator("operators", mode="before")
     @classmethod
@@ -132,16 +132,16 @@ class Application(Config):
 
     @property
     def control_database(self) -> Address | None:
-        """Where the control database is; None: there is none."""
+        """Return the address of the control database; None if there is none."""
         return None if self.control is None else Address(self.control.get_secret_value())
 
     def with_operator(self, name: str, config: OperatorConfig) -> Application:
-        """Return the application with another configuration of an operator."""
+        """Return a copy of the application with this configuration of an operator."""
         return self.model_copy(update={"operators": {**self.operators, name: config}})
 
 
 class _Problems(Exception):
-    """Carries the problems of the operators past pydantic, which lets other exceptions through."""
+    """The problems of the operators, raised through pydantic, which does not wrap exceptions of this type."""
 
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = problems
@@ -150,9 +150,9 @@ class _Problems(Exception):
 def _problems_among(
     name: str, config: OperatorConfig, known: Mapping[str, OperatorConfig], raw: Mapping[str, Any]
 ) -> list[Problem]:
-    """What is wrong with the table that the operator reads."""
+    """Return the problems with the table that the operator reads."""
     read = config.reads()
-    if read is None or (read.table in raw and read.table not in known):  # that one has problems of its own
+    if read is None or (read.table in raw and read.table not in known):  # the table has problems of its own
         return []
     table = known[read.table].as_table() if read.table in known else None
     if table is None:
@@ -176,9 +176,9 @@ def _forbidden_functions(name: str, config: OperatorConfig, allowed: Sequence[st
 
 
 def load(file: Path) -> Application:
-    """The application that the file describes, environment variables applied; paths are relative to the file.
+    """Read the configuration file, with environment variables applied; relative paths start at the file's folder.
 
-    Raises ConfigurationError with every problem of the file at once, UserError if there is no such file.
+    Raise ConfigurationError with all problems of the file; UserError if it cannot be read or is not YAML.
     """
     application = application_of({"control": CONTROL, **override(_parse(file), os.environ)})
     folder, control = file.resolve().parent, application.control_database
@@ -192,7 +192,7 @@ def load(file: Path) -> Application:
 
 
 def application_of(raw: dict[str, Any]) -> Application:
-    """The application that the raw configuration describes; ConfigurationError with every problem at once."""
+    """Return the application that the raw configuration describes. Raise ConfigurationError with all problems."""
     try:
         return read(Application, raw)
     except _Problems as found:
@@ -222,13 +222,16 @@ def _parse(file: Path) -> dict[str, Any]:
 
 
 def _place(error: yaml.YAMLError) -> str:
-    """What is wrong and where, without the line itself, which may hold a secret."""
+    """Return where the error is and what it is, without the text of the line, which may hold a secret."""
     mark = getattr(error, "problem_mark", None)
     return f"line {mark.line + 1}: {getattr(error, 'problem', '')}" if mark is not None else type(error).__name__
 
 
 def override(raw: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
-    """The configuration with `TIDEGATE_A__B=x` put at a.b (`TIDEGATE_KAFKA__BOOTSTRAP_SERVERS`: `.` written `_`)."""
+    """Return the configuration with environment variables applied: `TIDEGATE_A__B=x` sets a.b to x.
+
+    In names of Kafka settings `_` stands for `.`: `TIDEGATE_KAFKA__BOOTSTRAP_SERVERS`.
+    """
     result: dict[str, Any] = json.loads(json.dumps(raw, default=str))
     for variable, value in environment.items():
         if variable.startswith(ENVIRONMENT_PREFIX) and variable not in _OTHER_VARIABLES:
@@ -247,12 +250,12 @@ def _put(raw: dict[str, Any], path: list[str], value: object) -> None:
 
 
 def settings_of(config: OperatorRules) -> dict[str, Any]:
-    """The configuration as it would be written, without what is left at its default; `config_of` reads it."""
+    """Return the configuration as it would be written, without default values; `config_of` reads it back."""
     return {"kind": config.kind} | config.model_dump(mode="json", exclude_defaults=True)
 
 
 def config_of(settings: Mapping[str, Any]) -> OperatorConfig:
-    """The configuration that `settings_of` wrote. Raises ConfigurationError for one of another release."""
+    """Return the configuration that `settings_of` wrote. Raise ConfigurationError if this release cannot read it."""
     kind = config_type(settings["kind"])
     if issubclass(kind, KeyRules) and "windows" not in settings:
         settings = {**settings, "windows": kind.windows_before(settings)}
@@ -260,6 +263,6 @@ def config_of(settings: Mapping[str, Any]) -> OperatorConfig:
 
 
 def config_hash(config: OperatorRules) -> str:
-    """A short hash of everything that decides an operator's output."""
+    """Return a short hash of all options, which decide the operator's output."""
     text = json.dumps(config.model_dump(mode="json"), sort_keys=True)
     return sha256(text.encode()).hexdigest()[:16]

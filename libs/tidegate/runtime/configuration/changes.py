@@ -1,4 +1,4 @@
-"""What of a configuration has changed, and what of that a state can go on under. Pure."""
+"""Changes of an operator's configuration: which options differ, and which of them its state allows. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.configuration.application import config_hash, config_of, settings_of
 
 LIVE = frozenset({"output", "dead_letters", "idle_after", "max_ahead", "rewind_window", "key_format", "value_format"})
-"""What may change of any kind of operator."""
+"""Options that may change for operators of every kind."""
 
 _NOT_MIXED = {"output_windows": "the output would have keys of two forms"}
 ANOTHER_STATE = "what is held was made under another one"
@@ -21,7 +21,10 @@ REMEDY = "give the operator a new name, so that it starts anew from its input, o
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """An option that differs, as it would be written (None: left out), and why that is `refused` (None: it is not)."""
+    """An option that differs, with its values as they would be written (None: left out).
+
+    `refused`: why the change is not allowed; None: it is allowed.
+    """
 
     option: str
     before: Any
@@ -30,7 +33,7 @@ class Change:
 
 
 def changes(before: OperatorConfig, after: OperatorConfig, known: int = MAX_TIMESTAMP) -> list[Change]:
-    """The options that differ. `known`: how far behind stream time what has closed is known, in ms."""
+    """Return the options that differ. `known`: how far behind stream time closed windows are still known, ms."""
     was, now = settings_of(before), settings_of(after)
     if before.kind != after.kind:
         return [Change(option="kind", before=before.kind, after=after.kind, refused="it is another operator")]
@@ -48,7 +51,10 @@ def changes(before: OperatorConfig, after: OperatorConfig, known: int = MAX_TIME
 
 
 def as_kept(newest: BatchMeta | None, config: OperatorConfig) -> OperatorConfig:
-    """Return the configuration as the log goes on under it: one that ignores windows does, until the file says else."""
+    """Return the configuration under which the log goes on.
+
+    A log that was written with `windows: ignore` keeps that until the file sets `windows` itself.
+    """
     if not isinstance(config, KeyRules) or "windows" in config.model_fields_set:
         return config
     before = config_of(newest.settings) if newest is not None and newest.settings else None
@@ -59,9 +65,9 @@ def as_kept(newest: BatchMeta | None, config: OperatorConfig) -> OperatorConfig:
 
 
 def changes_since(newest: BatchMeta, config: OperatorConfig) -> list[Change]:
-    """What differs from the configuration under which the log was written last; nothing where it has no such.
+    """Return what differs from the configuration that the log was last written under; [] if the log does not name it.
 
-    While no record was read, nothing is refused but another kind, which has another log.
+    While no record was read, every change is allowed but that of the kind, whose log has another form.
     """
     if not newest.settings or newest.config == config_hash(config):
         return []
@@ -72,7 +78,10 @@ def changes_since(newest: BatchMeta, config: OperatorConfig) -> list[Change]:
 
 
 def remembered(newest: BatchMeta, config: OperatorConfig) -> dict[int, int]:
-    """Per partition the event time before which a shorter memory has forgotten, once the configuration is claimed."""
+    """Return per partition the event time before which closed windows are forgotten, for a claim with `config`.
+
+    They were forgotten under earlier configurations that kept them for a shorter time.
+    """
     before = config_of(newest.settings).remembers() if newest.settings else None
     if before is None or (config.remembers() or 0) <= before:
         return dict(newest.remembered)
@@ -81,13 +90,13 @@ def remembered(newest: BatchMeta, config: OperatorConfig) -> dict[int, int]:
 
 
 def _known(newest: BatchMeta) -> int:
-    """How far behind its stream time each partition knows what has closed, whatever its configuration says."""
+    """Return how far behind stream time, ms, closed windows are known in every partition, despite its configuration."""
     known = [newest.stream_time[partition] - since for partition, since in newest.remembered.items()]
     return min(known, default=MAX_TIMESTAMP)
 
 
 def check_changes(newest: BatchMeta, config: OperatorConfig) -> None:
-    """Nothing, if what is held can go on under the configuration; UserError with every reason why not."""
+    """Raise UserError, with all reasons, if the operator's state does not allow the changed configuration."""
     refused = [change for change in changes_since(newest, config) if change.refused]
     if refused:
         raise UserError(

@@ -1,5 +1,6 @@
-"""The operators of a file read together: what one says of the topic that it writes settles, or contradicts, what
-another one says of its input.
+"""Reading the operators of a file together: the writer of a topic determines input options of the topic's readers.
+
+An option that contradicts the writer of the input is a problem of the configuration.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ Known = TypeVar("Known")
 
 
 def read_together(raw: Mapping[str, Any], problems: list[Problem]) -> dict[str, OperatorConfig]:
-    """Return the operators without problems, by name; add the problems of all, each with its place in the file."""
+    """Return the operators without problems, by name. Append all problems, each with its place, to `problems`."""
     reading = _Reading(raw)
     found = {name: reading.operator(name) for name in raw}
     problems += reading.problems
@@ -55,7 +56,7 @@ class _Reading:
         return config
 
     def _input_of(self, raw: Any) -> Written:
-        """Return what the writers of an operator's input say of it, as far as they agree."""
+        """Return what the operators that write this operator's input say of the topic, as far as they agree."""
         topic = raw.get("input") if isinstance(raw, Mapping) else None
         names = [name for name, other in self._raw.items() if isinstance(other, Mapping) and _writes(other, topic)]
         writers = [config.writes() for config in map(self.operator, names) if config is not None]
@@ -63,7 +64,10 @@ class _Reading:
 
 
 def _read(where: str, name: str, raw: Any, topic: Written) -> OperatorConfig:
-    """Return the operator, with what the writer of its input settles; that counts as left out."""
+    """Return the operator, with options that are left out taken from the writer of its input.
+
+    Options taken from there do not count as set by the file (`model_fields_set`).
+    """
     if not is_name(name):
         text = "not a name for an operator; use a-z, 0-9 and _, a letter first, 63 at most"
         raise ConfigurationError([Problem.of(where, name, text)])
@@ -79,5 +83,5 @@ def _writes(raw: Mapping[str, Any], topic: object) -> bool:
 
 
 def _agreed(said: tuple[Known | None, ...]) -> Known | None:
-    """Return what all writers say; None if they differ."""
+    """Return the value on which all writers agree; None if they differ."""
     return said[0] if all(each == said[0] for each in said) else None

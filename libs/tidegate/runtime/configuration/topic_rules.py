@@ -1,7 +1,7 @@
-"""Which topics the operators of a file may share. Pure.
+"""Rules for the topics that the operators of a file may share. Pure functions.
 
-An operator must not read what it writes, neither directly nor through others: its records would go round for ever. Two
-operators may write one topic if a reader can tell their records apart, or need not.
+An operator must not read its own output, neither directly nor through others: its records would circulate for ever.
+Two operators may share a topic for results of the same form, or a topic for dead letters, but never one for both.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Operators = Mapping[str, OperatorConfig]
 
 
 def topic_problems(operators: Operators) -> list[Problem]:
-    """Return a problem for each loop of operators and each topic that two operators cannot both write."""
+    """Return a problem for each loop of operators and for each topic that two operators must not both write."""
     return [*_loops(operators), *_collisions(operators)]
 
 
@@ -35,9 +35,9 @@ def _loops(operators: Operators) -> Iterator[Problem]:
 
 
 def _way_back(name: str, operators: Operators) -> list[str] | None:
-    """Return the shortest way of an operator's records back to itself, its own name first; None: there is none."""
+    """Return the shortest path of an operator's records back to itself, its own name first; None if there is none."""
     ways, seen = [[name]], set[str]()
-    for way in ways:  # grows while it is walked
+    for way in ways:  # breadth-first search: the list grows while it is iterated over
         for reader in _readers(way[-1], operators):
             if reader == name:
                 return way
@@ -63,7 +63,7 @@ def _collisions(operators: Operators) -> Iterator[Problem]:
 
 
 def _form(config: OperatorConfig) -> tuple[str, str | None]:
-    """Return what a reader of an output has to know of its records."""
+    """Return what a reader of an output has to know: the kind of operator, and how it adds windows to records."""
     return config.kind, config.adds_windows()
 
 

@@ -1,1 +1,1 @@
-"""What the control database is told of a log: each commit as it happens, and earlier ones later."""
+"""Copying metadata from the operator logs to the control database: each commit as it happens, missed ones later."""

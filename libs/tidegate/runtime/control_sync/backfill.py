@@ -1,6 +1,6 @@
-"""From the operator logs into the control database.
+"""Backfill of the control database from the operator logs.
 
-The logs are the truth: where the database says something else, it forgets that and is told again.
+The logs are the source of truth: entries of the database that differ are deleted and written again.
 """
 
 from __future__ import annotations
@@ -19,17 +19,20 @@ from tidegate.state.batch_metadata import has_version, metas_of, unbroken
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 TOGETHER = 5_000
-"""Batches that are read, and written, at once: how much memory it takes."""
+"""How many batches are read and written at once, which bounds the memory."""
 
 
 def log_of(application: Application, name: str) -> OperatorLog | None:
-    """The operator's log at its newest version; None: it has none."""
+    """Return the operator's log at its newest version; None if it has no log."""
     path = log_path(application.lake, name)
     return OperatorLog.at(path, None) if has_version(path, None) else None
 
 
 def catch_up(database: Database, application: Application, name: str) -> None:
-    """The database has of the operator what its log has, and nothing else; what it had already is not written again."""
+    """Make the operator's batches in the database equal to those of its log.
+
+    Batches that the database has already are not written again, unless the log contradicts them.
+    """
     key, log = OperatorKey(application.application, name), log_of(application, name)
     batches = range(0) if log is None else unbroken(log)
     with database.begin() as connection:
@@ -46,7 +49,7 @@ def catch_up(database: Database, application: Application, name: str) -> None:
 
 
 def append(connection: Connection, key: OperatorKey, metas: Sequence[BatchMeta]) -> bool:
-    """The batches, in order, are in the database; false, and none is, if others are missing before one of them."""
+    """Write the batches, given in order. Write none and return False if a batch before one of them is missing."""
     known = ledger.newest(connection, key)
     following = None if known is None else known.batch + 1
     for meta in metas:
@@ -62,9 +65,9 @@ def _record_new(connection: Connection, key: OperatorKey, metas: Sequence[BatchM
 
 
 def rebuild(database: Database, application: Application, name: str) -> int:
-    """The database has of the operator what its log has, all of it written again; gives the number of batches.
+    """Write all of the operator's batches in the database again from its log; return their number.
 
-    In one transaction: others see what was there before, or what is there then.
+    Do so in one transaction: others see either the earlier or the new entries.
     """
     key, log = OperatorKey(application.application, name), log_of(application, name)
     batches = range(0) if log is None else unbroken(log)
@@ -82,7 +85,7 @@ def _enter(connection: Connection, key: OperatorKey, application: Application) -
 
 
 def _has(log: OperatorLog, batches: range, known: Known) -> bool:
-    """True when the log has that very batch: one that was set back, or made again, has not."""
+    """Return whether the log has this batch, by number and attempt: a log set back or created again has not."""
     if known.batch not in batches:
         return False
     [meta] = metas_of(log, range(known.batch, known.batch + 1))
@@ -90,7 +93,7 @@ def _has(log: OperatorLog, batches: range, known: Known) -> bool:
 
 
 def _parts(log: OperatorLog | None, batches: range) -> Iterator[list[BatchMeta]]:
-    """The metadata of the batches, in order, some at a time."""
+    """Yield the metadata of the batches in order, in lists of at most TOGETHER."""
     if log is not None:
         for start in range(batches.start, batches.stop, TOGETHER):
             yield metas_of(log, range(start, min(start + TOGETHER, batches.stop)))

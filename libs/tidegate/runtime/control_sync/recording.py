@@ -1,7 +1,7 @@
-"""What one driver tells the control database, from a thread of its own.
+"""The thread of a driver that writes its commits, heartbeats and incidents to the control database.
 
-A batch neither waits for the database nor fails with it. What could not be written, or was too much to be kept, is read
-from the operator's log once the database answers: the log is the truth, and the database is made to say the same.
+A batch neither waits for the database nor fails with it. Commits that could not be written, or exceeded the queue, are
+read from the operator's log once the database answers. The log is the source of truth, which the database follows.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from tidegate.runtime.telemetry.log_lines import about
 lines = logging.getLogger("tidegate")
 
 WRITE_EVERY_S = 0.5
-"""Batches of so long a time are written together."""
+"""Shortest time between two writes; the batches committed meanwhile are written together."""
 HEARTBEAT_S = 5.0
-"""How often a driver that has nothing else to tell shows that it lives."""
+"""Interval of the heartbeats of a driver that has nothing else to write."""
 RETRY_S = 5.0
-"""Pause after the database has failed."""
+"""Pause after an error of the database."""
 CLOSE_WITHIN_S = 5.0
-"""How long the end of a driver waits for its last lines to be written."""
+"""Timeout for the last writes when a driver ends."""
 MOST_NOTED = 1_000
-"""Batches that are kept for writing; older ones are read from the log."""
+"""Largest number of batches queued for writing; older ones are read from the log."""
 
 
 class Recorder:
-    """What the control database is told of one driver. Where there is no such database it does nothing."""
+    """The recording of one driver in the control database. Without such a database it does nothing."""
 
     def __init__(self, application: Application, name: str, condition: ConditionFile) -> None:
         address = application.control_database
@@ -62,18 +62,21 @@ class Recorder:
         self._trouble = ""
 
     def note(self, meta: BatchMeta) -> None:
-        """The batch, which is committed, will be in the database."""
+        """Queue a committed batch for writing. Never wait."""
         self._epoch = meta.epoch
         self._noted.append(meta)
         self._wake.set()
 
     @contextmanager
     def of_run(self) -> Iterator[None]:
-        """While this lasts the database is told of the driver, and at its end how it ended, if it answers soon."""
+        """Record the driver in the database while the block runs, and then how it ended.
+
+        The end is recorded only if the database answers within CLOSE_WITHIN_S.
+        """
         if self._writer is None:
             yield
             return
-        self._remember(self._condition.read())  # of the run before, which may not have come to tell it
+        self._remember(self._condition.read())  # the incident of the previous run, which may not have been recorded
         self._ended.clear()
         thread = Thread(target=self._write_on, args=(self._writer,), name=f"control of {self._name}", daemon=True)
         thread.start()
@@ -94,7 +97,7 @@ class Recorder:
         while True:
             if well:
                 self._wake.wait(HEARTBEAT_S)
-            ended = self._ended.is_set()  # before writing: what comes later is written in one more round
+            ended = self._ended.is_set()  # read before writing: what is noted after that gets one more round
             self._wake.clear()
             well = self._write(writer)
             if ended:
@@ -106,7 +109,7 @@ class Recorder:
         incidents = self._incidents[:]
         try:
             writer.write(metas, self._beat(), incidents)
-        except Exception as error:  # whatever it is: the batches go on, and the log has them
+        except Exception as error:  # whatever it is, batches go on: the log has them
             self._tell_trouble(one_line(error))
             return False
         del self._incidents[: len(incidents)]
@@ -134,7 +137,7 @@ class Recorder:
 
 
 class Writer:
-    """Writes about one operator into the control database. A failure leaves nothing but work for the next try."""
+    """The writer of one operator's entries in the control database. After a failure the next call makes up for it."""
 
     def __init__(self, address: Address, application: Application, name: str) -> None:
         self._address, self._application, self._name = address, application, name
@@ -142,19 +145,19 @@ class Writer:
         self._database: Database | None = None
 
     def write(self, metas: Sequence[BatchMeta], beat: Beat, incidents: Sequence[Ended]) -> None:
-        """The database has the batches, those that it had missed, and what the driver tells of itself."""
+        """Write the heartbeat, the incidents and the batches, and catch up on batches that the database has missed."""
         database, self._database = self._database or self._opened(), None
         with database.begin() as connection:
             instances.beat(connection, self._key, beat)
             for each in incidents:
                 instances.incident(connection, self._key, each)
             follows = append(connection, self._key, metas)
-        if not follows or any(meta.action == "compaction" for meta in metas):  # after which the log may have less
+        if not follows or any(meta.action == "compaction" for meta in metas):  # a compaction may drop old batches
             catch_up(database, self._application, self._name)
         self._database = database
 
     def _opened(self) -> Database:
-        """The database, with all that the log has; one that is new gets its tables."""
+        """Connect to the database, create its tables if they are missing, and catch up with the log."""
         database = Database(self._address)
         revisions.prepare(database)
         catch_up(database, self._application, self._name)

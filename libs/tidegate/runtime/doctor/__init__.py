@@ -1,4 +1,5 @@
-"""Whether an application's surroundings are as it needs them, and what to do where they are not.
+"""Diagnoses an application's environment: what is wrong with it, and how to fix it.
 
-`diagnosis` runs it all. Each part gathers facts in a thin shell and judges them in small checks, which are pure.
+`diagnosis` runs all checks. The other modules collect facts in thin `look` functions and judge them in small checks,
+which are pure.
 """

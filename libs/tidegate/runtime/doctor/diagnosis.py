@@ -1,7 +1,7 @@
-"""All checks of an application, one after the other.
+"""Runs all checks of an application, one after the other.
 
-One thing that cannot be seen - a broker that is away, a log that is damaged - is a finding itself and spares the checks
-that would need it.
+What cannot be read, such as an unreachable broker or a damaged log, is itself a finding; the checks that need it are
+skipped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Check = Callable[[], Findings]
 
 
 def diagnose(application: Application, tell: Callable[[str], None] = lambda what: None) -> list[Finding]:
-    """Everything that is wrong around the application; `tell` is called with what is looked at next."""
+    """Return everything that is wrong in the application's environment; call `tell` with what is checked next."""
     return [finding for check in _checks(application, tell) for finding in check()]
 
 

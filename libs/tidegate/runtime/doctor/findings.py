@@ -1,4 +1,4 @@
-"""A thing that is wrong, with its remedy."""
+"""The findings of the doctor: problems with their remedies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegate.contracts.event_time import format_duration_ms
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What is wrong (`problem`) with what (`about`: machine, kafka, lake, control or an operator), and what to do."""
+    """A problem and its remedy. `about`: what it concerns: machine, kafka, lake, state, control or an operator."""
 
     about: str
     problem: str
@@ -22,17 +22,17 @@ class Finding:
 Findings = Iterator[Finding]
 
 _COARSE_MS = ((172_800_000, 3_600_000), (3_600_000, 60_000), (1_000, 1_000))
-"""From so long on, a duration is told in steps of that."""
+"""(from, step): a duration of at least `from` is rounded to multiples of `step`."""
 
 
 def roughly(duration_ms: int) -> str:
-    """The duration as a person would say it."""
+    """Return the duration as text, rounded for people."""
     step_ms = next((step for bound, step in _COARSE_MS if duration_ms >= bound), 1)
     return format_duration_ms(round(duration_ms / step_ms) * step_ms)
 
 
 def of_error(about: str, error: TidegateError) -> Finding:
-    """What the error says, as a finding."""
+    """Return the error as a finding."""
     value = "" if error.value is None else " ".join(str(error.value).split())
     if isinstance(error, ConfigurationError):
         value = "; ".join(f"{each.where}: {each.cause}" for each in error.problems)

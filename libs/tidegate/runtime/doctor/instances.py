@@ -1,4 +1,4 @@
-"""The drivers that the control database knows."""
+"""Checks the control database, and the drivers that are registered in it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tidegate.runtime.control_sync.recording import HEARTBEAT_S
 from tidegate.runtime.doctor.findings import Finding, Findings, of_error, roughly
 
 STALE_AFTER_MS = int(6 * HEARTBEAT_S * 1_000)
-"""A driver that has shown no sign of life for so long is not there any more."""
+"""A driver without a heartbeat for this long is taken for dead."""
 
 _DRIVING = ("starting", "running", "waiting")
 
 
 class Instance(NamedTuple):
-    """A driver in a process, as it last told of itself."""
+    """A driver process as of its last heartbeat."""
 
     operator: str
     host: str
@@ -34,8 +34,8 @@ class Instance(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Control:
-    """The control database: its revision and the one that is needed, and the drivers of the file's operators, the
-    newest sign of life first. `wrong`: why it cannot be asked."""
+    """The control database: its schema revision, the one that this program needs, and the drivers of the application's
+    operators, newest heartbeat first. `wrong`: why the database cannot be queried."""
 
     shown: str
     now_ms: int
@@ -46,8 +46,10 @@ class Control:
 
 
 def look(address: Address, application: str, operators: Collection[str], now_ms: int) -> Control | None:
-    """The control database of the application, and its drivers of these operators; None: a file that no service has
-    made yet."""
+    """Read the control database, with the application's drivers of these operators.
+
+    None if it is a SQLite file that no service has created yet.
+    """
     if address.kind == "sqlite" and not address.file.exists():
         return None
     database = Database(address)
@@ -67,13 +69,13 @@ def _instances(database: Database, application: str, operators: Collection[str])
 
 
 def database_answers(control: Control) -> Findings:
-    """The database can be asked."""
+    """Check that the database can be queried."""
     if control.wrong is not None:
         yield of_error("control", control.wrong)
 
 
 def database_has_its_revision(control: Control) -> Findings:
-    """Its tables are those of this program."""
+    """Check that the database has the schema revision that this program needs."""
     if control.wrong is None and control.revision not in (None, control.needed):
         shown = f"{control.revision}, not {control.needed}, in {control.shown}"
         problem = "the control database has another revision than this program"
@@ -81,7 +83,7 @@ def database_has_its_revision(control: Control) -> Findings:
 
 
 def drivers_live(control: Control) -> Findings:
-    """The newest driver of each operator that has not ended shows that it lives."""
+    """Check that the newest driver of each operator, unless it has ended, still sends heartbeats."""
     by_operator = groupby(sorted(control.instances, key=lambda each: each.operator), key=lambda each: each.operator)
     for operator, told in by_operator:
         newest = max(told, key=lambda each: each.heartbeat_ms)
@@ -93,9 +95,9 @@ def drivers_live(control: Control) -> Findings:
 
 
 def drivers_are_alone(control: Control) -> Findings:
-    """No two drivers of an operator live at once: each would fence the other.
+    """Check that no operator has two live drivers at once: each would fence the other.
 
-    One that was killed a moment ago, and told nothing since its successor started, is no second one.
+    A driver without a heartbeat since its successor started, such as one killed a moment ago, does not count.
     """
     driving = [each for each in control.instances if each.state in _DRIVING]
     for operator in sorted({each.operator for each in driving}):

@@ -1,4 +1,4 @@
-"""The lake and its operator logs: there, writable, growing, orphaned."""
+"""Checks the disks of lake and local state, and the operator logs in the lake."""
 
 from __future__ import annotations
 
@@ -37,20 +37,22 @@ from tidegate.state.upkeep.cleanup import MIN_WINDOW_MS
 from tidegate.state.upkeep.orphans import Orphans, orphans
 
 SMALLEST_FREE = 0.05
-"""Of a disk; and this many bytes where that is less."""
+"""Smallest share of a disk that must be free; or SMALLEST_FREE_BYTES, if that is less."""
 SMALLEST_FREE_BYTES = 2**30
 GROWN = 4
-"""So many times as long as usual without a checkpoint or a compaction is too long."""
+"""A checkpoint or compaction is overdue after this many times the usual number of entries or batches."""
 CLOCK_AHEAD_MS = 60_000
-"""How far the newest commit may lie in the future, for clocks that differ a little."""
+"""Tolerance for clock differences: how far the newest commit may lie in the future."""
 
 NO_FILES, NO_ORPHANS = Tally(files=0, state_rows=0), Orphans(files=0, bytes=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Disk:
-    """A folder of the application (`role`: lake, state), and the bytes of its disk; of the folder in which it would be
-    made, where it is not there."""
+    """A folder of the application (`role`: lake or state), and the free and total bytes of its disk.
+
+    For a folder that does not exist, `writable` and the bytes are those of its closest existing parent.
+    """
 
     role: str
     path: Path
@@ -61,7 +63,11 @@ class Disk:
 
 @dataclass(frozen=True, kw_only=True)
 class Log:
-    """An operator's log. `wrong`: why it cannot be read. `entries`: since its newest checkpoint. `leases`: readers'."""
+    """An operator's log.
+
+    `wrong`: why it cannot be read. `entries`: number of Delta log entries since the newest checkpoint. `leases`: those
+    of the table's readers, by reader.
+    """
 
     name: str
     path: Path
@@ -76,13 +82,13 @@ class Log:
     now_ms: int = 0
 
     def finding(self, problem: str, value: object, remedy: str) -> Finding:
-        """Something that is wrong with this log."""
+        """Return a finding about this log."""
         return Finding(about=self.name, problem=problem, value=str(value), remedy=remedy)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LostLog:
-    """An operator without a log, and what an earlier run of it has left outside of the lake."""
+    """An operator without a log, and the traces that an earlier run of it has left outside of the lake."""
 
     name: str
     path: Path
@@ -90,7 +96,7 @@ class LostLog:
 
 
 def look_at_disks(application: Application) -> list[Disk]:
-    """The disks of lake and local state."""
+    """Return the disks of lake and local state."""
     return [_disk("lake", application.lake), _disk("state", application.state)]
 
 
@@ -107,7 +113,7 @@ def _disk(role: str, path: Path) -> Disk:
 
 
 def look_at_logs(application: Application) -> dict[str, Log]:
-    """The logs of the operators that have one."""
+    """Return the logs by operator; operators without a log are left out."""
     found = {name: _log(application, name) for name in application.operators}
     return {name: log for name, log in found.items() if log is not None}
 
@@ -142,7 +148,7 @@ def _writable(log: Path) -> bool:
 
 
 def disk_can_be_written(disk: Disk) -> Findings:
-    """This user may write there."""
+    """Check that this user may write to the folder."""
     if not disk.writable:
         remedy = f"give the service's user (id {os.getuid()}) the folder: chown -R {os.getuid()} {disk.path}"
         problem = f"the folder of the {disk.role} cannot be written"
@@ -150,7 +156,7 @@ def disk_can_be_written(disk: Disk) -> Findings:
 
 
 def disk_has_room(disk: Disk) -> Findings:
-    """There is room for the next batches, and for the compaction that would free some."""
+    """Check that the disk has room for the next batches, and for the compaction that would free space."""
     if disk.free < min(SMALLEST_FREE * disk.total, SMALLEST_FREE_BYTES):
         value = f"{disk.free / 2**20:,.0f} MiB of {disk.total / 2**20:,.0f} MiB free at {disk.path}"
         remedy = "free space there, move it to a larger disk, or shorten keep_output and rewind_window"
@@ -160,40 +166,40 @@ def disk_has_room(disk: Disk) -> Findings:
 
 
 def look_for_lost_logs(application: Application) -> list[LostLog]:
-    """The operators that have run before and have no log where the lake should be."""
+    """Return the operators that have run before but have no log in the lake."""
     found = []
     for name in application.operators:
         path, key = log_path(application.lake, name), OperatorKey(application.application, name)
         traces = [*traces_of_states(application.state / application.application, name)]
-        with suppress(TidegateError):  # a finding about the database itself
+        with suppress(TidegateError):  # an unreachable database is a finding of its own
             traces += traces_in_database(application.control_database, key)
-        with suppress(TidegateError), disk.disk_errors(path):  # a finding about the log
+        with suppress(TidegateError), disk.disk_errors(path):  # a damaged log is a finding of its own
             if traces and not has_version(path, None):
                 found.append(LostLog(name=name, path=path, traces=traces))
     return found
 
 
 def log_is_there(lost: LostLog) -> Findings:
-    """An operator that has run before has its log: the lake is mounted."""
+    """Report the lost log of an operator that has run before, as when the lake is not mounted."""
     value = f"{lost.path}; {'; '.join(lost.traces)}"
     yield Finding(about=lost.name, problem=f"{lost.name} {PROBLEM}", value=value, remedy=REMEDY)
 
 
 def log_is_sound(log: Log) -> Findings:
-    """The log can be opened: it is whole, of this format and operator, and nobody else has changed it."""
+    """Check that the log can be opened: it is undamaged, of this format and operator, and has no other writer."""
     if log.wrong is not None:
         yield of_error(log.name, log.wrong)
 
 
 def log_can_be_written(log: Log) -> Findings:
-    """This user may commit."""
+    """Check that this user may commit to the log."""
     if not log.writable:
         remedy = f"give the service's user (id {os.getuid()}) the folder: chown -R {os.getuid()} {log.path}"
         yield log.finding("the operator log cannot be written", log.path, remedy)
 
 
 def log_has_checkpoints(log: Log) -> Findings:
-    """Readers of the log replay few entries."""
+    """Check that the log has a recent checkpoint, so that its readers replay few entries."""
     usual = CHECKPOINT_EVERY + log.tally.files // CHECKPOINT_FILES_PER_ENTRY
     if log.entries > GROWN * usual:
         remedy = "run the operator: it writes a checkpoint with its next commit; see that it may write to _delta_log"
@@ -201,7 +207,7 @@ def log_has_checkpoints(log: Log) -> Findings:
 
 
 def log_is_compacted(log: Log) -> Findings:
-    """The log does not grow without an end."""
+    """Check that the log is compacted, so that it does not grow without bound."""
     if log.newest is not None and (batches := log.newest.batch - log.newest.compacted) > GROWN * MAX_BATCHES:
         shown = f"{batches:,} batches, {log.tally.files:,} files"
         remedy = f"tidegate compact FILE --operator {log.name}; the service's lines say why it does not do it by itself"
@@ -209,7 +215,7 @@ def log_is_compacted(log: Log) -> Findings:
 
 
 def files_have_commits(log: Log) -> Findings:
-    """Data files that no commit names are swept away in time."""
+    """Check that orphaned data files, which no commit names, are removed in time."""
     if log.orphans.files:
         shown = f"{log.orphans.files:,} files, {log.orphans.bytes / 2**20:,.1f} MiB"
         remedy = f"tidegate compact FILE --operator {log.name}: each compaction sweeps one folder"
@@ -217,7 +223,7 @@ def files_have_commits(log: Log) -> Findings:
 
 
 def readers_are_there(log: Log) -> Findings:
-    """The table is read by those who said that they read it."""
+    """Check that every registered reader of the table still renews its lease."""
     counting = alive(log.leases, log.now_ms, max(log.rewind_window_ms, MIN_WINDOW_MS))
     for reader in sorted(log.leases.keys() - counting.keys()):
         shown = f"{reader}, for {roughly(log.now_ms - log.leases[reader].clock)}"
@@ -226,7 +232,7 @@ def readers_are_there(log: Log) -> Findings:
 
 
 def clock_has_not_gone_back(log: Log) -> Findings:
-    """The newest commit does not lie in the future."""
+    """Check that the newest commit does not lie in the future of this machine's clock."""
     if log.newest is not None and log.newest.clock > log.now_ms + CLOCK_AHEAD_MS:
         ahead = roughly(log.newest.clock - log.now_ms)
         remedy = "mend this machine's clock (NTP): idle advances and max_ahead go by it"

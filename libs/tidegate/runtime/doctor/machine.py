@@ -1,4 +1,4 @@
-"""This machine: Python, packages, Java, jars, files that may be open."""
+"""Checks this machine: Python, packages, Java, jars, and the limit of open files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidegate.runtime.install.paths import home
 
 OLDEST_PYTHON = (3, 11)
 FEWEST_OPEN_FILES = 1_024
-"""A worker keeps local states mapped, and Kafka connections and Parquet files open beside them."""
+"""Smallest limit of open files: a worker keeps local states mapped, and Kafka connections and Parquet files open."""
 
 _EXACT = re.compile(r"([\w.-]+)==([\w.]+)$")
 _SETUP = "run `make setup`, or install requirements.lock"
@@ -25,7 +25,11 @@ _SETUP = "run `make setup`, or install requirements.lock"
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """`needed` and `installed`: package to version, those that must be of one version; None: not there."""
+    """The facts about this machine.
+
+    `needed`, `installed`: the packages of which one exact version is needed, by name; None: not installed. `java`: the
+    error if there is no usable Java.
+    """
 
     python: tuple[int, int]
     needed: Mapping[str, str]
@@ -36,7 +40,7 @@ class Machine:
 
 
 def look() -> Machine:
-    """This machine as it is."""
+    """Collect the facts about this machine."""
     needed = exact_versions()
     return Machine(
         python=sys.version_info[:2],
@@ -49,7 +53,7 @@ def look() -> Machine:
 
 
 def exact_versions() -> dict[str, str]:
-    """The packages of which Tidegate needs one version; none where it is not installed as a package."""
+    """Return the packages that Tidegate pins to one version; none if Tidegate is not installed as a package."""
     try:
         required = metadata.requires("tidegate") or []
     except metadata.PackageNotFoundError:
@@ -74,7 +78,7 @@ def _java_error() -> UserError | None:
 
 
 def python_is_new_enough(machine: Machine) -> Findings:
-    """Python is one that Tidegate runs on."""
+    """Check that Tidegate supports this version of Python."""
     if machine.python < OLDEST_PYTHON:
         found, oldest = (".".join(map(str, version)) for version in (machine.python, OLDEST_PYTHON))
         remedy = (
@@ -84,13 +88,13 @@ def python_is_new_enough(machine: Machine) -> Findings:
 
 
 def java_is_new_enough(machine: Machine) -> Findings:
-    """There is a Java that Spark and Kafka run on."""
+    """Check that there is a Java that Spark and Kafka run on."""
     if machine.java is not None:
         yield of_error("machine", machine.java)
 
 
 def packages_are_those_that_were_tested(machine: Machine) -> Findings:
-    """Packages of which only one version is known to work are of that version."""
+    """Check that packages of which only one version is known to work have that version."""
     for package, version in machine.needed.items():
         found = machine.installed.get(package)
         if found != version:
@@ -100,7 +104,7 @@ def packages_are_those_that_were_tested(machine: Machine) -> Findings:
 
 
 def jars_are_complete(machine: Machine) -> Findings:
-    """The jars of Spark and of the broker are those of the list."""
+    """Check that all jars of Spark and of the broker are installed, as listed."""
     if machine.jars_missing:
         value = f"{len(machine.jars_missing)} missing, among them {machine.jars_missing[0]}"
         yield Finding(
@@ -109,7 +113,7 @@ def jars_are_complete(machine: Machine) -> Findings:
 
 
 def enough_files_may_be_open(machine: Machine) -> Findings:
-    """The limit of open files is not a trap for many partitions."""
+    """Check that the limit of open files is high enough for many partitions."""
     if machine.open_files < FEWEST_OPEN_FILES:
         yield Finding(
             about="machine",

@@ -1,4 +1,4 @@
-"""Local states on this machine: owned, undamaged, on a disk of this machine, and none left over."""
+"""Checks the local states on this machine, and what the last driver here reported."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ _MOUNTS = Path("/proc/mounts")
 
 @dataclass(frozen=True, kw_only=True)
 class LocalStates:
-    """An operator's local states here. `foreign`: files of other users; `unreadable`: states whose header is damaged;
-    `former`: folders of tables that the operator no longer has. `driven`: a driver runs here; `told`: by the last one.
+    """An operator's local states on this machine.
+
+    `foreign`: files of other users. `unreadable`: states whose header is damaged. `former`: folders of table ids that
+    the operator no longer has. `driven`: a driver runs on this machine. `told`: the condition that the last driver on
+    this machine wrote.
     """
 
     name: str
@@ -34,30 +37,30 @@ class LocalStates:
     told: Condition | None = None
 
     def finding(self, problem: str, value: object, remedy: str) -> Finding:
-        """Something that is wrong with these states."""
+        """Return a finding about these states."""
         return Finding(about=self.name, problem=problem, value=str(value), remedy=remedy)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mounts:
-    """File systems by where they are mounted."""
+    """The mounted file systems: the kind of each, by mount point."""
 
     kinds: Mapping[Path, str] = field(default_factory=dict)
 
     def of(self, path: Path) -> str:
-        """The kind of file system that the path is on."""
+        """Return the kind of file system that the path is on; "" if unknown."""
         above = [folder for folder in (path, *path.parents) if folder in self.kinds]
         return self.kinds[above[0]] if above else ""
 
 
 def mounts() -> Mounts:
-    """Those of this machine."""
+    """Return the mounted file systems of this machine."""
     rows = (line.split() for line in _MOUNTS.read_text().splitlines())
     return Mounts(kinds={Path(row[1]): row[2] for row in rows})
 
 
 def look(application: Application, table_ids: Mapping[str, str]) -> list[LocalStates]:
-    """The local states of each operator; `table_ids`: the tables of their logs, where they are known."""
+    """Return the local states of each operator. `table_ids`: the table ids of their logs, where known."""
     folder, mounted = application.state.resolve() / application.application, mounts()
     return [_states(folder / name, name, table_ids.get(name), mounted) for name in application.operators]
 
@@ -80,19 +83,19 @@ def _states(path: Path, name: str, table_id: str | None, mounted: Mounts) -> Loc
 def _is_foreign(file: Path) -> bool:
     try:
         return file.lstat().st_uid != os.getuid()
-    except FileNotFoundError:  # a driver runs
+    except FileNotFoundError:  # a running driver has just removed it
         return False
 
 
 def _driven(path: Path) -> bool:
     try:
         return Requests(path).driven()
-    except PermissionError:  # a finding of its own
+    except PermissionError:  # foreign files are a finding of their own
         return False
 
 
 def states_are_owned(states: LocalStates) -> Findings:
-    """All of it belongs to this user."""
+    """Check that all files belong to this user."""
     if states.foreign:
         shown = f"{len(states.foreign)} files, among them {states.foreign[0]}"
         remedy = f"run as the user that owns them, or chown -R {os.getuid()} {states.path}"
@@ -100,14 +103,14 @@ def states_are_owned(states: LocalStates) -> Findings:
 
 
 def states_are_whole(states: LocalStates) -> Findings:
-    """Each state says which commit it equals."""
+    """Check that each state's header, which names the commit that it equals, can be read."""
     for state in states.unreadable:
         remedy = f"none is needed: it is rebuilt from the log at the next start; rm -r {state} does no harm"
         yield states.finding("a local state is damaged: its header cannot be read", state, remedy)
 
 
 def states_are_on_a_local_disk(states: LocalStates) -> Findings:
-    """Locks and mapped files work there."""
+    """Check that the states are on a local disk: locks and mapped files do not work on network file systems."""
     if states.file_system in NETWORK_FILE_SYSTEMS:
         remedy = "let `state` in the file name a folder on a disk of the machine itself"
         problem = "local state lies on a network file system, where locks and mapped files do not hold"
@@ -115,21 +118,21 @@ def states_are_on_a_local_disk(states: LocalStates) -> Findings:
 
 
 def states_are_of_the_log(states: LocalStates) -> Findings:
-    """Nothing takes room that no log needs any more."""
+    """Check that no states of former logs, which nothing reads any more, take up space."""
     for table in states.former:
         remedy = f"nothing reads it: rm -r {table}"
         yield states.finding("local state of a former log is left over", table, remedy)
 
 
 def driver_waits_for_no_table(states: LocalStates) -> Findings:
-    """What is due leaves."""
+    """Check that no due records wait for a table."""
     if states.driven and states.told is not None and states.told.waits:
         remedy = "start the table's service, or see why it is behind: tidegate status; wait_for_table bounds the wait"
         yield states.finding("due records wait for their table", states.told.waits, remedy)
 
 
 def driver_has_not_failed(states: LocalStates) -> Findings:
-    """The last driver here did not end by itself."""
+    """Check that the last driver on this machine runs or was stopped on request: it did not fail and was not killed."""
     told = states.told
     if told is None or states.driven:
         return

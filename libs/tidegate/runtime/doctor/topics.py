@@ -1,4 +1,4 @@
-"""The broker, and the topics that operators read and write."""
+"""Checks the broker, and the topics that operators read and write."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tidegate.runtime.kafka.inspection import Cluster, Inspected, inspect
 from tidegate.runtime.publishing.topics import configured
 
 SHORTEST_RETENTION_MS = 24 * 3_600_000
-"""Records that the broker keeps for less may be gone before somebody has mended a service."""
+"""Shortest retention without a finding: with less, records may be deleted while a failed service waits for repair."""
 
 LONGEST_TRANSACTION_MS = 180_000
-"""The timeout of an operator's transactions, which the broker has to allow."""
+"""The transaction timeout of operators, which the broker has to allow."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Between:
-    """An operator between its topics. `newest`: its newest commit, None before the first. `now_ms`: the wall clock."""
+    """An operator and its topics. `newest`: its newest commit, None before the first. `now_ms`: the wall clock."""
 
     name: str
     config: OperatorConfig
@@ -32,21 +32,21 @@ class Between:
 
     @property
     def input(self) -> Inspected | None:
-        """The input, if it is there."""
+        """Return the input topic; None if it does not exist."""
         return self.topics.get(self.config.input)
 
     @property
     def outlets(self) -> list[Inspected]:
-        """The topics that it writes, those that are there."""
+        """Return those of the operator's output topics that exist."""
         return [self.topics[name] for name in configured(self.config).topics if name in self.topics]
 
     def finding(self, problem: str, value: object, remedy: str) -> Finding:
-        """Something that is wrong for this operator."""
+        """Return a finding about this operator."""
         return Finding(about=self.name, problem=problem, value=str(value), remedy=remedy)
 
 
 def look(options: Mapping[str, str], operators: Mapping[str, OperatorConfig]) -> Cluster | TidegateError:
-    """The cluster with the topics of the operators, or why it cannot be seen."""
+    """Return the cluster with the operators' topics, or the error if it cannot be read."""
     names = {name for config in operators.values() for name in (config.input, *configured(config).topics)}
     try:
         return inspect(options, sorted(names))
@@ -55,7 +55,7 @@ def look(options: Mapping[str, str], operators: Mapping[str, OperatorConfig]) ->
 
 
 def broker_allows_the_transactions(cluster: Cluster) -> Findings:
-    """The broker takes transactions as long as an operator's may be."""
+    """Check that the broker allows the transaction timeout of operators."""
     longest = int(cluster.settings.get("transaction.max.timeout.ms", LONGEST_TRANSACTION_MS))
     if longest < LONGEST_TRANSACTION_MS:
         yield Finding(
@@ -67,7 +67,7 @@ def broker_allows_the_transactions(cluster: Cluster) -> Findings:
 
 
 def topics_exist(between: Between) -> Findings:
-    """Every topic is there."""
+    """Check that every topic exists."""
     config = between.config
     for name in (config.input, *configured(config).topics):
         if name not in between.topics:
@@ -76,7 +76,7 @@ def topics_exist(between: Between) -> Findings:
 
 
 def topics_are_those_of_the_log(between: Between) -> Findings:
-    """The topics are the very ones of the newest commit, with partitions that match."""
+    """Check that the topics are those of the newest commit, not re-created, with matching numbers of partitions."""
     seen = [topic for topic in (between.input, *between.outlets) if topic is not None]
     if len(seen) < 1 + len(configured(between.config).topics):
         return
@@ -91,7 +91,7 @@ def topics_are_those_of_the_log(between: Between) -> Findings:
 
 
 def nothing_was_deleted_unread(between: Between) -> Findings:
-    """Every record that is still to be read is there."""
+    """Check that no records were deleted before they were read."""
     if between.newest is None or between.input is None:
         return
     try:
@@ -101,7 +101,7 @@ def nothing_was_deleted_unread(between: Between) -> Findings:
 
 
 def input_keeps_records_long_enough(between: Between) -> Findings:
-    """The broker does not delete records of the input before they can be read."""
+    """Check that the input's retention is long enough, so that no records are deleted before they are read."""
     retention = _retention_ms(between.input)
     if between.input is None or retention is None:
         return
@@ -117,7 +117,7 @@ def input_keeps_records_long_enough(between: Between) -> Findings:
 
 
 def _retention_ms(topic: Inspected | None) -> int | None:
-    """What deletes old records of the topic; None: nothing does."""
+    """Return the topic's retention in ms; None if it does not exist or does not delete records by age."""
     if topic is None or "delete" not in topic.settings.get("cleanup.policy", "delete"):
         return None
     retention = int(topic.settings.get("retention.ms", -1))
@@ -130,7 +130,7 @@ def _oldest_stream_time(newest: BatchMeta | None) -> int | None:
 
 
 def input_keeps_every_record(between: Between) -> Findings:
-    """The broker does not drop all but the newest record of a key, unless only that one matters."""
+    """Check that the input is not compacted, unless only the newest record of a key matters."""
     topic = between.input
     if topic is None or "compact" not in topic.settings.get("cleanup.policy", ""):
         return
@@ -142,7 +142,7 @@ def input_keeps_every_record(between: Between) -> Findings:
 
 
 def input_has_event_times(between: Between) -> Findings:
-    """Where the record's timestamp is the event time, the broker leaves it as it was produced."""
+    """Check that the broker keeps producers' timestamps, if the record's timestamp is the event time."""
     topic = between.input
     if topic is None or between.config.timestamp is not None:
         return
@@ -156,7 +156,7 @@ def input_has_event_times(between: Between) -> Findings:
 
 
 def outlets_take_records_as_large(between: Between) -> Findings:
-    """What fits into the input fits into the topics that are written."""
+    """Check that the output topics accept records as large as the input's."""
     largest = _largest_bytes(between.input)
     for outlet in between.outlets:
         if (takes := _largest_bytes(outlet)) < largest:
@@ -172,7 +172,7 @@ def _largest_bytes(topic: Inspected | None) -> int:
 
 
 def outlets_keep_old_event_times(between: Between) -> Findings:
-    """What is written is not deleted at once for the age of its event times."""
+    """Check that output is not deleted at once because its event times are older than the output topic's retention."""
     oldest = _oldest_stream_time(between.newest)
     for outlet in between.outlets:
         retention = _retention_ms(outlet)
@@ -183,7 +183,10 @@ def outlets_keep_old_event_times(between: Between) -> Findings:
 
 
 def table_has_as_many_partitions(between: Between, of_table: Inspected | None) -> Findings:
-    """An operator and the table that it reads have the same number of partitions: records meet by partition."""
+    """Check that an operator's input and the input of its table have the same number of partitions.
+
+    Records of the operator and versions of the table meet by partition.
+    """
     if between.input is not None and of_table is not None and between.input.partitions != of_table.partitions:
         shown = f"{between.input.name}: {between.input.partitions}, {of_table.name}: {of_table.partitions}"
         yield between.finding(

@@ -1,1 +1,1 @@
-"""Where Java and the jars are, and how the jars are fetched."""
+"""Finding Java, and downloading the jars of Spark and of the Kafka broker."""

@@ -1,7 +1,7 @@
-"""Retrieving the jars of Spark and of the broker through the Ivy that PySpark ships.
+"""Download of the jars of Spark and of the Kafka broker, with the Ivy that PySpark ships.
 
-`python -m tidegate.runtime.install.jars` is what `make setup` runs. `ivy.xml` lists every jar with its version, and is
-the only place that does: whether something is to be done is told by comparing the folders with it.
+`make setup` runs `python -m tidegate.runtime.install.jars`. Only `ivy.xml` lists the jars and their versions; a
+download is needed when the folders differ from it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _REMEDY = (
 
 
 def listed(jar_list: Path = _LIST) -> dict[str, set[str]]:
-    """The file names of the jars of each folder (`spark`, `broker`)."""
+    """Return the file names of the listed jars, by folder (`spark`, `broker`)."""
     names: dict[str, set[str]] = {}
     for jar in ElementTree.parse(jar_list).iter("dependency"):
         names.setdefault(jar.attrib["conf"], set()).add(f"{jar.attrib['name']}-{jar.attrib['rev']}.jar")
@@ -42,7 +42,7 @@ def listed(jar_list: Path = _LIST) -> dict[str, set[str]]:
 
 
 def missing(folder: Path, jar_list: Path = _LIST) -> list[str]:
-    """The listed jars that the folder lacks, as `kind/file name`; all of a kind, if jars of another list are there."""
+    """Return the listed jars that are missing, as `kind/file name`; all of a kind if its folder has unlisted jars."""
     return [
         f"{kind}/{name}" for kind, names in listed(jar_list).items() for name in sorted(_lacking(folder / kind, names))
     ]
@@ -54,9 +54,9 @@ def _lacking(folder: Path, names: set[str]) -> set[str]:
 
 
 def retrieve(folder: Path, jar_list: Path = _LIST) -> None:
-    """The folder holds the listed jars and no others. EngineError if one could not be fetched.
+    """Download the listed jars into the folder, and remove all others. Raise EngineError if a download fails.
 
-    They are gathered beside the folder, which is replaced at the end: an interrupted run leaves no half a jar behind.
+    The jars are gathered next to the folder, which is replaced at the end: an interruption leaves no partial jar in it.
     """
     work = folder.with_name(f"{folder.name}.new")
     shutil.rmtree(work / "jars", ignore_errors=True)
@@ -75,7 +75,7 @@ def _failure(lacking: list[str], told: list[str]) -> EngineError:
 
 
 def _ivy(work: Path, jar_list: Path) -> Iterator[str]:
-    """The lines that Ivy writes while it works."""
+    """Run Ivy and yield the lines that it prints."""
     settings = os.environ.get(SETTINGS_VARIABLE, str(_SETTINGS))
     command = [java_command(), "-jar", str(ivy_jar()), "-settings", settings, "-cache", str(work / "cache")]
     pattern = str(work / "jars" / "[conf]" / "[artifact]-[revision].[ext]")
@@ -90,7 +90,7 @@ def _ivy(work: Path, jar_list: Path) -> Iterator[str]:
 
 
 def ivy_jar() -> Path:
-    """The Ivy that PySpark ships."""
+    """Return the path of the Ivy jar that PySpark ships. Raise UserError if PySpark is not installed."""
     pyspark = importlib.util.find_spec("pyspark")
     found = [] if pyspark is None else [*Path(str(pyspark.origin)).parent.glob("jars/ivy-*.jar")]
     if not found:
@@ -99,7 +99,7 @@ def ivy_jar() -> Path:
 
 
 def _shown(lines: Iterator[str]) -> Iterator[str]:
-    """The same lines; for each jar that was fetched its name is printed."""
+    """Yield the lines unchanged; print name and version of each jar that was downloaded."""
     for line in lines:
         fetched = _FETCHED.search(line)
         if fetched:
@@ -108,7 +108,7 @@ def _shown(lines: Iterator[str]) -> Iterator[str]:
 
 
 def main() -> int:
-    """The exit code after the jars are there: 0, or 1 with one message."""
+    """Download missing jars; return the exit code: 0, or after printing the error 2 for a UserError and 1 otherwise."""
     folder = home() / "jars"
     if not missing(folder):
         return 0

@@ -1,4 +1,4 @@
-"""Finding a Java that is new enough."""
+"""Finding a Java of a supported version."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 def java_command() -> str:
-    """The path of a `java` that runs and is new enough: JAVA_HOME's, else the first on PATH. UserError without one."""
+    """Return the path of `java`: that of JAVA_HOME, else the first on PATH. Raise UserError if missing or too old."""
     command = _located()
     version = _version(command)
     if version < OLDEST_JAVA:

@@ -1,1 +1,1 @@
-"""Requests to Kafka and their answers: fetching, transactions, offsets, topics, and the options of a connection."""
+"""The Kafka client: fetches, transactions, offsets, topics, and connection options."""

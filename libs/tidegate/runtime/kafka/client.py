@@ -1,8 +1,8 @@
-"""Requests to Kafka, and where to send them. The only module that imports kafka.net.
+"""Sends requests to Kafka and finds the brokers to send them to. The only module that imports kafka.net.
 
-kafka-python does connections, TLS, SASL and encoding; it has no thread of its own here: the calling thread drives its
-event loop while it waits. One client per thread, made after the fork. An answer that does not come in time closes all
-connections, because the request may still be carried out: the caller decides what follows.
+kafka-python handles connections, TLS, SASL and encoding. It has no thread of its own here: the calling thread drives
+its event loop while it waits. There is one client per thread, created after the fork. A request that gets no response
+in time closes all connections, because the broker may still carry it out: the caller decides what to do next.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from tidegate.runtime.kafka.retries import (
 compile_in_turn()
 
 GROUP, TRANSACTION = 0, 1
-"""Kinds of coordinators."""
+"""Coordinator types of FindCoordinator: of a consumer group, of a transactional id."""
 
 DEFAULT_TIMEOUT_S = 30.0
 _LARGEST_ANSWER_BYTES = 2**31 - 1
 _UNLIMITED = 2**31
 _RECONNECT_PAUSE_S = 0.02
 _LONGEST_BOOTSTRAP_S = 5.0
-"""kafka-python tries one server, chosen at random, for as long as it is given: then it chooses again."""
+"""Timeout of one bootstrap attempt: kafka-python uses all of it on one server, chosen at random for each attempt."""
 _TOPIC_RESOURCE, _BROKER_RESOURCE = 2, 4
 _NO_LEADER = -1
 
@@ -56,7 +56,7 @@ _clients: dict[tuple[int, int, frozenset[tuple[str, str]]], KafkaClient] = {}
 
 
 def client(options: Mapping[str, str]) -> KafkaClient:
-    """This thread's client for these options (the Java client's names); connects when the first request is sent."""
+    """Return this thread's client for these options (the Java client's names). It connects with its first request."""
     key = (os.getpid(), threading.get_ident(), frozenset((name, str(value)) for name, value in options.items()))
     if key not in _clients:
         _clients[key] = KafkaClient(options)
@@ -65,7 +65,7 @@ def client(options: Mapping[str, str]) -> KafkaClient:
 
 @dataclass(frozen=True, kw_only=True)
 class Topic:
-    """A topic as the cluster describes it now; `id` changes when it is deleted and made again."""
+    """A topic as described by the cluster's metadata. `id` changes when the topic is deleted and created again."""
 
     name: str
     id: str
@@ -73,11 +73,14 @@ class Topic:
 
 
 class NoSuchTopic(UserError):
-    """The cluster has no topic of that name."""
+    """The cluster has no topic with this name."""
 
 
 class KafkaClient:
-    """Sends requests and remembers who leads what. Threads may share it; one request runs at a time."""
+    """Sends requests, and caches partition leaders and coordinators.
+
+    Threads may share it; one call of `send` or `send_all` runs at a time.
+    """
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._settings = kafka_python_options(options)
@@ -88,18 +91,25 @@ class KafkaClient:
         self._coordinators: dict[tuple[int, str], int] = {}
 
     def send(self, request: Any, node_id: int | None = None, *, timeout_s: float | None = None) -> Any:
-        """The answer of that broker, or of any. Without one in time: EngineError, and every connection is closed."""
+        """Send the request to the given broker, or to any, and return the response.
+
+        Raises EngineError and closes every connection if there is no response in time; UserError if authentication
+        fails.
+        """
         [answer] = self.send_all([(request, node_id)], timeout_s=timeout_s)
         if isinstance(answer, TidegateError):
             raise answer
         return answer
 
     def probe(self, timeout_s: float | None = None) -> None:
-        """A broker answers. Unavailable if none does in time; UserError if it does not let this client in."""
+        """Check that a broker responds. Raise Unavailable if none does in time, UserError if authentication fails."""
         self.send(_api_versions(), timeout_s=timeout_s)
 
     def send_all(self, requests: Sequence[tuple[Any, int | None]], *, timeout_s: float | None = None) -> list[Any]:
-        """The answers in order, to requests that are under way all at once; in the place of a missing one its error."""
+        """Send all requests at once and return the responses in order; a request that failed has its error instead.
+
+        Closes every connection if a request failed.
+        """
         with self._lock:
             deadline = Deadline(self._timeout_s if timeout_s is None else timeout_s)
             answers = self._connected(deadline).send_all(requests, deadline)
@@ -108,7 +118,10 @@ class KafkaClient:
             return answers
 
     def topic(self, name: str) -> Topic:
-        """The topic, by fresh metadata. NoSuchTopic if it does not exist; `leaders` may lack one for a moment (-1)."""
+        """Fetch the topic's metadata and return it. Raise NoSuchTopic if the topic does not exist.
+
+        A partition that has no leader at the moment has -1 in `leaders`.
+        """
         request = MetadataRequest(
             topics=[MetadataRequest.MetadataRequestTopic(name=name)],
             allow_auto_topic_creation=False,
@@ -127,7 +140,10 @@ class KafkaClient:
         return topic
 
     def leader(self, topic: str, partition: int, deadline: Deadline) -> int:
-        """The broker that leads the partition, as far as is known. UserError if there is no such partition."""
+        """Return the partition's leader, from the cache if it is there. Raise UserError if there is no such partition.
+
+        Raises Unavailable if the partition has no leader until the deadline.
+        """
         for _attempt in deadline.attempts():
             known = self._topics.get(topic) or self.topic(topic)
             if partition not in known.leaders:
@@ -138,36 +154,39 @@ class KafkaClient:
         raise Unavailable(f"partition {partition} of topic {topic} has no leader", remedy="look at the brokers")
 
     def forget_leaders(self, topic: str) -> None:
-        """The next `leader` of the topic asks the cluster."""
+        """Drop the topic from the cache, so that the next `leader` fetches fresh metadata."""
         self._topics.pop(topic, None)
 
     def coordinator(self, kind: int, key: str, deadline: Deadline) -> int:
-        """The broker that coordinates the group or the transactional id, as far as is known."""
+        """Return the coordinator of the group or transactional id, from the cache if it is there."""
         node = self._coordinators.get((kind, key))
         if node is None:
             node = self._coordinators[kind, key] = self._find_coordinator(kind, key, deadline)
         return node
 
     def forget_coordinator(self, kind: int, key: str) -> None:
-        """The next `coordinator` for the key asks the cluster."""
+        """Drop the key's coordinator from the cache, so that the next `coordinator` asks the cluster."""
         self._coordinators.pop((kind, key), None)
 
     def transaction_version(self) -> int:
-        """2 where the cluster has finalised KIP-890's transactions, else 1."""
+        """Return 2 if the cluster has finalised KIP-890's transactions (transaction.version 2), else 1."""
         answer = self.send(_api_versions())
         levels = {feature.name: feature.max_version_level for feature in answer.finalized_features or []}
         return 2 if levels.get("transaction.version", 0) >= 2 else 1
 
     def max_message_bytes(self, topic: str) -> int:
-        """Return the size of the largest record batch that the topic takes."""
+        """Return the size in bytes of the largest record batch that the topic accepts (max.message.bytes)."""
         return int(self._topic_setting(topic, "max.message.bytes"))
 
     def is_compacted(self, topic: str) -> bool:
-        """Return True if the brokers remove records of the topic that newer ones of the same key replace."""
+        """Return True if the topic's cleanup.policy includes `compact`."""
         return "compact" in self._topic_setting(topic, "cleanup.policy")
 
     def offset_retention_s(self, group: str) -> float | None:
-        """Return how long the brokers keep a group's offsets after their last commit; None if they may not be asked."""
+        """Return offsets.retention.minutes of the group's coordinator, in seconds.
+
+        None if this client is not authorized to read the broker's configuration.
+        """
         node = self.coordinator(GROUP, group, Deadline(self._timeout_s))
         result = self._setting(_BROKER_RESOURCE, str(node), "offsets.retention.minutes", node)
         if result.error_code and issubclass(for_code(result.error_code), AuthorizationError):
@@ -185,7 +204,7 @@ class KafkaClient:
         return str(result.configs[0].value)
 
     def _setting(self, kind: int, owner: str, name: str, node: int | None = None) -> Any:
-        """Return the broker's answer about one setting, error code included."""
+        """Return the broker's response about one setting, error code included."""
         resource = DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=kind, resource_name=owner, configuration_keys=[name]
         )
@@ -193,7 +212,7 @@ class KafkaClient:
         return result
 
     def close(self) -> None:
-        """All connections are closed, and what was known is forgotten; the next request connects again."""
+        """Close all connections and clear the caches; the next request connects again."""
         with self._lock:
             network, self._network = self._network, None
             self._topics.clear()
@@ -225,7 +244,10 @@ def _api_versions() -> Any:
 
 
 class _Connections(KafkaConnectionManager):
-    """kafka-python's, but what came just before the end of a connection is read: why a login was refused is there."""
+    """kafka-python's connections, which also read the data that arrives just before a connection ends.
+
+    That data says why a login was refused.
+    """
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         transport = await super()._build_transport(node, timeout_at=timeout_at)
@@ -253,7 +275,10 @@ class _Network:
         )
 
     def connect(self, deadline: Deadline) -> None:
-        """A broker has answered, and the cluster's brokers are known."""
+        """Connect to a broker and load the list of the cluster's brokers.
+
+        Raises UserError if authentication fails, Unavailable if no broker responds before the deadline.
+        """
         cause = self._loop.run(self._first_failure, deadline)
         while cause is None or not refused(cause, self._servers):
             try:
@@ -267,8 +292,8 @@ class _Network:
         raise self._unreachable(cause) from cause
 
     def send_all(self, requests: Sequence[tuple[Any, int | None]], deadline: Deadline) -> list[Any]:
-        """Answers and errors, in order."""
-        self._loop.poll(timeout_ms=0)  # notices connections that the brokers have closed since
+        """Send all requests at once; return responses and errors in order."""
+        self._loop.poll(timeout_ms=0)  # notices connections that brokers have closed since the last request
 
         async def gather() -> list[Any]:
             running = [self._manager.call_soon(self._answer, request, node, deadline) for request, node in requests]
@@ -277,12 +302,12 @@ class _Network:
         return list(self._loop.run(gather))
 
     def close(self) -> None:
-        """Nothing is connected."""
+        """Close all connections and the event loop."""
         self._manager.close()
         self._loop.close()
 
     async def _first_failure(self, deadline: Deadline) -> KafkaError | None:
-        """Why the servers named cannot be used, None if one can: kafka-python's bootstrap would not say."""
+        """Return why no bootstrap server can be used; None if one can. kafka-python's bootstrap does not report it."""
         servers = self._manager.cluster.bootstrap_brokers()
         failure = None
         for server in servers:
@@ -295,7 +320,7 @@ class _Network:
         return failure
 
     async def _answer(self, request: Any, node_id: int | None, deadline: Deadline) -> Any:
-        """The answer or the error. What has not been sent is tried again; what has been sent is not."""
+        """Return the response or the error. Retry until the request is sent; never send it twice."""
         try:
             connection = await self._connection(node_id, deadline)
         except KafkaError as cause:
@@ -312,7 +337,7 @@ class _Network:
             )
 
     async def _connection(self, node_id: int | None, deadline: Deadline) -> Any:
-        """A connection that takes requests now."""
+        """Return a connection that accepts requests now; retry until the deadline, unless authentication fails."""
         while True:
             try:
                 node = self._manager.least_loaded_node() if node_id is None else node_id

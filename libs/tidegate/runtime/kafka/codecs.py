@@ -1,8 +1,8 @@
-"""One thread at a time compiles how kafka-python reads a message.
+"""Makes kafka-python compile its message decoders in one thread at a time.
 
-kafka-python 3 compiles that when the first message of a kind comes. Meanwhile it gives the message's structure another
-class; two threads that do so at once compile one against the stand-in of a class, and from then on no message of that
-kind can be read in the process: its reader dies, and every request of the kind waits until its time is over.
+kafka-python 3 compiles a decoder when the first message of a kind arrives, and meanwhile replaces the class of the
+message's structure by a stand-in. If two threads do so at once, one of them compiles against the stand-in. From then on
+no message of that kind can be read in the process: its reader dies, and every request of the kind times out.
 """
 
 from __future__ import annotations
@@ -22,5 +22,5 @@ def _one_at_a_time(struct: StructField, version: int, **how: Any) -> Any:
 
 
 def compile_in_turn() -> None:
-    """See to it that kafka-python compiles in one thread at a time, in this process."""
+    """Put a lock around kafka-python's compilation of decoders, for the whole process."""
     StructField.compiled_decode_from = _one_at_a_time

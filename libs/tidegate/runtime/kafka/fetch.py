@@ -1,7 +1,7 @@
-"""Committed records of a range of offsets, in columns.
+"""Fetches the committed records of a range of offsets, in columns.
 
-A fetch names the topic, has no session, and asks the leader alone. Batches older than magic 2, which only topics that
-were written before Kafka 0.11 hold, go through kafka-python's own parser, record by record.
+A fetch request names the topic, uses no fetch session and goes to the leader only. Record batches older than magic 2,
+which only topics written before Kafka 0.11 contain, go through kafka-python's own parser, record by record.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from tidegate.runtime.kafka.retries import Deadline, is_retriable, refusal
 NO_EPOCH = -1
 _READ_COMMITTED = 1
 _EPOCH_AT = 12
-"""Where the leader epoch is in a record batch of magic 2: behind base offset and size."""
+"""Position of the leader epoch in a record batch of magic 2: after base offset and size."""
 _MAX_WAIT_MS = 500
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fetched:
-    """The records of a range as far as it was read, and the offset to go on at.
+    """The records of a range as far as it was read, and the offset at which to continue (`next_offset`).
 
-    `epoch`: the leader epoch of the record batch before that offset, -1 where it is not known.
+    `epoch`: the leader epoch of the record batch before that offset; -1 if unknown.
     """
 
     records: Records
@@ -54,13 +54,14 @@ def fetch(
     deadline_s: float,
     epoch: int = NO_EPOCH,
 ) -> Fetched:
-    """The committed records with start <= offset < end, in one buffer.
+    """Return the committed records with start <= offset < end, in one buffer.
 
-    Reads on until `next_offset` is `end`, or until the batches read hold more than half of `max_bytes`, or more than
-    LARGEST_BATCH_BYTES uncompressed: it stops behind one of them, since the copying that joins a second answer to a
-    full one costs more than another call. Brokers that are not ready are asked again until the deadline, in seconds
-    from the call; EngineError when it has passed. StateError when the start of the range is no longer there;
-    InputTruncated when what was read before it, in `epoch`, is not what the partition has there now.
+    Sends fetches until `next_offset` is `end`, or until the batches read take more than half of `max_bytes`, or more
+    than LARGEST_BATCH_BYTES uncompressed. It stops there because another call costs less than copying a large response
+    to append a second one. Retries until the deadline, in seconds from the call.
+
+    Raises EngineError when the deadline has passed; StateError when the partition does not have offset `start`;
+    InputTruncated when the records before `start`, read in leader epoch `epoch`, are no longer in the partition.
     """
     parts: list[Records] = []
     position, held, uncompressed, deadline = start, 0, 0, Deadline(deadline_s)
@@ -73,7 +74,7 @@ def fetch(
 
 
 def concatenate(parts: Sequence[Records]) -> Records:
-    """The records of all parts, one after the other, in one buffer; a single part as it is."""
+    """Return the records of all parts in order, in one buffer; a single part is returned without a copy."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
@@ -104,7 +105,7 @@ def _unreadable(part: Records) -> np.ndarray:
 
 
 def decode_any(raw: bytes, start: int, end: int, aborted: Sequence[tuple[int, int]]) -> Decoded:
-    """`decode` for batches of every magic."""
+    """Decode record batches as `decode` does, of every magic."""
     found = frames(np.frombuffer(raw, np.uint8))
     if not len(found.magic) or found.magic.min() == MAGIC:
         return decode(raw, start, end, aborted)
@@ -120,7 +121,7 @@ def decode_any(raw: bytes, start: int, end: int, aborted: Sequence[tuple[int, in
 
 
 def _runs(raw: bytes, starts: list[int], ends: list[int], magics: list[int]) -> Iterator[tuple[int, bytes]]:
-    """Neighbouring batches of the same magic, together."""
+    """Yield each run of neighbouring batches of the same magic: the magic, and the bytes of the batches."""
     first = 0
     for batch in range(1, len(magics) + 1):
         if batch == len(magics) or magics[batch] != magics[first]:
@@ -144,7 +145,7 @@ def _decode_old(raw: bytes, start: int, end: int) -> Decoded:
 
 
 def _timestamp(record: Any) -> int:
-    """Magic 0 has no timestamps: -1, as Kafka says it."""
+    """Return the record's timestamp; -1, as in Kafka, for magic 0, which has none."""
     return -1 if record.timestamp is None else int(record.timestamp)
 
 
@@ -158,7 +159,7 @@ def _read_some(
     wanted: int,
     deadline: Deadline,
 ) -> tuple[Decoded, int]:
-    """Return at least one batch from the position on, and the leader epoch of the last one."""
+    """Return the records of at least one batch from the position on, and the leader epoch of the last batch."""
     last_error: EngineError | None = None
     for _attempt in deadline.attempts():
         try:
@@ -190,13 +191,16 @@ def _read_some(
 
 
 def _diverging(answer: Any) -> int | None:
-    """Return where the partition ceases to be what was read; None: it does not, or the broker is too old to say."""
+    """Return the offset from which the partition differs from what was read.
+
+    None if it does not differ, or if the broker is too old to report it.
+    """
     diverging = getattr(answer, "diverging_epoch", None)
     return None if diverging is None or diverging.end_offset < 0 else int(diverging.end_offset)
 
 
 def _epoch_before(raw: bytes, offset: int, before: int) -> int:
-    """Return the leader epoch of the last record batch that begins before the offset; `before` where none says it."""
+    """Return the leader epoch of the last record batch that begins before the offset; `before` if none has one."""
     found = frames(np.frombuffer(raw, np.uint8))
     said = found.start[(found.base_offset < offset) & (found.magic == MAGIC)]
     if not len(said):
@@ -208,7 +212,7 @@ def _epoch_before(raw: bytes, offset: int, before: int) -> int:
 def _ask(
     client: KafkaClient, topic: str, partition: int, position: int, epoch: int, wanted: int, deadline: Deadline
 ) -> Any:
-    """What the leader says of the partition, records included."""
+    """Send one fetch to the leader and return its response for the partition."""
     wanted_partition = FetchRequest.FetchTopic.FetchPartition(
         partition=partition, fetch_offset=position, last_fetched_epoch=epoch, partition_max_bytes=wanted
     )

@@ -1,6 +1,6 @@
-"""Topics with all of their settings, and those of the brokers, as they hold now.
+"""Reads the effective settings of topics and of a broker.
 
-`topics` shows what differs from the broker's defaults; here every setting has the value that is in force.
+`topics` shows only the settings that differ from the broker's defaults; here every setting has its effective value.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PROBE_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class Inspected:
-    """A topic: its id, the number of its partitions, where each begins, and its settings."""
+    """A topic: its id, its number of partitions, the first offset of each (`starts`), and its settings."""
 
     name: str
     id: str
@@ -31,14 +31,17 @@ class Inspected:
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """The topics that there are, by name, and the settings of a broker."""
+    """The existing topics by name, and the settings of one broker."""
 
     topics: Mapping[str, Inspected]
     settings: Mapping[str, str]
 
 
 def inspect(options: Mapping[str, str], names: Sequence[str]) -> Cluster:
-    """The cluster, with those of the topics that exist. Unavailable if no broker answers, UserError if none lets in."""
+    """Return the cluster with those of the named topics that exist.
+
+    Raises Unavailable if no broker responds, UserError if authentication fails.
+    """
     kafka = client(options)
     kafka.probe(PROBE_TIMEOUT_S)
     found = {}
@@ -62,7 +65,7 @@ def inspect(options: Mapping[str, str], names: Sequence[str]) -> Cluster:
 
 
 def _settings(options: Mapping[str, str], names: Sequence[str]) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """Of one broker, and of each topic."""
+    """Return the settings of one broker, and the settings of each topic."""
     with admin_client(options, "the cluster's settings") as admin:
         broker = str(admin.describe_cluster()["brokers"][0]["broker_id"])
         wanted = [ConfigResource(ConfigResourceType.BROKER, broker)]

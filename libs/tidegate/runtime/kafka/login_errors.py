@@ -1,4 +1,4 @@
-"""Why a broker does not let a client in, in plain words. Pure."""
+"""Explains authentication and TLS errors in plain words. Pure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TLS = (
 
 
 def refused(cause: BaseException, servers: str) -> UserError | None:
-    """The error for a definite refusal: a login or a certificate that will be as wrong at the next try; else None."""
+    """Return the UserError for a login or certificate that a retry cannot fix; None for any other error."""
     if isinstance(cause, UnsupportedSaslMechanismError):
         remedy = "write one that the broker has in sasl.mechanism"
         return UserError("the broker does not have this sasl.mechanism", value=f"{servers}: {cause}", remedy=remedy)

@@ -1,4 +1,4 @@
-"""Where partitions begin and end; what groups and outputs say is done."""
+"""First and last offsets of partitions, committed offsets of groups, and the newest batch in an output topic."""
 
 from __future__ import annotations
 
@@ -37,14 +37,17 @@ _STEP_BYTES = 2**22
 
 @dataclass(frozen=True, kw_only=True)
 class CommittedOffset:
-    """A group's offset of a partition, and the text committed with it."""
+    """A group's committed offset of a partition, and the metadata committed with it."""
 
     offset: int
     metadata: str
 
 
 def marks(client: KafkaClient, group: str, topic: str, partitions: Sequence[int]) -> dict[int, CommittedOffset | None]:
-    """What the group has committed for each partition, None where nothing; waits for open transactions to end."""
+    """Return the group's committed offset per partition; None for a partition without one.
+
+    Waits until the transactions that are committing offsets have ended. Raises Unavailable if that takes too long.
+    """
     code, what, deadline = 0, f"read the offsets of group {group}", Deadline(TIMEOUT_S)
     request = OffsetFetchRequest(
         group_id=group,
@@ -66,10 +69,10 @@ def marks(client: KafkaClient, group: str, topic: str, partitions: Sequence[int]
 
 
 def newest_batch_header(client: KafkaClient, topic: str, partition: int, operator: str) -> int | None:
-    """Return the batch of the operator's newest committed record in the partition; None if it has none there.
+    """Return the batch number of the operator's newest committed record in the partition; None if there is no record.
 
-    Reads backwards in growing steps, each of bounded memory, as far as the partition's first offset, which may move on
-    meanwhile. Raises Unavailable while transactions of others are open there: they may hide a record of the operator.
+    Reads backwards in growing steps, each of bounded memory, down to the partition's first offset, which may increase
+    meanwhile. Raises Unavailable if other transactions stay open there: they may hide a record of the operator.
     """
     first, end = earliest(client, topic)[partition], _ended(client, topic, partition)
     step = _FIRST_STEP
@@ -87,7 +90,7 @@ def newest_batch_header(client: KafkaClient, topic: str, partition: int, operato
 
 
 def _ended(client: KafkaClient, topic: str, partition: int) -> int:
-    """Return the end of the partition, once no transaction is open below it."""
+    """Wait until no transaction is open below the partition's end, and return that end."""
     end, deadline = latest(client, topic)[partition], Deadline(TIMEOUT_S)
     for _attempt in deadline.attempts():
         if stable(client, topic)[partition] >= end:

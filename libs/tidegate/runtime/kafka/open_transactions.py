@@ -1,4 +1,4 @@
-"""Who has a transaction open in a topic, and so keeps its last stable offset where it is."""
+"""Lists the open transactions of a topic, which hold back its last stable offset."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate.runtime.kafka.topics import admin_client
 
 @dataclass(frozen=True, kw_only=True)
 class OpenTransaction:
-    """A transaction that has not ended: `transactional_id` is empty where the cluster does not tell it."""
+    """A transaction that has not ended. `transactional_id` is empty if the cluster does not report it."""
 
     producer_id: int
     first_offset: int
@@ -24,7 +24,10 @@ class OpenTransaction:
 def open_transactions(
     options: Mapping[str, str], topic: str, partitions: Sequence[int]
 ) -> dict[int, list[OpenTransaction]]:
-    """Per partition the open transactions, the one that blocks first; empty where the cluster may not tell."""
+    """Return the open transactions per partition, by first offset: the first one holds back the last stable offset.
+
+    Returns an empty dict if the request fails, as when this client is not authorized.
+    """
     try:
         return _open_transactions(options, topic, partitions)
     except (TidegateError, KafkaError):

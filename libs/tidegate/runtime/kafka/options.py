@@ -1,6 +1,6 @@
-"""The Java client's options as kafka-python takes them.
+"""Translates options of the Java client to arguments for kafka-python.
 
-A configuration that works for Java tools can be pasted; what has no counterpart here is refused, never ignored.
+A configuration that works for Java tools can be pasted. An option without a counterpart here is refused, never ignored.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _JAAS_OPTION = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 
 def kafka_python_options(options: Mapping[str, str]) -> dict[str, Any]:
-    """The keyword arguments for kafka-python. Raises ConfigurationError with every problem at once."""
+    """Return the keyword arguments for kafka-python. Raise ConfigurationError that lists every problem at once."""
     given = {name: str(value) for name, value in options.items()}
     reader = _Reader(given)
     result = reader.general() | reader.sasl() | reader.tls()
@@ -48,17 +48,17 @@ def kafka_python_options(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 class _Reader:
-    """Reads the options group by group and gathers what is wrong with them."""
+    """Reads the options group by group and collects their problems."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
         self.problems: list[Problem] = []
-        for name in sorted(set(given) - set(KNOWN)):  # what it holds may be a secret under a misspelt name
+        for name in sorted(set(given) - set(KNOWN)):  # its value may be a secret under a misspelt name
             remedy = f"remove it; known are: {', '.join(KNOWN)}"
             self._refuse(name, "not an option that Tidegate knows", remedy, secret=True)
 
     def general(self) -> dict[str, Any]:
-        """Servers, protocol, client id and timeout."""
+        """Return servers, protocol, client id and timeout."""
         servers = [server.strip() for server in self._given.get("bootstrap.servers", "").split(",") if server.strip()]
         if not servers:
             self._refuse("bootstrap.servers", "names no server", "write host:port, several separated by commas")
@@ -70,7 +70,7 @@ class _Reader:
         return result
 
     def sasl(self) -> dict[str, Any]:
-        """Mechanism and credentials, where the protocol logs in."""
+        """Return mechanism and credentials if the protocol uses SASL."""
         if not self._protocol().startswith("SASL_"):
             return {}
         mechanism = self._given.get("sasl.mechanism", "")
@@ -81,7 +81,7 @@ class _Reader:
         return {"sasl_mechanism": mechanism, "sasl_plain_username": user, "sasl_plain_password": password}
 
     def tls(self) -> dict[str, Any]:
-        """A TLS context, where the protocol encrypts."""
+        """Return a TLS context if the protocol uses TLS."""
         if not self._protocol().endswith("SSL"):
             return {}
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -1,6 +1,6 @@
-"""Where the partitions of a topic begin and end.
+"""First, last and last stable offsets of a topic's partitions, and the ends of leader epochs.
 
-`offsets` gives these together with what groups and outputs say.
+`offsets` exports these together with committed offsets and the newest batch in an output topic.
 """
 
 from __future__ import annotations
@@ -25,29 +25,32 @@ _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 
 
 class EpochEnd(NamedTuple):
-    """The newest leader epoch up to one that was asked for, and where it ends: there a newer one begins, if any."""
+    """The newest leader epoch that is not above the requested one, and its end: the offset where a newer one begins."""
 
     epoch: int
     end: int
 
 
 def earliest(client: KafkaClient, topic: str) -> dict[int, int]:
-    """The first offset that each partition still has."""
+    """Return the first offset that each partition still has."""
     return _offsets(client, topic, _EARLIEST, _READ_UNCOMMITTED)
 
 
 def latest(client: KafkaClient, topic: str) -> dict[int, int]:
-    """The offset behind the last record of each partition, open transactions included."""
+    """Return the offset after the last record of each partition, open transactions included."""
     return _offsets(client, topic, _LATEST, _READ_UNCOMMITTED)
 
 
 def stable(client: KafkaClient, topic: str) -> dict[int, int]:
-    """The last stable offset of each partition: every transaction below it has ended."""
+    """Return the last stable offset of each partition: every transaction below it has ended."""
     return _offsets(client, topic, _LATEST, _READ_COMMITTED)
 
 
 def epoch_ends(client: KafkaClient, topic: str, epochs: Mapping[int, int]) -> dict[int, int]:
-    """Return where what was written in each partition's leader epoch, or before, ends now; none where nobody knows."""
+    """Return, per partition, the offset at which the records of the given leader epoch, or of older ones, end now.
+
+    A partition whose leader does not know it is left out.
+    """
     found: dict[int, int] = {}
     for partition, epoch in epochs.items():
         if (said := _epoch_end(client, topic, partition, epoch)) is not None:
@@ -56,15 +59,16 @@ def epoch_ends(client: KafkaClient, topic: str, epochs: Mapping[int, int]) -> di
 
 
 def epoch_before(client: KafkaClient, topic: str, partition: int, offset: int, newest: int) -> int | None:
-    """Return the leader epoch of what the partition has right before the offset, where that is `newest` or an older
-    one; None where nothing is before it, or nobody knows.
+    """Return the leader epoch of the record right before the offset; only `newest` and older epochs are considered.
+
+    None if there is no record before the offset, or if the leader does not know the epoch.
     """
     found = _epoch_end(client, topic, partition, newest)
     while found is not None:
         older = _epoch_end(client, topic, partition, found.epoch - 1) if found.epoch else None
         if older is None or older.end < offset:
             return found.epoch
-        if older.end == found.end:  # the answer is the same for all epochs before the first one that is there
+        if older.end == found.end:  # the broker reports the same end for all epochs before its first one
             return None
         found = older
     return None
@@ -90,7 +94,7 @@ def _epoch_end(client: KafkaClient, topic: str, partition: int, epoch: int) -> E
 
 
 def _offsets(client: KafkaClient, topic: str, timestamp: int, isolation: int) -> dict[int, int]:
-    """Of each partition, from its leader; asked again until all leaders have answered."""
+    """Return each partition's offset from its leader; retry until all leaders have responded."""
     found: dict[int, int] = {}
     code, what, deadline = 0, f"list the offsets of {topic}", Deadline(TIMEOUT_S)
     for _attempt in deadline.attempts():

@@ -1,4 +1,4 @@
-"""Trying again until a deadline, and what Kafka's error codes mean for that."""
+"""Retries until a deadline, and which of Kafka's error codes can be retried."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ LONGEST_PAUSE_S = 0.1
 
 
 class Deadline:
-    """A point in time, by the monotonic clock, `seconds` from now."""
+    """A point in time on the monotonic clock, `seconds` from now."""
 
     def __init__(self, seconds: float) -> None:
         self._at = time.monotonic() + seconds
 
     @property
     def remaining_s(self) -> float:
-        """Seconds left; 0 when it has passed."""
+        """Return the seconds left; 0 when the deadline has passed."""
         return max(0.0, self._at - time.monotonic())
 
     def attempts(self) -> Iterator[int]:
-        """0, 1, 2, ... with a pause in between that doubles, until the deadline has passed; at least one."""
+        """Yield 0, 1, 2, ... until the deadline has passed, at least once; sleep in between.
+
+        The pause doubles each time, up to LONGEST_PAUSE_S.
+        """
         pause_s, attempt = FIRST_PAUSE_S, 0
         while True:
             yield attempt
@@ -36,17 +39,20 @@ class Deadline:
 
 
 def is_retriable(code: int) -> bool:
-    """True for an error that passes by itself: elections, loading coordinators, transactions that are just ending."""
+    """Return True for an error that passes without intervention.
+
+    Such are leader elections, coordinators that are loading, and transactions that are just ending.
+    """
     return bool(for_code(code).retriable)
 
 
 def error_name(code: int) -> str:
-    """Kafka's name of an error code."""
+    """Return Kafka's name of the error code."""
     return str(getattr(for_code(code), "message", code))
 
 
 def refusal(code: int, what: str) -> TidegateError:
-    """The error for a definite answer that is no success: a UserError if it is about rights, else an EngineError."""
+    """Return the error for an error code that must not be retried: UserError for missing rights, else EngineError."""
     if issubclass(for_code(code), AuthorizationError):
         return UserError(
             f"Kafka does not allow it: {what}", value=error_name(code), remedy="give the Kafka user the right for it"
@@ -57,6 +63,9 @@ def refusal(code: int, what: str) -> TidegateError:
 
 
 def too_late(code: int | None, what: str) -> Unavailable:
-    """The error for something that was not done before the deadline; `code` is the last answer, where there was one."""
+    """Return the error for a request that did not succeed before the deadline.
+
+    `code`: the error code of the last response; None or 0 if there was none.
+    """
     value = error_name(code) if code else None
     return Unavailable(f"Kafka did not do it in time: {what}", value=value, remedy="look at the brokers")

@@ -1,7 +1,7 @@
-"""Creating and looking at topics.
+"""Creates, lists and describes topics.
 
-Topics that Tidegate creates keep their records for ever unless told otherwise: a broker deletes by the records' own
-timestamps, so with an ordinary retention it would delete historical event times on arrival.
+Topics that Tidegate creates have unlimited retention by default: a broker deletes by the records' own timestamps, so
+with an ordinary retention it would delete records with old event times on arrival.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _UNKNOWN_TOPIC = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Topic:
-    """A topic as the cluster knows it; `configs` holds what differs from the broker's defaults."""
+    """A topic as described by the cluster; `configs` holds the settings that differ from the broker's defaults."""
 
     name: str
     topic_id: str
@@ -42,20 +42,23 @@ class Topic:
 def create_topic(
     options: Mapping[str, str], name: str, partitions: int, configs: Mapping[str, str] | None = None
 ) -> None:
-    """The topic exists, with a leader for every partition. UserError if it existed before or Kafka refuses it."""
+    """Create the topic and wait until every partition has a leader.
+
+    Raises UserError if the topic already exists or Kafka refuses it.
+    """
     wanted = {"num_partitions": partitions, "configs": DEFAULT_CONFIGS | dict(configs or {})}
     with admin_client(options, name) as admin:
         admin.create_topics({name: wanted}, wait_for_metadata=True)
 
 
 def topic_names(options: Mapping[str, str]) -> list[str]:
-    """The names of all topics but Kafka's own, sorted."""
+    """Return the sorted names of all topics except Kafka's internal ones."""
     with admin_client(options, "all topics") as admin:
         return sorted(name for name in admin.list_topics() if not name.startswith("__"))
 
 
 def describe_topics(options: Mapping[str, str], names: Sequence[str]) -> list[Topic]:
-    """The topics of these names, in this order. UserError for one that does not exist."""
+    """Return the topics with these names, in this order. Raise UserError if one does not exist."""
     with admin_client(options, ", ".join(names)) as admin:
         found = {topic["name"]: topic for topic in admin.describe_topics(list(names))}
         _require_all(found)
@@ -64,7 +67,7 @@ def describe_topics(options: Mapping[str, str], names: Sequence[str]) -> list[To
 
 
 def max_message_bytes(options: Mapping[str, str], name: str) -> int:
-    """The size of the largest record batch that the topic takes."""
+    """Return the size in bytes of the largest record batch that the topic accepts (max.message.bytes)."""
     wanted = ConfigResource(ConfigResourceType.TOPIC, name, configs={"max.message.bytes": None})
     with admin_client(options, name) as admin:
         found = admin.describe_configs([wanted], config_filter="all")
@@ -88,8 +91,8 @@ def _topic(metadata: Mapping[str, Any], configs: Mapping[str, Mapping[str, Any]]
 
 @contextmanager
 def admin_client(options: Mapping[str, str], value: str) -> Iterator[KafkaAdminClient]:
-    """kafka-python's admin client; its errors leave as Tidegate's, with this value."""
-    client(options).probe()  # it says why it cannot, which kafka-python's admin client does not
+    """Yield kafka-python's admin client; raise its errors as Tidegate's, with `value`."""
+    client(options).probe()  # reports why a connection fails, which kafka-python's admin client does not
     with explained(value):
         admin = KafkaAdminClient(**kafka_python_options(options))
         try:
@@ -100,7 +103,7 @@ def admin_client(options: Mapping[str, str], value: str) -> Iterator[KafkaAdminC
 
 @contextmanager
 def explained(value: str) -> Iterator[None]:
-    """Errors of kafka-python inside leave as Tidegate's, with this value."""
+    """Raise errors of kafka-python inside the block as Tidegate's, with `value`."""
     try:
         yield
     except TopicAlreadyExistsError as cause:

@@ -1,9 +1,9 @@
-"""Transactional output: open, with offset and mark, and end.
+"""Kafka transactions: initialise a producer, produce records, commit an offset, and end the transaction.
 
-A `Producer` is a value: it says all that any process needs to go on with a transaction. Both of Kafka's transaction
-protocols are spoken (`docs/protocol.md`); the request versions follow from the producer's. What a broker answers with
-"not now" is tried again until the deadline, in seconds from the call; after any other error, and after a request
-without an answer, the only thing to do next for the transactional id is `initialise`.
+A `Producer` is a value that holds all that any process needs to continue a transaction. Both versions of Kafka's
+transaction protocol are supported (`docs/protocol.md`); the request versions follow from the producer's `version`.
+Retriable errors are retried until the deadline, in seconds from the call. After any other error, and after a request
+without a response, the only valid next step for the transactional id is `initialise`.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ _ONLY_OF_VERSION_2 = {ProduceRequest: 12, TxnOffsetCommitRequest: 5, EndTxnReque
 
 @dataclass(frozen=True, kw_only=True)
 class Producer:
-    """A transactional producer of one partition of each of its topics, at one moment. `opened`: a transaction is open.
+    """The state of a transactional producer, which writes to one partition of each of its topics.
 
-    `sequences`: the next sequence number in each topic; 0 where none is named.
+    `opened`: a transaction is open. `sequences`: the next sequence number per topic; 0 for a topic that is not in it.
     """
 
     transactional_id: str
@@ -76,11 +76,11 @@ class Producer:
 def initialise(
     client: KafkaClient, transactional_id: str, *, timeout_ms: int, current: Producer | None = None
 ) -> Producer:
-    """A new epoch: whatever was open for the transactional id is aborted, older producers are fenced.
+    """Start a new producer epoch: abort what is open for the transactional id, fence older producers.
 
-    Without `current` the id is taken over from whoever has it. With it the request carries that producer's own id and
-    epoch, and raises Fenced if another producer has taken over since. `timeout_ms`: after that long without an end the
-    broker aborts a transaction; UserError if it is more than the broker allows.
+    Without `current` the transactional id is taken over from any other producer. With `current` the request carries
+    that producer's id and epoch, and Fenced is raised if another producer has taken over since. `timeout_ms`: the
+    transaction timeout, after which the broker aborts an open transaction; UserError if the broker does not allow it.
     """
     deadline = Deadline(INITIALISE_TIMEOUT_S)
     producer = Producer(
@@ -125,9 +125,10 @@ def send_emissions(
     deadline_s: float,
     after_half: Callable[[], None] | None = None,
 ) -> Producer:
-    """The records stand, in order, in the producer's open transaction; without records nothing is opened.
+    """Produce the records in order, within the producer's transaction; return the producer after that.
 
-    Raises OutputTooLarge before anything is sent. `after_half` is called once, when half of the batches were sent.
+    Opens no transaction if there are no records. Raises OutputTooLarge before anything is sent if a record is larger
+    than `max_batch_bytes`. `after_half` is called once, after half of the batches were sent.
     """
     batches = encode(
         columns,
@@ -155,7 +156,10 @@ def produce(
     batches: Sequence[EncodedBatch],
     deadline_s: float,
 ) -> Producer:
-    """The batches, encoded for this producer from its sequence on, stand in its open transaction."""
+    """Produce the batches within the producer's transaction; return the producer after that.
+
+    The batches must be encoded for this producer, starting at its next sequence number.
+    """
     deadline = Deadline(deadline_s)
     return _produce(client, _join(client, producer, topic, partition, deadline), topic, partition, batches, deadline)
 
@@ -170,7 +174,7 @@ def commit_offset(
     metadata: str,
     deadline_s: float,
 ) -> Producer:
-    """When the open transaction commits, the group's offset of the partition is `offset`, with that metadata."""
+    """Add the commit of the group's offset, with its metadata, to the transaction; it takes effect with its commit."""
     deadline = Deadline(deadline_s)
     if producer.version == 1:
         producer = _add_offsets(client, producer, group, deadline)
@@ -197,7 +201,7 @@ def commit_offset(
 
 
 def end(client: KafkaClient, producer: Producer, *, commit: bool, deadline_s: float) -> Producer:
-    """The open transaction is committed or aborted, and the producer ready for the next."""
+    """Commit or abort the open transaction; return the producer, ready for the next one."""
     [ended] = ends(client, [producer], commit=commit, deadline_s=deadline_s)
     if isinstance(ended, TidegateError):
         raise ended
@@ -207,7 +211,10 @@ def end(client: KafkaClient, producer: Producer, *, commit: bool, deadline_s: fl
 def ends(
     client: KafkaClient, producers: Iterable[Producer], *, commit: bool, deadline_s: float
 ) -> list[Producer | TidegateError]:
-    """`end` for many at once, in order; in the place of a producer whose end is refused or unclear stands the error."""
+    """Do what `end` does for many producers at once; return the producers in order.
+
+    If a transaction's end is refused, or its outcome unknown, the error takes the producer's place.
+    """
     deadline, results = Deadline(deadline_s), list[Producer | TidegateError](producers)
     for _attempt in deadline.attempts():
         open_ones = {place: got for place, got in enumerate(results) if _is_open(got)}
@@ -237,7 +244,7 @@ def _end_request(producer: Producer, commit: bool) -> Any:
 
 
 def _ended(client: KafkaClient, producer: Producer, answer: Any, deadline: Deadline) -> Producer | TidegateError:
-    """What has become of the producer: closed, still open because the broker is not ready, or an error."""
+    """Return the producer, with `opened` still true if the request has to be retried; or the error."""
     if isinstance(answer, TidegateError):
         return answer
     if not answer.error_code and producer.version == 1:
@@ -267,14 +274,14 @@ def _produce(
 
 
 def _join(client: KafkaClient, producer: Producer, topic: str, partition: int, deadline: Deadline) -> Producer:
-    """What is produced to the partition from now on belongs to the transaction."""
+    """Add the partition to the transaction: by a request in version 1; in version 2 the broker does it on produce."""
     return _add_partition(client, producer, topic, partition, deadline) if producer.version == 1 else producer
 
 
 def _produce_batch(
     client: KafkaClient, producer: Producer, topic: str, partition: int, batch: bytes, deadline: Deadline
 ) -> None:
-    """The batch stands in the partition. Tried again it is the same batch: the broker knows it by its sequence."""
+    """Produce the batch to the partition. A retry does not duplicate it: the broker knows it by its sequence number."""
     code, what = 0, f"produce to {topic}/{partition}"
     for _attempt in deadline.attempts():
         leader = client.leader(topic, partition, deadline)
@@ -351,7 +358,10 @@ def _ask_coordinator(
     what: str,
     deadline: Deadline,
 ) -> tuple[Producer, Any]:
-    """The answer of the transaction's coordinator, and the producer, which knows where that is now."""
+    """Send the request to the transaction coordinator; return the producer, with its current coordinator, and response.
+
+    Retries until the deadline.
+    """
     code, what = 0, f"{what} ({producer.transactional_id})"
     for _attempt in deadline.attempts():
         answer = client.send(request, producer.coordinator, timeout_s=deadline.remaining_s)
@@ -364,7 +374,7 @@ def _ask_coordinator(
 
 
 def _located(client: KafkaClient, producer: Producer, code: int, deadline: Deadline) -> Producer:
-    """The producer with its coordinator, looked for again if the broker asked is not it."""
+    """Return the producer; look its coordinator up again if the broker was not the coordinator."""
     if code != NotCoordinatorError.errno:
         return producer
     client.forget_coordinator(TRANSACTION, producer.transactional_id)

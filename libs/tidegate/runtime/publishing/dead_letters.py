@@ -1,6 +1,6 @@
-"""Refused records as they are written to Kafka. Pure.
+"""Late and rejected records in the form in which they are written to Kafka. Pure functions.
 
-A dead letter, and a record that is sent back, has key, value and headers of the record that was refused, byte for byte.
+A dead letter, like a redriven record, has the key, value and headers of the original record, byte for byte.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 from tidegate.operators.event_timestamps import REASONS
 
 NO_TIMESTAMP = -1
-"""Kafka's for a record that has none."""
+"""Kafka's timestamp of a record that has none."""
 
 _COLUMNS = ["key", "value", "headers", "timestamp", "offset"]
 
 
 def as_dead_letters(late: pa.Table, rejected: pa.Table, *, times_in_values: bool) -> pa.Table:
-    """The late and the rejected rows of one partition and batch, in the order of their offsets.
+    """Return the late and rejected rows of one partition and batch as dead letters, in order of their offsets.
 
     Columns key, value, headers, timestamp (as it is written), offset, reason ("late: ...", "rejected: ...").
     """
@@ -31,10 +31,10 @@ def as_dead_letters(late: pa.Table, rejected: pa.Table, *, times_in_values: bool
 
 
 def written_timestamps(rejected: pa.Table, *, times_in_values: bool) -> pa.ChunkedArray:
-    """The timestamps that rejected records are written with: those they had in Kafka, or none.
+    """Return the timestamps to write rejected records with: those that they had in Kafka, or NO_TIMESTAMP.
 
-    Where event times are fields of the values, a row has that of Kafka only if no time could be read. One that was read
-    may be nonsense, which no topic would take.
+    `times_in_values`: event times are fields of the values. A row then has the timestamp of Kafka only if no time could
+    be read from its value. A time that was read may be nonsense that a topic refuses, so that it is not written.
     """
     none = pa.scalar(NO_TIMESTAMP, pa.int64())
     timestamps = pc.max_element_wise(rejected["timestamp"], none)

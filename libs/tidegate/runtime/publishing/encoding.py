@@ -1,8 +1,7 @@
-"""Emissions and dead letters on their way to Kafka: opened by a task, ended by the driver, made again from the log
-after a crash.
+"""Encoding and sending of emissions and dead letters in a Kafka transaction that the driver ends later.
 
-Both ways in build the same columns from the same rows, so that what is published again is what was published at first,
-byte for byte.
+A task sends the output of its batch; after a crash the driver sends it again from the log. Both build the same columns
+from the same rows, so that what is published again equals the first output byte for byte.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ from tidegate.state.decisions import format_mark
 from tidegate.state.raised_offsets import in_the_input
 
 PIECE_BYTES = 2**30
-"""Keys, values and headers that are encoded at a time: Arrow's columns and the encoder count with 32 bits."""
+"""Bytes of keys, values and headers encoded at a time: Arrow's columns and the encoder count in 32 bits."""
 
 
 class Rows(NamedTuple):
-    """What a batch puts out of one partition, as the log has it; each table is in seq order, from 0.
+    """The output of one partition and batch as in the log; each table is in order of `seq`, from 0.
 
-    All have key, value, headers, timestamp, cause; emissions window_start and window_end where there are windows, late
-    and rejected rows offset.
+    All tables have key, value, headers, timestamp and cause. Emissions also have window_start and window_end if there
+    are windows; late and rejected rows also have offset.
     """
 
     emissions: pa.Table
@@ -46,11 +45,11 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Destination:
-    """Where one partition's output of one batch goes, and the mark and the input offset that travel with it.
+    """The topics for one partition's output of one batch, with the mark and input offset of the same transaction.
 
     `limits`: the largest record batch that each topic takes, in bytes. `times_in_values`: event times are fields of
-    the values, so that they are not the timestamps which the records had in Kafka. `windows`: how emissions are told of
-    theirs; None: not at all. `raised`: how the log counts the input's offsets, which dead letters name.
+    the values, and so differ from the records' timestamps in Kafka. `windows`: how emissions name their windows; None:
+    not at all. `raised`: where the log's offsets differ from those of the input, which dead letters name.
     """
 
     operator: str
@@ -69,7 +68,7 @@ class Destination:
 
 
 class Parcel(NamedTuple):
-    """What goes to one topic."""
+    """Records for one topic, ready to be encoded."""
 
     topic: str
     columns: OutgoingColumns
@@ -77,9 +76,10 @@ class Parcel(NamedTuple):
 
 
 def open_output(client: KafkaClient, producer: Producer, to: Destination, rows: Rows) -> Producer:
-    """The output, the input offset and the mark stand in an open transaction of the partition; nothing is ended.
+    """Send the output, the input offset and the mark in a transaction of the partition, and leave it open.
 
-    Without output nothing is opened. Raises OutputTooLarge, EngineError when the broker does not take it.
+    Without output, open no transaction. Return the producer. Raise OutputTooLarge or EngineError if the broker does not
+    accept the output.
     """
     unopened = producer
     for parcel in _parcels(to, rows):
@@ -109,7 +109,7 @@ def _parcels(to: Destination, rows: Rows) -> Iterator[Parcel]:
 
 
 def _pieces(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the rows in pieces of PIECE_BYTES at the most, or of one row, each with the number of its first row."""
+    """Yield the rows in pieces of at most PIECE_BYTES (at least one row), each with the index of its first row."""
     sizes = np.zeros(rows.num_rows, np.int64)
     for name in ("key", "value", "headers"):
         sizes += pc.fill_null(pc.binary_length(rows[name]), 0).to_numpy()
@@ -140,9 +140,9 @@ def _send(client: KafkaClient, producer: Producer, to: Destination, parcel: Parc
 
 
 def outgoing(to: Destination, emissions: pa.Table, first_seq: int = 0) -> tuple[OutgoingColumns, Stamp]:
-    """The emissions (columns key, value, headers, timestamp, cause; by seq from `first_seq`) as the codec takes them.
+    """Return emissions (columns key, value, headers, timestamp, cause; by seq from `first_seq`) for the encoder.
 
-    Windows (columns window_start, window_end) become headers or a part of the keys, where they are to be told.
+    Windows (columns window_start, window_end) become headers or part of the keys, as `to.windows` says.
     """
     causes = pc.dictionary_encode(_whole(emissions["cause"].cast(pa.string())))
     stamp = Stamp(
@@ -157,7 +157,7 @@ def outgoing(to: Destination, emissions: pa.Table, first_seq: int = 0) -> tuple[
 
 
 def _dead_letters(to: Destination, letters: pa.Table, first_seq: int) -> tuple[OutgoingColumns, Stamp]:
-    """The refused records as the codec takes them, in the order of their offsets, with their origin as headers."""
+    """Return the dead letters for the encoder, in order of their offsets, with their origin as headers."""
     reasons = pc.dictionary_encode(_whole(letters["reason"]))
     messages = reasons.dictionary.to_pylist()
     offsets = in_the_input(to.raised, _whole(letters["offset"]).to_numpy())

@@ -1,7 +1,7 @@
-"""Publishing on the driver's side: producers, marks, settling, ending.
+"""The driver's side of publishing: producers, marks, the end of transactions, and settling what was left unpublished.
 
-The rules are those of `docs/protocol.md`: what has been published is said by the mark in Kafka, never assumed; after
-anything unclear the next request for a transactional id is InitProducerId.
+The rules are those of `docs/protocol.md`. What has been published is read from the mark in Kafka, never assumed. After
+any unclear outcome the next request for a transactional id is InitProducerId.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from tidegate.state.decisions import Settle, Settling, Tail, format_mark, parse_
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 RENEWALS = 4
-"""How often a mark is committed again within the time for which the brokers keep it."""
+"""How often a mark is committed again within the brokers' retention of offsets."""
 UNKNOWN_RETENTION_S = 86_400.0
-"""How long brokers that may not be asked are taken to keep offsets: once Kafka's default, which is seven days now."""
+"""Assumed retention of offsets if the brokers deny access to it: Kafka's former default, which is seven days now."""
 
 
 class Publication:
@@ -63,7 +63,7 @@ class Publication:
         self._shown_at = time.monotonic()
 
     def start(self, partitions: Iterable[int], newest: BatchMeta) -> None:
-        """Older drivers are fenced, what they left open is aborted, and everything committed is published."""
+        """Fence older drivers, abort their open transactions, and publish committed output that was not published."""
         for count, partition in enumerate(partitions):
             if count == 1:
                 reach("between_initialisations")
@@ -71,10 +71,10 @@ class Publication:
         self.settle(self.producers, newest)
 
     def settle(self, partitions: Iterable[int], newest: BatchMeta) -> None:
-        """Publish the output of committed batches that is not published yet, judged by the marks.
+        """Publish the output of committed batches that, by the marks, is not published yet.
 
-        Raises StateError for a mark that contradicts the log, Undecided where nothing tells whether the newest output
-        was published, and StartOver where the log has gone on without this driver.
+        Raise StateError if a mark contradicts the log, Undecided if it is unknown whether the newest output was
+        published, and StartOver if another driver has committed to the log meanwhile.
         """
         undecided = dict[int, int]()
         for partition, (what, batch) in self._decisions(partitions, newest):
@@ -86,19 +86,19 @@ class Publication:
             raise self._undecided(undecided)
 
     def undecided(self, newest: BatchMeta) -> dict[int, int]:
-        """Return the partitions of which nothing tells whether their newest output was published, and its batch."""
+        """Return {partition: batch} of newest output of which it is unknown whether it was published."""
         decisions = self._decisions(newest.offsets[self._input], newest)
         return {p: batch for p, (what, batch) in decisions if what is Settling.ASK and batch is not None}
 
     def _decisions(self, partitions: Iterable[int], newest: BatchMeta) -> Iterator[tuple[int, Settle]]:
-        """Read the marks, then decide about one partition after the other."""
+        """Read the marks, then yield the decision for one partition after the other."""
         wanted = list(partitions)
         found = marks(self._client(), self.group, self._input, wanted)
         for partition in wanted:
             committed = found.get(partition)
             mark = committed.metadata if committed is not None else None
             self._shown[partition] = committed.offset if committed is not None else -1
-            self._marked_at[partition] = -math.inf  # nobody tells when
+            self._marked_at[partition] = -math.inf  # the time of that commit is unknown
             try:
                 yield partition, self._left_to_publish(partition, mark, newest)
             except StateError as contradiction:
@@ -106,7 +106,7 @@ class Publication:
                 raise
 
     def end(self, producers: Mapping[int, Producer], newest: BatchMeta) -> None:
-        """The open transactions of a committed batch are committed in Kafka, or cleared up by the marks."""
+        """Commit the open transactions of a committed batch in Kafka. Clear up those whose outcome is unclear."""
         self.unclear.update(producers)
         for wave in self._waves(list(producers)):
             opened = [producers[partition] for partition in wave]
@@ -121,26 +121,26 @@ class Publication:
         self.clear_up(newest)
 
     def show(self, newest: BatchMeta, *, every_s: float = 0.0) -> None:
-        """Commit the log's offsets to the group, so that ordinary tools tell the lag, unless it is too soon for that.
+        """Commit the log's offsets to the consumer group, so that ordinary tools show the lag.
 
-        Where nothing was emitted, a transaction without output carries the offset, and the mark with it. So marks of
-        quiet partitions are renewed well before the brokers drop them.
+        Do nothing if the last such commit was less than `every_s` ago. A partition without output gets a transaction
+        with the offset and the mark alone. So marks of quiet partitions are renewed long before brokers expire them.
         """
         reached, now = newest.offsets[self._input], time.monotonic()
         behind = [
             partition
             for partition in self.producers
             if (self._shown.get(partition) != reached[partition] or self._is_old(partition, now))
-            and partition not in self.unclear  # what a failed attempt has left open would be committed with it
+            and partition not in self.unclear  # the open transaction of a failed attempt would be committed, too
         ]
         if not behind or now < self._shown_at + every_s:
             return
         self._shown_at = now
-        self.abandon(behind)  # until they are ended
+        self.abandon(behind)  # unclear until these transactions have ended
         self.end({partition: self._offset_alone(partition, newest) for partition in behind}, newest)
 
     def _is_old(self, partition: int, now: float) -> bool:
-        """Return True if the partition's mark is to be committed again."""
+        """Return whether the partition's mark is due to be committed again."""
         return now >= self._marked_at.get(partition, -math.inf) + self._renew_after_s
 
     def _offset_alone(self, partition: int, newest: BatchMeta) -> Producer:
@@ -156,20 +156,20 @@ class Publication:
         )
 
     def abandon(self, partitions: Iterable[int]) -> None:
-        """What the partitions have open is not to be committed; nothing else is sent before it is cleared up."""
+        """Count the partitions' transactions as unclear: abort them before anything else is sent, never commit."""
         if self.producers:
             self.unclear.update(partitions)
 
     def let_go(self, partitions: Sequence[int]) -> None:
-        """What the partitions have open is aborted; what is committed of it is still to be published."""
+        """Abort the partitions' open transactions. Output that the log has of them is still to be published."""
         self.abandon(partitions)
         for partition in partitions:
             self._initialise(partition, self.producers[partition])
 
     def clear_up(self, newest: BatchMeta) -> None:
-        """Nothing is unclear: whatever was open is aborted, what is committed in the log is published.
+        """Abort the transactions of all unclear partitions, and publish what the log has committed of them.
 
-        Raises Fenced after a takeover, EngineError while Kafka does not answer (then it is still unclear).
+        Raise Fenced after a takeover; EngineError while Kafka does not answer (the rest then stays unclear).
         """
         for partition in sorted(self.unclear):
             self._initialise(partition, self.producers[partition])
@@ -177,7 +177,7 @@ class Publication:
             self.unclear.discard(partition)
 
     def _waves(self, partitions: list[int]) -> list[list[int]]:
-        """All ends at once; the kill point between two of them needs them one after the other."""
+        """Return all partitions as one wave; one by one if the kill point between two ends is armed."""
         return [[partition] for partition in partitions] if armed("between_ends") else [partitions]
 
     def _initialise(self, partition: int, current: Producer | None) -> None:
@@ -185,7 +185,7 @@ class Publication:
         self.producers[partition] = initialise(self._client(), name, timeout_ms=self._timeout_ms, current=current)
 
     def _left_to_publish(self, partition: int, mark: str | None, newest: BatchMeta) -> Settle:
-        """Decide about the batch whose output is committed and may not be published."""
+        """Decide what to do about a batch whose output is committed to the log and perhaps not published."""
         known = parse_mark(mark) if mark is not None else None
         after = known.batch if known else newest.output.get(partition, -1) - 1
         outputs = self._outputs(partition, after, newest)
@@ -199,7 +199,10 @@ class Publication:
         return decision
 
     def _outputs(self, partition: int, after_batch: int, newest: BatchMeta) -> list[int]:
-        """The batches above that one with something to publish, none from before that was configured; ascending."""
+        """Return the batches above `after_batch` with output to publish, ascending.
+
+        Rows of batches from before their topic was configured do not count.
+        """
         found = [
             self._log.batches(kind, partition, after_batch=max(after_batch, since - 1))
             for kind, since in published_kinds(self._outlets, newest).items()
@@ -207,7 +210,7 @@ class Publication:
         return sorted({batch for batches in found for batch in batches})
 
     def _tails(self, partition: int, batch: int, newest: BatchMeta) -> list[Tail]:
-        """Look at the end of each outlet for the batch."""
+        """Look for the batch at the end of the partition in each output topic."""
         kinds = [kind for kind in published_kinds(self._outlets, newest) if self._has(kind, partition, batch)]
         written = {self._outlets.output if kind == "emission" else self._outlets.dead_letters for kind in kinds}
         return [self._tail(topic, partition, newest, written=topic in written) for topic in self._outlets.topics]
@@ -236,7 +239,7 @@ class Publication:
         )
 
     def _notice_successor(self, contradiction: StateError) -> None:
-        """Nothing, if the newest commit is this driver's: else a successor has fenced it in between, and published."""
+        """Raise StartOver if another driver has committed to the log: that one has published, so the mark is newer."""
         if self._log.has_successor():
             raise StartOver(
                 "a newer driver has published", value=contradiction.value, remedy="the claim tells"
@@ -271,5 +274,5 @@ class Publication:
         reach("in_settling_after_end")
 
     def _rows(self, kind: str, partition: int, batch: int, since: int) -> pa.Table:
-        """The batch's rows of the kind; none if it is from before `since`."""
+        """Return the batch's rows of the kind; no rows if the batch is older than batch `since`."""
         return self._log.read(kind, partition, after_batch=max(batch, since) - 1, up_to=batch)

@@ -1,4 +1,4 @@
-"""The topics that an operator writes."""
+"""The topics that an operator writes: the configured ones, and those of its newest claim."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from tidegate.contracts.schema import BatchMeta
 
 
 class Outlets(NamedTuple):
-    """Where an operator's emissions go, and where the records that it refuses; None: they stay in the lake."""
+    """The topic of an operator's emissions and that of its dead letters; None: these rows stay in the lake."""
 
     output: str | None
     dead_letters: str | None
 
     @property
     def topics(self) -> list[str]:
-        """The topics that there are."""
+        """Return the topics that are set."""
         return [topic for topic in self if topic is not None]
 
 
 def configured(config: OperatorConfig) -> Outlets:
-    """Those that the configuration names."""
+    """Return the topics that the configuration names."""
     return Outlets(config.output, config.dead_letters)
 
 
 def claimed(newest: BatchMeta, input: str) -> Outlets:
-    """Those of the newest claim: its topics, without the input."""
+    """Return the topics of the newest claim, without the input."""
     others = (topic for topic in newest.topics if topic not in (input, newest.dead_letters))
     return Outlets(next(others, None), newest.dead_letters)
 
 
 def published_kinds(outlets: Outlets, newest: BatchMeta) -> dict[str, int]:
-    """The kinds of rows that are published, and for each the batch in which that was configured."""
+    """Return the kinds of rows that are published, each with the batch in which its topic was configured."""
     kinds = {} if outlets.output is None else {"emission": newest.published_from}
     if outlets.dead_letters is not None:
         kinds |= dict.fromkeys(("late", "rejected"), newest.dead_letters_from)

@@ -1,6 +1,6 @@
-"""Sending refused records back: which ones, and each partition's in one Kafka transaction.
+"""Redriving late and rejected records: choose them from the log, and send each partition's in one Kafka transaction.
 
-The log is read and never written; its service may run meanwhile.
+The log is only read, so that the operator's service may run meanwhile.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tidegate.state.delta_log.operator_log import OperatorLog
 
 DEADLINE_S = 60.0
 TIMEOUT_MS = 180_000
-"""The transaction of a redrive that was killed is aborted after this; so long readers wait before it."""
+"""Transaction timeout: if a redrive is killed, readers of the topic wait this long until brokers abort it."""
 
 RefusedKind = Literal["late", "rejected"]
 _COLUMNS = ["partition", "offset", "key", "value", "headers", "timestamp", "cause"]
@@ -43,7 +43,7 @@ _COLUMNS = ["partition", "offset", "key", "value", "headers", "timestamp", "caus
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """Which refused records are meant; what is left out means all. Event times in [since, until), ms."""
+    """A selection of late and rejected records. A field left out selects all; event times in [since, until), ms."""
 
     kind: RefusedKind | None = None
     causes: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class Choice:
 
 
 class Reason(NamedTuple):
-    """How many of the chosen records were refused for that, and how many of them had been sent back before."""
+    """A kind and cause, with the number of chosen records that have it, and how many of these were redriven before."""
 
     kind: str
     cause: str
@@ -64,7 +64,11 @@ class Reason(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Redrive:
-    """What is to be sent where. `rows`: with the columns of the log, and kind; `reasons`: of all that was chosen."""
+    """A planned redrive.
+
+    `to`: the topic. `rows`: the records to send, with the log's columns and `kind`. `reasons`: counts of all chosen
+    records, including those that are not sent because they were redriven before.
+    """
 
     to: str
     rows: pa.Table
@@ -72,9 +76,9 @@ class Redrive:
 
 
 def chosen(rows: pa.Table, choice: Choice) -> pa.Table:
-    """The rows that are meant; those without an event time are in no range of times.
+    """Return the selected rows. A row without an event time is in no range of times.
 
-    A row that stands for a record batch which could not be read has no record to send.
+    Rows that stand for a whole unreadable record batch are never selected: they have no record to send.
     """
     wanted = ~pc.starts_with(pc.field("cause"), UNREADABLE_BATCH)
     if choice.causes:
@@ -89,12 +93,12 @@ def chosen(rows: pa.Table, choice: Choice) -> pa.Table:
 
 
 def places_of(rows: pa.Table) -> list[Place]:
-    """Where each row's record was read."""
+    """Return the partition and offset at which each row's record was read."""
     return list(zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True))
 
 
 def by_reason(rows: pa.Table, before: Collection[Place]) -> tuple[Reason, ...]:
-    """The rows counted by kind and cause; those whose places are among `before` were sent back before."""
+    """Return the numbers of rows by kind and cause; rows at a place in `before` were redriven before."""
     reasons = list(zip(rows["kind"].to_pylist(), rows["cause"].to_pylist(), strict=True))
     counts = Counter(reasons)
     again = Counter(reason for reason, place in zip(reasons, places_of(rows), strict=True) if place in before)
@@ -102,12 +106,12 @@ def by_reason(rows: pa.Table, before: Collection[Place]) -> tuple[Reason, ...]:
 
 
 def without(rows: pa.Table, places: Collection[Place]) -> pa.Table:
-    """The rows whose records were read at other places."""
+    """Return the rows whose records were not read at one of the places."""
     return rows.filter(pa.array([place not in places for place in places_of(rows)], pa.bool_()))
 
 
 def sent_back(rows: pa.Table, operator: str, *, times_in_values: bool) -> OutgoingColumns:
-    """The rows of one partition as they are written: as they came, with one header more, which says whence."""
+    """Return the rows of one partition for the encoder: the original records with a further header for their origin."""
     blocks = [
         with_origin(headers, operator, place)
         for headers, place in zip(rows["headers"].to_pylist(), places_of(rows), strict=True)
@@ -123,16 +127,16 @@ def sent_back(rows: pa.Table, operator: str, *, times_in_values: bool) -> Outgoi
 
 
 def with_origin(headers: bytes | None, operator: str, place: Place) -> bytes:
-    """The block of headers with `tidegate-redriven`: OPERATOR/PARTITION/OFFSET behind them."""
+    """Return the block of headers with `tidegate-redriven: OPERATOR/PARTITION/OFFSET` appended."""
     origin = f"{operator}/{place[0]}/{place[1]}"
     return encode_headers([*decode_headers(headers or b""), (HEADER_REDRIVEN.encode(), origin.encode())])
 
 
 class Redriving:
-    """Sends refused records of one operator back to its input, or to another topic."""
+    """The redrive of one operator's late and rejected records to its input or to another topic."""
 
     def __init__(self, application: Application, name: str, progress: Callable[[int, int], None]) -> None:
-        """`progress` is called with every partition, and how many of its records were sent."""
+        """Open the operator's log. `progress` is called with each partition and the number of records sent."""
         self._application, self._name, self._progress = application, name, progress
         self._config, path = application.operators[name], log_path(application.lake, name)
         if not has_version(path, None):
@@ -142,7 +146,10 @@ class Redriving:
 
     @contextmanager
     def plan(self, choice: Choice, *, to: str | None, again: bool) -> Iterator[Redrive]:
-        """What is to be sent; nobody else sends any meanwhile. Records of before are only in it `again`."""
+        """Yield the planned redrive, under a lock against other redrives of the operator.
+
+        Records that were redriven before are only included with `again`.
+        """
         with self._redriven.locked():
             self._settle()
             rows, before = self._refused(choice), self._redriven.places()
@@ -150,10 +157,10 @@ class Redriving:
             yield Redrive(to=to or self._config.input, rows=rows if again else without(rows, before), reasons=reasons)
 
     def send(self, redrive: Redrive) -> None:
-        """All of it stands in the topic, and it is known that it was sent.
+        """Send all records of the redrive, and record that they were sent.
 
-        Raises UserError when the topic lacks a partition; OutputTooLarge, EngineError: then some partitions may have
-        been sent, which the next redrive finds out.
+        Raise UserError if the topic has too few partitions. Raise OutputTooLarge or EngineError if a partition fails:
+        others may have been sent, which the next redrive finds out.
         """
         self._require_partitions(redrive)
         limit = client(self._application.kafka).max_message_bytes(redrive.to)
@@ -171,7 +178,7 @@ class Redriving:
         return chosen(pa.concat_tables(named), choice)
 
     def _settle(self) -> None:
-        """No run is pending: what Kafka has of one that was cut short is known, and what was open of it is aborted."""
+        """Finish interrupted runs: abort their open transactions, and record which partitions Kafka has."""
         for run in self._redriven.pending():
             for partition in run.partitions:
                 self._initialised(partition)
@@ -190,7 +197,7 @@ class Redriving:
             )
 
     def _send_partition(self, topic: str, partition: int, rows: pa.Table, run: Run, limit: int) -> None:
-        """The rows and the mark of the run stand in the topic, in one transaction."""
+        """Send the rows to the topic and commit the mark of the run, in one transaction."""
         columns = sent_back(rows, self._name, times_in_values=self._config.timestamp is not None)
         kafka, mark = client(self._application.kafka), format_mark(self._log.table_id, run.number)
         next_offset = rows["offset"][-1].as_py() + 1
@@ -204,7 +211,7 @@ class Redriving:
 
     @contextmanager
     def _aborted_on_errors(self, partition: int) -> Iterator[Producer]:
-        """A producer for one transaction; what an error leaves open is aborted, so that no reader waits for it."""
+        """Yield a producer for one transaction. Abort it after an error, so that no reader has to wait for it."""
         try:
             yield self._initialised(partition)
         except BaseException:

@@ -1,9 +1,8 @@
-"""Which refused records were sent back before.
+"""The record of which late and rejected records were redriven before.
 
-A run of `tidegate redrive` is a file in the folder `_redriven` of the operator's log: the places of the records that it
-was to send. It is written before the first of them is sent, and is `pending` until all are. Each partition's Kafka
-transaction bears a mark with the number of the run, so that of a run which was cut short it is known, partition by
-partition, what became of it.
+A run of `tidegate redrive` is a file in the folder `_redriven` of the operator's log, with the places of the records to
+send. It is written before the first of them is sent, and is `pending` until all are sent. Each partition's Kafka
+transaction has a mark with the number of the run, which shows after an interruption which partitions were sent.
 """
 
 from __future__ import annotations
@@ -22,44 +21,44 @@ from tidegate.contracts.errors import UserError
 from tidegate.state import disk
 
 Place = tuple[int, int]
-"""Partition and offset at which a record was read."""
+"""The partition and offset at which a record was read."""
 
 _SCHEMA = pa.schema({"partition": pa.int32(), "offset": pa.int64()})
 _NAME = re.compile(r"(\d+)(\.pending)?\.parquet")
 
 
 class Run(NamedTuple):
-    """The records that a run was to send."""
+    """A run of redrive: its number, and the places of the records that it sends."""
 
     number: int
     places: frozenset[Place]
 
     @property
     def partitions(self) -> list[int]:
-        """Those that it has records of."""
+        """Return the partitions with records in this run, ascending."""
         return sorted({partition for partition, _ in self.places})
 
 
 def format_mark(table_id: str, run: int) -> str:
-    """The metadata string of the offset commit that travels with a partition's records."""
+    """Return the metadata string of the offset commit in the same transaction as a partition's records."""
     return f"tidegate-redriven/1 {table_id} {run}"
 
 
 def really_sent(run: Run, table_id: str, marks: Mapping[int, str]) -> frozenset[Place]:
-    """What was sent of the newest run: the records of those partitions that bear its mark."""
+    """Return which records of the newest run were sent: those of the partitions that have its mark."""
     mark = format_mark(table_id, run.number)
     return frozenset(place for place in run.places if marks.get(place[0]) == mark)
 
 
 class Redriven:
-    """The runs of one operator."""
+    """The redrive runs of one operator."""
 
     def __init__(self, log: Path) -> None:
         self._folder = log / "_redriven"
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else sends records of the operator back meanwhile. UserError while somebody does."""
+        """Lock out other redrives of the operator while the block runs. Raise UserError if one is running."""
         disk.make_folder(self._folder, synced=True)
         with (self._folder / "lock").open("a") as lock:
             try:
@@ -69,21 +68,21 @@ class Redriven:
             yield
 
     def places(self) -> frozenset[Place]:
-        """The records of all runs."""
+        """Return the places of the records of all runs."""
         return frozenset(place for _, _, path in self._runs() for place in _read(path))
 
     def pending(self) -> list[Run]:
-        """The runs that were cut short."""
+        """Return the runs that were interrupted."""
         return [Run(number, frozenset(_read(path))) for number, pending, path in self._runs() if pending]
 
     def begin(self, places: Iterable[Place]) -> Run:
-        """A new run is to send these records, and is pending."""
+        """Write a new pending run for these records and return it."""
         run = Run(1 + max((number for number, _, _ in self._runs()), default=0), frozenset(places))
         self._write(run)
         return run
 
     def finish(self, run: Run, sent: frozenset[Place]) -> None:
-        """The run is over, and has sent these records."""
+        """Record that the run is over and which of its records were sent."""
         if sent != run.places:
             self._write(Run(run.number, sent))
         self._path(run.number, pending=True).rename(self._path(run.number, pending=False))
@@ -97,7 +96,7 @@ class Redriven:
         return self._folder / f"{number:06}{'.pending' * pending}.parquet"
 
     def _write(self, run: Run) -> None:
-        """The run is pending; its file is there, whole or not at all."""
+        """Write the file of the pending run atomically, and sync it."""
         path, unfinished = self._path(run.number, pending=True), self._folder / "unfinished"
         columns = zip(*sorted(run.places), strict=True) if run.places else ((), ())
         pq.write_table(pa.table(list(columns), schema=_SCHEMA), unfinished)

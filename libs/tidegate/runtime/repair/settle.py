@@ -1,4 +1,4 @@
-"""Going on where nothing tells whether the newest output was published, when a person has said what became of it."""
+"""Settling output of which it is unknown whether it was published: a person decides, and the operator goes on."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from tidegate.runtime.publishing import topics
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 DEADLINE_S = 60.0
-"""How long publishing, and each request, may take."""
+"""Deadline for publishing, and for each request."""
 
 
 class NothingUndecided(UserError):
-    """The marks and the topics tell what was published."""
+    """There is nothing to settle: the marks and the topics show what was published."""
 
 
 def settle(
     application: Application, name: str, *, published: bool, partitions: Collection[int] | None = None
 ) -> BatchMeta:
-    """Take the undecided output of the partitions (None: all) for published, or publish it, and write their marks.
+    """Treat the undecided output of the partitions (None: all) as published, or publish it; then write their marks.
 
-    Gives the claim that records it. No driver may run meanwhile: the claim fences it. NothingUndecided when there is no
-    such output; StateError when the topics are not those of the log.
+    Return the metadata of the claim that records the decision. No driver should run meanwhile: the claim fences it.
+    Raise NothingUndecided if there is no such output; StateError if a topic changed since the log was written.
     """
     config, kafka = application.operators[name], client(application.kafka)
     log = OperatorLog.open(

@@ -1,4 +1,4 @@
-"""Going past records that the input lost before they were read, when a person has accepted it."""
+"""Skipping records that the input has lost, after a person has accepted the loss."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ from tidegate.runtime.kafka.client import client
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 Ranges = Mapping[int, tuple[int, int]]
-"""Per partition offsets [from, to): lost unread; with `to` before `from`: lost after they were read, back to there."""
+"""Per partition the lost offsets [from, to): lost before they were read.
+
+With `to` before `from`: lost after they were read; the operator goes back to `to`.
+"""
 
 
 def check_skip(lost: Ranges, named: Ranges) -> None:
-    """Nothing, if each range named is lost, from its beginning on. UserError otherwise."""
+    """Raise UserError unless each named range is lost and starts where the loss starts."""
     for partition, (start, end) in named.items():
         gone = lost.get(partition)
         if gone is None or start != gone[0] or not (start < end <= gone[1] or end == gone[1]):
@@ -34,15 +37,15 @@ def check_skip(lost: Ranges, named: Ranges) -> None:
 
 
 def shown(ranges: Ranges) -> str:
-    """The ranges as `tidegate skip` takes them."""
+    """Return the ranges in the syntax of `tidegate skip`."""
     return " ".join(f"{partition}:{start}-{end}" for partition, (start, end) in sorted(ranges.items()))
 
 
 def skip(application: Application, name: str, named: Ranges) -> int:
-    """The operator goes on behind the ranges; gives the batch that records it. No driver may run meanwhile: the commit
-    is a claim, and fences it.
+    """Make the operator go on behind the ranges; return the batch that records the skip.
 
-    UserError when a range is not lost; StateError when the topics are not those of the log.
+    No driver should run meanwhile: the commit is a claim, which fences it.
+    Raise UserError if a range is not lost; StateError if a topic changed since the log was written.
     """
     config, kafka = application.operators[name], client(application.kafka)
     log = OperatorLog.open(

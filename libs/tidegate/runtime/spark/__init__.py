@@ -1,1 +1,1 @@
-"""Spark as services use it: sessions, jobs, and the SQL views of the logs."""
+"""Spark for services: sessions, jobs, and the SQL views of operator logs."""

@@ -1,7 +1,7 @@
 """The stream-table join on batch DataFrames, in Spark's own operations.
 
-Records and versions of a key are put in one order of time; each record takes the last version up to it. That is one
-sort of both sides: nothing is multiplied, however many versions a key has.
+Stream rows and table versions of a key are sorted together by time; each row takes the last version at or before it.
+Both sides are sorted once and no row is multiplied, however many versions a key has.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 ADDED = ("table_value", "valid_from", "status")
 
 _VERSION, _RECORD = 0, 1
-"""What stands at the same time: the version comes before the record, because it was valid from then on."""
+"""Sort order at equal times: the version comes before the record, because it is valid from that time on."""
 
 _MATCHED = "met IS NOT NULL AND time IS NOT NULL AND (met.valid_to IS NULL OR time < met.valid_to)"
 
@@ -29,13 +29,16 @@ def asof_join(
     timestamp: str,
     how: Literal["inner", "left"] = "inner",
 ) -> DataFrame:
-    """Each row of the stream with the version that was valid at its time: what the operator gives with enough grace.
+    """Join each row of the stream with the table version that was valid at the row's time.
 
-    `history_df`: rows as `<table>_history` has them (key, value, valid_from, valid_to). `key`, `timestamp`: columns of
-    the stream, the time a timestamp or whole ms. Added are the columns table_value, valid_from and status (`matched`,
-    `unmatched`); `inner` leaves unmatched rows out. A row without key or time meets nothing.
+    The result is that of the stream-table join operator with a sufficient grace period.
 
-    Raises UserError when a column is missing on either side, or is there that would be added.
+    `history_df`: rows as in the view `<table>_history` (key, value, valid_from, valid_to). `key`, `timestamp`: columns
+    of the stream; the time is a timestamp or an integer in ms. The columns table_value, valid_from and status
+    (`matched`, `unmatched`) are added; `inner` drops unmatched rows. A row whose key or time is null is unmatched.
+
+    Raises UserError if a column is missing on either side, if the stream already has a column that the join adds, or if
+    the history's keys are windowed.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -92,7 +95,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _time(stream_df: DataFrame, name: str) -> Column:
-    """The column as a timestamp."""
+    """Return the column as a timestamp."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import IntegralType
 
@@ -101,7 +104,7 @@ def _time(stream_df: DataFrame, name: str) -> Column:
 
 
 def _column(name: str) -> Column:
-    """The column of that very name, dots and all."""
+    """Return the column with exactly this name, even if the name contains dots."""
     from pyspark.sql import functions as F
 
     return F.col("`" + name.replace("`", "``") + "`")

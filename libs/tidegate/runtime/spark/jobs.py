@@ -1,6 +1,6 @@
 """The Spark jobs of a driver.
 
-Only plans and results go through Spark; a task gets a group of partitions and works on them one after the other.
+Only plans and results go through Spark; each task gets a group of partitions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tidegate.runtime.threads import beside
 
 
 class Jobs:
-    """Runs plans on the executors of a session, or in this process as long as Spark starts beside."""
+    """Runs plans on Spark's executors, or in this process while Spark is still starting."""
 
     def __init__(self, spark: Any) -> None:
         self._spark = spark
@@ -41,15 +41,16 @@ class Jobs:
         self._workers: Future[None] | None = None
 
     def run(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> list[PartitionResult | PartitionFailure]:
-        """What became of each plan. EngineError when Spark itself failed."""
+        """Run the plans; return a result or a failure for each. Raise EngineError if Spark itself fails."""
         if self._starts():
             return list(run_group(attempt, plans))
         return self._collect(spread(plans, self.cores), lambda group: run_group(attempt, group))
 
     def bring_back(self, attempt: Attempt, plans: Sequence[PartitionPlan], *, rebuilds: bool) -> list[Returned]:
-        """Bring local states back; raise the worst error. Without `rebuilds` those to be rebuilt are left.
+        """Recover the local states of the plans; return what became of each. Raise the worst error.
 
-        For a thread of its own, as `one_by_one`.
+        Without `rebuilds`, states that would have to be rebuilt from the log are left as they are. Call it on a thread
+        of its own, as `one_by_one`.
         """
         if self._starts() and not rebuilds:
             return _returned(list(bring_back(attempt, plans, rebuilds=False)))
@@ -59,16 +60,19 @@ class Jobs:
         return _returned(self._collect(groups, lambda group: bring_back(attempt, group, rebuilds=rebuilds)))
 
     def give_up(self) -> None:
-        """Nothing is brought back any more; a generation that was being made is never used."""
+        """Cancel the recovery of local states. A state generation that is not complete is never used."""
         self._context.cancelJobGroup(self._recovery)
 
     @property
     def cores(self) -> int:
-        """How many tasks run at once."""
+        """Return how many tasks run at once."""
         return int(self._context.defaultParallelism)
 
     def warm_up(self, config: OperatorRules) -> None:
-        """What a batch needs is imported and compiled: in this process, and beside in Spark's, while that starts."""
+        """Import and compile what a batch needs on Spark's workers.
+
+        While Spark is starting, that happens in the background, and in this process as well.
+        """
         if self._workers is None and isinstance(self._spark, StartingSpark):
             self._workers = beside(lambda: self._on_each_core(lambda: warm_up(config)) and None)
         if self._starts():
@@ -78,39 +82,43 @@ class Jobs:
 
     def check_lake(self, log: Path) -> None:
         """Raise EngineError unless driver and executors share the lake of the log."""
-        if not isinstance(self._spark, StartingSpark):  # else they are on this machine
+        if not isinstance(self._spark, StartingSpark):  # executors of a StartingSpark are on this machine
             check_shared(log, lambda probe: self._on_each_core(lambda: look(probe)))
 
     def make_durable(self, attempt: Attempt) -> None:
-        """The operator's local states are synced to disk, on every machine that has some."""
+        """Fsync the operator's local states on every machine that has some."""
         if self._starts():
             make_durable(attempt)
         else:
             self._on_each_core(lambda: make_durable(attempt))
 
     def each(self, work: Any, items: Sequence[Any]) -> list[Any]:
-        """The work's answer for each item, in order; no job without an item."""
+        """Run the work on each item; return the results in order. Start no job if there are no items."""
         return self._collect(items, lambda item: [work(item)]) if items else []
 
     def one_by_one(self, work: Any, items: Sequence[Any]) -> list[Any]:
-        """The work's answer for each item, in order, on one core at a time: the others are left to the batches.
+        """Run the work on one item at a time; return the results in order. The other cores stay free for batches.
 
-        For a thread of its own: a pool of its own is what keeps the batches' jobs from queueing behind this one.
+        Call it on a thread of its own: it sets the thread's scheduler pool, so that batches' jobs do not queue behind
+        it.
         """
         self._context.setLocalProperty("spark.scheduler.pool", "beside")
         return [answer for item in items for answer in self.each(work, [item])]
 
     @property
     def _context(self) -> Any:
-        """Spark's context, waited for."""
+        """Return Spark's context; wait until Spark has started."""
         return self._spark.sparkContext
 
     def _starts(self) -> bool:
-        """True while there is no warm worker of Spark on this machine, and this process does their work."""
+        """Return True while Spark's workers are not warm yet and this process does their work."""
         return self._workers is not None and not self._workers.done()
 
     def _on_each_core(self, work: Any) -> list[Any]:
-        """The work's answers. Spark gives every core one of as many tasks as there are, if all of them are free."""
+        """Run the work once per core; return the results.
+
+        Starts as many tasks as there are cores: if all cores are free, Spark gives each of them one.
+        """
         return self._collect(list(range(self.cores)), lambda _core: [work()])
 
     def _collect(self, items: Sequence[Any], work: Any) -> list[Any]:
@@ -122,7 +130,7 @@ class Jobs:
 
 
 def spread(plans: Sequence[PartitionPlan], tasks: int) -> list[list[PartitionPlan]]:
-    """The plans in at most `tasks` groups of about equal numbers of records; none empty."""
+    """Divide the plans into at most `tasks` non-empty groups with about equal numbers of offsets to read."""
     groups: list[list[PartitionPlan]] = [[] for _ in range(min(tasks, len(plans)))]
     loads = [0] * len(groups)
     for plan in sorted(plans, key=lambda plan: plan.start - plan.end):
@@ -133,7 +141,7 @@ def spread(plans: Sequence[PartitionPlan], tasks: int) -> list[list[PartitionPla
 
 
 def _returned(answers: Sequence[Returned | PartitionFailure]) -> list[Returned]:
-    """The states that were looked at. Raises the worst error."""
+    """Return what became of each state. Raise the worst error if there is a failure."""
     raise_worst([answer for answer in answers if isinstance(answer, PartitionFailure)])
     return [answer for answer in answers if isinstance(answer, Returned)]
 

@@ -1,6 +1,6 @@
-"""Whether the executors have the driver's lake: each writes what the other one reads.
+"""Checks that driver and executors share the lake: each side reads what the other has written.
 
-Executors with another folder under the same path would write files that nobody else ever sees.
+Executors that have a different folder under the same path would write files that nobody else ever sees.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CONTENT = b"written to see whether driver and executors share this lake"
 
 
 class Sight(NamedTuple):
-    """What a task saw: where it ran, the file that it wrote in answer, and why it wrote none."""
+    """What a task found: where it ran (`place`), the file it wrote (`answer`), or why it wrote none (`problem`)."""
 
     place: str
     answer: str | None
@@ -28,8 +28,9 @@ class Sight(NamedTuple):
 
 
 def check_shared(log: Path, on_executors: Callable[[Path], Sequence[Sight]]) -> None:
-    """Raise EngineError unless each executor sees what the driver writes into the log's folder, and the driver what
-    each executor writes. `on_executors` has `look` called with the probe there.
+    """Raise EngineError unless driver and executors see each other's files in the log's folder.
+
+    `on_executors` calls `look` with the probe on every executor.
     """
     with disk.disk_errors(log), disk.staged(log / STAGING, _CONTENT) as probe:
         sights = on_executors(probe)
@@ -46,7 +47,7 @@ def check_shared(log: Path, on_executors: Callable[[Path], Sequence[Sight]]) -> 
 
 
 def look(probe: Path) -> Sight:
-    """Read the driver's probe and write an answer beside it; in a task."""
+    """Read the driver's probe and write an answer next to it. Runs in a task."""
     place, answer = f"{socket.gethostname()}, process {os.getpid()}", f"{probe.name}-{secrets.token_hex(8)}"
     try:
         probe.read_bytes()

@@ -1,4 +1,4 @@
-"""Spark for services, and sessions with Delta."""
+"""Starts Spark for drivers, and Spark sessions with Delta."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SETTINGS = {
     "spark.scheduler.mode": "FAIR",  # operators of one application share the cores
     "spark.speculation": "false",  # a partition must never run twice at once
     "spark.task.maxFailures": "1",  # only the driver retries, with a new attempt
-    "spark.stage.maxConsecutiveAttempts": "1",  # PySpark does not tell a task its stage attempt, so there is no second
+    "spark.stage.maxConsecutiveAttempts": "1",  # PySpark hides the stage attempt from a task, so there must be only one
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -33,34 +33,35 @@ _SQL = {
     "spark.sql.session.timeZone": "UTC",
 }
 _QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Records never pass through a service's JVM: compiling its code well, on all cores, would only delay the start."""
+"""JVM options for a quick start. Records never pass through a service's JVM, so optimising its code on all cores would
+only delay the start."""
 _QUIET = Path(__file__).with_name("log4j2.properties")
 
 
 @dataclass(frozen=True)
 class Spark:
-    """Spark without its SQL: all that drivers need, in a third of the time that a session with Delta takes to start."""
+    """A Spark context without SQL: all that drivers need. It starts in a third of the time of a session with Delta."""
 
     sparkContext: SparkContext
 
     def stop(self) -> None:
-        """Stop it."""
+        """Stop Spark."""
         self.sparkContext.stop()
 
 
 def is_on_this_machine(master: str) -> bool:
-    """True for a master whose executors are on this machine: local[...], local-cluster[...] too."""
+    """Return True if the master runs its executors on this machine: local[...] or local-cluster[...]."""
     return master.startswith("local")
 
 
 def require_installed() -> None:
-    """Nothing, if there is what Spark needs to start. Raises UserError when Java or the jars are missing."""
+    """Raise UserError if Java or the jars that Spark needs are missing."""
     java_command()
     _jars()
 
 
 def running_spark() -> Spark | None:
-    """Return the Spark of this process, a session's too; None: there is none."""
+    """Return the Spark context that is active in this process, including a session's; None if there is none."""
     context = SparkContext._active_spark_context
     return None if context is None else Spark(context)
 
@@ -68,7 +69,7 @@ def running_spark() -> Spark | None:
 def start_spark(name: str, master: str, conf: Mapping[str, str] | None = None) -> Spark:
     """Start Spark for drivers, with Python workers that use this interpreter.
 
-    Raises UserError when Java or the jars are missing, EngineError when Spark does not start.
+    Raises UserError if Java or the jars are missing, EngineError if Spark does not start.
     """
     given = {**_settings(master, _QUICK_START), **(conf or {})}
     spark_conf = SparkConf().setAppName(name).setMaster(master).setAll(list(given.items()))
@@ -77,9 +78,9 @@ def start_spark(name: str, master: str, conf: Mapping[str, str] | None = None) -
 
 
 def start_session(name: str, master: str, conf: Mapping[str, str] | None = None) -> SparkSession:
-    """Start a session with Delta, whose Python workers use this interpreter.
+    """Start a session with Delta, with Python workers that use this interpreter.
 
-    Raises UserError when Java or the jars are missing, EngineError when Spark does not start.
+    Raises UserError if Java or the jars are missing, EngineError if Spark does not start.
     """
     builder = SparkSession.builder.appName(name).master(master)
     settings = {**_settings(master), **(conf or {})}
@@ -90,9 +91,9 @@ def start_session(name: str, master: str, conf: Mapping[str, str] | None = None)
 
 
 def _settings(master: str, java_options: str = "") -> dict[str, str]:
-    """Return the settings of every Spark. Raises UserError when Java or the jars are missing.
+    """Return the settings common to all Spark contexts. Raise UserError if Java or the jars are missing.
 
-    Those of SQL are among them: a program may start a session with Delta beside drivers that run in it already.
+    They include those of SQL, because a program may start a session with Delta after its drivers.
     """
     require_installed()
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

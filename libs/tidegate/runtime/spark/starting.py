@@ -1,4 +1,4 @@
-"""Spark that starts beside the first batches of a service."""
+"""Spark that starts in the background while a service already runs its first batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.runtime.threads import beside
 
 
 class StartingSpark:
-    """Spark on its way, whose executors will be on this machine: until they are there, tasks run in this process.
+    """Spark that starts in the background, with executors on this machine. Until then tasks run in this process.
 
     `failed` is called if Spark does not start.
     """
@@ -23,7 +23,7 @@ class StartingSpark:
         self._coming: Future[Spark] | None = None
 
     def begin(self) -> Future[Spark]:
-        """Start it, unless that has begun; return what is to come."""
+        """Begin to start Spark, if that has not begun; return its future."""
         with self._beginning:
             if self._coming is None:
                 self._coming = beside(self._started)
@@ -31,11 +31,11 @@ class StartingSpark:
 
     @property
     def sparkContext(self) -> Any:
-        """The context, waited for. Raises UserError or EngineError when Spark does not start."""
+        """Wait for Spark and return its context. Raise UserError or EngineError if Spark does not start."""
         return self.begin().result().sparkContext
 
     def stop(self) -> None:
-        """Stop it, if it has begun to start. Raises as `sparkContext`."""
+        """Wait for Spark and stop it, if it has begun to start. Raise as `sparkContext` does."""
         if self._coming is not None:
             self._coming.result().stop()
 

@@ -1,6 +1,6 @@
-"""The SQL views that every operator has.
+"""Creates the SQL views that every operator has.
 
-Views are temporary and named after the operator: `<operator>_log` is the raw log, the others show what people ask for.
+The views are temporary and named after the operator: `<operator>_log` is the raw log; the others show its outputs.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from tidegate.contracts.config import Format, KeyRules, OperatorRules
 _SHOWN_AS: dict[Format, str] = {"bytes": "{0}", "string": "CAST({0} AS STRING)", "json": "CAST({0} AS STRING)"}
 _LAST_MS = 2**63 // 1_000
 _YEAR_2_MS, _YEAR_9999_MS = -62_104_060_800_000, 253_370_764_800_000
-"""Between these Python has a time in every time zone."""
+"""Between these bounds Python can represent the time in every time zone."""
 
 
 def register_log(spark: Any, name: str, path: Path, version: int | None) -> None:
-    """The view `<name>_log` shows the operator log, as of a version if one is given."""
+    """Create the view `<name>_log` of the operator log, as of the Delta version if one is given."""
     reader = spark.read.format("delta")
     if version is not None:
         reader = reader.option("versionAsOf", version)
@@ -25,12 +25,12 @@ def register_log(spark: Any, name: str, path: Path, version: int | None) -> None
 
 
 def register_outputs(spark: Any, name: str, config: OperatorRules) -> list[str]:
-    """The views over `<name>_log` that all operators have: `<name>_emissions`, `<name>_late`, `<name>_rejected` and
-    `<name>_refused_counts`; gives their names.
+    """Create the views over `<name>_log` that all operators have; return their names.
 
-    Of a refused record, `topic` and `offset` say where it was read, `timestamp` (ms) and `event_time` its time (null
-    if no calendar has it), `bound` (ms) and `bound_time` the time that it missed, `lateness` (ms) by how much stream
-    time was ahead of it.
+    They are `<name>_emissions`, `<name>_late`, `<name>_rejected` and `<name>_refused_counts`. For a late or rejected
+    record, `topic` and `offset` are where it was read; `timestamp` (ms) and `event_time` its time; `bound` (ms) and
+    `bound_time` the time that it missed; `lateness` (ms) how far stream time was ahead of it. `event_time` and
+    `bound_time` are null before 0002-01-01 and after 9999-01-01.
     """
     times = f"{_as_calendar_time('timestamp')} AS event_time, {_as_calendar_time('bound')} AS bound_time"
     return [
@@ -42,7 +42,7 @@ def register_outputs(spark: Any, name: str, config: OperatorRules) -> list[str]:
 
 
 def _register_counts(spark: Any, name: str) -> str:
-    """The view `<name>_refused_counts` shows how many records the log has that were refused, by kind and cause."""
+    """Create the view `<name>_refused_counts`: how many late and rejected records the log has, by kind and cause."""
     times = ", ".join(f"{end}({_as_calendar_time('timestamp')}) AS {end}_event_time" for end in ("min", "max"))
     return create_view(
         spark,
@@ -53,44 +53,44 @@ def _register_counts(spark: Any, name: str) -> str:
 
 
 def register_emissions(spark: Any, name: str, config: OperatorRules, *more: str) -> str:
-    """The view `<name>_emissions` shows what an operator emitted, with more columns if it has them; gives its name."""
+    """Create the view `<name>_emissions` of the operator's emissions, with `more` columns; return its name."""
     columns = ", ".join([f"{as_time('timestamp')} AS event_time", *more])
     return _register(spark, f"{name}_emissions", name, config, "emission", columns)
 
 
 def shown_columns(config: OperatorRules) -> tuple[str, str]:
-    """The SQL expressions that show key and value in the configured formats."""
+    """Return the SQL expressions that show key and value in the configured formats."""
     return _SHOWN_AS[config.key_format].format("key"), _SHOWN_AS[config.value_format].format("value")
 
 
 def window_names(config: KeyRules) -> tuple[str, ...]:
-    """Return the columns that, with the key, say what a key is under the configuration: its window's, if it has one."""
+    """Return the columns that identify a key together with `key`: the window's bounds, or none without windows."""
     return ("window_start", "window_end") if config.windowed else ()
 
 
 def window_columns(config: KeyRules) -> str:
-    """Return the same columns as they are written behind `key`."""
+    """Return the columns of `window_names` as SQL, to append after `key`."""
     return "".join(f", {name}" for name in window_names(config))
 
 
 def as_time(milliseconds: str) -> str:
-    """The SQL expression of the time that a column says in ms; what lies after Spark's last time is shown as that."""
+    """Return the SQL expression for a column in ms as a timestamp; times after Spark's last one are shown as that."""
     return f"timestamp_millis(if({milliseconds} > {_LAST_MS}, {_LAST_MS}, {milliseconds}))"
 
 
 def _as_calendar_time(milliseconds: str) -> str:
-    """The same of a column that may hold anything: null for what no calendar has."""
+    """Return the SQL expression for a column in ms as a timestamp; null before 0002-01-01 and after 9999-01-01."""
     return f"timestamp_millis(if({milliseconds} BETWEEN {_YEAR_2_MS} AND {_YEAR_9999_MS}, {milliseconds}, null))"
 
 
 def create_view(spark: Any, view: str, query: str) -> str:
-    """The temporary view shows the query; gives its name."""
+    """Create or replace the temporary view of the query; return the view's name."""
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} AS {query}")
     return view
 
 
 def _register(spark: Any, view: str, name: str, config: OperatorRules, kind: str, columns: str) -> str:
-    """The view shows the log's rows of a kind: the columns that all have, then these."""
+    """Create the view of the log's rows of one kind: the common columns, then `columns`; return the view's name."""
     key, value = shown_columns(config)
     common = f"partition, batch, seq, {key} AS key, {value} AS value, headers, timestamp, offset, cause"
     return create_view(spark, view, f"SELECT {common}, {columns} FROM {name}_log WHERE kind = '{kind}'")

@@ -1,1 +1,1 @@
-"""The operators on a streaming DataFrame: one query, one checkpoint, exactly once into the log."""
+"""Operators on a streaming DataFrame: one query, one checkpoint, exactly-once commits to the operator log."""

@@ -1,4 +1,4 @@
-"""What Spark's checkpoint folder says about its query."""
+"""Reads the id of a streaming query from its Spark checkpoint folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from tidegate.contracts.errors import StateError
 
 
 def query_id(checkpoint: Path) -> str | None:
-    """The id of the query that the folder belongs to; None where no query has used it."""
+    """Return the id of the query that the folder belongs to; None if no query has used it.
+
+    Raises StateError if the folder's metadata cannot be read.
+    """
     file = checkpoint / "metadata"
     try:
         found: str = json.loads(file.read_text())["id"]

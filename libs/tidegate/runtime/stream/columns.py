@@ -1,7 +1,8 @@
-"""The rows of a Spark batch as the tasks take them.
+"""Partitions and sorts the rows of a Spark batch for the tasks.
 
 A row's partition is `pmod(hash(key), partitions)` with Spark's `hash` (Murmur3) of the key's bytes. Within a partition
-rows are in the order of `order_by`; ties go by timestamp, key and value, so that Spark's shuffle decides nothing.
+rows are sorted by `order_by`; ties are broken by timestamp, key and value, so that the order does not depend on Spark's
+shuffle.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ ColumnOrName = Column | str
 
 @dataclass(frozen=True, kw_only=True)
 class StreamColumns:
-    """Which columns of a DataFrame are a record's parts, as names or expressions."""
+    """The DataFrame columns that hold a record's key, value, timestamp and order, as names or expressions."""
 
     key: ColumnOrName
     value: ColumnOrName
@@ -28,7 +29,7 @@ class StreamColumns:
     order_by: ColumnOrName | Sequence[ColumnOrName]
 
     def check(self, rows: DataFrame) -> None:
-        """Nothing, if the columns have types that can be taken. Raises ConfigurationError with every problem."""
+        """Raise ConfigurationError, with every problem, if a column's type is not supported."""
         found = self._selected(rows).schema
         problems = [
             Problem(where=name, value=found[name].dataType.simpleString(), cause=cause, remedy=remedy)
@@ -39,7 +40,7 @@ class StreamColumns:
             raise ConfigurationError(problems)
 
     def prepared(self, rows: DataFrame, partitions: int, tasks: int) -> DataFrame:
-        """Columns partition, key, value (bytes) and timestamp (ms); all of a partition in one task, in order."""
+        """Return columns partition, key, value (bytes) and timestamp (ms), each partition sorted and in one task."""
         records = self._selected(rows)
         orders = [name for name in records.columns if name.startswith("order_")]
         key, value = F.col("key").cast("binary"), F.col("value").cast("binary")

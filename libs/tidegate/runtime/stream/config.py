@@ -1,6 +1,6 @@
-"""What a program says about an operator on a streaming DataFrame.
+"""The configuration of an operator on a streaming DataFrame.
 
-The operator itself is described by its rules; this is the rest: where its log is, and how it is cut into partitions.
+The operator itself is described by its rules; this is the rest: its folders, its partitions, and how long output stays.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidegate.contracts.naming import is_name, log_path
 
 
 class StreamConfig(Config):
-    """An operator on a streaming DataFrame."""
+    """The configuration of an operator on a streaming DataFrame."""
 
     rules: OperatorRules
     """The operator's rules, such as `tidegate.SuppressionRules(...)`."""
@@ -26,9 +26,9 @@ class StreamConfig(Config):
     state: Folder
     """Folder of the local state on each machine; it can be deleted at any time and is then rebuilt from the log."""
     checkpoint: Folder
-    """Folder in which Spark notes how far it has read."""
+    """Folder of Spark's checkpoint: how far it has read."""
     partitions: Annotated[int, Field(ge=1)]
-    """Keys are spread over so many partitions; fixed in the log."""
+    """Number of partitions that keys are spread over. It cannot change once the log exists."""
     keep_output: Keep
     """How long emissions, late and rejected rows stay in the log."""
 
@@ -60,5 +60,5 @@ class StreamConfig(Config):
 
     @property
     def log(self) -> Path:
-        """The folder of the operator's log."""
+        """Return the folder of the operator's log."""
         return log_path(self.lake, self.name)

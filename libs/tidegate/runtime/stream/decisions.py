@@ -1,7 +1,8 @@
-"""Does Spark's checkpoint belong to the log, and is its batch to be run? Pure.
+"""Decides whether Spark's checkpoint belongs to the log, and whether a Spark batch has to be run. Pure.
 
 Spark's checkpoint is the truth about how far its sources were read; the log is the truth about everything else. Both
-must tell of the same query, and the checkpoint is at most one batch behind: Spark notes a batch after it was committed.
+must belong to the same query. The checkpoint is at most one batch behind: Spark records a batch after its commit to the
+log.
 """
 
 from __future__ import annotations
@@ -12,18 +13,18 @@ from tidegate.contracts.errors import StateError
 from tidegate.contracts.schema import FORMAT, BatchMeta
 
 STREAM = "spark:stream"
-"""What a log calls its input; no Kafka topic can have this name."""
+"""The input's name in the log. No Kafka topic can have this name."""
 
 
 class Turn(Enum):
-    """What to do with a batch that Spark hands over."""
+    """What to do with a Spark batch."""
 
     RUN = "run"
     SKIP = "skip"
 
 
 def first_meta(operator: str, table_id: str, clock: int, partitions: int) -> BatchMeta:
-    """The metadata before the first claim: epoch 0, no record in any partition."""
+    """Return the metadata before the first claim: epoch 0, no records in any partition."""
     starts = dict.fromkeys(range(partitions), 0)
     return BatchMeta(
         format=FORMAT,
@@ -41,7 +42,7 @@ def first_meta(operator: str, table_id: str, clock: int, partitions: int) -> Bat
 
 
 def check_same_input(before: BatchMeta, partitions: int) -> None:
-    """Nothing, if the log was written from a stream in so many partitions; StateError, with the way on, if not."""
+    """Raise StateError unless the log was written from a stream with this number of partitions."""
     if STREAM not in before.offsets:
         raise StateError(
             f"the log of {before.operator} was written from a Kafka topic",
@@ -57,9 +58,9 @@ def check_same_input(before: BatchMeta, partitions: int) -> None:
 
 
 def check_same_query(before: BatchMeta, query_id: str | None, checkpoint: object) -> None:
-    """Nothing, if the log has no data or its data came from that query; StateError, with the way on, if not.
+    """Raise StateError if the log has data of another query.
 
-    `query_id` is what the checkpoint folder says, None where there is none.
+    `query_id`: the query of the checkpoint folder; None if there is no checkpoint: then the log must have no data.
     """
     if before.query_id in (None, query_id):
         return
@@ -73,7 +74,10 @@ def check_same_query(before: BatchMeta, query_id: str | None, checkpoint: object
 
 
 def turn_of(newest: BatchMeta, query_id: str, spark_batch: int) -> Turn:
-    """RUN the batch after the newest one of the log, SKIP that one itself; StateError for any other."""
+    """Return RUN for the batch after the log's newest one and SKIP for the newest one itself.
+
+    Raises StateError for any other batch, and for a batch of another query.
+    """
     check_same_query(newest, query_id, "this run")
     if spark_batch == newest.query_batch + 1:
         return Turn.RUN

@@ -1,6 +1,6 @@
-"""The driver of an operator on a streaming DataFrame: a claim, then one commit for each batch that Spark hands over.
+"""The driver of an operator on a streaming DataFrame: a claim, then one commit for each Spark batch.
 
-Spark says what is read next and runs a batch again after a crash; the log says whether that batch is committed already.
+Spark decides what is read next and runs a batch again after a crash; the log knows whether that batch is committed.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from tidegate.state.delta_log.operator_log import OperatorLog
 lines = logging.getLogger("tidegate")
 
 PAUSES_S = (0.25, 1.0, 4.0)
-"""Pauses after failed attempts of a batch in a row; one more failure ends the query with its error."""
+"""Pauses between attempts of a batch. If the attempt after the last pause fails, the query ends with its error."""
 
 
 class StreamDriver:
-    """One operator on a streaming DataFrame, in this process."""
+    """The driver of one operator on a streaming DataFrame, in this process."""
 
     def __init__(self, spark: Any, config: StreamConfig, columns: StreamColumns) -> None:
         self._context = spark.sparkContext
@@ -64,7 +64,10 @@ class StreamDriver:
         self.newest: BatchMeta
 
     def claim(self) -> None:
-        """The operator is this driver's, older ones are fenced. StateError if log and checkpoint do not fit."""
+        """Claim the operator for this driver and fence older ones.
+
+        Raises StateError if log and checkpoint do not belong together, EngineError if executors do not share the lake.
+        """
         config = self._config
         self._log = self._open_log()
         self._claimed = True
@@ -87,10 +90,10 @@ class StreamDriver:
             self._shares_lake = True
 
     def batch(self, rows: DataFrame, spark_batch: int) -> None:
-        """The batch is in the log, once, whoever tried it before; what `foreachBatch` calls.
+        """Commit the Spark batch to the log exactly once, whichever driver tried it before; `foreachBatch` calls this.
 
-        Raises BufferFull when a bound stopped a partition: what went before is committed, and the rest of the batch
-        follows when Spark runs it again.
+        Retries a few times, each time with a new claim. Raises BufferFull when a buffer bound stopped a partition: the
+        records before that are committed, and the rest of the batch follows when Spark runs it again.
         """
         query = self._context.getLocalProperty("sql.streaming.queryId")
         for pause_s in (*PAUSES_S, None):
@@ -118,7 +121,10 @@ class StreamDriver:
             self._compact()
 
     def _results(self, attempt: Attempt, rows: DataFrame) -> list[PartitionResult]:
-        """What every partition with rows did. Raises a partition's error: one that is final, if there is such."""
+        """Run the Spark job; return a result for every partition with rows.
+
+        Raises a partition's error if there is one; an error that ends the driver goes before one that can be retried.
+        """
         work = work_of(attempt, plan_stream(self.newest, STREAM, self._lineage), self.newest.query_offsets)
         partitions = self._config.partitions
         prepared = self._columns.prepared(rows, partitions, min(partitions, self._context.defaultParallelism))
@@ -150,12 +156,18 @@ class StreamDriver:
                 raise BufferFull.before(place, self._config.name, result.stop_reason)
 
     def _compact(self) -> None:
-        """Each partition's state is a snapshot, small files are merged; nothing that follows is changed by it."""
+        """Compact the log: write a snapshot of each partition's state and merge small files.
+
+        Later batches give the same results as without it.
+        """
         self.newest, self._lineage = self._compacting.at_once(self._log, self.newest, None), {}
         reach("after_compaction_commit")
 
     def _claim_again(self) -> None:
-        """A new claim has settled what became of the last commit, unless a newer driver owns the operator: Fenced."""
+        """Claim the operator anew, which settles whether the last commit took place.
+
+        Raises Fenced if a newer driver has claimed the operator.
+        """
         newest = self._open_log().newest()
         if newest is not None and newest.epoch > self.newest.epoch:
             raise Fenced(
@@ -166,7 +178,10 @@ class StreamDriver:
         self.claim()
 
     def _open_log(self) -> OperatorLog:
-        """The log, at its newest version; it is begun by an operator that has never run."""
+        """Return the log at its newest version; create it if the operator has never run.
+
+        Raises Unavailable if the log is missing although the operator has run before.
+        """
         config, schema = self._config, log_schema(self._operator.columns)
         if self._claimed:
             require_there(config.log)
@@ -175,7 +190,7 @@ class StreamDriver:
         return OperatorLog.open(config.log, config.name, schema, create=not self._claimed)
 
     def _traces(self) -> Iterator[str]:
-        """What an earlier run of the operator has left outside of its log."""
+        """Yield what an earlier run of the operator has left outside of its log."""
         yield from traces_of_states(self._config.state, self._config.name)
         if (query := query_id(self._config.checkpoint)) is not None:
             yield f"Spark's checkpoint of query {query} in {self._config.checkpoint}"
@@ -197,7 +212,7 @@ class StreamDriver:
 
 
 def _check_one_task_each(answers: Sequence[PartitionResult | PartitionFailure]) -> None:
-    """Nothing, if no partition has two answers: its rows were in one task, and in order."""
+    """Raise StateError if a partition has several answers: its rows were in several tasks, so not in order."""
     twice = [partition for partition, times in Counter(each.partition for each in answers).items() if times > 1]
     if twice:
         remedy = "report it, with the plan of the DataFrame; nothing of the batch was committed"

@@ -1,4 +1,4 @@
-"""The streaming query of an operator."""
+"""Starts and stops the streaming query of an operator."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tidegate.runtime.stream.driver import StreamDriver
 
 
 class Gate:
-    """Lets Spark's batches through to their work until it is closed."""
+    """Passes Spark's batches to `work` until it is closed."""
 
     def __init__(self, work: Callable[[DataFrame, int], None]) -> None:
         self._work, self._lock, self._open = work, Lock(), True
 
     def batch(self, rows: DataFrame, spark_batch: int) -> None:
-        """The work is done. EngineError when the gate is closed: a batch must never seem to be done that is not."""
+        """Do the work for the batch. Raise EngineError if the gate is closed, so that Spark does not record it."""
         with self._lock:
             if not self._open:
                 raise EngineError("the query is being stopped", value=f"Spark batch {spark_batch}")
@@ -31,21 +31,21 @@ class Gate:
 
     @contextmanager
     def closed(self) -> Iterator[None]:
-        """The batch in hand is done, and none begins any more."""
+        """Wait for the running batch, then let no further batch begin, even after the block."""
         with self._lock:
             self._open = False
             yield
 
 
 class OperatorQuery(StreamingQuery):
-    """Spark's query, stopped between batches: a stop in the middle of one makes Spark overflow its stack."""
+    """Spark's query, stopped only between batches: a stop during a batch makes Spark overflow its stack."""
 
     def __init__(self, query: StreamingQuery, gate: Gate) -> None:
         super().__init__(query._jsq)
         self._gate = gate
 
     def stop(self) -> None:
-        """The batch in hand is committed, and the query has ended."""
+        """Wait until the running batch is committed, then stop the query."""
         with self._gate.closed():
             super().stop()
 
@@ -53,7 +53,10 @@ class OperatorQuery(StreamingQuery):
 def start_query(
     rows: DataFrame, config: StreamConfig, columns: StreamColumns, trigger: Mapping[str, Any] | None
 ) -> OperatorQuery:
-    """The operator is claimed and its query runs. UserError, StateError before anything is changed, if it cannot."""
+    """Claim the operator and start its query.
+
+    Raises UserError or StateError, before anything is changed, if it cannot run.
+    """
     _check(rows)
     columns.check(rows)
     driver = StreamDriver(rows.sparkSession, config, columns)

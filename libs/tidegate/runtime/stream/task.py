@@ -1,7 +1,7 @@
-"""The rows of a Spark batch on their way through the partitions of an operator, inside a Spark task.
+"""Processes the rows of a Spark batch partition by partition, inside a Spark task.
 
-A record's offset is the number of records that its partition has had before it: it goes on from batch to batch, as in a
-topic, and says what came first.
+A record's offset is the number of records that its partition has had before it. Offsets continue from batch to batch,
+as in a topic.
 """
 
 from __future__ import annotations
@@ -31,32 +31,35 @@ from tidegate.runtime.messages import (
 from tidegate.runtime.task.run import run_plan
 
 ANSWER = "answer binary"
-"""The schema of what a task gives back: a pickled PartitionResult or PartitionFailure a row."""
+"""The schema of a task's output: one pickled PartitionResult or PartitionFailure per row."""
 
-_BINARY = pa.large_binary()  # 32-bit positions would end at 2 GiB
+_BINARY = pa.large_binary()  # 32-bit positions end at 2 GiB
 _ROWS = pa.schema([("key", _BINARY), ("value", _BINARY), ("timestamp", pa.int64())])
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamPort:
-    """Records out of the rows that Spark has brought; emissions stay in the lake. `begin`: the first row's offset."""
+    """Reads records from a Spark batch's rows; output stays in the lake. `begin`: the offset of the first row."""
 
     rows: pa.Table
     begin: int
 
     def read(self, plan: PartitionPlan) -> Fetched:
-        """The records that come at the plan's start or later: those before it were committed by an earlier try."""
+        """Return the records from the plan's start on; those before it were committed by an earlier attempt."""
         records = records_from(self.rows.slice(plan.start - self.begin), plan.start)
         return Fetched(records=records, next_offset=self.begin + self.rows.num_rows)
 
     def open(self, plan: PartitionPlan, step: StepResult, next_offset: int) -> None:
-        """Nothing is published."""
+        """Do nothing: no output is published."""
 
 
 def work_of(
     attempt: Attempt, plans: Mapping[int, PartitionPlan], begins: Mapping[int, int]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that a task runs on its rows, sorted by partition; it answers for each partition with rows."""
+    """Return the function that a task runs on its rows.
+
+    The rows are sorted by partition; the function yields one answer for each partition that has rows.
+    """
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for partition, rows in by_partition(batches):
@@ -67,13 +70,13 @@ def work_of(
 
 
 def unpacked(answer: bytes) -> PartitionResult | PartitionFailure:
-    """What a task has answered."""
+    """Return the result or failure that a task has packed into a row."""
     found: PartitionResult | PartitionFailure = pickle.loads(answer)
     return found
 
 
 def by_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
-    """Each partition with all of its rows, in their order. The batches are sorted by their column `partition`."""
+    """Yield each partition with all of its rows, in order. The batches must be sorted by their column `partition`."""
     runs = (run for batch in batches if batch.num_rows for run in _runs(batch))
     for partition, found in groupby(runs, key=itemgetter(0)):
         yield partition, pa.Table.from_batches([rows for _, rows in found])
@@ -87,7 +90,7 @@ def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
 
 
 def records_from(rows: pa.Table, first_offset: int) -> Records:
-    """The rows as records with the offsets from `first_offset` on; null times are NO_TIMESTAMP; no headers."""
+    """Return the rows as records with offsets from `first_offset` on, without headers; null times are NO_TIMESTAMP."""
     count = rows.num_rows
     whole = rows.select(_ROWS.names).cast(_ROWS).combine_chunks()
     columns = {name: _one(whole.column(name)) for name in _ROWS.names}
@@ -106,7 +109,7 @@ def _packed(answer: PartitionResult | PartitionFailure) -> pa.RecordBatch:
 
 
 def _refusal(partition: int) -> PartitionFailure | None:
-    """Why this task must not work: Spark has tried it before, and only the driver may try again, with a new attempt."""
+    """Return a failure if Spark has retried this task: only the driver may retry, with a new attempt."""
     context = TaskContext.get()
     if context is None or context.attemptNumber() == 0:
         return None

@@ -1,1 +1,1 @@
-"""What runs in a Spark task: one partition's share of a batch, and what it reads from and writes to."""
+"""The code that runs in a Spark task: one partition's share of a batch, with its input and output."""

@@ -1,4 +1,4 @@
-"""Where a partition's records come from and where its output goes.
+"""The input and output of a partition's share of a batch, by source.
 
 Everything else about a batch is the same for a service over Kafka topics and for a streaming DataFrame.
 """
@@ -19,26 +19,26 @@ from tidegate.runtime.publishing.encoding import Destination, Rows, open_output
 
 
 class Port(Protocol):
-    """The way of one attempt's records in, and of its output out."""
+    """The input and output of one attempt."""
 
     def read(self, plan: PartitionPlan) -> Fetched:
-        """The records of the plan, as far as they were read."""
+        """Read the records of the plan. The result says how far they were read."""
         ...
 
     def open(self, plan: PartitionPlan, step: StepResult, next_offset: int) -> Producer | None:
-        """The partition's producer, with the output in an open transaction if it is to be published."""
+        """Send output that is to be published in a transaction, left open; return the partition's producer, if any."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaPort:
-    """From the input topic to the outlets. `deadline`: when the work with Kafka has to be done."""
+    """The input topic and the output topics of one attempt. `deadline`: for all of its work with Kafka."""
 
     attempt: KafkaAttempt
     deadline: Deadline
 
     def read(self, plan: PartitionPlan) -> Fetched:
-        """The committed records of the plan's range, up to the attempt's limit in bytes."""
+        """Read the committed records in the plan's range of offsets, up to the attempt's limit in bytes."""
         if plan.start == plan.end:
             return Fetched(records=Records.from_rows([]), next_offset=plan.start, epoch=plan.epoch)
         return fetch(
@@ -53,7 +53,11 @@ class KafkaPort:
         )
 
     def open(self, plan: PartitionPlan, step: StepResult, next_offset: int) -> Producer | None:
-        """The producer; if there is anything to publish it is in its open transaction, with input offset and mark."""
+        """Send what is to be published, the input offset and the mark in one transaction, left open for the driver.
+
+        Return the partition's producer: with no transaction open if nothing is to be published; None if the plan has
+        none.
+        """
         attempt = self.attempt
         if plan.producer is None:
             return None

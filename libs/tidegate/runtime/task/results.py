@@ -1,4 +1,4 @@
-"""What the tasks of an attempt have answered. Pure."""
+"""Evaluation of the answers of an attempt's tasks. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _ORDER = (Fenced, Superseded, StateError, UserError, OutputTooLarge, EngineError
 
 
 def results_of(answers: Sequence[PartitionResult | PartitionFailure]) -> list[PartitionResult]:
-    """The results, by partition. Raises the worst failure if there is one: the attempt has failed with it."""
+    """Return the results in order of partitions. Raise the worst failure, with which the attempt has failed."""
     raise_worst([answer for answer in answers if isinstance(answer, PartitionFailure)])
     results = [answer for answer in answers if isinstance(answer, PartitionResult)]
     return sorted(results, key=lambda result: result.partition)
 
 
 def raise_worst(failures: Sequence[PartitionFailure]) -> None:
-    """Raise the worst of the failures: what ends the driver comes before what can be tried again."""
+    """Raise the worst failure, if there is one: errors that end the driver precede those that can be retried."""
     if failures:
         raise _worst(failures)
 

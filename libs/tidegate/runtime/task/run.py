@@ -1,8 +1,8 @@
 """One partition's share of a micro-batch, inside a Spark task.
 
 The order of the steps is that of `docs/protocol.md`: lock, recover, fetch, dirty header, kernel, undo rows, complete
-header, open transaction, files. Nothing is decided here: the driver's commit decides. What fails after the kernel, here
-or elsewhere, is undone by the next attempt.
+header, open transaction, files. A task commits nothing: only the driver's Delta commit makes its work count. If
+anything fails after the kernel, here or elsewhere, the next attempt undoes the change of the local state.
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ _TABLES = (("state", "changes"), ("emission", "emissions"), ("late", "late"), ("
 
 
 class Stopwatch:
-    """Seconds spent in each named part, one after the other."""
+    """The seconds spent in each named part of some work; the parts follow each other."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self._since = time.monotonic()
 
     def lap(self, part: str) -> None:
-        """The time since the last lap counts as `part`."""
+        """Add the time since the last lap to `part`."""
         now = time.monotonic()
         self.seconds[part] = self.seconds.get(part, 0.0) + now - self._since
         self._since = now
 
 
 def run_group(attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> Iterator[PartitionResult | PartitionFailure]:
-    """Each plan has a result or a failure, in order; some partitions are worked on side by side."""
+    """Run the plans, some in parallel, and yield a result or a failure for each, in order."""
     spare_the_collector()
     port = KafkaPort(attempt=attempt, deadline=Deadline(attempt.deadline_s))
     return side_by_side(lambda plan: run_plan(attempt, plan, port), plans)
@@ -71,9 +71,10 @@ def run_group(attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> Iterator
 def bring_back(
     attempt: Attempt, plans: Sequence[PartitionPlan], *, rebuilds: bool
 ) -> Iterator[Returned | PartitionFailure]:
-    """Bring the plans' local states back, side by side. Without `rebuilds` those are left that have to be rebuilt.
+    """Recover the local states of the plans, some in parallel, and yield the outcomes in order.
 
-    No deadline runs: nothing is open in Kafka, and what has come back is kept.
+    Without `rebuilds`, leave the states that have to be rebuilt as they are. No deadline applies: no transaction is
+    open in Kafka meanwhile, and recovered states are kept.
     """
     return side_by_side(lambda plan: _told(plan, lambda: _bring_back(attempt, plan, rebuilds=rebuilds)), plans)
 
@@ -92,7 +93,7 @@ def _bring_back(attempt: Attempt, plan: PartitionPlan, *, rebuilds: bool) -> Ret
 
 
 def run_plan(attempt: Attempt, plan: PartitionPlan, port: Port) -> PartitionResult | PartitionFailure:
-    """What became of the plan; an error never leaves the task as an exception."""
+    """Run the plan and return its result, or its error as a failure: no exception leaves the task."""
     return _told(plan, lambda: run_partition(attempt, plan, port))
 
 
@@ -108,7 +109,11 @@ def _told(plan: PartitionPlan, work: Callable[[], Done]) -> Done | PartitionFail
 
 
 def run_partition(attempt: Attempt, plan: PartitionPlan, port: Port) -> PartitionResult:
-    """The partition's local state is that of the batch, its rows are in files, its output in an open transaction."""
+    """Run one partition's share of the batch, up to but without the commit.
+
+    Afterwards the local state is that after the batch, the rows are in data files, and the output is in an open
+    transaction.
+    """
     watch = Stopwatch()
     operator = _operator(attempt.config)
     with _own(attempt, plan.partition) as local, _replica(attempt, plan) as replica:
@@ -156,7 +161,7 @@ def run_partition(attempt: Attempt, plan: PartitionPlan, port: Port) -> Partitio
 
 
 def _own(attempt: Attempt, partition: int) -> AbstractContextManager[LocalState]:
-    """The partition's local state, under its lock."""
+    """Return a context manager that locks the partition's local state and yields it."""
     return LocalState.lock(
         attempt.state,
         partition,
@@ -168,7 +173,7 @@ def _own(attempt: Attempt, partition: int) -> AbstractContextManager[LocalState]
 
 @contextmanager
 def _replica(attempt: Attempt, plan: PartitionPlan) -> Iterator[Recovered | None]:
-    """The replica of the table's partition at the version that the batch is pinned to; None without a table."""
+    """Yield the replica of the table's partition at the version that the batch is pinned to; None without a table."""
     table = plan.table
     if table is None:
         yield None
@@ -228,7 +233,7 @@ def _write(attempt: Attempt, plan: PartitionPlan, step: StepResult) -> tuple[Dat
 
 
 def warm_up(config: OperatorRules) -> int:
-    """This worker process has imported and compiled everything that a batch of the operator needs; gives its id."""
+    """Import and compile in this worker process all that a batch of the operator needs; return the process id."""
     warm_operator(_operator(config))
     warm_codec()
     spare_the_collector()
@@ -236,7 +241,10 @@ def warm_up(config: OperatorRules) -> int:
 
 
 def make_durable(attempt: Attempt) -> list[int]:
-    """The local states on this machine that can be trusted are synced to disk and say so; gives their partitions."""
+    """Sync this machine's trusted local states to disk, mark them as durable, and return their partitions.
+
+    States that a newer attempt owns, or that cannot be trusted, are left as they are.
+    """
     return [
         partition
         for partition in partitions_here(attempt.state, attempt.operator, attempt.table_id)

@@ -1,7 +1,7 @@
-"""What a process does once, before its first batch: import and compile.
+"""Warm-up of a process before its first batch: import and compile what a batch needs.
 
-`python -m tidegate.runtime.task.warm_up` fills numba's cache with the codec; the operators' scenarios do it for their
-kernels.
+`python -m tidegate.runtime.task.warm_up` compiles the codec into numba's cache; the operators' scenarios do the same
+for their kernels.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tidegate.kernels.record_format.record_batch import (
 
 
 def warm_operator(operator: Operator) -> None:
-    """The operator's kernels are compiled, in this process."""
+    """Compile the operator's kernels in this process."""
     operator.open(MemoryStorage(operator.layout)).step(Records.from_rows([]), 0)
 
 
 def warm_codec() -> None:
-    """The codec is compiled, in this process."""
+    """Compile the codec of Kafka's record batches in this process."""
     one = pa.array([b"x"])
     columns = OutgoingColumns(key=one, value=one, headers=pa.nulls(1, pa.binary()), timestamp=np.zeros(1, np.int64))
     stamp = Stamp(operator="", batch=0, first_seq=0, cause_codes=np.zeros(1, np.int8), causes=[""])
@@ -39,9 +39,9 @@ def warm_codec() -> None:
 
 @lru_cache(maxsize=1)
 def spare_the_collector() -> None:
-    """What the process has loaded so far stays out of garbage collections.
+    """Exclude everything that the process has loaded so far from garbage collections.
 
-    PySpark makes a full one after every task, before the task counts as done: 90 ms with all the libraries loaded.
+    PySpark runs a full collection after every task, before the task counts as done: 90 ms with all libraries loaded.
     """
     gc.collect()
     gc.freeze()

@@ -1,1 +1,1 @@
-"""What a running service tells: metrics, health and readiness over HTTP, and lines with fields."""
+"""Telemetry of a running service: metrics, health and readiness over HTTP, log lines, and driver status."""

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus, made when they are asked for."""
+"""Builds the Prometheus metrics on each scrape."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ _LEDGER = {
     "tidegate_held_bytes": "held_bytes",
 }
 _STORAGES = {"memory": "memory", "disk": "disk", "buffer": "memory"}
-"""The parts of a buffer as measures name them; a join's is not divided."""
+"""From a buffer's parts, as measures name them, to the label `storage`; a join's buffer has one part, in memory."""
 
 _EVICTIONS = ("keys", "bytes")
-"""Causes of emissions that come before their time."""
+"""Causes of early emissions: those that a full buffer forces."""
 
 _STATES = tuple(state for each in get_args(State) for state in (get_args(each) or (each,)))
 _BUCKETS = (*(str(bound) for bound in BOUNDS_S), "+Inf")
 
 
 class ServiceCollector(Collector):
-    """The metrics of a process, from what its drivers let see and what their batches have noted."""
+    """The metrics of a process, from observations of its drivers and the figures of their batches."""
 
     def __init__(self, application: str, figures: Figures, observe: Callable[[], Sequence[Observation]]) -> None:
         self._application, self._figures, self._observe = application, figures, observe
 
     def collect(self) -> Iterable[Family]:
-        """Every metric, with its samples of now."""
+        """Return every metric with its current samples."""
         sheet = Sheet(self._application)
         for seen in self._observe():
             _driver(sheet, seen)
@@ -63,26 +63,26 @@ _ALIGNMENT = {
     "tidegate_waiting_records": "waiting_records_now",
     "tidegate_given_up_versions_total": "given_up",
 }
-"""What joins and their tables say of waiting for each other."""
+"""Metrics of a table and its readers, by the measures of joins and tables."""
 
 
 class Sheet:
-    """The metrics' families, to be filled in."""
+    """All metric families, to which samples are added."""
 
     def __init__(self, application: str) -> None:
         self.families: dict[str, Any] = {metric.name: metric.family() for metric in METRICS}
         self._application = application
 
     def put(self, name: str, value: float, *labels: object) -> None:
-        """A sample of a counter or a gauge; `labels`: the operator, and what comes after it."""
+        """Add a sample to a counter or gauge. `labels`: the values of the labels from `operator` on."""
         self.families[name].add_metric(self._labels(labels), value)
 
     def put_sum(self, name: str, count: int, total: float, *labels: object) -> None:
-        """A sample of a summary."""
+        """Add a sample to a summary."""
         self.families[name].add_metric(self._labels(labels), count_value=count, sum_value=total)
 
     def put_times(self, name: str, times: Times, *labels: object) -> None:
-        """A sample of a histogram."""
+        """Add a sample to a histogram."""
         buckets = list(zip(_BUCKETS, accumulate(times.buckets), strict=True))
         self.families[name].add_metric(self._labels(labels), buckets=buckets, sum_value=times.sum_s)
 
@@ -108,7 +108,7 @@ def _ledger(sheet: Sheet, newest: BatchMeta) -> None:
 
 
 def imbalance(counts: Counts) -> int:
-    """Records that do not have exactly one count."""
+    """Return the records that are missing from the outcome counts, negative if some are counted twice; must be 0."""
     return counts.records_in - counts.applied - counts.superseded - counts.late - counts.rejected
 
 

@@ -1,6 +1,6 @@
-"""What a driver tells about itself, in the file `condition.json` of its operator's state folder.
+"""The status of a driver, in the file `condition.json` of its operator's state folder.
 
-It is written when it changes, not with every batch, and only explains: nothing is decided by it.
+It is written when it changes, not with every batch. It only informs: no decision depends on it.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from tidegate.contracts.errors import BufferFull, Fenced, StateError, TidegateEr
 from tidegate.runtime import clock
 
 Incident = Literal["bound reached", "fenced", "refused", "stopped"]
-"""How a driver ends that nobody asked to: `refused` before it ever ran."""
+"""Ways in which a driver ends unasked. `refused`: with a UserError or StateError, before it ever ran."""
 
 State = Literal["starting", "running", "waiting", "drained", Incident]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """How a driver is doing since `since` (ms, wall clock), and why.
+    """The status of a driver since `since` (ms, wall clock), and why.
 
-    `waits`: for which table records wait that are due, and in which partitions. `unclear`: partitions whose newest
-    publication Kafka has not confirmed. `recovered`: how a partition's state came back, other than by going on.
-    `recovering`: why the states of partitions that wait for it are being rebuilt.
+    `waits`: the table that due records wait for, and their partitions. `unclear`: partitions whose newest publication
+    Kafka has not confirmed. `recovered`: per partition how its local state was recovered, if it could not be used as it
+    was. `recovering`: per partition that waits for its local state, why that is being rebuilt.
     """
 
     state: State
@@ -40,7 +40,7 @@ class Condition:
 
 
 class ConditionFile:
-    """The condition of one operator; the last driver on this machine wrote it."""
+    """The status file of one operator, written by the last driver on this machine."""
 
     def __init__(self, state: Path) -> None:
         self._path = state / "condition.json"
@@ -49,11 +49,11 @@ class ConditionFile:
 
     @property
     def told(self) -> Condition:
-        """What this driver has told last."""
+        """Return the status that this driver has last written."""
         return self._told
 
     def read(self) -> Condition | None:
-        """What was told last; None if nothing was, or nothing that can be read."""
+        """Read the status from the file; None if there is no file, or no valid status in it."""
         try:
             said = json.loads(self._path.read_text())
             mappings = {
@@ -66,35 +66,35 @@ class ConditionFile:
         return found if found.state in get_args(State) else None
 
     def tell(self, state: State, why: str = "") -> None:
-        """The condition is told, since now, if it is another one."""
+        """Write the status, with the current time as `since`, if it changed."""
         self._ran = self._ran or state == "running"
         if (state, why) != (self._told.state, self._told.why):
             self._write(replace(self._told, state=state, why=why, since=clock.now_ms()))
 
     def tell_unclear(self, partitions: Iterable[int]) -> None:
-        """It is told which partitions' publications are not confirmed."""
+        """Write which partitions' publications are not confirmed, if that changed."""
         if (unclear := tuple(sorted(partitions))) != self._told.unclear:
             self._write(replace(self._told, unclear=unclear))
 
     def tell_waits(self, table: str, partitions: Iterable[int]) -> None:
-        """Write for which table due records wait, and in which partitions, if that changed."""
+        """Write which table due records wait for, and in which partitions, if that changed."""
         where = ", ".join(map(str, partitions))
         told = f"due records wait until the table {table} has read on, partitions {where}: look at its service"
         if (waits := told if where else "") != self._told.waits:
             self._write(replace(self._told, waits=waits))
 
     def tell_recovered(self, partition: int, how: str) -> None:
-        """It is told how the partition's state came back."""
+        """Write how the partition's local state was recovered."""
         self._write(replace(self._told, recovered={**self._told.recovered, partition: how}))
 
     def tell_recovering(self, left: Mapping[int, str]) -> None:
-        """Write which partitions wait for their states to be rebuilt, if that has changed."""
+        """Write which partitions wait for their local states to be rebuilt, and why, if that changed."""
         if dict(left) != dict(self._told.recovering):
             self._write(replace(self._told, recovering=dict(left)))
 
     @contextmanager
     def of_run(self) -> Iterator[None]:
-        """The end of what runs inside is told: drained, or why it stopped."""
+        """Write `starting` at the beginning of the block; at its end write `drained`, or why it failed."""
         self._told, self._ran = Condition(state="drained", since=0), False
         self.tell("starting")
         try:
@@ -107,11 +107,11 @@ class ConditionFile:
     def _write(self, condition: Condition) -> None:
         self._told = condition
         text = json.dumps(vars(condition))
-        with suppress(OSError):  # what explains a bad day must not make another
+        with suppress(OSError):  # a status that cannot be written must not stop the driver
             try:
                 self._replace(text)
             except OSError:
-                self._overwrite(text)  # on a full disk there is still the room of the last one
+                self._overwrite(text)  # on a full disk the old file's space can still be reused
 
     def _replace(self, text: str) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -129,7 +129,7 @@ class ConditionFile:
 
 
 def one_line(error: Exception) -> str:
-    """Problem, value and remedy on one line."""
+    """Return the error's problem, value and remedy on one line."""
     if not isinstance(error, TidegateError):
         return f"{type(error).__name__}: {error}".partition("\n")[0]
     value = "" if error.value is None else f" ({' '.join(str(error.value).split())})"

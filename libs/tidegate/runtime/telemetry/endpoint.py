@@ -1,4 +1,4 @@
-"""HTTP for machines that watch a service: `/metrics`, `/healthz`, `/readyz`."""
+"""The HTTP endpoint for monitoring a service: serves routes such as `/metrics`, `/healthz`, `/readyz`."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tidegate.contracts.errors import UserError
 lines = logging.getLogger("tidegate")
 
 SLOWEST_CLIENT_S = 10.0
-"""A client that has not said what it wants after this is left."""
+"""Timeout of a client: one that has not sent its request after this is disconnected."""
 
 
 END_WITHIN_S = 0.05
-"""How long the end of a service may wait for its endpoint."""
+"""How long the end of a service may wait for its endpoint: the server checks this often whether to shut down."""
 
 
 class Answer(NamedTuple):
-    """What a request gets."""
+    """An HTTP response; `kind`: its content type."""
 
     status: HTTPStatus
     kind: str
@@ -33,18 +33,18 @@ class Answer(NamedTuple):
 
 
 Route = Callable[[str], Answer]
-"""Gives the answer to a request with that `Accept` header."""
+"""A function from a request's `Accept` header to the response."""
 
 
 def json_answer(said: Mapping[str, Any], *, well: bool) -> Answer:
-    """The JSON, with 200 or, when it is not well, 503."""
+    """Return a JSON response with status 200, or 503 if not `well`."""
     status = HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE
     return Answer(status, "application/json", json.dumps(said).encode() + b"\n")
 
 
 @contextmanager
 def endpoint(host: str, port: int, routes: Mapping[str, Route]) -> Iterator[None]:
-    """The routes answer, from threads of their own. UserError when nobody can listen there."""
+    """Serve the routes on background threads during the block. Raise UserError if the address cannot be bound."""
     try:
         server = _Server(host, port, routes)
     except OSError as error:
@@ -70,7 +70,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__((host, port), _Handler)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that hangs up is none of the service's trouble; of anything else there is a line."""
+        """Log the error, unless it is an OSError: a client that disconnects is no problem of the service."""
         error = sys.exception()
         if not isinstance(error, OSError):
             lines.warning("telemetry: no answer for a client: %s", error)
@@ -95,4 +95,4 @@ class _Handler(BaseHTTPRequestHandler):
         return Answer(HTTPStatus.NOT_FOUND, "text/plain; charset=utf-8", known + b"\n")
 
     def log_message(self, format: str, *args: object) -> None:
-        """Requests are not logged: they come every few seconds."""
+        """Log nothing: requests arrive every few seconds."""

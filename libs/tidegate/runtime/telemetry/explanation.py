@@ -1,4 +1,4 @@
-"""Why an operator, or one of its partitions, moves or does not. Pure: facts in, explanation out."""
+"""Explains why an operator, or one of its partitions, makes progress or does not. Pure: facts in, explanation out."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Rule = Literal[
 
 
 class Explanation(NamedTuple):
-    """A rule by its name, and what a person wants to know."""
+    """The rule that applies, by its name, and its explanation for people."""
 
     rule: Rule
     text: str
@@ -41,7 +41,11 @@ class Explanation(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorFacts:
-    """What is known of an operator: `driven`: a driver runs on this machine; `condition`: what one told here last."""
+    """What is known of an operator.
+
+    `driven`: a driver runs on this machine. `condition`: the status that a driver last wrote on this machine.
+    `kafka_error`: why no broker can be reached, "" if one can.
+    """
 
     driven: bool
     condition: Condition | None
@@ -50,7 +54,11 @@ class OperatorFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionFacts:
-    """Offsets of one partition: the next to be read, and the topic's first, last stable and end; None: not known."""
+    """What is known of one partition: the next offset to read, and the topic's first, last stable and end offset.
+
+    An offset that is not known is None. `unclear`: Kafka has not confirmed the newest output. `recovering`: why the
+    local state is being rebuilt, "" if it is not.
+    """
 
     next_offset: int
     first: int | None = None
@@ -62,7 +70,10 @@ class PartitionFacts:
 
 
 def explain_operator(facts: OperatorFacts) -> Explanation:
-    """What the operator as a whole does or waits for. A driver that has ended comes before a broker that is away."""
+    """Explain what the operator as a whole does or waits for.
+
+    That the driver has ended takes precedence over an unreachable broker.
+    """
     told = facts.condition
     if not facts.driven:
         return _ended(told)
@@ -89,7 +100,7 @@ def _ended(told: Condition | None) -> Explanation:
 
 
 def explain_partition(operator: Explanation, facts: PartitionFacts) -> Explanation:
-    """Why the partition stays where it is, or that it does not. What is wrong with the topic comes first."""
+    """Explain why the partition makes progress or does not. Problems of the topic take precedence."""
     following, first, stable, end = facts.next_offset, facts.first, facts.stable, facts.end
     if first is None or stable is None or end is None:
         return Explanation("unknown", "the topic's offsets are not known: no broker answers")

@@ -1,6 +1,6 @@
-"""What the batches of each operator add up to since the service started.
+"""The totals of each operator's batches since the service started.
 
-A batch only leaves its metadata here; it is counted when somebody asks, by the thread that asks.
+A driver only leaves a batch's metadata here; the thread that reads the totals, such as a scrape, counts it.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 """Upper bounds of the histograms' buckets."""
 
 MOST_NOTED = 50
-"""Batches that wait to be counted; where nobody asks, the batch after them counts them all: a few ms for each."""
+"""Most batches that wait to be counted. If nothing reads the totals, the next batch counts them: a few ms for each."""
 
 _OF_BATCH = ("job", "commit", "publish")
 
 
 @dataclass(kw_only=True)
 class Times:
-    """How long something took, each time, counted by `BOUNDS_S`; the last bucket has no bound."""
+    """A histogram of durations with the bucket bounds `BOUNDS_S`; the last bucket has no bound."""
 
     buckets: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_S) + 1))
     sum_s: float = 0.0
 
     def add(self, seconds: float) -> None:
-        """It took so long once more."""
+        """Record one duration."""
         self.buckets[bisect_left(BOUNDS_S, seconds)] += 1
         self.sum_s += seconds
 
 
 @dataclass(kw_only=True)
 class OperatorFigures:
-    """One operator's metrics and times."""
+    """One operator's metrics and durations."""
 
     metrics: Metrics = field(default_factory=Metrics)
     batch: Times = field(default_factory=Times)
@@ -48,7 +48,7 @@ class OperatorFigures:
     recovery: Times = field(default_factory=Times)
 
     def add(self, meta: BatchMeta, seconds: dict[str, float]) -> None:
-        """The batch is counted; `seconds`: what its parts took."""
+        """Count the batch. `seconds`: the durations of its phases, by name."""
         self.metrics.add(meta)
         self.batch.add(sum(seconds.get(part, 0.0) for part in _OF_BATCH))
         self.commit.add(seconds.get("commit", 0.0))
@@ -67,7 +67,7 @@ class Figures:
         self._lock = Lock()
 
     def note(self, meta: BatchMeta, seconds: dict[str, float]) -> None:
-        """The batch will be counted."""
+        """Note the batch, to be counted later."""
         self._noted.append((meta, dict(seconds)))
         if len(self._noted) > MOST_NOTED:
             with self.counted():
@@ -75,7 +75,7 @@ class Figures:
 
     @contextmanager
     def counted(self) -> Iterator[Mapping[str, OperatorFigures]]:
-        """The figures by operator, with every batch that was noted before; they stand still while this lasts."""
+        """Count every batch noted so far and yield the figures by operator; they do not change during the block."""
         with self._lock:
             for _ in range(len(self._noted)):
                 meta, seconds = self._noted.popleft()

@@ -1,4 +1,4 @@
-"""Whether a service lives, and whether it works. Pure."""
+"""Decides whether a service is healthy and whether it is ready. Pure."""
 
 from __future__ import annotations
 
@@ -10,20 +10,26 @@ from tidegate.runtime.telemetry.explanation import Explanation, OperatorFacts, e
 from tidegate.runtime.telemetry.observation import Observation
 
 STUCK_AFTER_S = 900.0
-"""A loop that has not turned for so long, beside its trigger, hangs: a batch's Kafka work ends within a minute, and the
-rebuild of a large state within some, which a restart must not interrupt."""
+"""A driver loop that has begun no round for this long, plus its trigger, is stuck. A batch's Kafka requests end within
+a minute; the rebuild of a large state, which a restart must not interrupt, takes some minutes."""
 
 _DRIVING = ("starting", "running", "waiting")
 
 
 def health(seen: Sequence[Observation], trigger_s: float) -> dict[str, Any]:
-    """`healthy`: the process lives and the loop of every driver turns, or was asked to end; and how each stands."""
+    """Return `healthy`, and each driver's state and loop age.
+
+    `healthy` is true if no driver has failed and no driver loop is stuck; a driver that was asked to end is healthy.
+    """
     operators = {each.operator: {"state": each.condition.state, "loop_age_s": each.idle_s} for each in seen}
     return {"healthy": all(_turns(each, trigger_s) for each in seen), "operators": operators}
 
 
 def readiness(seen: Sequence[Observation]) -> dict[str, Any]:
-    """`ready`: every driver holds its claim, has finished recovery and processes; and why each one does or does not."""
+    """Return `ready`, and for each operator the explanation.
+
+    `ready` is true if there is a driver, and every driver holds its claim and is processing.
+    """
     why = {each.operator: _explained(each.condition) for each in seen}
     ready = bool(why) and all(each.rule == "running" for each in why.values())
     return {"ready": ready, "operators": {operator: each._asdict() for operator, each in why.items()}}

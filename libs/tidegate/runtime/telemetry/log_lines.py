@@ -1,4 +1,4 @@
-"""A service's lines: text for people, or JSON with fields for programs; without the secrets of its file."""
+"""Formats a service's log lines, as text or JSON, with the secrets of its configuration masked."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _PASSWORD_OF_LOGIN = re.compile(r'password\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 
 def about(operator: str, *, partition: int | None = None, batch: int | None = None) -> dict[str, Any]:
-    """What a line is about, as the `extra` of a logging call: its fields where lines are JSON."""
+    """Return the `extra` of a logging call: the operator, partition and batch as fields of a JSON line."""
     fields = {"operator": operator, "partition": partition, "batch": batch}
     return {_FIELDS: {name: value for name, value in fields.items() if value is not None}}
 
 
 def speak_as(application: Application, text: str) -> None:
-    """What is logged from here on has the form that the file asks for: JSON, or that of `text`."""
+    """Set the format of all later log lines to the configured one: JSON, or text in the format `text`."""
     form: type[logging.Formatter] = JsonLines if application.log == "json" else logging.Formatter
     for handler in logging.getLogger().handlers:
         if type(handler) is logging.StreamHandler:
@@ -29,10 +29,10 @@ def speak_as(application: Application, text: str) -> None:
 
 
 class JsonLines(logging.Formatter):
-    """A line is a JSON object: time, level, message, what it is about, and the trace of an exception."""
+    """Formats a line as a JSON object: time, level, message, the fields of `about`, and an exception's traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """Return the record as one line of JSON."""
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         said = {"time": time, "level": record.levelname.lower(), "message": record.getMessage()}
         said |= getattr(record, _FIELDS, {})
@@ -42,14 +42,14 @@ class JsonLines(logging.Formatter):
 
 
 class Discreet(logging.Formatter):
-    """Another formatter's lines, in which the secrets of the file are `***`."""
+    """Wraps another formatter and replaces the configuration's secrets by `***`."""
 
     def __init__(self, inner: logging.Formatter, application: Application) -> None:
         super().__init__()
         self._inner, self._secrets = inner, secrets_of(application)
 
     def format(self, record: logging.LogRecord) -> str:
-        """What the other one makes of it, cleaned."""
+        """Return the wrapped formatter's line with secrets masked."""
         line = self._inner.format(record)
         for secret in self._secrets:
             line = line.replace(secret, "***")
@@ -57,7 +57,7 @@ class Discreet(logging.Formatter):
 
 
 def secrets_of(application: Application) -> list[str]:
-    """The passwords of broker and control database, the longest first, also as JSON would write them."""
+    """Return the passwords of broker and control database, plain and escaped as in JSON, longest first."""
     control = application.control_database
     found: set[str] = set() if control is None else set(control.secrets())
     for name, value in application.kafka.items():

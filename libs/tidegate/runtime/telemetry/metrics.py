@@ -1,7 +1,7 @@
-"""KIP-328's metrics and the record counts of an operator, from the metadata of its batches.
+"""Computes KIP-328's metrics and the record counts of an operator from the metadata of its batches.
 
-Every figure is a function of the commits, so that a running service and `tidegate status`, which reads the log alone,
-say the same.
+Every figure is a function of the commits, so a running service and `tidegate status`, which only reads the log, report
+the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BIN = "lateness_upto_"
 
 
 class Metrics:
-    """The metrics since the first batch that was added, and over the last 60 s before the newest one."""
+    """The metrics of one operator: since the first batch that was added, and over the 60 s before the newest one."""
 
     def __init__(self) -> None:
         self._first_clock: int | None = None
@@ -37,7 +37,7 @@ class Metrics:
 
     @classmethod
     def after(cls, meta: BatchMeta) -> Metrics:
-        """Return the metrics since the first batch of the log up to that one, but for those over the last 60 s."""
+        """Return the metrics from the log's first batch up to that of `meta`, without those over the last 60 s."""
         metrics, figures = cls(), meta.figures
         metrics._first_clock, metrics._last_clock = figures.get(_SINCE), meta.clock
         metrics._held = dict(meta.totals)
@@ -47,7 +47,7 @@ class Metrics:
         return metrics
 
     def add(self, meta: BatchMeta) -> None:
-        """The batch is counted; a claim or a compaction is none of the operator's batches."""
+        """Count the batch; commits without counts and measures, such as claims and compactions, are ignored."""
         if not meta.counts and not meta.measures:
             return
         self._first_clock = meta.clock if self._first_clock is None else self._first_clock
@@ -64,7 +64,7 @@ class Metrics:
             self._recent.popleft()
 
     def _sizes(self) -> dict[str, int]:
-        """Every size once, to be averaged over batches."""
+        """Return each current size as one sample, from which averages over batches are computed."""
         now = {"held": self.held, "held_bytes": self.held_bytes}
         for measures in self._measures.values():
             for name, size in measures.items():
@@ -75,22 +75,24 @@ class Metrics:
 
     @property
     def held(self) -> int:
-        """Slots held now, all partitions."""
+        """Return the number of slots held now, in all partitions."""
         return sum(counts.held for counts in self._held.values())
 
     @property
     def held_bytes(self) -> int:
-        """Bytes held now, all partitions, as `bytes_of` counts them."""
+        """Return the bytes held now, in all partitions, as `bytes_of` counts them."""
         return sum(counts.held_bytes for counts in self._held.values())
 
     @property
     def measures(self) -> Mapping[int, Mapping[str, int]]:
-        """What each partition's batches say together."""
+        """Return each partition's measures, merged over its batches."""
         return self._measures
 
     def report(self) -> dict[str, Any]:
-        """Totals, sizes, lateness and overtime in ms; rates per second and averages, since start and over the last 60 s
-        (`..._60s`)."""
+        """Return totals, sizes, lateness and overtime in ms, and rates per second and averages.
+
+        Rates and averages are given since the first batch, and over the last 60 s (`..._60s`).
+        """
         seconds = max(self._last_clock - (self._first_clock or 0), 1) / 1_000
         recent: Counter[str] = Counter(dict.fromkeys(self._added, 0))
         for _, added in self._recent:
@@ -111,9 +113,10 @@ class Metrics:
 def figures_after(
     before: BatchMeta, counts: Mapping[int, Counts], measures: Mapping[int, dict[str, int]], clock: int
 ) -> dict[str, int]:
-    """Return the operator's figures after a batch with those counts and measures; looks at its partitions alone.
+    """Return the operator's figures after a batch with these counts and measures; reads only the batch's partitions.
 
-    They are what `Metrics` adds up: records, measures, sizes once per batch; `_now` is what sizes are after the batch.
+    Figures are what `Metrics` adds up: records, measures, and each size once per batch. `<size>_now` is a size after
+    the batch.
     """
     figures = Counter(before.figures or {_SINCE: clock})
     for partition, counted in counts.items():
@@ -131,20 +134,21 @@ def figures_after(
 
 
 def measured_after(before: BatchMeta, measures: Mapping[int, dict[str, int]]) -> dict[int, dict[str, int]]:
-    """Return what each partition's batches say together, after one with those measures."""
+    """Return each partition's merged measures after a batch with these measures."""
     now = {partition: later(before.measured.get(partition, {}), measured) for partition, measured in measures.items()}
     return {**before.measured, **now}
 
 
 def later(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
-    """The measures of one partition over two batches, `other` the later: by their names, `_now` is replaced, `_max` and
-    `_min` keep their extremes, others add up.
+    """Merge the measures of one partition over two batches, of which `other` is the later.
+
+    By suffix of the name: `_now` takes the later value, `_max` and `_min` the extreme; all others add up.
     """
     return _merged(one, other, lambda _before, now: now)
 
 
 def together(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
-    """The measures of two partitions as of one: `_now` adds up too; extremes are those of any partition."""
+    """Merge the measures of two partitions: `_max` and `_min` take the extreme; all others, `_now` too, add up."""
     return _merged(one, other, lambda here, there: here + there)
 
 
@@ -155,7 +159,7 @@ def _merged(one: dict[str, int], other: dict[str, int], now: Callable[[int, int]
 
 
 def _counted(meta: BatchMeta) -> Counter[str]:
-    """What the batch adds to its totals: records, and the measures that add up; without the bins of lateness."""
+    """Return what the batch adds to totals: its records, and the measures that add up, except lateness bins."""
     counted = Counter({name: sum(getattr(counts, name) for counts in meta.counts.values()) for name in _COUNTED})
     for measures in meta.measures.values():
         counted.update({name: count for name, count in measures.items() if _adds_up(name)})
@@ -171,7 +175,7 @@ def _rates(added: Mapping[str, int], seconds: float, when: str) -> dict[str, flo
 
 
 def _averages(added: Mapping[str, int], when: str) -> dict[str, float]:
-    """`x_avg` for each `x_sum` that has an `x_count` beside it."""
+    """Return `x_avg` for each `x` that has both `x_sum` and `x_count`."""
     return {
         f"{what}_avg{when}": added[f"{what}_sum"] / count
         for name, count in added.items()
@@ -180,7 +184,7 @@ def _averages(added: Mapping[str, int], when: str) -> dict[str, float]:
 
 
 def metrics_of(metas: Iterable[BatchMeta]) -> Metrics:
-    """The metrics over the given batches, oldest first."""
+    """Return the metrics over the given batches, which must be oldest first."""
     metrics = Metrics()
     for meta in metas:
         metrics.add(meta)

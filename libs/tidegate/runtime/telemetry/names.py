@@ -1,6 +1,6 @@
-"""Every metric by its name: what it is, and how it is labelled.
+"""The list of all metrics: name, kind, labels and help text.
 
-All have the labels `application` and `operator`. Units are Prometheus' base units; `docs/reference/metrics.md` shows
+All have the labels `application` and `operator`. Units are Prometheus' base units. `docs/reference/metrics.md` lists
 the same names. Dashboards rely on them: a change needs a line in the CHANGELOG.
 """
 
@@ -32,7 +32,7 @@ _FAMILIES: dict[Kind, type[Family]] = {
 
 
 class Metric(NamedTuple):
-    """A metric's name, its kind, its labels and what it says."""
+    """A metric: its name, kind, labels and help text."""
 
     name: str
     kind: Kind
@@ -40,7 +40,7 @@ class Metric(NamedTuple):
     says: str
 
     def family(self) -> Family:
-        """The metric without a sample."""
+        """Return the Prometheus metric family, without samples."""
         return _FAMILIES[self.kind](self.name, self.says, labels=self.labels)
 
 

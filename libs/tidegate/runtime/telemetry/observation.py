@@ -1,4 +1,4 @@
-"""What can be seen of a driver from another thread, at any moment."""
+"""A driver's observable state, which any thread can read at any moment."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from tidegate.runtime.telemetry.driver_status import Condition
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """A driver as it stands. `newest`: its newest commit; None before its first claim, as is all that follows from it.
+    """The state of a driver at one moment.
 
-    `idle_s`: since its loop last turned; None: it never did. `ends`: where the partitions of the input ended when it
-    last looked. `compaction_s`: what its compactions took together.
+    `newest`: its newest commit; None before its first claim, when the fields derived from it are empty too. `idle_s`:
+    seconds since its loop last began a round; None before the first. `ends`: the end offsets of the input's partitions
+    as of its last look. `compaction_s`: the total duration of its compactions.
     """
 
     operator: str
@@ -31,8 +32,8 @@ class Observation:
 
 
 class Observed(Protocol):
-    """A driver that lets itself be seen."""
+    """A driver that can be observed."""
 
     def observe(self) -> Observation:
-        """How it stands now; takes no lock and asks nobody."""
+        """Return the current state, without a lock or a request."""
         ...

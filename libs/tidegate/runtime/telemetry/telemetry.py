@@ -1,4 +1,4 @@
-"""The telemetry of one process: its drivers are seen, their batches noted, and HTTP tells."""
+"""The telemetry of one process: observes its drivers, counts their batches, and serves both over HTTP."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidegate.runtime.telemetry.observation import Observation, Observed
 
 
 class Telemetry:
-    """What a process tells of itself; without drivers it is alive and not ready."""
+    """The telemetry of one process. A process without drivers is healthy but not ready."""
 
     def __init__(self, application: Application) -> None:
         self._figures = Figures()
@@ -29,25 +29,25 @@ class Telemetry:
         self._registry.register(ServiceCollector(application.application, self._figures, self._seen))
 
     def watch(self, drivers: Sequence[Observed]) -> None:
-        """These are the drivers of the process."""
+        """Set the drivers to observe."""
         self._drivers = drivers
 
     def note(self, meta: BatchMeta, seconds: dict[str, float]) -> None:
-        """The batch, whose parts took so long, will be counted."""
+        """Note the batch, to be counted later. `seconds`: the durations of its phases, by name."""
         self._figures.note(meta, seconds)
 
     def metrics(self, accept: str) -> Answer:
-        """Every metric, in the format that the client prefers."""
+        """Return every metric, in the exposition format that the client prefers (its `Accept` header)."""
         encode, kind = choose_encoder(accept)
         return Answer(HTTPStatus.OK, kind, encode(self._registry))
 
     def healthz(self, _accept: str) -> Answer:
-        """200 while the process lives and its loops turn."""
+        """Return 200 while no driver has failed and no driver loop is stuck; 503 otherwise."""
         said = health(self._seen(), self._trigger_s)
         return json_answer(said, well=said["healthy"])
 
     def readyz(self, _accept: str) -> Answer:
-        """200 while every operator processes; 503 with the reason otherwise."""
+        """Return 200 while every operator is processing; 503 with the reasons otherwise."""
         said = readiness(self._seen())
         return json_answer(said, well=said["ready"])
 
@@ -57,7 +57,7 @@ class Telemetry:
 
 @contextmanager
 def telemetry_of(application: Application) -> Iterator[Telemetry | None]:
-    """The telemetry of this process, while its endpoint answers; None: the file asks for none."""
+    """Serve the telemetry of this process during the block; yield None if none is configured."""
     told, place = Telemetry(application), application.telemetry
     if place is None:
         yield None

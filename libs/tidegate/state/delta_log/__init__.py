@@ -1,1 +1,1 @@
-"""Read and write the Delta log of an operator: entries, checkpoints, data files, metadata of batches."""
+"""Read and write the Delta log of an operator: log entries, checkpoints, data files and the metadata of batches."""

@@ -1,6 +1,6 @@
-"""Delta's actions, as JSON objects.
+"""Build and parse Delta actions as JSON objects.
 
-What an action has to hold is said by Delta's protocol specification; the table is at protocol 1/2.
+Delta's protocol specification defines their fields; the table is at protocol 1/2.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from tidegate.contracts.schema import BatchMeta
 from tidegate.state.delta_log.data_files import ANY_BATCH, DataFile
 
 Action = dict[str, Any]
-"""One line of a log entry: {its name: its fields}; or the fields alone."""
+"""An action, which is one line of a log entry, as {name: fields}; or its fields alone."""
 
 
 def commit_info(meta: BatchMeta, document: str) -> Action:
-    """Return who committed what: for tools, for the fence, and with the batch's metadata as it is written."""
+    """Return the `commitInfo` action: fields for Delta's tools, and the batch's metadata, which the fence reads."""
     return {
         "commitInfo": {
             "timestamp": meta.clock,
@@ -30,12 +30,12 @@ def commit_info(meta: BatchMeta, document: str) -> Action:
 
 
 def transaction(meta: BatchMeta) -> Action:
-    """The application transaction, whose version is the batch."""
+    """Return the application transaction (`txn` action); its version is the batch."""
     return {"txn": {"appId": app_transaction_id(meta.operator), "version": meta.batch}}
 
 
 def add(file: DataFile, *, changes_data: bool) -> Action:
-    """The file is in the table from this commit on."""
+    """Return the action that adds the file to the table."""
     return {
         "add": {
             "path": file.path,
@@ -49,7 +49,10 @@ def add(file: DataFile, *, changes_data: bool) -> Action:
 
 
 def remove(file: DataFile, clock_ms: int) -> Action:
-    """The file is no longer in the table; its rows are in others, or nobody is to be told that they are gone."""
+    """Return the action that removes the file from the table, with `dataChange` false.
+
+    Its rows are in other files, or retention dropped them, which a stream that reads the log must not see as a change.
+    """
     return {
         "remove": {
             "path": file.path,
@@ -63,7 +66,7 @@ def remove(file: DataFile, clock_ms: int) -> Action:
 
 
 def data_file(added: Action) -> DataFile:
-    """The file that the fields of an `add` speak of; without statistics its rows may be of any batch."""
+    """Return the file that the fields of an `add` describe; without statistics its rows may be of any batch."""
     values, statistics = dict(added["partitionValues"]), json.loads(added.get("stats") or "{}")
     return DataFile(
         path=added["path"],

@@ -1,6 +1,7 @@
-"""Checkpoints of a Delta log: the whole table in one Parquet file, so that readers replay few entries.
+"""Write and read checkpoints of a Delta log: the whole table in one Parquet file, so that readers replay few entries.
 
-Written from what the driver holds in memory; the cost is that of the live files, not of the log.
+A checkpoint is written from the table that the driver holds in memory. Its cost grows with the number of live files,
+not with the length of the log.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _SCHEMA = pa.schema([(name, pa.struct(columns)) for name, columns in _ACTIONS.it
 
 
 def write_checkpoint(log: Path, version: int, actions: Sequence[Action]) -> None:
-    """The log has a checkpoint of those actions at the version, durably; nobody ever sees half of it."""
+    """Write a checkpoint of the version with these actions, atomically and durably, and update `_last_checkpoint`."""
     body = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(actions, _SCHEMA), body, compression="snappy", store_schema=False)
     hint = {"version": version, "size": len(actions)}
@@ -67,7 +68,10 @@ def write_checkpoint(log: Path, version: int, actions: Sequence[Action]) -> None
 
 
 def read_checkpoint(path: Path) -> list[Action]:
-    """The checkpoint's actions, whoever wrote it. StateError that names the file if it is damaged."""
+    """Return the checkpoint's actions, whichever program wrote it.
+
+    Raise StateError, naming the file, if it is damaged or names a file that is not the table's.
+    """
     try:
         table = pq.read_table(path, columns=list(_ACTIONS))
     except pa.ArrowInvalid as error:
@@ -87,7 +91,7 @@ def _fields(table: pa.Table, name: str) -> pa.StructArray:
 
 
 def _adds(added: pa.StructArray) -> list[Action]:
-    """The `add` actions, taken out column by column: there are many."""
+    """Return the `add` actions. They are converted column by column for speed, as there are many."""
     values = added.field("partitionValues")
     columns = {name: added.field(name).to_pylist() for name in ("path", "size", "modificationTime", "stats")}
     parts = {name: pc.map_lookup(values, name, "first").to_pylist() for name in PARTITION_COLUMNS}
@@ -97,6 +101,6 @@ def _adds(added: pa.StructArray) -> list[Action]:
 
 
 def _plain(fields: Action) -> Action:
-    """The fields with maps as dicts."""
+    """Return the fields with maps, which Arrow gives as lists of pairs, as dicts."""
     maps = {name for name, value in fields.items() if isinstance(value, list) and name != "partitionColumns"}
     return {name: dict(value) if name in maps else value for name, value in fields.items()}

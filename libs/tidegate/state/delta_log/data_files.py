@@ -1,4 +1,4 @@
-"""The log's data files, written and read by tasks."""
+"""Write, read, check and delete the Parquet data files of an operator log."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from tidegate.state import disk
 from tidegate.state.delta_log.log_entries import require_there
 
 ORDER = ("partition", "batch", "seq")
-"""Rows of a kind are read in this order; within a partition it is the order in which things happened."""
+"""Order in which rows of a kind are read; within a partition it is the order in which things happened."""
 
 ANY_BATCH = 2**63 - 1
+"""At least as large as any batch number: no upper bound."""
 
 ROW_GROUP_BYTES = 8 * 2**20
-"""About the size, uncompressed, of what a reader of few batches reads at the least."""
+"""Approximate uncompressed size of a row group, the least that a reader of a few batches reads."""
 
 _DICTIONARY = {"op", "cause", "topic", "batch"}
 _PARQUET_END = b"PAR1"
@@ -37,9 +38,9 @@ _NO_STATISTICS = {"key", "value", "headers"}
 
 @dataclass(frozen=True, kw_only=True)
 class DataFile:
-    """One Parquet file; `path` is relative to the log. Its rows are of batches min_batch to max_batch, inclusive.
+    """One Parquet file of the log, with rows of the batches `min_batch` to `max_batch`, inclusive.
 
-    `size` in bytes; `written_ms` is the file's own time.
+    `path` is relative to the log's folder, `size` is in bytes, and `written_ms` is the file's modification time.
     """
 
     path: str
@@ -63,9 +64,10 @@ def write_rows(
     attempt: str,
     sync: bool = True,
 ) -> DataFile:
-    """The rows are one data file of the batch, in the table's order; nothing refers to it before a commit does.
+    """Write the rows, in the table's order, to one data file of the batch, and return the file.
 
-    Adds `batch`, `seq` (from 0) and `topic`; columns that the table lacks are null for every reader.
+    Add the columns `batch`, `seq` (from 0) and, unless it is None, `topic`. Columns of the log that the table lacks
+    read as null. The file is no part of the log until a commit names it.
     """
     rows = table.num_rows
     added = {"batch": pa.repeat(pa.scalar(batch, pa.int64()), rows), "seq": pa.array(np.arange(rows, dtype=np.int64))}
@@ -78,9 +80,10 @@ def write_rows(
 def write_file(
     log: Path, kind: str, partition: int, table: pa.Table, *, batch: int, attempt: str, sync: bool = True
 ) -> DataFile:
-    """The rows, with the `batch` and `seq` that they have, are one data file named after the batch and its attempt.
+    """Write the rows, with the `batch` and `seq` that they have, to one data file, and return the file.
 
-    Files of an attempt are numbered from 0 in their folder, so that they are found without a listing.
+    The file is named after `batch` and `attempt`. Files of an attempt are numbered from 0 within their folder, so that
+    they can be found without listing it.
     """
     folder = log / data_folder(kind, partition)
     with disk.disk_errors(folder):
@@ -102,7 +105,7 @@ def write_file(
 
 
 def _attempt_files(folder: Path, batch: int, attempt: str) -> Iterator[Path]:
-    """The names of an attempt's files in the folder, in the order in which they are taken."""
+    """Yield the paths of an attempt's files in the folder, in the order in which they are used; without end."""
     return (folder / f"{batch}-{attempt}-{number}.parquet" for number in count())
 
 
@@ -115,7 +118,7 @@ def _write_parquet(table: pa.Table, path: Path, *, sync: bool) -> None:
             row_group_size=max(1, table.num_rows * ROW_GROUP_BYTES // max(table.nbytes, ROW_GROUP_BYTES)),
             compression="zstd",
             compression_level=1,
-            store_schema=False,  # else readers would see this process's dictionaries instead of strings
+            store_schema=False,  # else readers would get dictionary columns instead of strings
             use_dictionary=[name for name in table.column_names if name in _DICTIONARY],
             column_encoding={name: "DELTA_BINARY_PACKED" for name in integers if name not in _DICTIONARY},
             write_statistics=[name for name in table.column_names if name not in _NO_STATISTICS],
@@ -134,9 +137,9 @@ def read_files(
     after_batch: int = -1,
     up_to: int = ANY_BATCH,
 ) -> pa.Table:
-    """Return the files' rows of batches above `after_batch` and not above `up_to` in ORDER.
+    """Return the files' rows of batches above `after_batch` and not above `up_to`, in ORDER.
 
-    With the given columns of the log's schema (None: all); columns that a file lacks are null.
+    The result has the given columns of the log's schema (None: all); columns that a file lacks are null.
     """
     wanted = list(schema.names if columns is None else columns)
     disk_files, parquet = fs.LocalFileSystem(), ds.ParquetFileFormat()
@@ -154,7 +157,7 @@ def read_files(
 
 
 def _constants(file: DataFile, schema: pa.Schema) -> ds.Expression:
-    """What is true of every row of a file: the values of the partition columns, which the file itself lacks."""
+    """Return an expression with the values of the partition columns, which the file itself does not have."""
     values = {"kind": file.kind, "partition": file.partition}
     kind, partition = (ds.field(name) == pa.scalar(values[name], schema.field(name).type) for name in PARTITION_COLUMNS)
     return kind & partition
@@ -167,7 +170,7 @@ def _in_order(table: pa.Table) -> pa.Table:
 
 
 def _is_ordered(*columns: np.typing.NDArray[np.int64]) -> bool:
-    """True when the rows ascend by the columns, the first one deciding first."""
+    """Return True if the rows are sorted by the columns, of which the first is the most significant."""
     undecided = np.ones(max(len(columns[0]) - 1, 0), np.bool_)
     for column in columns:
         step = column[1:] - column[:-1]
@@ -178,9 +181,9 @@ def _is_ordered(*columns: np.typing.NDArray[np.int64]) -> bool:
 
 
 def require_whole(log: Path, files: Iterable[DataFile]) -> None:
-    """Raise EngineError unless each file is here as the task wrote it: its size, and the end of a Parquet file.
+    """Raise EngineError unless each file exists here with the size that its task reported, and ends as Parquet does.
 
-    Executors may have another lake under the same path, and a network file system may lose what it had taken.
+    Executors may have another lake under the same path, and a network file system may lose data that it had accepted.
     """
     for file in files:
         if fault := _fault(log / file.path, file.size):
@@ -204,9 +207,10 @@ def _fault(path: Path, size: int) -> str | None:
 
 
 def delete_attempt(log: Path, batch: int, attempt: str) -> int:
-    """The attempt's data files are gone, as far as the disk lets them; gives their number.
+    """Delete the data files of an attempt that is known to have failed; return how many were found.
 
-    For an attempt that is known to have failed. What stays, or is written by a task that outlives it, is swept later.
+    Ignore errors of the disk. Files that stay, and files that a task writes after its attempt has ended, are swept
+    later.
     """
     folders = log.glob("kind=*/partition=*")
     found = [path for folder in folders for path in takewhile(Path.exists, _attempt_files(folder, batch, attempt))]
@@ -217,9 +221,9 @@ def delete_attempt(log: Path, batch: int, attempt: str) -> int:
 
 
 def delete_files(log: Path, batch: int, attempt: str, files: Iterable[DataFile]) -> None:
-    """Delete what an attempt has written for a commit that was not made: `files`, and all that is named after it.
+    """Delete all files of an attempt whose commit was not made: `files`, and those named after the batch and attempt.
 
-    The files of a compaction may be named after an earlier batch than the one that it was to be committed as.
+    `files` is needed because files of a compaction may be named after an earlier batch than that of its commit.
     """
     delete_attempt(log, batch, attempt)
     for file in files:
@@ -229,7 +233,7 @@ def delete_files(log: Path, batch: int, attempt: str, files: Iterable[DataFile])
 
 @contextmanager
 def _damage_named(log: Path) -> Iterator[None]:
-    """A file that is missing or damaged inside is a StateError that names it; Unavailable if the lake is away."""
+    """Raise StateError, naming the file, if one is missing or damaged inside; Unavailable if the lake is away."""
     try:
         yield
     except (FileNotFoundError, pa.ArrowInvalid) as error:

@@ -1,6 +1,7 @@
-"""The entries of a Delta log: written once, read one by one, listed only where no checkpoint says where to look.
+"""Write, find and read the entries of a Delta log.
 
-Nothing here costs more when the log has more entries.
+An entry is written once. The folder is listed only if no checkpoint shows where to look. With a checkpoint, the cost
+does not grow with the number of entries.
 """
 
 from __future__ import annotations
@@ -23,31 +24,32 @@ from tidegate.state.decisions import Entry
 
 DELTA_LOG = "_delta_log"
 STAGING = "_tidegate"
-"""Folder of files that are not yet what they are to be; Delta ignores it, as all names with an underscore."""
+"""Folder of files while they are written; Delta ignores it, as it does all names that begin with an underscore."""
 
 _NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 LOOK_AHEAD = 64
-"""Versions above a missing entry that are looked at: one that is there shows that the entry is lost."""
+"""Number of versions checked above a missing entry: if one of them exists, the missing entry is lost."""
 
 _CHANGES_TABLE = ("metaData", "protocol")
 _NAMES_A_FILE = ("add", "remove")
 _WITHIN_THE_TABLE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_=.-]*(/[a-zA-Z0-9][a-zA-Z0-9_=.-]*)*")
-"""All that this table's paths need, whoever writes them: plain names. So nothing has to be decoded or resolved."""
+"""The paths that are accepted: plain names with `/` between them, so that nothing has to be decoded or resolved."""
 
 
 def entry_path(log: Path, version: int) -> Path:
-    """Where Delta keeps the entry of a version."""
+    """Return the path of a version's entry."""
     return log / DELTA_LOG / f"{version:020d}.json"
 
 
 def checkpoint_path(log: Path, version: int) -> Path:
-    """Where Delta keeps the checkpoint of a version."""
+    """Return the path of a version's checkpoint."""
     return log / DELTA_LOG / f"{version:020d}.checkpoint.parquet"
 
 
 def require_there(log: Path) -> None:
-    """Nothing, if the log is there. Unavailable if it is away, as when its lake is not mounted: a write would make a
-    new, empty one in its place.
+    """Raise Unavailable if the log's folder is missing, as when its lake is not mounted.
+
+    A write would create a new, empty log in its place.
     """
     with disk.disk_errors(log):
         there = (log / DELTA_LOG).is_dir()
@@ -56,11 +58,11 @@ def require_there(log: Path) -> None:
 
 
 def put(log: Path, version: int, actions: Sequence[dict[str, Any]]) -> bool:
-    """The version has exactly these actions; False: the version is taken, by whomever, and nothing was written.
+    """Write the entry of the version, if there is none, as a whole; return False if the version is taken.
 
-    An OSError says nothing about the outcome; UserError: the file system cannot do it. The bytes are on disk before
-    anybody sees them; the name in the folder is when the folder is synced. This is all that an object store would have
-    to do in another way.
+    Nothing is written if the version is taken, whoever took it. Raise UserError if the file system has no hard links.
+    After an OSError the outcome is unknown. The content is synced to disk before the entry becomes visible; the name is
+    durable only once the caller has synced the folder. For an object store, only this function would have to differ.
     """
     with disk.staged(
         log / STAGING, b"\n".join(json.dumps(line, separators=(",", ":")).encode() for line in actions)
@@ -81,10 +83,10 @@ def put(log: Path, version: int, actions: Sequence[dict[str, Any]]) -> bool:
 
 
 def newest_version(log: Path) -> int | None:
-    """Return the newest version that has an entry; None where there is no log.
+    """Return the newest version that has an entry; None if there is no log.
 
-    Looked for from the newest log checkpoint on; the folder is listed only where there is none. StateError if another
-    file of the log bears a newer version: its entry is lost.
+    Search upwards from the newest log checkpoint; list the folder only if there is no checkpoint. Raise StateError if a
+    file of a newer version exists above a missing entry: that entry is lost.
     """
     known = _checkpointed(log)
     if known is None or not entry_path(log, known).exists():
@@ -95,13 +97,13 @@ def newest_version(log: Path) -> int | None:
         beyond = next((version for version in ahead if entry_path(log, version).exists()), None)
         if beyond is None:
             return newest
-        if not entry_path(log, newest + 1).exists():  # else a driver has put both meanwhile
+        if not entry_path(log, newest + 1).exists():  # else a driver has written both entries meanwhile
             raise _entries_lost(entry_path(log, beyond))
         known = newest + 1
 
 
 def _checkpointed(log: Path) -> int | None:
-    """Return the version that Delta's hint names; a hint that cannot be read is none."""
+    """Return the version that Delta's `_last_checkpoint` names; None if that file is missing or cannot be read."""
     try:
         return int(json.loads((log / DELTA_LOG / "_last_checkpoint").read_bytes())["version"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
@@ -131,12 +133,15 @@ def _entries_lost(newer: Path) -> StateError:
 
 
 def oldest_version(log: Path, newest: int) -> int:
-    """The oldest version that has an entry: clean-up takes the oldest first, so that no gap is below the newest."""
+    """Return the oldest version that has an entry.
+
+    Clean-up deletes the oldest entries first and so leaves no gap; that allows a binary search.
+    """
     return bisect_left(range(newest), True, key=lambda version: entry_path(log, version).exists())
 
 
 def version_at(log: Path, oldest: int, newest: int, time_ms: int) -> int:
-    """The version that was the newest one at that time, by its file's time; oldest - 1 if all are younger."""
+    """Return the newest version at that time, by the file times of entries; `oldest` - 1 if all are later."""
     return (
         bisect_right(range(newest + 1), time_ms, lo=oldest, key=lambda version: written_ms(entry_path(log, version)))
         - 1
@@ -144,12 +149,15 @@ def version_at(log: Path, oldest: int, newest: int, time_ms: int) -> int:
 
 
 def written_ms(path: Path) -> int:
-    """When the file was written, ms."""
+    """Return the file's modification time, ms."""
     return path.stat().st_mtime_ns // 1_000_000
 
 
 def print_of(log: Path, version: int) -> tuple[int, int] | None:
-    """The entry's file time (ns) and size, by which another entry in its place is noticed; None: there is no entry."""
+    """Return the entry's file time (ns) and size; None if there is no entry.
+
+    They differ if another entry was put in its place.
+    """
     try:
         found = entry_path(log, version).stat()
     except FileNotFoundError:
@@ -158,7 +166,10 @@ def print_of(log: Path, version: int) -> tuple[int, int] | None:
 
 
 def read_actions(log: Path, version: int) -> list[dict[str, Any]] | None:
-    """The entry's actions; None where there is no such entry. StateError that names the file if it is cut short."""
+    """Return the entry's actions; None if there is no entry.
+
+    Raise StateError, naming the entry, if it is empty or cut short, or names a file that is not the table's.
+    """
     path = entry_path(log, version)
     try:
         actions = [json.loads(line) for line in path.read_bytes().splitlines()]
@@ -177,9 +188,10 @@ def read_actions(log: Path, version: int) -> list[dict[str, Any]] | None:
 
 
 def refuse_paths_outside(file: Path, actions: Iterable[dict[str, Any]]) -> None:
-    """Raise StateError if the file of the log names a data file outside of the table, or one of the log itself.
+    """Raise StateError if an action names a data file outside of the table, or a file of `_delta_log`.
 
-    What a log names is read, and deleted by a clean-up; an entry can come from anybody who may write to the lake.
+    `file` is the entry or checkpoint that the actions are from. The check is needed because files that a log names are
+    read, and deleted by a clean-up, while an entry can come from anybody who may write to the lake.
     """
     paths = (action[name]["path"] for action in actions for name in _NAMES_A_FILE if name in action)
     strange = [path for path in paths if not _WITHIN_THE_TABLE.fullmatch(path)]
@@ -193,13 +205,13 @@ def refuse_paths_outside(file: Path, actions: Iterable[dict[str, Any]]) -> None:
 
 
 def document_of(actions: Sequence[dict[str, Any]]) -> Document | None:
-    """Return the metadata in an entry's actions; None for an entry that is another's, or the table's making."""
+    """Return the batch metadata in an entry's actions; None for a foreign entry, and for the table's creation."""
     said = next((action["commitInfo"].get(COMMIT_METADATA_KEY) for action in actions if "commitInfo" in action), None)
     return json.loads(said) if said else None
 
 
 def read_entry(log: Path, version: int) -> Entry | None:
-    """What the fence needs to know of an entry; None where there is none."""
+    """Return the part of an entry that the fence needs; None if there is no such entry."""
     actions = read_actions(log, version)
     return None if actions is None else _entry(version, actions)
 
@@ -219,12 +231,15 @@ def _entry(version: int, actions: list[dict[str, Any]]) -> Entry:
 
 
 def entries_above(log: Path, version: int) -> list[Entry]:
-    """The entries after the version, ascending, up to the first one that is missing."""
+    """Return the entries above the version, ascending, up to the first missing one."""
     return list(_walk(log, version + 1, step=1))
 
 
 def newest_entries(log: Path, newest: int) -> list[Entry]:
-    """The entries from the newest down to Tidegate's second newest: what the last driver may not have looked at."""
+    """Return the entries from the newest down to the second newest of Tidegate's own, newest first.
+
+    The last driver may not have checked the foreign entries among them.
+    """
     found = []
     for entry in _walk(log, newest, step=-1):
         found.append(entry)

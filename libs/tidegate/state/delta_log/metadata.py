@@ -1,7 +1,7 @@
-"""The metadata of batches, put together from what log entries and `meta` rows say.
+"""Rebuild the metadata of batches from documents in log entries.
 
-An entry says what its batch changed; from time to time one says everything. So the newest metadata takes the entries
-since that one, however long the log is.
+Most entries have only what their batch changed; from time to time an entry has complete metadata. So reading the newest
+metadata takes only the entries since the newest complete one, however long the log is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidegate.state.delta_log import log_entries
 
 
 class Newest(NamedTuple):
-    """The metadata of the newest batch, and the batch and version of the newest complete one."""
+    """The metadata of the newest batch, and the batch (`base`) and version of the newest complete metadata."""
 
     meta: BatchMeta
     base: int
@@ -25,9 +25,9 @@ class Newest(NamedTuple):
 
 
 def newest_metadata(log: Path, version: int) -> Newest | None:
-    """Return the metadata of the newest batch up to the version; None where no batch is committed.
+    """Return the metadata of the newest batch up to the version; None if no batch is committed.
 
-    StateError if an entry is missing that it needs.
+    Raise StateError if an entry that it builds upon is missing.
     """
     documents = []
     for at, document in documents_before(log, version):
@@ -44,7 +44,7 @@ def newest_metadata(log: Path, version: int) -> Newest | None:
 
 
 def documents_before(log: Path, version: int) -> Iterator[tuple[int, Document]]:
-    """Return the versions and documents of the batches from the version down, newest first, as far as entries go."""
+    """Yield (version, document) of the batches from the version down, newest first, up to the first missing entry."""
     while (actions := log_entries.read_actions(log, version)) is not None:
         if (document := log_entries.document_of(actions)) is not None:
             yield version, document
@@ -52,5 +52,5 @@ def documents_before(log: Path, version: int) -> Iterator[tuple[int, Document]]:
 
 
 def metadata(documents: Iterable[Document]) -> BatchMeta:
-    """Return the metadata after the documents, which are in order and begin with a complete one."""
+    """Return the metadata after applying the documents in order; the first one must be complete."""
     return reduce(after_document, documents, None)  # type: ignore[return-value]

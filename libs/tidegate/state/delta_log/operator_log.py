@@ -1,8 +1,8 @@
-"""The operator log: one Delta table per operator, one commit per batch, and the fence.
+"""Read and commit to an operator log: one Delta table per operator, one commit per batch, fenced by epoch.
 
-A handle stays at its own last commit, so that a rival's commit is a conflict and never a surprise. A commit is one file
-that is put where none may be; its cost does not depend on the length of the log, because nothing is listed and the
-table is kept in memory. delta-rs makes the table.
+A handle stays at the version of its own last commit, so that the commit of another driver always causes a conflict. A
+commit creates one file, which must not exist yet. Its cost does not depend on the length of the log, because nothing is
+listed and the table's file list is kept in memory. delta-rs creates the table.
 """
 
 from __future__ import annotations
@@ -50,34 +50,37 @@ from tidegate.state.delta_log.metadata import Newest, newest_metadata
 from tidegate.state.delta_log.snapshot import Snapshot, load
 
 CHECKPOINT_EVERY = 64
-"""Commits between two checkpoints, at the least: what a reader replays."""
+"""Least number of commits between two checkpoints; a reader replays the entries since the last one."""
 
 CHECKPOINT_FILES_PER_ENTRY = 64
-"""A checkpoint of many files waits for more commits: it may cost each of them as much as so many files do."""
+"""Number of live files for which a checkpoint waits for one more commit.
+
+So the cost of a checkpoint, spread over the commits since the last one, is at most that of so many files per commit.
+"""
 
 RETRY_PAUSES_S = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
-"""Waits before each try of the identical commit while its outcome is unclear."""
+"""Pauses before each try of the identical commit while its outcome is unknown, s."""
 
 _FORMAT_KEY = "tidegate.format"
 _CONFIGURATION = {
     "delta.enableExpiredLogCleanup": "false",
-    "delta.deletedFileRetentionDuration": "interval 1 hours",  # a foreign VACUUM spares a running attempt
+    "delta.deletedFileRetentionDuration": "interval 1 hours",  # a foreign VACUUM spares files of a running attempt
     _FORMAT_KEY: str(FORMAT),
 }
 _PROTOCOL = (1, 2)
-"""The newest reader and writer version that is understood here."""
+"""The highest reader and writer version of Delta's protocol that is supported."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tally:
-    """What the log has now: all data files, and the rows of kind `state` in them."""
+    """The number of all data files in the log, and of the rows of kind `state` in them."""
 
     files: int
     state_rows: int
 
 
 class OperatorLog:
-    """A handle on an operator's log, at one version."""
+    """A handle on an operator's log at one version of its Delta table."""
 
     def __init__(self, path: Path, snapshot: Snapshot) -> None:
         self.path = path
@@ -87,10 +90,10 @@ class OperatorLog:
 
     @classmethod
     def open(cls, path: Path, operator: str, schema: pa.Schema, *, create: bool) -> OperatorLog:
-        """A handle at the newest version, for the driver; with `create` the table exists afterwards.
+        """Return a handle at the newest version, for the driver; with `create`, create the table if there is none.
 
-        StateError, with the way on, for: no log, a damaged one, one of another format, operator or schema, and one that
-        somebody else changed. Unavailable while the lake fails.
+        Raise StateError, with a remedy, if there is no log, if it is damaged, if it has another format, operator or
+        schema, and if somebody else changed its data. Raise Unavailable while the lake fails.
         """
         with disk.disk_errors(path):
             newest = newest_version(path)
@@ -107,44 +110,47 @@ class OperatorLog:
 
     @classmethod
     def at(cls, path: Path, version: int | None) -> OperatorLog:
-        """A handle at that version (None: the newest), for reading: cheap enough for every task that recovers."""
+        """Return a handle at that version (None: the newest) for reading.
+
+        It is cheap enough for every task that recovers a local state.
+        """
         with disk.disk_errors(path):
             wanted = newest_version(path) if version is None else version
             return cls(path, load(path, -1 if wanted is None else wanted))
 
     @property
     def operator(self) -> str:
-        """The operator whose log it is."""
+        """Return the name of the operator that the log belongs to."""
         return str(self._snapshot.metadata["name"])
 
     @property
     def version(self) -> int:
-        """The Delta version that the handle stands at."""
+        """Return the Delta version that the handle is at."""
         return self._snapshot.version
 
     def has_successor(self) -> bool:
-        """True when the log has an entry above the handle's version; one look at one name."""
+        """Return True if the log has an entry above the handle's version. Only one file name is checked."""
         with disk.disk_errors(self.path):
             return entry_path(self.path, self.version + 1).exists()
 
     @property
     def table_id(self) -> str:
-        """Delta's id of the table: another one means another log, whatever its path."""
+        """Return Delta's id of the table. A different id means a different log, even at the same path."""
         return str(self._snapshot.metadata["id"])
 
     @property
     def format(self) -> int:
-        """The version of the format that the log is in."""
+        """Return the version of the log's format (`tidegate.format`)."""
         return int(self._snapshot.metadata["configuration"][_FORMAT_KEY])
 
     @property
     def tally(self) -> Tally:
-        """How much the log holds at the handle's version."""
+        """Return the number of data files and state rows at the handle's version."""
         return Tally(files=len(self._snapshot.files), state_rows=self._snapshot.state_rows)
 
     @property
     def entries_since_checkpoint(self) -> int:
-        """How many entries a reader of the handle's version replays."""
+        """Return the number of entries that a reader of the handle's version replays."""
         return self.version - self._snapshot.checkpoint
 
     def newest(self) -> BatchMeta | None:
@@ -154,14 +160,16 @@ class OperatorLog:
         return None if self._newest is None else self._newest.meta
 
     def has_file(self, path: str) -> bool:
-        """True when the table has the data file at the handle's version."""
+        """Return True if the table has the data file at the handle's version."""
         return path in self._snapshot.files
 
     def data_files(
         self, kind: str, partition: int | None = None, *, after_batch: int = -1, up_to: int = ANY_BATCH
     ) -> list[DataFile]:
-        """Return the files, at the handle's version, that may have rows of batches above `after_batch`, and not above
-        `up_to`; by partition and batch.
+        """Return the files that may have rows of batches above `after_batch` and not above `up_to`.
+
+        They are those at the handle's version, of all partitions if `partition` is None, ordered by partition and
+        batch.
         """
         found = (
             file
@@ -182,21 +190,21 @@ class OperatorLog:
         *,
         up_to: int = ANY_BATCH,
     ) -> pa.Table:
-        """Return the rows of the kind above `after_batch` and not above `up_to`, by partition, batch and seq.
+        """Return the kind's rows of batches above `after_batch` and not above `up_to`, by partition, batch and seq.
 
-        All columns of the log when `columns` is None.
+        None for `partition` means all partitions, None for `columns` all columns of the log.
         """
         files = self.data_files(kind, partition, after_batch=after_batch, up_to=up_to)
         return read_files(self.path, files, self.schema, columns, after_batch=after_batch, up_to=up_to)
 
     def at_rest(self) -> OperatorLog:
-        """Return a handle that stays at this version, for a thread beside the one that commits."""
+        """Return a copy of the handle that stays at this version, for a thread that runs beside the committing one."""
         handle = OperatorLog(self.path, replace(self._snapshot, files=dict(self._snapshot.files)))
         handle._newest = self._newest
         return handle
 
     def batches(self, kind: str, partition: int, *, after_batch: int = -1) -> list[int]:
-        """The batches above `after_batch` that have rows of the kind in the partition, ascending."""
+        """Return the batches above `after_batch` that have rows of the kind in the partition, ascending."""
         found = pc.unique(self.read(kind, partition, after_batch, ["batch"]).column("batch"))
         return sorted(found.to_pylist())
 
@@ -207,22 +215,27 @@ class OperatorLog:
         replaces: Sequence[DataFile] = (),
         records: Sequence[DataFile] = (),
     ) -> None:
-        """The batch is committed, durable, and the handle stands at it.
+        """Commit the batch durably and move the handle to its version.
 
-        `replaces`: the files whose rows `files` hold again; such files change no data for readers of the log.
-        `records`: files of a compaction whose rows are new, as no batch has written them before.
-        Fenced: a newer driver owns the operator. StateError: somebody else changed the log. Outdated: a file of
-        `replaces` is gone, as after a foreign `OPTIMIZE`; nothing is committed. EngineError: a file is not whole here,
-        a rival won a race, or the outcome is unclear; the driver starts over with a claim, which settles each. After
-        any of them the handle is not to be used. A failure before the entry is put leaves no files; but for that and
-        Outdated the attempt's files are not to be deleted: they may be committed.
+        `files` are the batch's data files. With `replaces`, they hold the rows of those files again, and the commit is
+        marked as no change of data for readers of the log. `records` are files of a compaction with new rows, which no
+        batch has written before.
+
+        Raise Fenced if a newer driver owns the operator. Raise StateError if somebody else changed the log, or if the
+        batch number was used before. Raise Outdated if a file of `replaces` is gone, as after a foreign `OPTIMIZE`;
+        nothing is committed then. Raise EngineError if a data file is not whole on this machine, if another driver won
+        a race, or if the outcome is unknown; the driver then starts over with a claim, which resolves each of these.
+
+        Do not use the handle after an error. If the check of the data files or the checkpoint fails, both of which come
+        before the entry is written, the attempt's files are deleted here. After Outdated the caller may delete them.
+        After any other error they must not be deleted, as they may be committed.
         """
         require_there(self.path)
         self._refuse_reuse(meta)
         try:
             require_whole(self.path, [*files, *records])
             self._checkpoint_if_due()
-        except Exception:  # nothing was put, so these are certainly of no commit
+        except Exception:  # no entry was written, so no commit can name these files
             delete_files(self.path, meta.batch, meta.attempt, [*files, *records])
             raise
         complete = self._has_to_be_complete(meta)
@@ -236,9 +249,9 @@ class OperatorLog:
         self._newest = Newest(meta, meta.batch, version) if complete else self._known._replace(meta=meta)
 
     def _has_to_be_complete(self, meta: BatchMeta) -> bool:
-        """A driver's first commit, a compaction, and each commit of which a checkpoint is going to be written.
+        """Return True for a driver's first commit, a compaction, and a commit of which a checkpoint will be written.
 
-        So a version that can be read has its complete metadata behind no checkpoint.
+        So the entries that the metadata of a readable version builds upon never lie before that version's checkpoint.
         """
         newest = self.newest()
         return (
@@ -255,7 +268,7 @@ class OperatorLog:
         return self._newest
 
     def _upgrade(self) -> list[Action]:
-        """Return the change of the table's format to the one that is written, where it is an earlier one."""
+        """Return the action that raises the log's format to FORMAT; no action if the log has that format already."""
         metadata = self._snapshot.metadata
         if self.format == FORMAT:
             return []
@@ -267,7 +280,10 @@ class OperatorLog:
             raise StateError("a batch number is never used again", value=f"{meta.batch}, after {newest.batch}")
 
     def _checkpoint_if_due(self) -> None:
-        """Before a commit, so that a failure here is no doubt about the commit."""
+        """Write a checkpoint of the handle's version if one is due and the metadata of that version is complete.
+
+        This is done before a commit, so that a failure here leaves no doubt about the outcome of the commit.
+        """
         snapshot = self._snapshot
         if self._newest is None or self._newest.version != self.version or not self._needs_checkpoint(self.version):
             return
@@ -276,15 +292,16 @@ class OperatorLog:
         snapshot.checkpoint = self.version
 
     def _needs_checkpoint(self, version: int) -> bool:
-        """Return whether a reader of the version would have so many entries to replay that a checkpoint is worth it."""
+        """Return True if a reader of the version replays so many entries that a checkpoint is worth its cost."""
         snapshot = self._snapshot
         wait = CHECKPOINT_EVERY + len(snapshot.files) // CHECKPOINT_FILES_PER_ENTRY
         return version - max(snapshot.checkpoint, 0) >= wait
 
     def _commit_until_clear(self, actions: Sequence[Action], meta: BatchMeta, replaces: Sequence[DataFile]) -> int:
-        """The version at which the commit is: the identical commit is tried until it is taken or refused.
+        """Retry the identical commit until it is accepted or refused; return its version.
 
-        A listing would decide nothing, because a write can land later. Once a first try has landed, the next conflicts.
+        Raise Unavailable if the outcome is still unknown after the last retry. Listing the folder would prove nothing,
+        because a write can still land later. If an earlier try has landed, the next one conflicts with it.
         """
         unclear: Exception | None = None
         for pause_s in RETRY_PAUSES_S:
@@ -313,10 +330,10 @@ class OperatorLog:
         return self.version + 1
 
     def _refuse_outdated(self, meta: BatchMeta, replaces: Sequence[DataFile]) -> None:
-        """Raise Outdated unless the table still has each file that the commit replaces; before every put.
+        """Raise Outdated unless the table still has each file that the commit replaces; called before every put.
 
-        The entry is put right above the handle's version, so nothing can come in between. Earlier tries of the commit
-        cannot land any more: every version up to the handle's is taken, by entries that are not this attempt's.
+        The entry is put right above the handle's version, so no other entry can come in between. Earlier tries of the
+        commit cannot land any more: entries of others have taken every version up to the handle's.
         """
         gone = [file.path for file in replaces if not self.has_file(file.path)]
         if gone:
@@ -348,7 +365,10 @@ class OperatorLog:
 
 
 def _create(path: Path, operator: str, schema: pa.Schema) -> None:
-    """The table exists, at protocol 1/2, which every Delta reader knows; Delta mints its id."""
+    """Create the table, unless there is one, at protocol 1/2, which every Delta reader supports; sync it to disk.
+
+    Delta chooses the table id.
+    """
     disk.make_folder(path, synced=True)
     try:
         DeltaTable.create(

@@ -1,7 +1,7 @@
-"""The table at one version: what is in it, kept up to date action by action.
+"""Load the Delta table at one version and keep it up to date by applying the actions of later entries.
 
-Read from the checkpoint before the version and the entries between; no folder is listed, so that the cost does not
-depend on the length of the log.
+It is read from the newest checkpoint at or before the version and the entries after that. No folder is listed, so the
+cost does not depend on the length of the log.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from tidegate.state.delta_log.log_entries import (
 
 @dataclass(kw_only=True)
 class Snapshot:
-    """The table at `version`. `state_rows` counts the rows of kind `state` in `files`; `checkpoint` is the version of
-    the newest checkpoint that is known (-1: none). Removed files are not remembered.
+    """The table at `version`, in memory; removed files are not kept.
+
+    `state_rows` is the number of rows of kind `state` in `files`. `checkpoint` is the version of the newest checkpoint
+    that is known (-1: none).
     """
 
     version: int = -1
@@ -37,7 +39,7 @@ class Snapshot:
     state_rows: int = 0
 
     def apply(self, version: int, actions: Iterable[Action]) -> None:
-        """The table is at that version, whose entry has those actions."""
+        """Apply the actions of the version's entry or checkpoint, and move to that version."""
         for action in actions:
             for name, fields in action.items():
                 self._apply_one(name, fields)
@@ -67,7 +69,7 @@ class Snapshot:
             self.state_rows -= file.rows
 
     def actions(self) -> list[Action]:
-        """The table as actions: what a checkpoint holds; no tombstones, which only a VACUUM would read."""
+        """Return the table as actions for a checkpoint, without tombstones, which only a VACUUM would read."""
         return [
             {"protocol": self.protocol},
             {"metaData": self.metadata},
@@ -76,13 +78,13 @@ class Snapshot:
         ]
 
     def catch_up(self, log: Path, version: int) -> None:
-        """The table is at that later version, by the entries up to it."""
+        """Apply the entries up to that later version."""
         for between in range(self.version + 1, version + 1):
             self.apply(between, _actions(log, between))
 
 
 def load(log: Path, version: int) -> Snapshot:
-    """The table at that version. StateError where it is not to be had; Unavailable while the lake is away."""
+    """Return the table at that version. Raise StateError if it cannot be read, Unavailable while the lake is away."""
     checkpoint, tail = version, list[list[Action]]()
     while checkpoint >= 0 and not checkpoint_path(log, checkpoint).exists():
         tail.append(_actions(log, checkpoint))

@@ -1,1 +1,1 @@
-"""The arrays of one partition on a machine's disk: their header, the way back after a crash, the undo rows."""
+"""Keep the state arrays of a partition on local disk: memory-mapped files, header, undo rows and crash recovery."""

@@ -1,8 +1,8 @@
-"""The header of a local state on disk: two checksummed slots.
+"""Read and write the header file of a local state: two checksummed slots.
 
-A write goes to the older slot, so the newer one stays valid whatever happens to it; the newest valid slot counts. A
-slot is, in little endian: magic (8 bytes), sequence (u64), length (u32), CRC-32 of sequence and payload (u32), and then
-the payload, JSON.
+A write goes to the older slot, so the newer one stays valid whatever happens to the write. The valid slot with the
+highest sequence counts. A slot has, in little endian: magic (8 bytes), sequence (u64), length of the payload (u32),
+CRC-32 of sequence and payload (u32), and the payload (JSON).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PREFIX = struct.Struct("<8sQII")
 class HeaderFile:
     """The `header` file of a partition's state folder; used under the partition's lock.
 
-    `folder`: the descriptor of that folder. What is written goes there, even if another folder has its name by now.
+    `folder` is the file descriptor of that folder. Writes go to it even if another folder has taken its name meanwhile.
     """
 
     def __init__(self, path: Path, folder: int | None = None) -> None:
@@ -32,7 +32,7 @@ class HeaderFile:
         self._sequence = 0
 
     def read(self) -> Header | None:
-        """The newest valid header; None where there is none."""
+        """Return the newest valid header; None if there is none."""
         try:
             found = self.path.read_bytes()
         except FileNotFoundError:
@@ -44,7 +44,7 @@ class HeaderFile:
         return header
 
     def write(self, header: Header, *, synced: bool) -> None:
-        """The header is the newest one, for every process; with `synced` also after a loss of power."""
+        """Write the header to the older slot; with `synced`, fsync it, so that it survives a loss of power."""
         sequence = self._sequence + 1
         path = self.path if self._folder is None else self.path.name
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644, dir_fd=self._folder)

@@ -1,17 +1,19 @@
-"""A partition's local state in memory-mapped files.
+"""Keep a partition's local state in memory-mapped files.
 
 <root>/<operator>/<table id>/<partition>/
         lock             held (flock) by the task that works on the partition
-        header           which commit the state equals, see `state.header`
-        generation-<n>/  a file per array, and `undo`; `.new` until the header names it
+        header           the commit that the state equals, see `state.local.header`
+        generation-<n>/  one file per array, and `undo`; named `.new` while it is made
 
-A file grows in place: nothing is copied, and what grew before a crash belongs to a state that is dirty anyway.
+A file grows in place, so nothing is copied. If a process crashes after a growth, the header is dirty and the state is
+rebuilt anyway.
 
-A change is framed by `begin` (dirty) and `complete`. That of a batch leaves the rows in `undo` that lead back to the
-commit before it: they outlast the process, as the arrays do, and are overwritten by the next batch. A crash between any
-two steps leaves a header that is dirty, or one that names an older commit and its untouched generation:
-`decisions.choose_state` treats both rightly. Local Linux file systems only: it needs flock, posix_fallocate and shared
-mappings.
+A change begins with `begin`, which writes a dirty header, and ends with `complete`. A batch leaves rows in `undo` that
+lead back to the commit before it. Like the arrays, they survive the process; the next batch overwrites them. A crash
+between any two steps leaves either a dirty header, or a header that names an older commit and its unchanged generation.
+`decisions.choose_state` handles both.
+
+Only local Linux file systems are supported: flock, posix_fallocate and shared mappings are needed.
 """
 
 from __future__ import annotations
@@ -43,31 +45,32 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot_id() -> str:
-    """The id of the machine's present run: after another one, what was not synced may be lost."""
+    """Return the machine's boot id. If it has changed, data that was not synced may be lost."""
     return _BOOT_ID.read_text().strip()
 
 
 def tables_here(root: Path, operator: str) -> list[str]:
-    """The table ids of the logs that the operator has had local states of on this machine."""
+    """Return the table ids of the logs of which the operator has local states on this machine."""
     return sorted({header.parent.parent.name for header in (root / operator).glob("*/*/header")})
 
 
 def partitions_here(root: Path, operator: str, table_id: str) -> list[int]:
-    """The partitions that have a local state on this machine."""
+    """Return the partitions that have a local state on this machine, ascending."""
     folder = root / operator / table_id
     return sorted(int(entry.name) for entry in folder.iterdir()) if folder.is_dir() else []
 
 
 def seed_of(table_id: str) -> bytes:
-    """Return the seed of a log's states: the same on every machine and after every rebuild.
+    """Return the seed of the key hash for a log's states; it is the same on every machine and after every rebuild.
 
-    Delta draws the table id at random when the log is made, so producers cannot know it (decision 0023).
+    It is derived from the table id, which Delta chooses at random when the log is created. Producers do not know it and
+    so cannot choose keys that collide (decision 0023).
     """
     return hashlib.blake2b(table_id.encode(), digest_size=SEED.factor * np.dtype(SEED.dtype).itemsize).digest()
 
 
 class LocalState:
-    """One partition's local state, held under its lock."""
+    """The local state of one partition; this task holds its lock."""
 
     def __init__(self, folder: Path, table_id: str, descriptor: int | None = None) -> None:
         self.folder = folder
@@ -90,9 +93,10 @@ class LocalState:
         token: tuple[int, int],
         timeout_s: float = LOCK_TIMEOUT_S,
     ) -> Iterator[LocalState]:
-        """The partition's state, held by this task alone; `token` is its (epoch, batch).
+        """Lock the partition's state for this task and yield it; `token` is the task's (epoch, batch).
 
-        Superseded, with nothing touched, if a newer attempt had it. EngineError if another task holds it too long.
+        Raise Superseded, with nothing changed, if a newer attempt has used the state. Raise EngineError if another task
+        still holds the lock after `timeout_s`.
         """
         folder = root / operator / table_id / str(partition)
         with _opened(folder) as descriptor, _flock(folder / "lock", descriptor, timeout_s) as held:
@@ -106,14 +110,14 @@ class LocalState:
             yield local
 
     def fits(self, layout: Layout) -> bool:
-        """True when the generation that the header names has every array of the layout in full."""
+        """Return True if the generation that the header names has a file of full size for every array of the layout."""
         if self.header is None:
             return False
         folder = self._generation(self.header.generation)
         return all(_has(folder / name, size) for name, size in _sizes(layout, self.header.capacity).items())
 
     def storage(self, layout: Layout) -> MappedStorage:
-        """The arrays of the generation that the header names, as the last task left them."""
+        """Return the arrays of the generation that `rebuild` made, or else of the one that the header names."""
         if self._storage is None:
             if self.header is None:
                 raise AssertionError("there is no local state; rebuild it")
@@ -122,12 +126,15 @@ class LocalState:
         return self._storage
 
     def has_its_seed(self, storage: MappedStorage) -> bool:
-        """True unless the arrays have a seed, and it is not the log's: keys would no longer be found."""
+        """Return True if the arrays have the log's seed or none; with another seed, keys would not be found."""
         seed = storage.arrays().get(SEED.name)
         return seed is None or seed.tobytes() == seed_of(self.table_id)
 
     def rebuild(self, layout: Layout) -> MappedStorage:
-        """New arrays, zero but for the log's seed; the generation before stays as it is until `complete` switches."""
+        """Create new arrays, all zero except for the log's seed, in a new generation.
+
+        The generation that the header names stays unchanged until `complete` switches to the new one.
+        """
         generation = 1 + max((number for number, _ in self._generations()), default=0)
         folder = self._generation(generation, new=True)
         with disk.disk_errors(folder):
@@ -139,9 +146,10 @@ class LocalState:
         return self._storage
 
     def begin(self, epoch: int, batch: int, attempt: str) -> None:
-        """The header says that a change is under way; the arrays may be changed from here on.
+        """Write a dirty header; the arrays may be changed from here on.
 
-        Superseded if the folder was removed since the lock was taken: what is at its place now is somebody else's.
+        Raise Superseded if the folder was removed since the lock was taken; a folder of that name now belongs to
+        another task.
         """
         self.require_own()
         was_durable = self.header is not None and self.header.durable
@@ -173,9 +181,10 @@ class LocalState:
             self._write(synced=True)
 
     def complete(self, undo: pa.Table | None = None) -> None:
-        """Write that the arrays equal the commit that `begin` named; older generations are gone.
+        """Write a header that says that the arrays equal the commit given to `begin`; delete other generations.
 
-        `undo`: the rows that lead back to the commit that the arrays equalled before.
+        `undo` has the rows that lead back to the commit that the arrays equalled before. Raise Superseded if the folder
+        was removed meanwhile.
         """
         self.require_own()
         if self.header is None or self.header.complete:
@@ -192,7 +201,7 @@ class LocalState:
             self._remove_generations_but(self.header.generation)
 
     def undo(self) -> pa.Table | None:
-        """Return the rows that lead back to the commit that the header calls `before`; None if they are damaged."""
+        """Return the rows that lead back to the header's commit `before`; None if they are missing or damaged."""
         if self.header is None or self.header.before is None:
             raise AssertionError("the header names no commit to go back to")
         return undo_rows.read(self._undo_file(self.header), (self.header.batch, self.header.attempt))
@@ -202,12 +211,12 @@ class LocalState:
 
     @property
     def trusted(self) -> bool:
-        """True for a complete state whose pages are all there: none was lost with the memory of an earlier boot."""
+        """Return True if the state is complete and no page of it was lost: it is durable, or written since the boot."""
         header = self.header
         return header is not None and header.complete and (header.durable or header.boot_id == boot_id())
 
     def make_durable(self) -> None:
-        """The state survives a loss of power; for a drain. Only a trusted state can be made durable."""
+        """Sync the arrays to disk and mark the state as durable, for a drain. The state must be trusted."""
         if self.header is None or not self.trusted:
             raise AssertionError("only a state that can be trusted can be made durable")
         with disk.disk_errors(self.folder):
@@ -235,7 +244,7 @@ class LocalState:
             self._file.write(self.header, synced=synced)
 
     def require_own(self) -> None:
-        """Nothing, if the lock that is held is the one at its place; Superseded if the folder was removed since."""
+        """Raise Superseded if the folder was removed: the lock file at its path is not the one that this task holds."""
         if _inode(self.folder / "lock") != _identity(os.fstat(self._held)):
             raise Superseded(
                 "the local state was removed while this task worked on it; it changes nothing more",
@@ -256,9 +265,9 @@ class LocalState:
 
 
 class MappedStorage:
-    """Flat arrays over the mapped files of a generation; implements `contracts.operator.Storage`.
+    """The arrays in the mapped files of a generation; implements `contracts.operator.Storage`.
 
-    Their space is reserved before it is mapped: a mapped file on a full disk would end in a bus error.
+    Disk space is allocated before a file is mapped, because writing to a mapping on a full disk ends in a bus error.
     """
 
     def __init__(
@@ -272,17 +281,17 @@ class MappedStorage:
         self._arrays = self._mapped()
 
     def arrays(self) -> Mapping[str, Array]:
-        """The arrays; those fetched before a growth are stale."""
+        """Return the arrays by name. Arrays fetched before a call to `grow` are stale."""
         return self._arrays
 
     def capacity(self) -> Mapping[str, int]:
-        """The capacity of each dimension."""
+        """Return the capacity of each dimension, in items."""
         return self._capacity
 
     def grow(self, capacity: Mapping[str, int]) -> None:
-        """Every dimension named has at least that capacity; the files are longer, what they held is where it was.
+        """Grow each dimension named to at least that capacity; the files grow at the end and keep their contents.
 
-        Superseded if the folder was removed meanwhile: files of the same names would be those of somebody else.
+        Raise Superseded if the folder was removed meanwhile; files of the same names would belong to another task.
         """
         self._owner.require_own()
         self._capacity = {name: max(size, capacity.get(name, 0)) for name, size in self._capacity.items()}
@@ -297,7 +306,7 @@ class MappedStorage:
 
 
 def _sizes(layout: Layout, capacity: Mapping[str, int]) -> dict[str, int]:
-    """The bytes of each array."""
+    """Return the size of each array in bytes."""
     return {spec.name: spec.factor * capacity[spec.dimension] * np.dtype(spec.dtype).itemsize for spec in layout.arrays}
 
 
@@ -313,29 +322,32 @@ def _remove(generation: Path) -> None:
         for path in generation.iterdir():
             path.unlink()
         generation.rmdir()
-    else:  # one file, as layouts before had it
+    else:  # one file, as in earlier layouts
         generation.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
 class _Kept:
-    """A mapping and the file it belongs to: the mapping keeps the inode from being used for another file."""
+    """A mapping and the (device, inode) of its file; while the mapping exists, no other file can get that inode."""
 
     inode: tuple[int, int]
     mapping: mmap.mmap
 
 
 KEPT = 256
-"""Mappings that a process keeps: each has a file descriptor, of which a process often has no more than 1,024."""
+"""Most mappings that a process keeps: each uses a file descriptor, and the limit is often 1,024 per process."""
 
 _KEPT: dict[tuple[str, str], _Kept] = {}
-"""This process's mappings by state folder and array: mapping anew costs a page fault per page that a batch touches."""
+"""This process's mappings by state folder and array, the most recently used last.
+
+They are kept because a new mapping costs a page fault for each page that a batch touches.
+"""
 
 _KEEPING = Lock()
 
 
 def _map(place: tuple[str, str], path: Path, size: int) -> mmap.mmap:
-    """The mapping of the file, which has that size at least; kept from before if it is of the very same bytes."""
+    """Return a mapping of `size` bytes of the file; reuse the kept one if it has that size and is of the same file."""
     with _KEEPING:
         kept = _KEPT.pop(place, None)
     if kept is None or len(kept.mapping) != size or kept.inode != _inode(path):
@@ -372,7 +384,7 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 
 @contextmanager
 def _opened(folder: Path) -> Iterator[int]:
-    """Give the folder's descriptor, which stays that of this very folder whatever happens to its name."""
+    """Create and open the folder; yield its file descriptor, which refers to it even if it is renamed or removed."""
     with disk.disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -384,7 +396,7 @@ def _opened(folder: Path) -> Iterator[int]:
 
 @contextmanager
 def _flock(path: Path, folder: int, timeout_s: float) -> Iterator[int]:
-    """The lock is held; the file itself means nothing and is never removed by Tidegate. Gives its descriptor."""
+    """Hold the lock inside the block; yield the lock file's descriptor. Tidegate never removes this empty file."""
     with disk.disk_errors(path):
         descriptor = os.open(path.name, os.O_RDWR | os.O_CREAT, 0o644, dir_fd=folder)
     try:

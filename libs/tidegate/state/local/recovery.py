@@ -1,4 +1,4 @@
-"""How a task comes to the state that its batch starts from."""
+"""Recover a local state: bring it to the commit that the next batch starts from."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tidegate.state.local.local_state import LocalState, boot_id
 from tidegate.state.slots import last_rows
 
 _COLUMNS = ("op", "key", "value", "headers", "timestamp", "offset")
-"""What a slot's row says, beside what identifies it and the operator's own columns."""
+"""The columns of a state row, beside those that identify its slot and the operator's own."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recovered:
-    """The state, the way it came about, and how many rows of the log that took."""
+    """A recovered state, how it was recovered, and the number of rows applied for that."""
 
     state: OperatorState
     use: StateUse
@@ -31,7 +31,7 @@ class Recovered:
 
     @property
     def told(self) -> str:
-        """The way and the reason, for people."""
+        """Return how the state was recovered and why, as text for people."""
         return f"{self.use.way.value}: {self.use.reason}"
 
 
@@ -45,11 +45,12 @@ def recover(
     stream_time: int,
     tail: Sequence[DataFile] | None = None,
 ) -> Recovered:
-    """The state equals the partition's `last` commit, and the header says so: as it was, undone, caught up, or rebuilt.
+    """Bring the local state to the partition's `last` commit and write that to its header; return the state.
 
-    `version` is the log's at that commit or later, `stream_time` the T that the log has for the partition. A
-    state that is caught up is not touched before the log has been read: a lake that fails costs no local state.
-    `tail`: the state files that the commits of the lineage added, where they are known; they may be gone.
+    The state is used as it is, undone, caught up or rebuilt. `version` is the log's version at that commit or later,
+    `stream_time` the partition's stream time in the log. `tail` has the state files that the commits of the lineage
+    added, if they are known; these files may be gone. A state is changed only after the rows to undo or to catch up
+    have been read, so that a failing lake never costs a local state.
     """
     layout = operator.layout
     use = way_back(local, operator, wanted, stream_time)
@@ -71,7 +72,11 @@ def recover(
 
 
 def _opened(local: LocalState, operator: Operator, wanted: Wanted) -> OperatorState:
-    """The state that is gone on with. A new driver may open it under a new configuration, which changes arrays."""
+    """Open the state as it is.
+
+    For a driver of a new epoch this is done as a change (`begin`, `complete`), because it may open the state under a
+    new configuration, which changes arrays.
+    """
     header = local.header
     if header is None or header.epoch == wanted.epoch:
         return operator.open(local.storage(operator.layout))
@@ -82,7 +87,7 @@ def _opened(local: LocalState, operator: Operator, wanted: Wanted) -> OperatorSt
 
 
 def way_back(local: LocalState, operator: Operator, wanted: Wanted, stream_time: int) -> StateUse:
-    """Return what the header says the state is good for, unless the arrays are damaged."""
+    """Return how to recover the local state, by its header; rebuild it if its arrays are damaged."""
     use = choose_state(local.header, wanted, boot_id(), (operator.layout.kind, operator.layout.version))
     if use.way is not Way.REBUILD and (damage := _damage(local, operator, wanted, stream_time, use.way)):
         return StateUse(Way.REBUILD, f"the local state is damaged: {damage}")
@@ -90,9 +95,10 @@ def way_back(local: LocalState, operator: Operator, wanted: Wanted, stream_time:
 
 
 def _damage(local: LocalState, operator: Operator, wanted: Wanted, stream_time: int, way: Way) -> str | None:
-    """What is wrong with the arrays: their sizes are looked at by every task, all of them by the first after a reboot.
+    """Return what is wrong with the arrays; None if nothing is.
 
-    What was complete in this run of the machine is trusted: pages that no process writes to stay as they are.
+    Every task checks the sizes of the files; the first task after a reboot checks the contents as well. A state whose
+    header was written since the machine booted is trusted, because pages that no process writes to do not change.
     """
     if not local.fits(operator.layout):
         return "a file is missing or cut short"
@@ -118,9 +124,10 @@ def _rows_to_apply(
     wanted: Wanted,
     tail: Sequence[DataFile] | None,
 ) -> Iterable[pa.Table]:
-    """The state rows above the batch that the state has: read at once for a state that is worth something.
+    """Return the state rows of batches above the one that the local state equals (after the undo rows, if any).
 
-    For a rebuild they are read as they are applied, a few files at a time.
+    To undo or catch up, all rows are read here, before the state is changed. For a rebuild they are read while they are
+    applied, a few files at a time.
     """
     if use.way is Way.CATCH_UP and tail is not None:
         files = [file for file in tail if file.max_batch > use.after_batch]
@@ -146,9 +153,9 @@ def _refuse_another(log: OperatorLog, table_id: str) -> None:
 
 
 def _turns(files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
-    """The files, those together that must be sorted together, in the order of their batches.
+    """Yield the files in groups by batch: files in one group have overlapping batches and must be sorted together.
 
-    A batch has one row of a slot at the most, so files that share a first and a last batch alone may come in turn.
+    A file that begins with the last batch of a group starts a new group, as a batch has at most one row per slot.
     """
     together: list[DataFile] = []
     for file in files:
@@ -161,7 +168,7 @@ def _turns(files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
 
 
 def _restore(state: OperatorState, tables: Iterable[pa.Table], stream_time: int) -> int:
-    """The tables are applied, and T is `stream_time`; gives the number of their rows."""
+    """Apply the tables to the state, set its stream time, and return the number of rows."""
     rows = 0
     for table in tables:
         state.restore(table, stream_time)

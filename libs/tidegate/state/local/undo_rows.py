@@ -1,7 +1,7 @@
-"""The file of the rows that undo the newest batch of a local state.
+"""Write and read the file of the rows that undo the newest batch of a local state.
 
-It is complete before the header that relies on it is written. Like the arrays, it outlasts processes by the page cache
-alone, and a reboot where it was synced with them.
+The file is complete before the header that relies on it is written. Like the arrays, it survives the process because
+its pages are in the page cache, and a reboot only if it was synced together with the arrays.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _ATTEMPT = b"tidegate.attempt"
 
 
 def write(path: Path, rows: pa.Table, attempt: Commit) -> None:
-    """Write the rows that undo the attempt over those of the batch before.
+    """Write the rows that undo the attempt, over the rows of the batch before.
 
-    To take the pages of that one again costs less than to ask for new ones.
+    The file is overwritten in place because reusing its pages costs less than allocating new ones.
     """
     named = rows.replace_schema_metadata({_ATTEMPT: _name(attempt)})
     path.touch()
@@ -27,7 +27,7 @@ def write(path: Path, rows: pa.Table, attempt: Commit) -> None:
 
 
 def read(path: Path, attempt: Commit) -> pa.Table | None:
-    """Return the rows that undo the attempt; None if they are missing or damaged, or undo another one."""
+    """Return the rows that undo the attempt; None if they are missing or damaged, or belong to another attempt."""
     try:
         with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as stream:
             rows = stream.read_all()

@@ -1,1 +1,1 @@
-"""Keep an operator log small: compaction, retention, and what no commit names."""
+"""Keep an operator log small: compaction, retention, clean-up of old versions and of files that no commit names."""

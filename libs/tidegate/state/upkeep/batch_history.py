@@ -1,7 +1,8 @@
-"""What a log has written of its earlier batches: in `meta` rows up to the newest compaction, then in its entries.
+"""Read the metadata documents of earlier batches from `meta` rows and log entries; write `meta` rows.
 
-A compaction writes the rows of the batches since the one before it, so that a batch writes its metadata once, and
-entries can go when the rewind window ends.
+Batches up to the newest compaction have `meta` rows; later ones have only their entries. A compaction writes the `meta`
+rows of the batches since the previous compaction. So a batch writes its metadata only once, and its entry can be
+deleted when the rewind window has passed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tidegate.state.delta_log.operator_log import OperatorLog
 
 
 def documents(log: OperatorLog, batches: range) -> list[Document]:
-    """Return what the log has written of these batches, oldest first; little else is read."""
+    """Return the metadata documents of these batches, oldest first; little else is read."""
     recorded = recorded_through(log.newest())
     rows = log.read("meta", META_PARTITION, batches.start - 1, ["value"], up_to=min(batches.stop - 1, recorded))
     found = [json.loads(value) for value in rows.column("value").to_pylist()]
@@ -35,14 +36,17 @@ def _in_entries(log: OperatorLog, batches: range) -> list[Document]:
 
 
 def recorded_through(newest: BatchMeta | None) -> int:
-    """Return the batch up to which `meta` rows tell of batches; in format 1 each batch wrote its row itself."""
+    """Return the batch up to which `meta` rows have the metadata; -1 if there is none.
+
+    In format 1 each batch wrote its own row, so that is the newest batch.
+    """
     if newest is None:
         return -1
     return newest.batch if newest.format == 1 else newest.recorded
 
 
 def overlapping(files: Sequence[DataFile]) -> list[list[DataFile]]:
-    """Return the files in groups, oldest first, so that batches of different groups do not mix."""
+    """Return the files in groups of overlapping batches, oldest first; different groups have no batches in common."""
     groups: list[list[DataFile]] = []
     for file in sorted(files, key=lambda file: file.min_batch):
         if groups and file.min_batch <= max(other.max_batch for other in groups[-1]):
@@ -53,7 +57,7 @@ def overlapping(files: Sequence[DataFile]) -> list[list[DataFile]]:
 
 
 def clocks(log: OperatorLog) -> Iterator[tuple[int, int]]:
-    """Return (batch, clock) of the batches, oldest first; read as they are asked for."""
+    """Yield (batch, clock in ms) of the batches, oldest first; read lazily."""
     recorded = recorded_through(log.newest())
     for group in overlapping(log.data_files("meta", META_PARTITION)):
         first, last = min(file.min_batch for file in group), max(file.max_batch for file in group)
@@ -69,7 +73,11 @@ def _stop(log: OperatorLog) -> int:
 
 
 def kept_from(log: OperatorLog, batch: int) -> int:
-    """Return the batch whose complete metadata that of the batch builds upon: the two go together."""
+    """Return the batch of the complete metadata that the batch's metadata builds upon.
+
+    The metadata from there on has to be kept as long as that of the batch. If there is no metadata of the batch, use
+    the newest batch.
+    """
     found = documents(log, range(batch, min(batch + 1, _stop(log)))) or documents(
         log, range(_stop(log) - 1, _stop(log))
     )
@@ -77,9 +85,10 @@ def kept_from(log: OperatorLog, batch: int) -> int:
 
 
 def record(log: OperatorLog, meta: BatchMeta, *, after_batch: int) -> list[DataFile]:
-    """Write the `meta` rows of the batches that have none yet, but for those up to `after_batch`; return their file.
+    """Write the `meta` rows of the batches above `after_batch` that have none yet; return their file, if any.
 
-    `meta`: the metadata of the compaction. As with all data files, nothing refers to it before a commit does.
+    `meta` is the metadata of the compaction; rows are written of batches before it. The file is no part of the log
+    until a commit names it.
     """
     recorded = recorded_through(log.newest())
     found = _in_entries(log, range(max(recorded, after_batch) + 1, meta.batch))

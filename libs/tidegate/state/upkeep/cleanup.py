@@ -1,8 +1,9 @@
-"""Removal of what lies behind the rewind window of an operator log.
+"""Delete log entries and data files of versions that are older than the rewind window of an operator log.
 
-A version can be read as long as its data files, the checkpoint before it and the log entries between both are there. So
-one checkpoint is chosen, the newest one behind the window: the log before it goes, the oldest entry first, and the
-files that were removed before it. Each clean-up does a bounded part of that, however long the log is.
+A version can be read as long as its data files, the checkpoint before it and the log entries between the two exist. So
+a clean-up chooses the newest checkpoint that is older than the window. It deletes the entries before that checkpoint,
+oldest first, and the data files that those entries removed. Each clean-up does a bounded part of this, however long the
+log is.
 """
 
 from __future__ import annotations
@@ -28,17 +29,18 @@ from tidegate.state.upkeep.batch_history import recorded_through
 from tidegate.state.upkeep.orphans import sweep
 
 MIN_WINDOW_MS = 3_600_000
-"""At least this much stays, so that readers in the middle of a query find their files."""
+"""Shortest rewind window: readers in the middle of a query have to find their files."""
 
 MAX_ENTRIES = 2_048
-"""Entries that one clean-up takes at the most: several times as many as come between two compactions."""
+"""Most entries that one clean-up deletes: several times as many as are written between two compactions."""
 
 
 def clean_up(log: OperatorLog, *, clock_ms: int, rewind_window_ms: int, pinned: int | None = None) -> int:
-    """Versions of the window can be read, and `pinned` and those after it; older ones are gone, or go next time.
+    """Delete versions older than the rewind window; return the number of data files deleted, orphans included.
 
-    Gives the number of data files deleted, those that no commit ever named included. By the driver alone, with its
-    handle at its own commit and no attempt running.
+    Versions within the window stay readable, and so do `pinned` and all later ones. Older versions that are left over
+    are deleted by the next clean-ups. Only the driver may call this, with its handle at its own commit and no attempt
+    running.
     """
     with disk.disk_errors(log.path):
         oldest = oldest_version(log.path, log.version)
@@ -50,7 +52,7 @@ def clean_up(log: OperatorLog, *, clock_ms: int, rewind_window_ms: int, pinned: 
 
 
 def _recorded(log: OperatorLog, versions: range) -> Iterator[tuple[int, list[Action]]]:
-    """Return the versions with their actions, as far as `meta` rows tell what these entries tell of batches."""
+    """Yield the versions with their actions, up to the first entry whose batch has no `meta` row yet."""
     recorded = recorded_through(log.newest())
     for version in versions:
         actions = read_actions(log.path, version) or []
@@ -61,9 +63,10 @@ def _recorded(log: OperatorLog, versions: range) -> Iterator[tuple[int, list[Act
 
 
 def _newest_behind(log: OperatorLog, oldest: int, clock_ms: int, window_ms: int) -> int:
-    """Return the newest version that was written before the window, by the entries' file times; `oldest` - 1: none.
+    """Return the newest version written before the window, by the entries' file times; `oldest` - 1 if there is none.
 
-    Looks no further than what a clean-up can take, and at every entry there: a file time can be wrong, as a clock can.
+    Look at no more entries than twice what one clean-up can delete, one by one, as a file time, like a clock, can be
+    wrong.
     """
     looked_at = range(oldest, min(oldest + 2 * MAX_ENTRIES, log.version + 1))
     times = (written_ms(entry_path(log.path, version)) for version in looked_at)
@@ -71,9 +74,10 @@ def _newest_behind(log: OperatorLog, oldest: int, clock_ms: int, window_ms: int)
 
 
 def _checkpoint_before(log: Path, oldest: int, version: int) -> int:
-    """The newest checkpoint at the version or before; `oldest` if there is none: then the log has to stay as it is.
+    """Return the version of the newest checkpoint at or before `version`; `oldest` if there is none.
 
-    One of somebody else does not count where the metadata of its version builds upon earlier entries.
+    With `oldest`, nothing is deleted. A checkpoint that another program wrote does not count if the metadata of its
+    version is not complete, because that metadata builds upon earlier entries.
     """
     found = (at for at in range(version, oldest, -1) if checkpoint_path(log, at).exists() and _is_complete(log, at))
     return next(found, oldest)
@@ -85,7 +89,10 @@ def _is_complete(log: Path, version: int) -> bool:
 
 
 def _delete_version(log: OperatorLog, version: int, actions: Sequence[Action]) -> int:
-    """The data files that the version removed are gone, but for those that a later version brought back; then it."""
+    """Delete the data files that the version removed, then its log files; return the number of data files deleted.
+
+    Keep data files that a later version added again.
+    """
     removed = [action["remove"]["path"] for action in actions if "remove" in action]
     gone = [log.path / path for path in removed if not log.has_file(path) and (log.path / path).exists()]
     for path in (*gone, *_log_files(log.path, version)):
@@ -94,6 +101,6 @@ def _delete_version(log: OperatorLog, version: int, actions: Sequence[Action]) -
 
 
 def _log_files(log: Path, version: int) -> tuple[Path, ...]:
-    """The files of the log that a version can have; its entry is the last one, for an interruption to leave no gap."""
+    """Return the log files that a version can have, the entry last, so that an interruption leaves no gap."""
     checksum = log / DELTA_LOG / f"{version:020d}.crc"
     return checkpoint_path(log, version), checksum, entry_path(log, version)

@@ -1,8 +1,8 @@
-"""Compaction and retention of an operator log.
+"""Compact an operator log and drop output that is older than its retention.
 
-A compaction is one commit with a batch number of its own. It replaces exactly the files that were read: state files by
-the partition's live rows, small files of any kind by larger ones. It is marked as no change of data, so that a stream
-that reads the log sees nothing of it. It can be worked out beside batches, since those only add files.
+A compaction is one commit with its own batch number. It replaces exactly the files that were read: the state files of a
+partition by its live rows, small files of any kind by larger ones. It is marked as no change of data, so that a stream
+that reads the log does not see it. It can be prepared while batches run, since batches only add files.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ SMALL_FILE_BYTES = 32 * 2**20
 """Files of output and metadata below this size are merged."""
 
 LARGE_FILE_BYTES = 128 * 2**20
-"""About the size, uncompressed, at which a rewritten file ends and another begins."""
+"""Approximate uncompressed size at which a rewritten file is split."""
 
 FEW_ROWS = 100_000
-"""A partition's state files with at most so many rows are rewritten as a snapshot without asking what it saves."""
+"""A partition's state files with at most this many rows are rewritten as a snapshot, whatever that saves."""
 
 TURN_BYTES = 2 * 2**30
-"""Files of about so many bytes are rewritten by one compaction beside batches; the next one takes others."""
+"""Approximate size of the files that one compaction beside batches rewrites; the next one takes other files."""
 
 _OUTPUT = ("emission", "late", "rejected")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rewrite:
-    """A task's part of a compaction: files of one kind and partition, and what is kept of their rows.
+    """A task's part of a compaction: files of one kind and partition, and which of their rows are kept.
 
-    State files keep the last row of each `slot`, and if they are a `snapshot`, all of the partition's, no `delete`; the
-    others lose the rows of batches up to `drop_through`.
+    Of state files, the last row of each `slot` is kept. With `snapshot`, the files are all state files of the
+    partition, and deletes are dropped as well. Of other files, the rows of batches up to `drop_through` are dropped.
     """
 
     log: Path
@@ -64,18 +64,18 @@ class Rewrite:
 
     @property
     def kind(self) -> str:
-        """The kind of all the files."""
+        """Return the kind, which all the files share."""
         return self.files[0].kind
 
     @property
     def partition(self) -> int:
-        """The partition of all the files."""
+        """Return the partition, which all the files share."""
         return self.files[0].partition
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rewritten:
-    """What a task has written, and the files that it stands for; whether it is the partition's whole state."""
+    """The files that a task has written and those that they replace; with `snapshot`, a partition's whole state."""
 
     files: tuple[DataFile, ...]
     replaces: tuple[DataFile, ...]
@@ -84,19 +84,19 @@ class Rewritten:
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """A compaction that is worked out and not committed: what was rewritten, and new rows of metadata."""
+    """A compaction that is not committed yet: the rewritten parts, and files with new `meta` rows."""
 
     parts: tuple[Rewritten, ...]
     records: tuple[DataFile, ...] = ()
 
     @property
     def snapshots(self) -> list[int]:
-        """The partitions whose state has become a snapshot."""
+        """Return the partitions whose state was rewritten as a snapshot."""
         return [part.replaces[0].partition for part in self.parts if part.snapshot]
 
 
 Run = Callable[[Callable[[Rewrite], Rewritten], Sequence[Rewrite]], Iterable[Rewritten]]
-"""Runs a function on each part: `map`, or a Spark job that does the same."""
+"""A function that applies another one to each part: `map`, or a Spark job that does the same."""
 
 
 def compact(
@@ -110,13 +110,15 @@ def compact(
     run: Run = map,
     before_commit: Callable[[], None] = lambda: None,
 ) -> None:
-    """The log holds the same state and output in few files, and nothing from behind the rewind window.
+    """Clean up the log, rewrite all of its state and small files into fewer files, and commit the result.
 
-    `meta` is the commit's: action `compaction`, a batch and attempt of its own, `snapshot` naming it for every
-    partition, all else as before. Output older than `keep_output_ms` (None: forever), by the clock of its batch, is
-    dropped, but not that of a batch above the partition's mark in `published` (None: all of it is published).
-    No attempt may run. Cleaning comes first: when it fails, there is no doubt about the commit. A rewriting that fails
-    leaves no file.
+    `meta` is the metadata of the commit: it has the action `compaction`, its own batch and attempt, and `snapshot` set
+    to that batch for every partition; all else is as before. Output older than `keep_output_ms` (None: keep forever),
+    by the clock of its batch, is dropped, except that of batches above the partition's mark in `published` (None: all
+    of it is published).
+
+    No attempt may run meanwhile. Clean-up comes first, so that its failure leaves no doubt about the commit. A rewrite
+    that fails leaves no files.
     """
     clean_up(log, clock_ms=meta.clock, rewind_window_ms=rewind_window_ms)
     prepared = prepare(log, meta, slot=slot, keep_output_ms=keep_output_ms, published=published, run=run)
@@ -134,9 +136,9 @@ def prepare(
     held: Mapping[int, int] | None = None,
     run: Run = map,
 ) -> Prepared:
-    """Work a compaction out, for a commit with `meta` or with later metadata of the same attempt; see `plan`.
+    """Write the files of a compaction without committing them; see `plan` for what is rewritten.
 
-    If it fails it leaves no file.
+    They may be committed with `meta` or with later metadata of the same attempt. A failure leaves no files.
     """
     try:
         expired = _newest_expired(log, meta.clock, keep_output_ms)
@@ -149,7 +151,7 @@ def prepare(
 
 
 def commit(log: OperatorLog, meta: BatchMeta, prepared: Prepared) -> None:
-    """What was rewritten stands in the place of what it replaces. Outdated if that is gone; no file is left then."""
+    """Commit a prepared compaction. Raise Outdated, and delete its files, if a file that it replaces is gone."""
     files = [file for part in prepared.parts for file in part.files]
     replaces = [file for part in prepared.parts for file in part.replaces]
     try:
@@ -168,10 +170,12 @@ def plan(
     published: Mapping[int, int] | None,
     held: Mapping[int, int] | None = None,
 ) -> list[Rewrite]:
-    """The parts of a compaction that are worth their work; `expired`: the newest batch whose output may go.
+    """Return the parts of a compaction that are worth rewriting.
 
-    With `held`, the live rows of each partition, a large state is only rewritten where half of its rows are dead: so a
-    change costs as much however much is held. Without, every state becomes a snapshot.
+    `expired` is the newest batch whose output may be dropped (-1: none). `held` is the number of live rows of each
+    partition. With it, a large state becomes a snapshot only if at least half of its rows are dead, so that the cost
+    per change does not depend on the size of the state; and the parts are limited to about TURN_BYTES. Without it,
+    every state that has several files becomes a snapshot.
     """
     parts = []
     for kind in ("state", *_OUTPUT, "meta"):
@@ -195,7 +199,10 @@ def plan(
 
 
 def _of_a_turn(parts: list[Rewrite], batch: int) -> list[Rewrite]:
-    """Return as many of the parts as a turn may take, one at least; drawn by the batch, so that each has its turn."""
+    """Return parts of up to TURN_BYTES in all, but at least one.
+
+    They are drawn at random with the batch as seed, so that each part has its turn in time.
+    """
     sizes = [sum(file.size for file in part.files) for part in parts]
     if sum(sizes) <= TURN_BYTES:
         return parts
@@ -206,7 +213,7 @@ def _of_a_turn(parts: list[Rewrite], batch: int) -> list[Rewrite]:
 
 
 def _newest_expired(log: OperatorLog, clock: int, keep_output_ms: int | None) -> int:
-    """Return the newest batch that is more than `keep_output_ms` old by the clocks of the batches; -1: none."""
+    """Return the newest batch that is more than `keep_output_ms` old by the clocks of batches; -1 if there is none."""
     if keep_output_ms is None:
         return -1
     batches, times = tee(clocks(log))
@@ -217,9 +224,10 @@ def _newest_expired(log: OperatorLog, clock: int, keep_output_ms: int | None) ->
 def _drop_through(
     kind: str, partition: int, expired: int, published: Mapping[int, int] | None, log: OperatorLog
 ) -> int:
-    """State is kept by its slots; output up to the mark may go; metadata goes with the output of its batch.
+    """Return the newest batch whose rows of the kind may be dropped in the partition; -1 if there is none.
 
-    Unless metadata that is kept builds upon it.
+    State rows are never dropped by their batch. Output is dropped up to the mark at most. Metadata is dropped together
+    with the output of its batch, unless metadata that is kept builds upon it.
     """
     if kind == "state" or expired < 0:
         return -1
@@ -234,7 +242,7 @@ def _mostly_dead(files: list[DataFile], held: int) -> bool:
 
 
 def _worth_rewriting(files: list[DataFile], snapshot: bool, drop_through: int) -> tuple[DataFile, ...]:
-    """All files for a snapshot, if they are several; else the expired ones, and small ones that are worth merging."""
+    """Return all files for a snapshot, if there are several; else the expired ones and small ones worth merging."""
     if snapshot:
         return tuple(files) if len(files) > 1 else ()
     expired = [file for file in files if file.max_batch <= drop_through]
@@ -243,7 +251,10 @@ def _worth_rewriting(files: list[DataFile], snapshot: bool, drop_through: int) -
 
 
 def _mergeable(small: list[DataFile]) -> list[DataFile]:
-    """The smallest ones, up to the first that outweighs all of them: so a row is merged once for each doubling."""
+    """Return the smallest files, without the first that is larger than all smaller ones together and those after it.
+
+    So a row is merged once for each doubling of its file. A single file is not merged.
+    """
     taken: list[DataFile] = []
     for file in sorted(small, key=lambda file: file.size):
         if len(taken) > 1 and file.size > sum(one.size for one in taken):
@@ -253,7 +264,7 @@ def _mergeable(small: list[DataFile]) -> list[DataFile]:
 
 
 def rewrite(part: Rewrite) -> Rewritten:
-    """The kept rows are in new files, with the batch and seq that they had; nothing is committed."""
+    """Write the rows that are kept, with their `batch` and `seq`, to new files; commit nothing."""
     needed = [file for file in part.files if file.max_batch > part.drop_through]
     rows = read_files(part.log, needed, part.schema, after_batch=part.drop_through).drop_columns(PARTITION_COLUMNS)
     written = [
@@ -270,7 +281,7 @@ def _kept(part: Rewrite, rows: pa.Table) -> pa.Table:
 
 
 def _pieces(rows: pa.Table) -> Iterator[pa.Table]:
-    """The rows cut into tables of about LARGE_FILE_BYTES; none for no rows."""
+    """Yield the rows in tables of about LARGE_FILE_BYTES; no table if there are no rows."""
     pieces = 1 + rows.nbytes // LARGE_FILE_BYTES
     length = -(-rows.num_rows // pieces)
     for start in range(0, rows.num_rows, max(length, 1)):
@@ -278,5 +289,5 @@ def _pieces(rows: pa.Table) -> Iterator[pa.Table]:
 
 
 def _without_empty(rows: pa.Table) -> pa.Table:
-    """The rows without the columns that are null throughout: absent columns read as null."""
+    """Return the rows without the columns that have only nulls; columns that a file lacks read as null."""
     return rows.select([name for name in rows.column_names if rows.column(name).null_count < rows.num_rows])

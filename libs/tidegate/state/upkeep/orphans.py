@@ -1,7 +1,7 @@
-"""Data files that no commit ever named: of attempts whose driver was killed, and of tasks that outlived their attempt.
+"""Find and delete orphans, which are data files that no commit has ever named.
 
-A sweep lists one folder, the next one another, and asks of a bounded number of files whether a version that can still
-be read has them.
+They are left by attempts whose driver was killed and by tasks that outlived their attempt. Each sweep lists one folder,
+and checks a bounded number of its files for whether a version that can still be read has them.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.delta_log.snapshot import load
 
 MIN_AGE_MS = 7 * 24 * 3_600_000
-"""A file of no commit stays this long."""
+"""Age at which an orphan may be deleted, ms."""
 
 MAX_FILES = 1_024
-"""Files that one sweep asks about at the most."""
+"""Most files that one sweep checks."""
 
 _NAME = re.compile(r"(\d+)-([0-9a-zA-Z]+)-\d+\.parquet")
 
 
 _Tell = Callable[[Entry], int | None]
-"""What is asked of an entry; None for entries of others."""
+"""A function that returns a batch number that an entry has; None for foreign entries."""
 
 
 class Orphans(NamedTuple):
-    """Data files that a sweep would take, and their bytes."""
+    """The number of data files that sweeps would delete, and their size in bytes."""
 
     files: int
     bytes: int
@@ -53,9 +53,10 @@ class _Candidate(NamedTuple):
 
 
 def sweep(log: OperatorLog, *, oldest: int, clock_ms: int) -> int:
-    """The orphans that were found in one data folder are gone; gives their number. `oldest`: the log's oldest version.
+    """Delete the orphans found in one data folder; return their number. `oldest` is the log's oldest version.
 
-    The folder and the files asked about are drawn by the newest batch, so that every one has its turn.
+    The folder and the files to check are drawn at random with the newest batch as seed, so that each has its turn in
+    time. Old staging files of killed drivers are deleted as well, but not counted.
     """
     newest = log.newest()
     folders = sorted(log.path.glob("kind=*/partition=*"))
@@ -73,7 +74,7 @@ def sweep(log: OperatorLog, *, oldest: int, clock_ms: int) -> int:
 
 
 def _clear_staging(log: Path, clock_ms: int) -> None:
-    """Delete what killed drivers were about to put into the log; a driver at work has younger files there."""
+    """Delete staging files that killed drivers left; those of a running driver are younger than MIN_AGE_MS."""
     for path in (log / STAGING).glob("*"):
         written = _written_ms(path)
         if written is not None and written <= clock_ms - MIN_AGE_MS:
@@ -81,7 +82,7 @@ def _clear_staging(log: Path, clock_ms: int) -> None:
 
 
 def orphans(log: OperatorLog, *, clock_ms: int) -> Orphans:
-    """What sweeps would take from all folders; nothing is changed, and a driver may run meanwhile."""
+    """Return what sweeps would delete in all folders. Nothing is changed, and a driver may run meanwhile."""
     if log.newest() is None:
         return Orphans(0, 0)
     oldest = oldest_version(log.path, log.version)
@@ -94,12 +95,12 @@ def orphans(log: OperatorLog, *, clock_ms: int) -> Orphans:
 
 
 def _aged(log: OperatorLog, oldest: int, first: int, clock_ms: int) -> int:
-    """The newest batch whose files may be old enough."""
+    """Return the newest batch whose files may be old enough to be deleted."""
     return _told(log, max(first, version_at(log.path, oldest, log.version, clock_ms - MIN_AGE_MS)), _batch)
 
 
 def _old(log: OperatorLog, candidates: Sequence[_Candidate], clock_ms: int) -> list[_Candidate]:
-    """Those that have been there long enough, and still are."""
+    """Return the candidates that still exist and are at least MIN_AGE_MS old."""
     ages = ((candidate, _written_ms(log.path / candidate.path)) for candidate in candidates)
     return [candidate for candidate, written in ages if written is not None and written <= clock_ms - MIN_AGE_MS]
 
@@ -116,7 +117,7 @@ def _size(path: Path) -> int:
 
 
 def _candidates(log: OperatorLog, folder: Path, newest_batch: int) -> list[_Candidate]:
-    """The folder's files of batches up to `newest_batch` that the table does not have."""
+    """Return the folder's files that are named after batches up to `newest_batch` and are not in the table."""
     within = folder.relative_to(log.path)
     with os.scandir(folder) as entries:
         names = [name for entry in entries if (name := _NAME.fullmatch(entry.name))]
@@ -125,14 +126,17 @@ def _candidates(log: OperatorLog, folder: Path, newest_batch: int) -> list[_Cand
 
 
 def _first_readable(log: OperatorLog, oldest: int) -> int:
-    """The oldest version that can be read: what lies between a half-done clean-up and its checkpoint cannot."""
+    """Return the oldest version that can be read.
+
+    After an unfinished clean-up, that is the first version with a checkpoint; those before it cannot be read.
+    """
     if oldest == 0:
         return 0
     return next(at for at in range(oldest, log.version + 1) if checkpoint_path(log.path, at).exists())
 
 
 def _unnamed(log: OperatorLog, first: int, files: Sequence[_Candidate]) -> list[_Candidate]:
-    """Those of the files that the first readable version does not have and that no later commit wrote."""
+    """Return the files that are not in the first readable version and were not written by a later commit."""
     if not files:
         return []
     there = load(log.path, first).files
@@ -142,14 +146,16 @@ def _unnamed(log: OperatorLog, first: int, files: Sequence[_Candidate]) -> list[
 
 
 def _attempts_of(log: OperatorLog, batch: int, first: int) -> set[str | None]:
-    """Whose files may be named after the batch, of the commits above the version `first`: the batch's own attempt, and
-    the first compaction from there on, which may have been planned as that batch and committed as a later one.
+    """Return the attempts, of commits above the version `first`, whose files may be named after the batch.
+
+    These are the batch's own attempt and that of the first compaction from the batch on, which may have been planned as
+    that batch and committed as a later one.
     """
     return {_first_attempt(log, batch, first, tell) for tell in (_batch, _compacted)}
 
 
 def _first_attempt(log: OperatorLog, batch: int, first: int, tell: _Tell) -> str | None:
-    """The attempt of the first commit above `first` that tells the batch or a later one; None: there is none."""
+    """Return the attempt of the first entry above `first` whose `tell` is at least `batch`; None if there is none."""
     version = bisect_left(range(log.version + 1), batch, lo=first + 1, key=lambda at: _told(log, at, tell))
     entry = read_entry(log.path, version)
     return entry.attempt if entry is not None else None
@@ -164,7 +170,7 @@ def _compacted(entry: Entry) -> int | None:
 
 
 def _told(log: OperatorLog, version: int, tell: _Tell) -> int:
-    """What the newest of Tidegate's own entries up to the version tells; -1: there is none."""
+    """Return what `tell` gives for the newest Tidegate entry at or below the version; -1 if there is none."""
     while version >= 0 and (entry := read_entry(log.path, version)) is not None:
         if (told := tell(entry)) is not None:
             return told

@@ -1,4 +1,4 @@
-"""How recorded scenarios are run: one adapter per kind of scenario, one line each."""
+"""The adapters that run recorded scenarios: one per kind of scenario."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidegate.testing.adapters import (
 
 Scenario = Mapping[str, Any]
 Adapter = Callable[[Scenario], dict[str, Any]]
-"""What happened, in the form of a scenario's `expected`; parts that an operator does not have are left out."""
+"""Runs a scenario and returns the result in the form of `expected`, without parts that the operator does not have."""
 
 ADAPTERS: dict[str, Adapter] = {
     "evicting_window": evicting_window.run,

@@ -1,7 +1,7 @@
-"""Recorded scenarios of windows that evict elements.
+"""Adapter for recorded scenarios of windows with evictors.
 
-Time advances are inputs of their own, and records do not move it. A record's value is wrapped, as JSON, with the number
-that its text is, in the way in which Java reads it.
+Time advances are separate inputs; records do not move stream time. A record's value is wrapped as JSON, together with
+the number that its text stands for, parsed as Java parses it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tidegate.operators.windowed_aggregation.elements import ElementsState
 from tidegate.testing import evictors
 
 _STILL = np.array([NO_STREAM_TIME])
-"""What a record moves stream time to: nothing."""
+"""Stream time that a record leads to: none, so that records do not move it."""
 
 
 def run(scenario: Mapping[str, Any]) -> dict[str, Any]:
-    """What each input made fire, the late records, and the elements that are left."""
+    """Return the firings and late records of each input, and the elements that are left."""
     config, firings, late = scenario["config"], [], []
     operator = WindowedAggregation(_config(config))
     state = operator.open(MemoryStorage(operator.layout))
@@ -74,7 +74,7 @@ def _window(row: Mapping[str, Any], bounded: bool) -> dict[str, Any]:
 
 
 def _left(state: ElementsState, bounded: bool) -> Iterator[dict[str, Any]]:
-    """The elements by key and window start, in order of arrival."""
+    """Yield the elements that are left, by key and window start, in order of arrival."""
     rows = [row for row in state.snapshot().to_pylist() if row["arrival"] >= 0]
     rows.sort(key=lambda row: (row["key"], row["window_start"], row["arrival"]))
     for _, held in groupby(rows, key=lambda row: (row["key"], row["window_start"])):

@@ -1,6 +1,6 @@
-"""Recorded scenarios of the stream-table join.
+"""Adapter for recorded scenarios of the stream-table join.
 
-Values are `<left>-<right>`; a scenario whose config has `value` `json` shows the join's own.
+Values are `<left>-<right>`; a scenario whose config has `value: json` expects the join's default JSON values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidegate.testing.driver import Driver, Emission
 
 
 def run(scenario: Mapping[str, Any]) -> dict[str, Any]:
-    """What the join made of the scenario's stream and table records, in their order."""
+    """Run the join on the scenario's stream and table records in their order, and return its output."""
     history, join = _table(scenario["config"]), _join(scenario["config"])
     if any(join.refuses(history.as_table())):
         return {"exception": {"at_offset": -1}, "output": []}

@@ -1,4 +1,4 @@
-"""Recorded scenarios of suppression."""
+"""Adapter for recorded scenarios of suppression."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _WHEN_FULL = {"emit": "emit", "shutdown": "shut_down", "shut_down": "shut_down",
 
 
 def run(scenario: Mapping[str, Any]) -> dict[str, Any]:
-    """What the operator made of the scenario's input; a stop shows the evictions that its record would have caused."""
+    """Run the operator on the scenario's input and return its output.
+
+    If a full buffer stops the operator, the output includes the evictions that the record would have caused.
+    """
     try:
         driver = Driver(Suppression(_config(scenario["config"])))
     except ValidationError:

@@ -1,4 +1,4 @@
-"""Recorded scenarios of a versioned table."""
+"""Adapter for recorded scenarios of a versioned table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegate.versioned_table import VersionedTable
 
 
 def run(scenario: Mapping[str, Any]) -> dict[str, Any]:
-    """What the table answered to each operation."""
+    """Return the table's answer to each operation."""
     try:
         table = VersionedTable("scenario", history_retention_ms=scenario["config"]["history_retention_ms"])
     except UserError:

@@ -1,4 +1,4 @@
-"""Recorded scenarios of the window store."""
+"""Adapter for recorded scenarios of the window store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidegate.window_store import Entry, WindowStore
 
 
 def run(scenario: Mapping[str, Any]) -> dict[str, Any]:
-    """What the store answered to each operation."""
+    """Return the store's answer to each operation."""
     config = scenario["config"]
     try:
         store = WindowStore(
@@ -31,7 +31,10 @@ def run(scenario: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _answer(store: WindowStore, operation: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer; where one failed as it must, what is expected beside the failure is taken as it is."""
+    """Return the store's answer to the operation.
+
+    If the operation fails as expected, the other expected fields are returned unchecked.
+    """
     try:
         return _done(store, operation)
     except UserError:

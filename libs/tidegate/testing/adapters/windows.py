@@ -1,4 +1,4 @@
-"""Recorded scenarios of windowed counts, with every change and with final results."""
+"""Adapters for recorded scenarios of windowed counts: emitting every change, or final results only."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from tidegate.operators.windowed_aggregation.spans import CLOSED
 from tidegate.testing.driver import Driver, Emission
 
 DAY_MS = 86_400_000
-"""How long Kafka Streams keeps windows unless it is told."""
+"""Default retention of windows in Kafka Streams."""
 
 
 def run_updates(scenario: Mapping[str, Any]) -> dict[str, Any]:
-    """What the operator made of the scenario's input, every change."""
+    """Run the operator on the scenario's input, emitting every change, and return its output."""
     return _run(scenario, "updates")
 
 
 def run_final(scenario: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with final results; a stop shows the results that its record would have closed."""
+    """Run the operator on the scenario's input, emitting final results, and return its output.
+
+    If a full buffer stops the operator, the output includes the results that the record would have closed.
+    """
     return _run(scenario, "final")
 
 

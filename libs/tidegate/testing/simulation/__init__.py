@@ -1,4 +1,4 @@
-"""A whole service in one process, with everything that can go wrong drawn from a seed.
+"""A deterministic simulation of a whole service in one process, with faults drawn from a seed.
 
 The real driver, tasks, decisions, operator log and local state run; broker, lake, disk, Spark and time are simulated.
 `simulate(Settings.drawn(7))` plays seed 7; `python -m tidegate.testing.simulation` plays thousands.

@@ -1,4 +1,4 @@
-"""`python -m tidegate.testing.simulation`: plays seeds, tells what happened, keeps what failed."""
+"""`python -m tidegate.testing.simulation`: play seeds, report what happened, and keep failing runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ _MOST_SHRUNK = 3
     "--replay", type=click.Path(exists=True, path_type=Path), help="Play a regression file, and tell its story."
 )
 def command(seeds: int, start: int, processes: int, seed: int | None, replay: Path | None) -> None:
-    """Play seeds; exit 1 if one fails. The first failing ones are shrunk and kept in tests/simulation/regressions."""
+    """Play seeds. Exit code 1 if one fails.
+
+    The first failing runs are shrunk and kept in tests/simulation/regressions.
+    """
     if seed is not None or replay is not None:
         sys.exit(_tell(Settings.from_json(replay.read_text()) if replay else Settings.drawn(seed or 0)))
     began, progress = time.perf_counter(), _Progress(seeds)
@@ -43,13 +46,13 @@ def command(seeds: int, start: int, processes: int, seed: int | None, replay: Pa
 
 
 class _Progress:
-    """A line every ten seconds, and one for each failure."""
+    """Progress output: one line every ten seconds, and one for each failure."""
 
     def __init__(self, seeds: int) -> None:
         self._seeds, self._said, self._failed = seeds, time.perf_counter(), 0
 
     def tell(self, campaign: Campaign) -> None:
-        """The line, if it is time for one."""
+        """Print new failures, and the progress line if it is due."""
         for report in campaign.failed[self._failed :]:
             click.echo(f"seed {report.settings.seed}: {str(report.problem)[-600:]}", err=True)
         self._failed = len(campaign.failed)

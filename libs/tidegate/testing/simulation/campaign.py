@@ -1,4 +1,4 @@
-"""Many seeds, and what to do with one that fails."""
+"""Campaigns of many seeds, and the shrinking and keeping of those that fail."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SEEDS_A_TURN = 20
 
 @dataclass
 class Campaign:
-    """What came of many runs: how many, what was wrong, and how often what happened."""
+    """The totals of many runs: number of runs, failed runs, and how often each fault and each event occurred."""
 
     runs: int = 0
     failed: list[Report] = field(default_factory=list)
@@ -25,7 +25,7 @@ class Campaign:
     seen: Counter[str] = field(default_factory=Counter)
 
     def add(self, report: Report) -> None:
-        """The run is counted."""
+        """Add the report of one run to the totals."""
         self.runs += 1
         self.counts += report.counts
         self.seen += report.seen
@@ -34,7 +34,7 @@ class Campaign:
 
 
 def play_all(seeds: Iterable[int], processes: int, progress: Callable[[Campaign], None] = lambda _: None) -> Campaign:
-    """The runs of all seeds, on so many processes; `progress` is called now and then."""
+    """Play all seeds on that many processes and return the totals. `progress` is called after each run."""
     campaign, listed = Campaign(), list(seeds)
     if processes < 2:
         for seed in listed:
@@ -53,7 +53,7 @@ def _play(seed: int) -> Report:
 
 
 def shrunk(failing: Settings) -> Report:
-    """The smallest run found that still fails."""
+    """Return the smallest run found that still fails."""
     smallest = simulate(failing)
     while smaller := next((r for s in smallest.settings.smaller() if (r := simulate(s)).problem is not None), None):
         smallest = smaller
@@ -61,7 +61,7 @@ def shrunk(failing: Settings) -> Report:
 
 
 def keep(report: Report, folder: Path) -> Path:
-    """The run is a regression file, which a test plays again."""
+    """Write the run's settings to a regression file, which a test plays again, and return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"seed-{report.settings.seed}.json"
     path.write_text(report.settings.to_json())

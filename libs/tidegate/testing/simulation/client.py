@@ -1,4 +1,4 @@
-"""The requests of all processes to the simulated broker, and what befalls them."""
+"""The Kafka client of all simulated processes, whose requests can fail, time out or arrive late."""
 
 from __future__ import annotations
 
@@ -13,70 +13,70 @@ from tidegate.testing.simulation.world import World
 
 _PATIENCE_S = 10.0
 _FATES = ("lost", "done", "late", "done and late")
-"""What becomes of a request without an answer; the last stands for a copy that some queue still holds."""
+"""Fates of a request without an answer: lost, carried out, carried out later, or carried out both now and later."""
 _OUTPUT_LIMIT = 2**20
 _ANY_REQUEST = SimpleNamespace(name="ApiVersionsRequest")
 
 
 class SimulatedClient:
-    """Takes the place of `runtime.kafka.client.KafkaClient` in every simulated process."""
+    """Replacement for `runtime.kafka.client.KafkaClient` in every simulated process."""
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     def send(self, request: Any, node_id: int | None = None, *, timeout_s: float | None = None) -> Any:
-        """The answer; Unavailable where none comes."""
+        """Send the request and return the answer. Raise Unavailable if none comes."""
         answer = self._answer(request, timeout_s)
         if isinstance(answer, TidegateError):
             raise answer
         return answer
 
     def send_all(self, requests: Sequence[tuple[Any, int | None]], *, timeout_s: float | None = None) -> list[Any]:
-        """The answers in order; in the place of a missing one its error. A process may die between two of them."""
+        """Return the answers in order, or the error in place of a missing one. The process may die in between."""
         return [self._answer(request, timeout_s) for request, _node in requests]
 
     def topic(self, name: str) -> Topic:
-        """The topic; all its partitions are led by the one broker."""
+        """Return the topic; the one broker leads all its partitions."""
         self.probe(_PATIENCE_S)
         partitions = [p for topic, p in self._world.broker.logs if topic == name]
         return Topic(name=name, id=f"id of {name}", leaders=dict.fromkeys(partitions, 0))
 
     def probe(self, timeout_s: float) -> None:
-        """The broker has answered."""
+        """Check that the broker answers. Raise Unavailable if it does not."""
         self.send(_ANY_REQUEST, timeout_s=timeout_s)
 
     def leader(self, topic: str, partition: int, deadline: Any) -> int:
-        """The one broker."""
+        """Return the one broker."""
         return 0
 
     def forget_leaders(self, topic: str) -> None:
-        """Nothing is remembered."""
+        """Do nothing: no leaders are cached."""
 
     def coordinator(self, kind: int, key: str, deadline: Any) -> int:
-        """The one broker."""
+        """Return the one broker."""
         return 0
 
     def forget_coordinator(self, kind: int, key: str) -> None:
-        """Nothing is remembered."""
+        """Do nothing: no coordinators are cached."""
 
     def transaction_version(self) -> int:
-        """The protocol of this run."""
+        """Return the version of the transaction protocol in this run."""
         return self._world.broker.coordinator.version
 
     def max_message_bytes(self, topic: str) -> int:
-        """Enough for everything."""
+        """Return a limit that no record of a run reaches."""
         return _OUTPUT_LIMIT
 
     def is_compacted(self, topic: str) -> bool:
-        """No topic is."""
+        """Return False: no topic is compacted."""
         return False
 
     def offset_retention_s(self, group: str) -> float | None:
-        """For how long a group's offsets are kept after their last commit."""
+        """Return how long a group's offsets are kept after their last commit."""
         return OFFSET_RETENTION_S
 
     def close(self) -> None:
-        """Nothing is connected."""
+        """Do nothing: there is no connection."""
 
     def _answer(self, request: Any, timeout_s: float | None) -> Any:
         world = self._world

@@ -1,4 +1,4 @@
-"""Time that goes on only when somebody waits."""
+"""A virtual clock: time passes only when a process waits."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ EPOCH_MS = 1_700_000_000_000
 
 
 class VirtualClock:
-    """A monotonic clock, and a wall clock beside it that can be set."""
+    """A monotonic clock, and a wall clock that can be set."""
 
     def __init__(self) -> None:
         self._now_s = 1_000.0
         self._set_by_ms = 0
 
     def advance(self, seconds: float) -> None:
-        """That much time has gone by."""
+        """Let that much time pass."""
         self._now_s += max(seconds, 0.0)
 
     def jump(self, by_ms: int) -> None:
-        """The wall clock was set forward or back."""
+        """Set the wall clock forward or back."""
         self._set_by_ms += by_ms
 
     def monotonic(self) -> float:
-        """Seconds since some moment."""
+        """Return seconds since an arbitrary moment."""
         return self._now_s
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch by the wall clock."""
+        """Return the wall clock in milliseconds since the epoch."""
         return EPOCH_MS + self._set_by_ms + int(self._now_s * 1_000)

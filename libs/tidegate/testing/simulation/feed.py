@@ -1,4 +1,4 @@
-"""The input of a run: records from a few keys, some of them in transactions of others."""
+"""The input of a run: records of a few keys, some of them written in transactions."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _HEADERS = [b"", b"", encode_headers([(b"h", b"v"), (b"n", None)])]
 _MOST_AT_ONCE = 6
 _LATEST_BY_MS, _AHEAD_BY_MS = 12, 9
 _TIMES_WITH_TABLE = 3
-"""So many times the records are produced where half of them are a table's, and a grace holds the others."""
+"""Factor for the number of records in runs of a join, where half belong to the table and a grace holds the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Open:
-    """A transaction in the input that has not ended: it bounds the last stable offset."""
+    """An open transaction in the input, which bounds the last stable offset."""
 
     topic: str
     partition: int
@@ -33,7 +33,7 @@ class Open:
 
 
 class Feed:
-    """Produces the input, a little at a time."""
+    """Producer of the input, a few records at a time."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -47,7 +47,7 @@ class Feed:
         self._chance: Random = world.chance.of("feed")
 
     def some(self) -> None:
-        """Some records of the input are there, in the middle of a transaction perhaps."""
+        """At random, end an open transaction and produce a few records, perhaps in a new transaction."""
         if self._open and self._chance.random() < 0.3:
             self._end(self._open.pop(0), commit=self._chance.random() < 0.5)
         if self._left and self._chance.random() < 0.6:
@@ -56,7 +56,7 @@ class Feed:
             self._produce(self._topic(), self._chance.randrange(len(self._times)), count)
 
     def rest(self) -> None:
-        """The whole input is there; no transaction is open in it."""
+        """Commit the open transactions and produce the rest of the input."""
         for opened in self._open:
             self._end(opened, commit=True)
         self._open = []
@@ -65,19 +65,19 @@ class Feed:
             self._produce(self._topic(), self._chance.randrange(len(self._times)), 1)
 
     def one_each(self) -> None:
-        """A last record is in each partition."""
+        """Produce one record to each partition of each input."""
         for oracle in self._world.oracles.values():
             for partition in range(len(self._times)):
                 self._produce(oracle.input, partition, 1)
 
     def finish(self, partition: int) -> None:
-        """No transaction is open in the partition."""
+        """Commit the open transactions in the input partition."""
         for opened in [opened for opened in self._open if (opened.topic, opened.partition) == (INPUT, partition)]:
             self._open.remove(opened)
             self._end(opened, commit=True)
 
     def ends(self, topic: str = INPUT) -> dict[int, int]:
-        """Where each partition ends."""
+        """Return the end offset of each partition."""
         return {p: self._world.broker.logs[topic, p].end for p in range(len(self._times))}
 
     def _topic(self) -> str:
@@ -121,7 +121,10 @@ class Feed:
         return Row(key, value, timestamp, offset, headers)
 
     def _version(self, partition: int, offset: int) -> Row:
-        """A record of the table: never late for it, nor for a record that it may meet; far ahead now and then."""
+        """Return a record of the table, occasionally far ahead in time.
+
+        It is late neither for the table nor for any record that it may be joined to.
+        """
         first = max(
             0, self._newest[INPUT][partition] - GRACE_MS + 1, self._newest[TABLE_INPUT][partition] - RETENTION_MS
         )

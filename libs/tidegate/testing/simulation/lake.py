@@ -1,6 +1,6 @@
-"""What befalls an operator log: entries that are put without an answer, and full or failing disks.
+"""The simulated lake: unclear commits, full and failing disks, an unmounted lake, and OPTIMIZE by another program.
 
-The entries are real files in a folder in memory; data files stand there with an end alone, and their rows are kept as
+Log entries are real files in a folder in memory. Data files are stubs on disk; their rows are kept in memory as Arrow
 tables.
 """
 
@@ -30,15 +30,15 @@ from tidegate.state.delta_log.snapshot import load
 from tidegate.testing.simulation.world import World
 
 _FATES = ("lost", "done", "late")
-"""What becomes of an entry whose writer gets no answer."""
+"""Fates of a log entry whose writer gets no answer."""
 _LANDS = 0.1
-"""How likely an entry under way lands when somebody else writes."""
+"""Probability that a delayed entry lands when another entry is written."""
 
 _put, _read_actions = log_entries.put, log_entries.read_actions
 
 
 class Lake:
-    """The log and its data files."""
+    """The operator logs of a run and their data files."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -48,13 +48,17 @@ class Lake:
         self._newest: dict[Path, BatchMeta] = {}
 
     def create(self, path: str, *, schema: Any, **properties: Any) -> None:
-        """As `DeltaTable.create`."""
+        """Replacement for `DeltaTable.create`."""
         entry = log_entries.entry_path(Path(path), 0)
         entry.parent.mkdir(exist_ok=True)
         entry.write_bytes(_first_entry(schema.to_json(), _frozen(properties)))
 
     def put(self, log: Path, version: int, actions: Sequence[Any]) -> bool:
-        """As `log_entries.put`: True when the entry is there, False when another one is, OSError when nobody says."""
+        """Replacement for `log_entries.put`.
+
+        Return True if the entry was written and False if the version exists already. Raise OSError if the outcome is
+        unclear.
+        """
         self._world.step("before the entry")
         self._let_land()
         if not self._world.chance.happens("unclear_commit"):
@@ -70,7 +74,7 @@ class Lake:
         raise OSError(errno.ETIMEDOUT, "the lake does not answer")
 
     def go_away(self, folder: Path) -> None:
-        """Unmount the lake, if it is mounted: its mount point stays, empty, or not even that."""
+        """Unmount the lake if it is mounted. Its mount point stays as an empty folder or disappears."""
         if self._unmounted(folder).exists():
             return
         folder.rename(self._unmounted(folder))
@@ -78,7 +82,7 @@ class Lake:
             folder.mkdir()
 
     def come_back(self, folder: Path) -> None:
-        """Mount the lake again, over whatever has been written into its mount point."""
+        """Mount the lake again, over whatever was written into its mount point."""
         if (away := self._unmounted(folder)).exists():
             shutil.rmtree(folder, ignore_errors=True)
             away.rename(folder)
@@ -87,7 +91,7 @@ class Lake:
         return folder.with_name("unmounted")
 
     def optimize(self, log: Path) -> None:
-        """Merge the files of one kind and partition, if one has several, as somebody's `OPTIMIZE` does."""
+        """Merge the files of one kind and partition, if one has several, as `OPTIMIZE` by another program does."""
         version = log_entries.newest_version(log)
         if version is None:
             return
@@ -115,7 +119,7 @@ class Lake:
         self._world.rewritten(log.name, version + 1)
 
     def settle(self) -> None:
-        """No entry is under way any more."""
+        """Let all delayed entries land."""
         for entry in self._under_way:
             self._land(*entry)
         self._under_way = []
@@ -135,7 +139,7 @@ class Lake:
         return True
 
     def write(self, table: pa.Table, path: Path, *, sync: bool) -> None:
-        """As `data_files._write_parquet`."""
+        """Replacement for `data_files._write_parquet`."""
         self._world.step("before a data file")
         if self._world.chance.happens("disk_full"):
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -153,7 +157,7 @@ class Lake:
         after_batch: int = -1,
         up_to: int = ANY_BATCH,
     ) -> pa.Table:
-        """As `data_files.read_files`."""
+        """Replacement for `data_files.read_files`."""
         with disk.disk_errors(log):
             if self._world.chance.happens("lake_failure"):
                 raise OSError(errno.EIO, "Input/output error")
@@ -165,7 +169,7 @@ class Lake:
         return data_files._in_order(rows).select(wanted)
 
     def entry(self, log: Path, version: int) -> list[Any] | None:
-        """As `log_entries.read_actions`; an entry is read once, as nobody ever changes it."""
+        """Replacement for `log_entries.read_actions`. Entries are cached, because they never change."""
         found = self._entries.get((log, version)) if _is_there(log) else None
         if found is None and (found := _read_actions(log, version)) is not None:
             self._entries[log, version] = found
@@ -204,7 +208,7 @@ def _frozen(properties: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
 
 @lru_cache(maxsize=4)
 def _first_entry(schema: str, properties: tuple[tuple[str, Any], ...]) -> bytes:
-    """What delta-rs writes for the table: made once."""
+    """Return the first log entry as delta-rs writes it, cached per schema."""
     said = dict(properties)
     with TemporaryDirectory() as folder:
         DeltaTable.create(

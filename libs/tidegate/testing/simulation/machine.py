@@ -1,4 +1,4 @@
-"""A machine: its run, its folder of local states, and what of that would survive a loss of power."""
+"""A simulated machine: its boot id, its folder of local states, and what survives a loss of power."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PAGE = 4_096
 
 
 class Machine:
-    """A folder, and the bytes that were synced of each file in it."""
+    """A folder, and the synced bytes of each file in it."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name, self.folder = name, folder
@@ -21,22 +21,23 @@ class Machine:
 
     @property
     def boot_id(self) -> str:
-        """The id of the machine's present run."""
+        """The boot id, which changes when the machine restarts."""
         return f"{self.name}-{self._boots}"
 
     def has(self, path: Path) -> bool:
-        """True for what lies in the machine's folder."""
+        """Return True if the path is in the machine's folder."""
         return str(path).startswith(self._prefix)
 
     def sync(self, path: Path) -> None:
-        """The file's bytes survive a loss of power from now on."""
+        """Keep the file's present bytes across a loss of power, as fsync does."""
         if path.is_file():
             self._synced[path] = path.read_bytes()
 
     def lose_power(self, generator: Random) -> None:
-        """A new run; of each file every page is as it was synced or as it was written last; some files are gone.
+        """Restart the machine. Each page of a file is as synced or as last written; some never-synced files are gone.
 
-        Folders are named after random table ids: the order in which files are torn must not follow from them.
+        Files are torn in the order of their names, because folders have random table ids as names and runs must be
+        repeatable.
         """
         self._boots += 1
         files = (path for path in self.folder.rglob("*") if path.is_file() and path.stat().st_size)
@@ -48,13 +49,13 @@ class Machine:
             _tear(path, synced or b"", generator)
 
     def lose_folder(self) -> None:
-        """Nothing is left of the local states."""
+        """Delete all local states."""
         shutil.rmtree(self.folder)
         self.folder.mkdir()
 
 
 def _tear(path: Path, synced: bytes, generator: Random) -> None:
-    """Each page is the synced or the written one; in place, as a mapping of the file sees it."""
+    """Replace some pages by their synced content, in place, so that memory maps of the file see it."""
     written = path.read_bytes()
     share = generator.choice([0.0, 0.5, 1.0])
     with path.open("r+b") as file:

@@ -1,4 +1,4 @@
-"""One simulated run: drivers come and go while things go wrong, then it is calm, and everything must be right."""
+"""One simulated run: a phase with faults, a calm phase in which all work finishes, and a final comparison."""
 
 from __future__ import annotations
 
@@ -59,15 +59,17 @@ from tidegate.testing.simulation.world import World
 MOST_DRIVERS = 3
 CALM_MOMENTS = 300
 _COMES_BACK = 0.3
-"""How likely a lake that is away is back at the next moment."""
+"""Probability that an unmounted lake is mounted again at the next moment."""
 _EXPECTED_ENDS = (Crash, EngineError, Fenced, InputTruncated, NothingUndecided, Superseded, Undecided)
 _JUMPS_MS = (-86_400_000, -30_000, -500, 700, 45_000, 86_400_000)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What came of a run. `problem`: what was wrong, None if nothing; `counts`: how often each fault struck;
-    `seen`: how often what, among it the places that processes came to and died at; `story`: of a verbose run.
+    """The result of a run.
+
+    `problem` says what was wrong, None if nothing. `counts` has the number of times that each fault occurred, `seen`
+    that of other events, including places that processes reached and died at. `story` is the log of a verbose run.
     """
 
     settings: Settings
@@ -78,7 +80,7 @@ class Report:
 
 
 def simulate(settings: Settings) -> Report:
-    """The run that the settings describe has been played."""
+    """Play the run that the settings describe and return its report."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as name, _silent():
         application = _application(settings.operator)
@@ -93,7 +95,7 @@ def simulate(settings: Settings) -> Report:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Tidegate's own lines, of which a run of many faults has many, are not said."""
+    """Suppress Tidegate's own log lines; a run with many faults logs many."""
     lines = logging.getLogger("tidegate")
     level = lines.level
     lines.setLevel(logging.CRITICAL)
@@ -122,7 +124,7 @@ _TABLE = {
         "kind": "table_history",
         "input": TABLE_INPUT,
         "history_retention": f"{RETENTION_MS}ms",
-        "rewind_window": "365d",  # longer than any silence: a reader that is away still counts
+        "rewind_window": "365d",  # longer than any silence: the lease of an absent reader stays valid
     }
 }
 
@@ -135,22 +137,22 @@ def _oracle(application: Application, partitions: int) -> Oracle:
 
 
 class Stop:
-    """What a driver waits on between batches: others have their turn."""
+    """The stop event of a driver. Waiting on it between batches lets other processes run."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._set = False
 
     def set(self) -> None:
-        """The driver is to drain and end."""
+        """Ask the driver to drain and end."""
         self._set = True
 
     def is_set(self) -> bool:
-        """True when the driver is to end."""
+        """Return True if the driver should end."""
         return self._set
 
     def wait(self, seconds: float) -> bool:
-        """That much time has gone by; whether the driver is to end."""
+        """Let that much time pass, and return True if the driver should end."""
         if not self._set:
             self._world.sleep(seconds)
         return self._set
@@ -158,7 +160,7 @@ class Stop:
 
 @dataclass(frozen=True, eq=False)
 class Running:
-    """A driver of the operator and the way to end it."""
+    """A running driver of an operator, and its stop event."""
 
     name: str
     actor: Actor
@@ -179,13 +181,13 @@ class Play:
         self._chance = world.chance.of("director")
         self._started = 0
         self._names = list(world.oracles)
-        if TABLE in self._names:  # the join was there before its table had anything to forget
+        if TABLE in self._names:  # the join has its lease before the table can drop any version
             log = log_path(folder, TABLE)
             log.mkdir()
             leases.write(log, OPERATOR, Lease(0, world.clock.now_ms(), {}))
 
     def problem(self) -> str | None:
-        """What was wrong with the run; None when nothing was."""
+        """Play the run and return what was wrong; None if nothing was."""
         try:
             for _ in range(self._world.settings.moments):
                 self._moment()
@@ -193,7 +195,7 @@ class Play:
             self._compare()
         except Violation as violation:
             return str(violation)
-        except Exception:  # a defect of the simulation, or of what it called by itself
+        except Exception:  # a defect of the simulation, or of code that it called directly
             return traceback.format_exc()
         finally:
             self._kill(list(self._world.stage.actors))
@@ -277,13 +279,13 @@ class Play:
             self._delete_output()
 
     def _delete_output(self) -> None:
-        """A partition of an outlet loses its oldest records, or all."""
+        """Delete the older half of one output partition, or all of it."""
         outlets = sorted(self._world.oracle.expected)
         log = self._world.broker.logs[self._chance.choice(outlets)]
         log.delete_before(self._chance.choice([log.end, (log.start + log.end) // 2]))
 
     def _truncate(self) -> None:
-        """An input partition loses its newest records while nobody runs."""
+        """Truncate one input partition, so that it loses its newest records, while no process runs."""
         world, partition = self._world, self._chance.randrange(self._world.settings.partitions)
         self._kill(list(world.stage.actors))
         self.lake.come_back(self._application.lake)
@@ -297,7 +299,7 @@ class Play:
             world.oracle.truncate(partition, cut)
 
     def _accept_truncation(self) -> None:
-        """Do what a person does who cannot bring the records back."""
+        """Run `skip`, as a person does who cannot restore the lost records."""
         world = self._world
         self._kill(list(world.stage.actors))
         self.lake.come_back(self._application.lake)
@@ -311,7 +313,7 @@ class Play:
         self._judge(actor)
 
     def _settle(self) -> None:
-        """Do what a person does whose service has stopped undecided: look what readers have, and say it."""
+        """Run `settle`, as a person does after looking at what readers can see."""
         world = self._world
         self._kill(list(world.stage.actors))
         world.broker.tick(all_at_once=True)
@@ -337,13 +339,13 @@ class Play:
         self._drivers = [driver for driver in self._drivers if not driver.actor.ended]
 
     def _reap(self) -> None:
-        """Drivers that ended are gone; Violation if one ended in a way that it should not."""
+        """Remove drivers that have ended. Raise Violation if one ended with an unexpected error."""
         self._world.check()
         ended = [driver.actor for driver in self._drivers if driver.actor.ended]
         self._drivers = [driver for driver in self._drivers if not driver.actor.ended]
         for actor in ended:
             self._judge(actor)
-        if any(isinstance(actor.error, Undecided) for actor in ended):  # a person acts once, and stops all drivers
+        if any(isinstance(actor.error, Undecided) for actor in ended):  # one call settles all, with all drivers stopped
             self._settle()
         if any(isinstance(actor.error, InputTruncated) for actor in ended):
             self._accept_truncation()
@@ -358,7 +360,10 @@ class Play:
     # ---- when it is calm
 
     def _calm(self) -> None:
-        """Nothing goes wrong any more, and the one driver that is left has done everything."""
+        """Stop all faults, and wait until all work is done and one driver per operator is left.
+
+        Raise Violation if that does not happen.
+        """
         world = self._world
         world.chance.calm = True
         self.lake.come_back(self._application.lake)
@@ -370,7 +375,7 @@ class Play:
         for _ in range(CALM_MOMENTS):
             if self._alone():
                 return self._drain()
-            self._feed.one_each()  # so that a driver that was taken over, and does not know it, meets its fence
+            self._feed.one_each()  # so that a driver that is fenced without knowing it tries to commit
             self._until(self._done)
         raise Violation(f"{len(self._drivers)} drivers are left")
 
@@ -409,7 +414,7 @@ class Play:
             raise Violation("output of a drained driver cannot be read")
 
     def _compare(self) -> None:
-        """The output as it is read, the log's state and an undisturbed run agree with the oracle."""
+        """Compare the readable output, the state in the log and an undisturbed run with the oracle."""
         world, oracle = self._world, self._world.oracle
         by_itself = world.settings.operator not in BY_THE_CLOCK and not oracle.flushed and not oracle.truncated
         written = OperatorLog.at(log_path(self._application.lake, OPERATOR), None)
@@ -432,7 +437,7 @@ class Play:
         world.seen["transactions timed out"] += world.broker.timed_out
 
     def _readable(self, topic: str, partition: int) -> int:
-        """How many committed records a reader finds in an outlet."""
+        """Return the number of committed records that a reader finds in an output partition."""
         log = self._world.broker.logs[topic, partition]
         found, position, end = 0, log.start, log.stable
         while position < end:

@@ -1,6 +1,6 @@
-"""Where the simulation takes the place of the world.
+"""The seams at which simulated parts replace real ones.
 
-Everything else that runs is what runs in a service. Where a seam is no longer there, this fails at once.
+All other code is the code that runs in a service. Patching fails at once if a seam no longer exists.
 """
 
 from __future__ import annotations
@@ -38,13 +38,16 @@ _write_lease = leases.write
 
 _BATCHES_BETWEEN_COMPACTIONS = 6
 _SEED = b"known in a story"
-"""Of every state's hash: table ids are random, and where keys lie decides whether a torn index is seen to be torn."""
+"""Fixed hash seed of every state, so that runs are repeatable.
+
+The real seed comes from the random table id, and the positions of keys decide whether a torn index is detected.
+"""
 _DIRECTOR = threading.main_thread().ident
 
 
 @contextmanager
 def substituted(world: World, lake: Lake) -> Iterator[None]:
-    """Inside, this process's broker, lake, disk, clocks, boot id and kill points are those of the world."""
+    """Replace this process's broker, lake, disk, clocks, boot id and kill points by those of the world."""
     edges = Edges(world)
     client = SimulatedClient(world)
     replaced: list[tuple[Any, str, Any]] = [
@@ -88,7 +91,7 @@ def substituted(world: World, lake: Lake) -> Iterator[None]:
 
 
 def _at_once(work: Callable[[], Any]) -> Future[Any]:
-    """An answer that is there: in a simulation nothing happens by itself."""
+    """Do the work now and return a finished future: in a simulation nothing runs in the background."""
     answer: Future[Any] = Future()
     try:
         answer.set_result(work())
@@ -98,7 +101,10 @@ def _at_once(work: Callable[[], Any]) -> Future[Any]:
 
 
 class _Later(Future[Any]):
-    """An answer that is there at once, and is seen when it was asked for a few times: batches come in between."""
+    """A future that has its result at once, but reports it only after `done` was asked a few times.
+
+    So batches come between the request and its result.
+    """
 
     def __init__(self, world: World, work: Callable[[], Any]) -> None:
         super().__init__()
@@ -109,56 +115,56 @@ class _Later(Future[Any]):
             self.set_exception(error)
 
     def done(self) -> bool:
-        """True from a later time on."""
+        """Return True after a few calls."""
         self._asks -= 1
         return self._asks < 0
 
 
 def _small_operator(config: Any) -> Operator:
-    """The operator with the least room, so that states grow in small runs."""
+    """Return the operator with minimal capacities, so that states grow in small runs."""
     operator = operator_for(config)
     operator.layout = small(operator.layout)
     return operator
 
 
 class Edges:
-    """Clocks and disks of the processes on the stage; other threads have the real ones."""
+    """Clocks and disks of the simulated processes. Other threads get the real ones."""
 
     def __init__(self, world: World) -> None:
         self._world = world
 
     def monotonic(self) -> float:
-        """As `time.monotonic`."""
+        """Replacement for `time.monotonic`."""
         return self._world.clock.monotonic() if self._simulated() else _monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """As `time.sleep`."""
+        """Replacement for `time.sleep`."""
         if self._simulated():
             self._world.sleep(seconds)
         else:
             _sleep(seconds)
 
     def read_text(self) -> str:
-        """The file that names the run of the current process's machine."""
+        """Return the boot id of the current process's machine, in place of the file that has the real one."""
         actor = self._world.stage.current
         return "" if actor is None else str(actor.machine.boot_id)
 
     def sync(self, path: Path) -> None:
-        """As `disk.sync`; what a machine would lose with its memory is only that of local states."""
+        """Replacement for `disk.sync`, for local states only: files of the lake survive a loss of power anyway."""
         for machine in self._world.machines:
             if machine.has(path):
                 self._world.step("before a sync")
                 machine.sync(path)
 
     def write_header(self, file: Any, new: Any, synced: bool) -> None:
-        """As `HeaderFile.write`."""
+        """Replacement for `HeaderFile.write`."""
         self._world.step("before a header")
         _write_header(file, new, synced=False)
         if synced:
             self.sync(file.path)
 
     def write_lease(self, log: Path, reader: str, lease: Any) -> None:
-        """As `leases.write`."""
+        """Replacement for `leases.write`."""
         self._world.step("before a lease")
         if self._world.chance.happens("lost_lease"):
             raise OSError(errno.EIO, "Input/output error")
@@ -166,13 +172,16 @@ class Edges:
         self._world.step("after a lease")
 
     def reserve(self, descriptor: int, offset: int, length: int) -> None:
-        """As `os.posix_fallocate`."""
+        """Replacement for `os.posix_fallocate`."""
         if self._simulated() and self._world.chance.happens("disk_full"):
             raise OSError(errno.ENOSPC, "No space left on device")
         _reserve(descriptor, offset, length)
 
     def recover(self, local: Any, operator: Operator, *rest: Any, **more: Any) -> recovery.Recovered:
-        """As `recovery.recover`; what comes back is what the oracle knows, and a rebuild takes its time."""
+        """Replacement for `recovery.recover`.
+
+        The recovered state is compared with the oracle's, and a rebuild takes `rebuild_s`.
+        """
         recovered = recovery.recover(local, operator, *rest, **more)
         log, _, wanted, partition, _ = rest
         rebuilt = recovered.use.way is decisions.Way.REBUILD and recovered.rows > 0

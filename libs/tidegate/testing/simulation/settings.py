@@ -1,4 +1,4 @@
-"""What one simulated run is about, drawn from its seed."""
+"""The settings of a simulated run, drawn from its seed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INPUT, OUTPUT, DEAD_LETTERS = "records", "suppressed", "refused"
 APPLICATION, OPERATOR = "simulated", "latest"
 TABLE, TABLE_INPUT = "facts", "facts"
 JOINED = "table and join"
-"""A join, beside the service of its table."""
+"""A join that runs beside the service of its table."""
 GRACE_MS, RETENTION_MS = 20, 35
 
 _COUNT = {"kind": "windowed_aggregation", "aggregate": {"count": True}, "emit": "final"}
@@ -37,16 +37,17 @@ OPERATORS: dict[str, dict[str, Any]] = {
     "evicted elements": _COUNT
     | {"window": {"hopping": "8ms", "advance": "4ms", "grace": "5ms"}, "evictor": {"count": 2}},
 }
-"""The configurations that are run, of suppression unless told, without input and output. Some write two topics."""
+"""Configurations without input and output; suppression, unless `kind` says otherwise. Some write to two topics."""
 BY_THE_CLOCK = frozenset({"idle"})
-"""Those whose output depends on when a batch was run."""
+"""Configurations whose output depends on when a batch was run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """A run: equal settings give equal runs. `moments`: how long things go wrong before the calm at the end.
+    """The settings of a run; equal settings give equal runs.
 
-    `rebuild_s`: how long a state takes to be rebuilt, when it is calm too; an attempt has 60 s.
+    `moments`: the length of the phase with faults, before the calm at the end. `rebuild_s`: how long the rebuild of a
+    state takes, also in the calm phase; an attempt at a batch may take 60 s.
     """
 
     seed: int
@@ -62,7 +63,7 @@ class Settings:
 
     @classmethod
     def drawn(cls, seed: int) -> Settings:
-        """The settings that the seed stands for."""
+        """Return the settings that belong to the seed."""
         generator = Random(f"{seed} settings")
         return cls(
             seed=seed,
@@ -77,7 +78,7 @@ class Settings:
         )
 
     def smaller(self) -> Iterable[Settings]:
-        """Runs with less in them, the smallest first."""
+        """Yield smaller variants of the run: with one fault less, then with fewer moments or records."""
         for fault in self.faults:
             yield replace(self, faults=tuple(other for other in self.faults if other != fault))
         for name in ("moments", "records"):
@@ -86,11 +87,11 @@ class Settings:
                 yield replace(self, **{name: value - 1})
 
     def to_json(self) -> str:
-        """For a regression file; inverse of `from_json`."""
+        """Return the text of a regression file; inverse of `from_json`."""
         return json.dumps({name: value for name, value in asdict(self).items() if name != "verbose"}, indent=2) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Settings:
-        """The settings that `to_json` wrote."""
+        """Return the settings that `to_json` wrote."""
         said = json.loads(text)
         return cls(**said | {"faults": tuple(said["faults"])})

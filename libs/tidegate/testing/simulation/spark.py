@@ -1,6 +1,6 @@
-"""The part of a SparkContext that `runtime.spark.jobs` uses: tasks run one after the other in the driver's turn.
+"""The part of a SparkContext that `runtime.spark.jobs` uses. Tasks run one after the other in the driver's thread.
 
-A job can fail after its tasks have finished, and while one goes on.
+A job can fail after its tasks have finished, or while one of them continues.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _LONGEST_START = 14
 
 
 class SimulatedSpark:
-    """A session; it is its own context and its own data set."""
+    """A Spark session that is also its own SparkContext."""
 
     defaultParallelism = 2
 
@@ -23,32 +23,32 @@ class SimulatedSpark:
         self.sparkContext = self
 
     def setLocalProperty(self, name: str, value: str) -> None:
-        """Jobs run one after the other here: no property changes anything."""
+        """Do nothing: jobs run one after the other, so no property has an effect."""
 
     def setJobGroup(self, group: str, description: str, interrupt_on_cancel: bool) -> None:
-        """Jobs end by themselves here."""
+        """Do nothing: jobs are never cancelled."""
 
     def cancelJobGroup(self, group: str) -> None:
-        """Nothing is under way: a job ends within the turn that began it."""
+        """Do nothing: a job ends within the call that began it."""
 
     def parallelize(self, items: Sequence[Any], parts: int) -> Job:
-        """A job over the items, one task for each."""
+        """Return a job over the items, with one task for each."""
         return Job(self._world, list(items))
 
 
 class Job:
-    """Some items, and what is to be done with each."""
+    """The items of a job, and the work to do on each."""
 
     def __init__(self, world: World, items: list[Any]) -> None:
         self._world, self._items = world, items
 
     def mapPartitions(self, work: Callable[[Iterator[Any]], Iterator[Any]]) -> Job:
-        """The job does this work."""
+        """Set the work of the job."""
         self._work = work
         return self
 
     def collect(self) -> list[Any]:
-        """The answers of all tasks. RuntimeError when the job fails; a task of it may go on all the same."""
+        """Return the results of all tasks. Raise RuntimeError if the job fails, while a task of it may continue."""
         answers: list[Any] = []
         for item in self._items:
             if self._world.chance.happens("zombie_task"):
@@ -60,7 +60,7 @@ class Job:
         return answers
 
     def _leave_behind(self, item: Any) -> None:
-        """The task has gone some way, and will go on when it has a turn."""
+        """Run the task for a few steps, and leave it as a process of its own that continues later."""
         world = self._world
         driver = world.stage.current
         machine = driver.machine if driver else None

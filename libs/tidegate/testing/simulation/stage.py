@@ -1,7 +1,7 @@
-"""Processes that take turns: one runs, all others stand still.
+"""Simulated processes that take turns: one runs at a time.
 
-Each is a thread, but only the one that holds the turn runs, until it parks: so a run is the same every time, and a
-process can be stopped anywhere, go on later, or never.
+Each is a thread, but only the one that has the turn runs, until it parks. So a run is deterministic, and a process can
+be stopped at any place and continue later or never.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 
 class Crash(BaseException):
-    """The process is gone. No handler of errors may see it, as none sees SIGKILL."""
+    """The death of a process. A BaseException, so that error handlers do not catch it, as they cannot catch SIGKILL."""
 
 
 class Actor:
-    """A process on the stage. `machine`: where it runs; `budget`: steps until it parks by itself (-1: no end)."""
+    """A simulated process. `machine`: where it runs; `budget`: steps until it parks by itself (-1: unlimited)."""
 
     def __init__(self, name: str, machine: Any, work: Callable[[], None]) -> None:
         self.name, self.machine = name, machine
@@ -58,20 +58,20 @@ class Actor:
 
 
 class Stage:
-    """Who is there, and whose turn it is. `current` is None while the director itself has the turn."""
+    """All processes, and which one has the turn. `current` is None while the director has it."""
 
     def __init__(self) -> None:
         self.actors: list[Actor] = []
         self.current: Actor | None = None
 
     def enter(self, name: str, machine: Any, work: Callable[[], None]) -> Actor:
-        """A new process stands on the stage; it has done nothing yet."""
+        """Add a process, which has not started yet."""
         actor = Actor(name, machine, work)
         self.actors.append(actor)
         return actor
 
     def resume(self, actor: Actor) -> None:
-        """The actor has gone on until it parked or ended."""
+        """Let the actor run until it parks or ends."""
         before, self.current = self.current, actor
         actor._take_turn()
         self.current = before
@@ -79,20 +79,20 @@ class Stage:
             self.actors.remove(actor)
 
     def park(self) -> None:
-        """Others have had their turn. Raises Crash if the process was killed meanwhile."""
+        """Let others run. Raise Crash if the process was killed meanwhile."""
         if self.current is not None:
             self.current._give_turn()
 
     def kill(self, actor: Actor) -> None:
-        """The actor is gone; nothing that it would have done next is done."""
+        """Kill the actor: Crash is raised where it stands, and it does nothing more."""
         actor._doomed = True
         while not actor.ended:
             self.resume(actor)
 
     def dying(self) -> bool:
-        """True while the current actor unwinds."""
+        """Return True while the current actor unwinds after a Crash."""
         return self.current is not None and self.current._doomed
 
     def is_turn_of_this_thread(self) -> bool:
-        """True in the thread of the current actor."""
+        """Return True in the thread of the current actor."""
         return self.current is not None and self.current._thread.ident == threading.get_ident()

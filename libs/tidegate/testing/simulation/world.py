@@ -1,4 +1,4 @@
-"""Everything of one simulated run that its parts share."""
+"""Everything that the parts of one simulated run share."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _RARE = {
     "after_compaction_commit",
     "during_idle_advance",
 }
-"""Kill points that a run comes to seldom: a process dies there the more often."""
+"""Kill points that a run rarely reaches; a process dies there with a higher probability."""
 _PAUSES_S = (0.1, 5.0, 100.0, 400.0)
-"""How long a process stands still; 180 s is the transaction timeout."""
+"""How long a process is paused; the transaction timeout is 180 s."""
 
 
 class World:
-    """Clock, chance, broker, machines, processes and the oracle that watches them."""
+    """Clock, faults, broker, machines and processes of one run, and the oracle that checks it."""
 
     def __init__(self, settings: Settings, folder: Path, oracle: Oracle) -> None:
         self.settings, self.folder, self.oracle = settings, folder, oracle
@@ -46,7 +46,7 @@ class World:
         self._down_until_s = 0.0
 
     def step(self, place: str) -> None:
-        """The current process is at that place, and may die there, stand still, or let others go first."""
+        """Note that the current process has reached that place; it may die there, pause, or let others run first."""
         actor = self.stage.current
         if actor is None or self.stage.dying() or not self.stage.is_turn_of_this_thread():
             return
@@ -67,43 +67,43 @@ class World:
             self.stage.park()
 
     def sleep(self, seconds: float) -> None:
-        """At least that much time has gone by, and others have had their turn."""
+        """Let at least that much time pass, and let others run."""
         self.clock.advance(seconds + self.chance.of("sleep").random())
         if self.stage.current is not None and not self.stage.dying():
             self.stage.park()
 
     def break_broker(self, seconds: float) -> None:
-        """No request is answered for that long."""
+        """Answer no request for that long."""
         self._down_until_s = self.clock.monotonic() + seconds
 
     def broker_is_down(self) -> bool:
-        """True while no request is answered."""
+        """Return True while no request is answered."""
         return not self.chance.calm and self.clock.monotonic() < self._down_until_s
 
     @property
     def oracles(self) -> dict[str, Oracle]:
-        """Those of the operator and, where it reads one, of its table."""
+        """The oracle of the operator and, if it reads a table, that of the table, by operator name."""
         table = self.oracle.table
         return {OPERATOR: self.oracle} | ({} if table is None else {TABLE: table})
 
     def check(self) -> None:
-        """Nothing was wrong so far, with either."""
+        """Raise Violation if an oracle has found anything wrong so far."""
         for oracle in self.oracles.values():
             oracle.check()
 
     def committed(self, meta: BatchMeta, version: int) -> None:
-        """The operator's log has the batch, at that Delta version."""
+        """Pass a batch that was committed to an operator's log at that Delta version to the oracle."""
         self.say("batch %d of epoch %d is in the log: %s %s", meta.batch, meta.epoch, meta.action, meta.counts)
         oracle = self.oracles[meta.operator]
         ends = {partition: log.end for (topic, partition), log in self.broker.logs.items() if topic == oracle.input}
         oracle.committed(meta, ends, version)
 
     def rewritten(self, operator: str, version: int) -> None:
-        """Somebody else has put that Delta version of the operator's log; it changes no data."""
+        """Pass on that another program has written that Delta version of the log, without changing data."""
         self.oracles[operator].rewritten(version)
 
     def say(self, line: str, *facts: object) -> None:
-        """The line, with the facts in it, is part of the story of the run, if somebody reads it."""
+        """Add the line to the story of the run if the run is verbose."""
         if self.settings.verbose:
             actor: Any = self.stage.current
             said = (line % facts)[:_LONGEST_LINE]
@@ -111,7 +111,7 @@ class World:
 
 
 def _death(place: str) -> str:
-    """The fault by which a process dies at the place."""
+    """Return the name of the fault by which a process can die at that place."""
     if " " in place:
         return "crash"
     return "rare_kill" if place in _RARE else "kill"

@@ -1,4 +1,4 @@
-"""Windows that keep their elements, for evictors and aggregates that need them (FLIP-4)."""
+"""Windows that keep their elements, for evictors and for aggregates that need them (FLIP-4)."""
 
 from tidegate.operators.windowed_aggregation.elements.functions import functions_of
 from tidegate.operators.windowed_aggregation.elements.state import ElementsState, damage_of, layout_of

@@ -1,4 +1,4 @@
-"""What is wrong with arrays that may have been damaged outside the process."""
+"""Integrity checks of windows with elements, whose arrays may have been damaged outside the process."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from tidegate.operators.windowed_aggregation.step import (
 )
 
 CHECKS, LIVE = range(2)
-"""What the scan of the elements adds up for that of the windows: their checks, and their values' words."""
+"""Sums over all elements that the check of the windows needs: their checksums, and the words of their values."""
 
 
 def damage(state: State, rules: Rules) -> str | None:
-    """What is wrong with the state between two batches; None: nothing. Reads all of it.
+    """Return what is damaged in a state between two batches; None if nothing is. Reads all of the state.
 
-    `rules`: those under which the windows were put in order.
+    `rules`: those by which the windows were put in order.
     """
     if not all(_sizes_can_be(state)):
         return "its sizes cannot be"
@@ -68,7 +68,10 @@ def _free_elements(state: State, values: Array) -> str | None:
 
 @compiled_in_place
 def _elements_are_whole(state: State, taken: Array, sums: Array) -> bool:
-    """Every slot has a whole element or none. `taken`: the words of their values' blocks."""
+    """Return True if each slot has an intact element or none.
+
+    `taken`: a mark per word of the values' blocks, which is set here where an element has the word.
+    """
     stored = state.elements.payloads
     live = 0
     checks = 0
@@ -91,8 +94,10 @@ def _elements_are_whole(state: State, taken: Array, sums: Array) -> bool:
 
 @compiled_in_place
 def _windows_are_whole(state: State, rules: Rules, taken: Array, sums: Array) -> bool:
-    """Every slot has a whole window or none, with its elements; the sums are right. `taken`: the words of the keys'
-    blocks."""
+    """Return True if each slot has an intact window with its elements or none, and the sums are right.
+
+    `taken`: a mark per word of the keys' blocks, which is set here where a window has the word.
+    """
     stored, order = state.windows.versions.payloads, state.windows.order
     held = 0
     total = 0
@@ -130,7 +135,7 @@ def _windows_are_whole(state: State, rules: Rules, taken: Array, sums: Array) ->
 
 @inlined
 def _is_ordered(state: State, slot: int, rules: Rules) -> bool:
-    """True when the window is in the order where the rules say, with its size."""
+    """Return True if the window is at its place in the order, as the rules say, with its size."""
     order = state.windows.order
     if not integrity.is_at_its_node(order, slot):
         return False
@@ -141,7 +146,7 @@ def _is_ordered(state: State, slot: int, rules: Rules) -> bool:
 
 @inlined
 def _list_is_whole(state: State, slot: int) -> bool:
-    """True when the window's list has as many elements as it says, all of them its own, in order of arrival."""
+    """Return True if the window's list has the elements that it counts, all its own, in order of arrival."""
     content, elements = state.content, state.elements
     if content.waits[slot] != 0 or content.length[slot] < 0 or content.since[slot] < 0:
         return False

@@ -1,4 +1,4 @@
-"""The evictors that are built in: count, time and delta."""
+"""The built-in evictors: count, time and delta."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ NEVER, BEFORE, AFTER = range(3)
 """When elements are removed: before the value is computed, or after."""
 
 NOTHING, COUNT, TIME, DELTA, FUNCTION = range(5)
-"""What removes elements; FUNCTION: functions, between two calls of the kernel."""
+"""What removes elements; FUNCTION: functions, which run between two calls of the kernel."""
 
 
 class Evictor(NamedTuple):
-    """An evictor in numbers. `keep`: elements, or ms; `number`: the row of the distance's number."""
+    """An evictor in numbers. `keep`: elements, or ms; `number`: the row of the number that gives the distance."""
 
     kind: int
     when: int
@@ -33,7 +33,7 @@ class Evictor(NamedTuple):
 
 
 def evictor_of(config: WindowRules, number: int) -> Evictor:
-    """The configured evictor; `number`: the row of the number that it compares, if it does."""
+    """Return the configured evictor. `number`: the row of the number that it compares, if it compares one."""
     found = config.evictor
     match found:
         case None:
@@ -50,8 +50,11 @@ def evictor_of(config: WindowRules, number: int) -> Evictor:
 
 
 class Bounds(NamedTuple):
-    """What the elements of a window are compared with: how many are too many, the last time that is too old, and the
-    number of the last element."""
+    """The limits for the elements of a window.
+
+    `excess`: how many are too many; `too_old`: the last timestamp that is too old; `last`: the number of the last
+    element.
+    """
 
     excess: int
     too_old: int
@@ -60,7 +63,7 @@ class Bounds(NamedTuple):
 
 @inlined
 def bounds_of(elements: Elements, content: Content, window: int, evictor: Evictor) -> Any:
-    """What the window's elements are compared with."""
+    """Return the limits for the window's elements."""
     excess = wide(content.length[window]) - evictor.keep
     if evictor.kind == TIME:
         return Bounds(excess, _newest(elements, content, window) - evictor.keep, 0.0)
@@ -81,7 +84,7 @@ def _newest(elements: Elements, content: Content, window: int) -> Any:
 
 @inlined
 def is_evicted(elements: Elements, slot: int, rank: int, bounds: Bounds, evictor: Evictor) -> Any:
-    """True for an element that is removed; `rank`: how many of the window arrived before it."""
+    """Return True if the element is removed. `rank`: how many elements of the window arrived before it."""
     if evictor.kind == COUNT:
         return rank < bounds.excess
     if evictor.kind == TIME:

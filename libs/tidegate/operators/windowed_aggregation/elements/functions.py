@@ -1,11 +1,11 @@
-"""Functions of the user's own over the elements of many windows.
+"""User functions over the elements of many windows.
 
-An evictor's `mask(values, timestamps, element_offsets, windows, context)` gives a bool per element: true for those that
-are removed. An aggregate's function of the same arguments gives a value per window: bytes or JSON text, null for none.
-A distance, `distance(values, lasts)`, gives a number per element: how far it is from the one that arrived last.
+An evictor's `mask(values, timestamps, element_offsets, windows, context)` returns a bool per element: true for those to
+remove. An aggregate's function takes the same arguments and returns a value per window: bytes or JSON text, null for
+none. A distance, `distance(values, lasts)`, returns a number per element: how far it is from the one that arrived last.
 
-The elements of window w are those from element_offsets[w] to element_offsets[w + 1], in the order of their arrival.
-What is said of a window may depend on that window alone: which ones are asked about together is not told.
+The elements of window w are those from element_offsets[w] to element_offsets[w + 1], in order of arrival. What a
+function returns for a window may depend on that window alone: which windows share a call is not defined.
 """
 
 from __future__ import annotations
@@ -32,14 +32,17 @@ class Windows(NamedTuple):
 
 
 class Context(NamedTuple):
-    """`stream_time`: T when each window fired. `clock_ms`: the batch's clock; None in an idle advance and a flush."""
+    """The times of a call.
+
+    `stream_time`: T when each window fired. `clock_ms`: the batch's clock; None in an idle advance and a flush.
+    """
 
     stream_time: Array
     clock_ms: int | None
 
 
 class Fired(NamedTuple):
-    """What a function gets of windows that fire: `values` are binary, `timestamps` and `element_offsets` int64."""
+    """What a function gets of windows that fired: `values` are binary, `timestamps` and `element_offsets` int64."""
 
     values: pa.Array
     timestamps: Array
@@ -50,14 +53,14 @@ class Fired(NamedTuple):
 
 @dataclass(frozen=True)
 class UserFunction:
-    """A function, the name under which the configuration has it, and what it is there."""
+    """A user function, with its name in the configuration and the role that it has there."""
 
     name: str
     what: str
     function: Callable[..., Any]
 
     def mask(self, fired: Fired) -> Array:
-        """True for each element that is removed. Raises UserError where the function fails or gives something else."""
+        """Return True for each element to remove. Raises UserError if the function fails or returns anything else."""
         found = self._called(fired)
         found = found.to_numpy(zero_copy_only=False) if isinstance(found, pa.Array) else found
         if not isinstance(found, np.ndarray) or found.dtype != np.bool_:
@@ -65,7 +68,7 @@ class UserFunction:
         return np.asarray(self._as_long_as(found, len(fired.values), "elements"))
 
     def distances(self, fired: Fired) -> Array:
-        """How far each element is from its window's last one. Raises UserError as `mask` does."""
+        """Return how far each element is from the last one of its window. Raises UserError as `mask` does."""
         counts = np.diff(fired.element_offsets)
         lasts = fired.values.take(pa.array(np.repeat(fired.element_offsets[1:] - 1, counts)))
         found = self._called((fired.values, lasts))
@@ -75,7 +78,7 @@ class UserFunction:
         return np.asarray(self._as_long_as(found, len(fired.values), "elements"))
 
     def values(self, fired: Fired) -> pa.Array:
-        """The value of each window. Raises UserError as `mask` does."""
+        """Return the value of each window. Raises UserError as `mask` does."""
         found = self._called(fired)
         if not isinstance(found, pa.Array) or not (pa.types.is_binary(found.type) or pa.types.is_string(found.type)):
             raise self._wrong(f"gives {_described(found)}, not an Arrow array of binary or string")
@@ -97,7 +100,10 @@ class UserFunction:
 
 
 class Functions(NamedTuple):
-    """The functions that a configuration names; None: none. `distance` has a threshold, and a moment."""
+    """The functions of a configuration; None where it has none.
+
+    A distance with its threshold is the mask `before` or `after`.
+    """
 
     before: Callable[[Fired], Array] | None
     after: Callable[[Fired], Array] | None
@@ -105,7 +111,7 @@ class Functions(NamedTuple):
 
 
 def functions_of(config: WindowRules) -> Functions:
-    """The functions, loaded. Raises UserError for one that cannot be."""
+    """Load the functions that the configuration names. Raises UserError if one cannot be loaded."""
     named = config.aggregate.function
     value = _loaded(named, "aggregate's function") if named else None
     evictor = config.evictor
@@ -120,13 +126,13 @@ def functions_of(config: WindowRules) -> Functions:
 
 @dataclass(frozen=True)
 class _Far:
-    """The mask of what is at least so far from the last element."""
+    """The mask of elements at a distance of at least `threshold` from the last one."""
 
     distance: UserFunction
     threshold: float
 
     def mask(self, fired: Fired) -> Array:
-        """True for each element that is removed."""
+        """Return True for each element to remove."""
         return np.asarray(self.distance.distances(fired) >= self.threshold)
 
 

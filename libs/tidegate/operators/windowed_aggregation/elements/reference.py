@@ -1,6 +1,6 @@
-"""Windows with elements as FLIP-4 words it: a firing evicts, computes the value, and evicts once more.
+"""A slow reference implementation of windows with elements as in FLIP-4, for tests only.
 
-The slow oracle, for tests only: every window is a list of rows.
+Every window is a list of rows. A firing evicts, computes the value, and evicts again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NUMERIC: dict[str, Callable[[list[Any]], Any]] = {"sum": total, "min": min, "ma
 
 @dataclass
 class Window(windows.Window):
-    """A window whose `numbers` are its elements, as rows; `since`: how many records came since it fired."""
+    """A window whose `numbers` are its elements, as rows. `since`: how many records came since it last fired."""
 
     since: int = 0
     value: bytes | None = None
@@ -39,17 +39,17 @@ class Window(windows.Window):
 
 @dataclass
 class Reference(windows.Reference):
-    """One partition. `functions`: what the named functions do, on a list of rows."""
+    """One partition. `functions`: by name, what the configured functions do with a list of rows."""
 
     functions: Mapping[str, Callable[[list[Row]], Any]] = field(default_factory=dict)
 
     def flush(self) -> None:
-        """What was held back is told."""
+        """Emit every pending result with cause `flush`; windows that close drop their elements."""
         super().flush()
         self._clear()
 
     def size(self, window: windows.Window) -> int:
-        """The bytes of a window: its key, its bounds, and its elements with their times."""
+        """Return the bytes of a window: its key, its bounds, and its elements with their times."""
         rows: list[Row] = window.numbers  # type: ignore[assignment]
         return len(window.key) + 16 + sum(len(row.value or b"") + 16 for row in rows)
 
@@ -106,7 +106,7 @@ class Reference(windows.Reference):
         return abs(float(mine) - float(other))
 
     def value(self, rows: list[Row]) -> bytes:
-        """What is computed of those elements."""
+        """Return the value computed from those elements."""
         given = self.config.aggregate
         if given.function:
             return self.functions[given.function](rows)  # type: ignore[no-any-return]
@@ -142,7 +142,7 @@ def _told(name: str, spec: object, rows: list[Row]) -> str:
 
 
 def _part(row: Row, spec: object) -> tuple[str, str]:
-    """The JSON of the part, and why there is none."""
+    """Return the JSON of the part, and the reason if there is none."""
     if row.value is None:
         return ("null", "") if spec is True else ("", "no value: null value")
     try:
@@ -159,7 +159,7 @@ def _part(row: Row, spec: object) -> tuple[str, str]:
 
 
 def _members(text: str) -> dict[str, str]:
-    """The texts of an object's members by name, the last one of each, as they are written."""
+    """Return the texts of an object's members by name, as they are written; of equal names the last one counts."""
     members, read, at = {}, json.JSONDecoder().raw_decode, _behind_space(text, 0) + 1
     while text[at := _behind_space(text, at)] != "}":
         name, at = read(text, _behind_space(text, at + (text[at] == ",")))

@@ -1,4 +1,4 @@
-"""The values of windows that fired, out of their elements."""
+"""Compute the values of windows that fired, from their elements."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Lists:
     offsets: Array
 
     def without(self, gone: Array) -> Lists:
-        """The lists without the elements for which `gone` is true."""
+        """Return the lists without the elements for which `gone` is true."""
         kept = np.concatenate([[0], np.cumsum(~gone)])
         return Lists(self.slots[~gone], kept[self.offsets])
 
 
 class Texts(NamedTuple):
-    """A JSON text per element: at `start` of `data` where that is >= 0, else at `~start` of `arena`."""
+    """A JSON text per element: at `start` in `data` if that is >= 0, else at `~start` in `arena`."""
 
     data: Array
     arena: Array
@@ -47,7 +47,7 @@ class Texts(NamedTuple):
 
 
 def values(elements: Elements, lists: Lists) -> pa.Array:
-    """The values of the listed elements, as one binary array. Raises UserError if they are too large for one."""
+    """Return the values of the listed elements as one binary array. Raises UserError if they are too large for one."""
     start, length = _places(elements, lists.slots)
     found = binary_column(_NULL, elements.payloads.arena.data, ~start, length)
     if found.num_chunks > 1:
@@ -58,7 +58,7 @@ def values(elements: Elements, lists: Lists) -> pa.Array:
 
 
 def results(elements: Elements, lists: Lists, plan: Plan, config: Aggregates) -> pa.Array:
-    """What the aggregates amount to, as JSON: one value, or an object of several."""
+    """Return the results of the aggregates, as JSON: one value, or an object of several."""
     found = _numeric(elements, lists, plan) if len(plan.kind) else {}
     for name in ("first", "last", "collect"):
         part = getattr(config, name)
@@ -84,20 +84,20 @@ def _numeric(elements: Elements, lists: Lists, plan: Plan) -> dict[str, pa.Array
 
 @compiled_in_place
 def _add_up(numbers: Numbers, offsets: Array, plan: Plan, words: Words) -> None:
-    """The words of each window have its elements' numbers."""
+    """Add the numbers of each window's elements to the window's words."""
     for window in range(len(offsets) - 1):
         for row in range(offsets[window], offsets[window + 1]):
             aggregates.add(words, window * plan.word[-1], plan, numbers, row)
 
 
 def _places(elements: Elements, slots: Array) -> tuple[Array, Array]:
-    """Where the elements' values are in the arena, and how long (-1: null)."""
+    """Return where the elements' values are in the arena, and their lengths (-1: null)."""
     stored = elements.payloads
     return stored.block[slots].astype(np.int64) * WORD, stored.value_length[slots].astype(np.int64)
 
 
 def _all(elements: Elements, lists: Lists) -> Texts:
-    """The values themselves, which are JSON or null."""
+    """Return the values themselves, which are JSON or null."""
     start, length = _places(elements, lists.slots)
     missing = length == NULL_LENGTH
     return Texts(
@@ -106,13 +106,13 @@ def _all(elements: Elements, lists: Lists) -> Texts:
 
 
 def _fields(elements: Elements, slots: Array, field: str) -> Texts:
-    """A field of each value, which is a JSON object that has it, as it is written there."""
+    """Return the text of a field in each value, as it is written; each value is a JSON object that has the field."""
     found = json_fields.locate(elements.payloads.arena.data, *_places(elements, slots), field)
     return Texts(_NULL, found.data, ~found.start, found.length)
 
 
 def _one(texts: Texts, lists: Lists, last: bool) -> pa.ChunkedArray:
-    """The first or the last text of each list; null for an empty one."""
+    """Return the first or the last text of each list; null for an empty list."""
     empty = lists.offsets[:-1] == lists.offsets[1:]
     at = np.where(empty, 0, lists.offsets[1:] - 1 if last else lists.offsets[:-1])
     if not len(texts.start):
@@ -122,7 +122,7 @@ def _one(texts: Texts, lists: Lists, last: bool) -> pa.ChunkedArray:
 
 
 def _collected(texts: Texts, lists: Lists) -> pa.ChunkedArray:
-    """All texts of each list, as a JSON array."""
+    """Return all texts of each list, as a JSON array."""
     before = np.concatenate([[0], np.cumsum(texts.length)])[lists.offsets]
     lengths = np.diff(before) + 2 + np.maximum(np.diff(lists.offsets) - 1, 0)
 

@@ -1,7 +1,8 @@
-"""One partition's windows and their elements over the arrays of a Storage.
+"""The windows of one partition and their elements, over the arrays of a Storage.
 
-The shell around `step`: it maps the arrays, makes room when a kernel asks for it, works out the values of windows that
-fired and what functions remove of them, and turns what the kernel noted into Arrow tables.
+This is the shell around the kernels in `step`: it maps the arrays and makes room when a kernel asks for it. It computes
+the values of windows that fired, calls the functions that remove elements, and turns what the kernel recorded into
+Arrow tables.
 """
 
 from __future__ import annotations
@@ -63,15 +64,17 @@ NUMBERS = RULES.stop + 3
 """READ: a hash of the fields whose numbers the elements have."""
 
 LISTS = 4
-"""So many times the elements that there is room for may be listed between two rounds."""
+"""Room for listed elements between two rounds, as a multiple of the elements that there is room for."""
 
 _NO_RECORDS = Records.from_rows([])
 _ENDS = (common.FULL_KEYS, common.FULL_BYTES, windows_kernel.DONE)
 
 
 def read_of(config: WindowRules) -> tuple[Plan, tuple[str | None, ...], int]:
-    """What is computed of numbers, the fields that are read for it (None: the value itself), and which of them the
-    evictor compares."""
+    """Return the plan of the numeric aggregates, the fields that are read, and which of them the evictor compares.
+
+    None as a field: the value itself.
+    """
     plan, fields = plan_of(config.aggregate)
     evictor = config.evictor
     if not isinstance(evictor, DeltaEvictor) or isinstance(evictor.delta.distance, str):
@@ -83,7 +86,7 @@ def read_of(config: WindowRules) -> tuple[Plan, tuple[str | None, ...], int]:
 
 
 def layout_of(config: WindowRules) -> Layout:
-    """The layout of a state whose elements have the numbers that the configuration wants."""
+    """Return the layout of a state whose elements have the numbers that the configuration reads."""
     return Layout(
         kind="windows_with_elements",
         version=2,
@@ -98,7 +101,7 @@ def layout_of(config: WindowRules) -> Layout:
 
 
 def state_of(arrays: Mapping[str, Array]) -> State:
-    """The storage's arrays as the kernels take them."""
+    """Return the storage's arrays as the kernels take them."""
     bounds = arrays["bounds"].reshape(-1, 2)
     content, elements = store.content_of(arrays), store.elements_of(arrays)
     windows = windows_kernel.windows_of(arrays)
@@ -106,7 +109,7 @@ def state_of(arrays: Mapping[str, Array]) -> State:
 
 
 def damage_of(arrays: Mapping[str, Array], config: WindowRules) -> str | None:
-    """What is wrong with the arrays of a state between two batches; None: nothing."""
+    """Return what is damaged in the arrays of a state between two batches; None if nothing is."""
     found = arrays["numbers"]
     if found[OPENED] != 1 or found[READ] != _hash(read_of(config)[1]):
         return "its numbers cannot be"
@@ -118,7 +121,7 @@ def _hash(fields: tuple[str | None, ...]) -> int:
 
 
 class ElementsState:
-    """The OperatorState of a windowed aggregation that keeps elements."""
+    """The state of a windowed aggregation with elements, for one partition (an OperatorState)."""
 
     def __init__(self, config: WindowRules, functions: Functions, storage: Storage) -> None:
         self._config = config
@@ -132,13 +135,14 @@ class ElementsState:
 
     @property
     def stream_time(self) -> int:
-        """T of the partition; NO_STREAM_TIME before the first accepted record."""
+        """Return T of the partition; NO_STREAM_TIME before the first accepted record."""
         return int(self._numbers[STREAM_TIME])
 
     def step(self, records: Records, clock_ms: int, moves: Array | None = None) -> StepResult:
-        """Every record up to a stop is counted once; the state equals what the changelog describes.
+        """Process the records up to a stop, and count each of them once.
 
-        `moves`: what T is at least from each record on; default: its timestamp. So time can come from elsewhere.
+        The state is then what the changelog describes. `moves`: the least T after each record, so that time can come
+        from elsewhere; default: the record's timestamp.
         """
         batch, undecodable, newest = refusals.dated(records, self._config, clock_ms)
         rows = self._rows(records, batch, undecodable, newest, moves)
@@ -147,14 +151,14 @@ class ElementsState:
         return self._result(batch, run, stopped, newest)
 
     def advance(self, stream_time: int) -> StepResult:
-        """T is at least `stream_time`; what became due is emitted with cause `idle`."""
+        """Advance T to at least `stream_time`; emit what becomes due with cause `idle`."""
         run = _Run(None, self._outcome())
         run.outcome.tally[common.STREAM_TIME] = advanced(self.stream_time, stream_time)
         self._run(lambda: kernel.advance(self._state, self._rules, self._trigger, run.outcome), run)
         return self._result(batch_of(_NO_RECORDS), run)
 
     def flush(self) -> StepResult:
-        """Every result that was held back is emitted with cause `flush`; a window with a final one is closed."""
+        """Emit every pending result with cause `flush`; with final results, close these windows."""
         held = self._held()
         pending = held[self._state.windows.phase[held] == PENDING]
         run = _Run(None, self._outcome())
@@ -162,15 +166,17 @@ class ElementsState:
         return self._result(batch_of(_NO_RECORDS), run)
 
     def restore(self, rows: pa.Table, stream_time: int) -> None:
-        """The changelog rows are applied, the latest of a slot last; T is `stream_time`."""
+        """Apply the changelog rows, of which the latest of a slot comes last, and set T to `stream_time`."""
         for rows_of_batch in rows.to_batches():
             if rows_of_batch.num_rows:
                 self._replay(rows_of_batch)
         self._numbers[STREAM_TIME] = stream_time
 
     def snapshot(self) -> pa.Table:
-        """The rows (all `put`) from which `restore` makes an equal state: windows by end and arrival, then elements in
-        the order of their windows."""
+        """Return the rows (all `put`) from which `restore` makes an equal state.
+
+        Windows come first, by end and arrival, then elements in the order of their windows.
+        """
         held, elements = self._held(), self._state.elements
         rank = np.zeros(len(self._state.start), np.int64)
         rank[held] = np.arange(len(held))
@@ -180,19 +186,22 @@ class ElementsState:
         return tables.changes(self._state, held, listed[order])
 
     def _held(self) -> Array:
-        """The slots of all windows, by end, arrival and start."""
+        """Return the slots of all windows, by end, arrival and start."""
         order = self._state.windows.order
         held = order.heap[: order.numbers[HELD]].astype(np.int64)
         return held[np.lexsort((self._state.start[held], order.arrival[held], self._state.end[held]))]
 
     def _map(self) -> None:
-        """The kernels see the storage's current arrays."""
+        """Map the storage's current arrays for the kernels."""
         arrays = self._storage.arrays()
         self._numbers = arrays["numbers"]
         self._state = state_of(arrays)
 
     def _begin(self) -> None:
-        """A new storage has no stream time; an old one has its windows in the order of this configuration."""
+        """Initialize a new storage; in an old one, re-order the windows if the rules changed.
+
+        Raises UserError if its elements have the numbers of other fields.
+        """
         if not self._numbers[OPENED]:
             self._numbers[OPENED] = 1
             self._numbers[STREAM_TIME] = NO_STREAM_TIME
@@ -204,7 +213,7 @@ class ElementsState:
             kernel.reorder(self._state, self._rules)
 
     def _rows(self, records: Records, batch: Batch, undecodable: Array, newest: int, moves: Array | None) -> Rows:
-        """The records with what is read of them, and why something is missing."""
+        """Return the records with the numbers read from them, and the reason where something is missing."""
         read = numbers.read_numbers(records, self._fields)
         codes = np.where(undecodable > 0, undecodable, _coded(read.code))
         codes = np.where(codes > 0, codes, _coded(self._missing_parts(records)))
@@ -219,7 +228,10 @@ class ElementsState:
         return numbers.missing_parts(records, tuple(sorted(fields, key=lambda field: field is not None)))
 
     def _outcome(self, records: int = 0) -> Outcome:
-        """Room for what so many records do at the least; memory that is not written to is not taken."""
+        """Return an empty outcome with room for the least that so many records cause.
+
+        Reserved memory takes no space until it is written to.
+        """
         tally = np.zeros(kernel.TALLIES, np.int64)
         tally[common.STREAM_TIME] = self.stream_time
         tally[common.NEXT_START] = common.ANEW
@@ -247,14 +259,17 @@ class ElementsState:
         )
 
     def _run(self, work: Callable[[], int], run: _Run) -> int:
-        """What the kernel returned in the end, with all the room and all the rounds that it wanted."""
+        """Run the kernel until it is done or stops, and return its last signal.
+
+        Each time it asks for room or for a round, serve it and call it again.
+        """
         while (signal := work()) not in _ENDS:
             self._serve(signal, run)
         self._round(run)
         return signal
 
     def _serve(self, signal: int, run: _Run) -> None:
-        """The kernel can go on."""
+        """Do what the kernel asked for, so that it can be called again."""
         tally = run.outcome.tally
         wanted = int(tally[common.WANTED])
         if signal == common.NEEDS_EMISSIONS:
@@ -284,7 +299,7 @@ class ElementsState:
         self._map()
 
     def _round(self, run: _Run) -> None:
-        """Every window that fired since the last round has its value, and lost what functions remove of it."""
+        """Compute the values of windows that fired since the last round, and remove what functions choose."""
         outcome = run.outcome
         first, last = int(outcome.tally[kernel.ROUND]), int(outcome.tally[common.EMITTED])
         if first == last:
@@ -298,7 +313,7 @@ class ElementsState:
         kernel.end_round(self._state, outcome)
 
     def _evicted(self, mask: Callable[[Fired], Array] | None, lists: Lists, run: _Run, fired: slice) -> Lists:
-        """The lists without what the function removes, which no window has any more."""
+        """Remove the elements that the function chooses, and return the lists without them."""
         if mask is None:
             return lists
         gone = mask(self._fired(lists, run, fired))
@@ -311,7 +326,7 @@ class ElementsState:
         return results.results(self._state.elements, lists, self._plan, self._config.aggregate)
 
     def _fired(self, lists: Lists, run: _Run, fired: slice) -> Fired:
-        """The windows as functions get them."""
+        """Return the windows that fired as functions get them."""
         windows, elements = run.outcome.slot[fired], self._state.elements
         keys = tables.keys(self._state, windows).combine_chunks()
         return Fired(
@@ -342,7 +357,7 @@ class ElementsState:
         self._run(lambda: kernel.replay(self._state, whole, elements, changes, self._rules, run.outcome), run)
 
     def _read_elements(self, records: Records, arrival: Array) -> Numbers:
-        """The numbers of the rows that are elements. Raises UserError if one lacks a number that is read of it."""
+        """Return the numbers of the rows that are elements. Raises UserError if one lacks a number."""
         read = numbers.read_numbers(records, self._fields)
         if np.any((read.code > 0) & (arrival != kernel.WINDOW) & (records.value_length != NULL_LENGTH)):
             raise other_aggregates()
@@ -351,7 +366,7 @@ class ElementsState:
     def _result(
         self, batch: Batch, run: _Run, stopped: int = windows_kernel.DONE, newest: int = MAX_TIMESTAMP
     ) -> StepResult:
-        """What the run did, in tables; then the batch is settled."""
+        """Build the tables of the batch from the run, then settle the batch."""
         outcome = run.outcome
         emissions = tables.emissions(self._state, outcome, _chunked(run.values))
         changed, elements = (np.empty(outcome.tally[name], np.int32) for name in _TOUCHED)
@@ -380,7 +395,7 @@ class ElementsState:
         )
 
     def _keep_values(self, emissions: pa.Table, run: _Run) -> None:
-        """Every window that is there has its last value."""
+        """Store the last value of each window that fired and is still held."""
         fired = run.outcome.slot[: emissions.num_rows]
         _, from_end = np.unique(fired[::-1], return_index=True)
         last = np.sort(len(fired) - 1 - from_end)
@@ -393,7 +408,7 @@ class ElementsState:
 
 
 class _Run:
-    """A batch on its way: its clock, what the kernel noted, and the values of the rounds so far."""
+    """A batch in progress: its clock, what the kernel recorded, and the values of the rounds so far."""
 
     def __init__(self, clock_ms: int | None, outcome: Outcome) -> None:
         self.clock_ms = clock_ms
@@ -406,19 +421,19 @@ _ROW = ("key", "value", "headers", "timestamp", "offset")
 
 
 def _frozen(moves: Array) -> Array:
-    """As timestamps are, so that the kernel is compiled once."""
+    """Return a read-only view, as timestamps are, so that the kernel is compiled only once."""
     view = moves.view()
     view.flags.writeable = False
     return view
 
 
 def _coded(codes: Array) -> Array:
-    """The codes of `numbers` among those of refused records."""
+    """Return the codes of `numbers` as the codes of `refusals`."""
     return np.where(codes > 0, refusals.NO_NUMBER - 1 + codes, 0)
 
 
 def _values_of(batch: Batch) -> Batch:
-    """The records' values alone: what an element stores."""
+    """Return the records' values alone, which are what an element stores."""
     none = np.zeros(len(batch.offset), np.int64)
     return batch._replace(key_length=none, headers_length=none)
 
@@ -437,7 +452,7 @@ def _chunked(parts: list[pa.Array]) -> pa.ChunkedArray:
 
 
 def _with_emissions(outcome: Outcome, room: int) -> Outcome:
-    """The emissions so far, with more room."""
+    """Return the outcome with more room for emissions."""
     used = int(outcome.tally[common.EMITTED])
     return outcome._replace(
         slot=longer(outcome.slot, room, used),
@@ -450,7 +465,7 @@ def _with_emissions(outcome: Outcome, room: int) -> Outcome:
 
 
 def _with_touched(outcome: Outcome, capacity: Mapping[str, int]) -> Outcome:
-    """Room for every slot to be touched."""
+    """Return the outcome with room for every slot to be touched."""
     windows, elements = (int(outcome.tally[name]) for name in _TOUCHED)
     return outcome._replace(
         touched=longer(outcome.touched, capacity["slots"], windows),

@@ -1,9 +1,9 @@
-"""The kernels of windows that keep their elements: what a record, an advance, a flush or a changelog row does to them.
+"""Kernels of windows with elements: the effect of a record, an advance, a flush or a changelog row.
 
-A window fires when a result leaves: built-in evictors remove elements, then the list of those that are left is noted,
-and then evictors remove once more. What the values are, and what functions remove, is worked out in rounds between two
-calls of the kernel. It returns for one where a window that waits for its removals would fire again, and where the lists
-grow too long; a call goes on where the last one returned.
+A window fires when a result is emitted: built-in evictors remove elements, the elements that are left are listed, and
+evictors may remove elements again. Values are computed, and functions remove elements, in rounds between two calls of
+the kernel. The kernel returns for a round when a window that waits for its removals would fire again, and when the
+lists grow too long. The next call goes on where the last one returned.
 """
 
 from __future__ import annotations
@@ -93,36 +93,38 @@ CAUSES = (*step.CAUSES, "every")
 EVERY_N = len(step.CAUSES)
 
 NEEDS_ELEMENT, NEEDS_VALUES, NEEDS_ROUND = range(9, 12)
-"""Why a kernel returned, beside what `windows.step` says: a slot for an element, room for values, a round."""
+"""Signals in addition to those of the core `step`: no slot for an element, no room for values, a round is due."""
 
 ROUND, LISTED, LISTED_BYTES, ELEMENTS_TOUCHED, KEPT = range(step.TALLIES, step.TALLIES + 5)
 TALLIES = step.TALLIES + 5
-"""ROUND: the first firing without a value yet. LISTED: the elements that those since have, and what they count. KEPT:
-how many values are kept."""
+"""ROUND: the first firing without a value. LISTED: the elements of firings from ROUND on; LISTED_BYTES: their bytes.
+
+ELEMENTS_TOUCHED: how many elements are touched. KEPT: how many values are kept.
+"""
 
 ELEMENTS, ELEMENTS_BYTES = range(step.NUMBERS, step.NUMBERS + 2)
 NUMBERS = step.NUMBERS + 2
-"""Beside the numbers of `windows.step`: how many elements there are, and their bytes. OPEN_BYTES counts those, too."""
+"""Numbers in addition to those of the core `step`: the elements and their bytes. OPEN_BYTES includes these bytes."""
 
 TIME_PASSES = -2
-"""In NEXT_START: the row's record is in its windows."""
+"""In NEXT_START: the row's record is in its windows, and time has yet to pass."""
 
 ROUND_BYTES = 2**28
-"""The bytes of the elements that are evaluated at once, unless one window has more."""
+"""Bytes of the elements that one round evaluates at most, unless a single window has more."""
 
 WINDOW = -1
-"""In place of an element's arrival, in the changelog: the row is the window's."""
+"""In place of an element's arrival in a changelog row: the row is that of the window."""
 
 
 class Trigger(NamedTuple):
-    """When a window fires by its records, and what it loses then. `every`: with the emit mode EVERY."""
+    """When records make a window fire, and what it then loses. `every`: used with the emit mode EVERY."""
 
     every: int
     evictor: Evictor
 
 
 class State(NamedTuple):
-    """All of a partition's arrays. Per window: its bounds and its content; `numbers`: see ELEMENTS."""
+    """All arrays of a partition. Per window: its bounds and its content; `numbers`: see ELEMENTS."""
 
     windows: Windows
     start: Array
@@ -133,7 +135,7 @@ class State(NamedTuple):
 
 
 class Before(NamedTuple):
-    """What the touched windows were before the batch, one after the other, as they are listed."""
+    """The touched windows as they were before the batch, in the order in which they are listed."""
 
     since: Array
     phase: Array
@@ -142,9 +144,11 @@ class Before(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What has happened: emissions (slot, cause, times, T, the end of their elements in `listed`), the elements of
-    those since the last round, touched slots of windows (with what they were before) and elements, refused rows, and
-    the tallies."""
+    """What a batch did: emissions, touched windows and elements, late and rejected rows, and tallies.
+
+    Per emission: slot, cause, times, T, and the end of its elements in `listed`. `listed`: the elements of emissions
+    since the last round. `touched`: slots of windows; `before`: these windows before the batch.
+    """
 
     slot: Array
     cause: Array
@@ -161,9 +165,11 @@ class Outcome(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """A batch's records: their keys alone and their values alone; the T that each moves to, and what was read of them.
+    """A batch's records for the kernel.
 
-    `undecodable`: a code per row, 0 where nothing is missing. `newest`: the largest timestamp that is taken.
+    `keys`, `values`: the records with their keys or values alone. `moves`: the T that each advances to. `numbers`: what
+    was read from them. `undecodable`: a code per row, 0 where nothing is missing. `newest`: the largest timestamp that
+    is accepted.
     """
 
     keys: Batch
@@ -176,9 +182,9 @@ class Rows(NamedTuple):
 
 @compiled_in_place
 def absorb(state: State, rows: Rows, rules: Rules, trigger: Trigger, outcome: Outcome) -> Any:
-    """The rows from tally[NEXT_ROW] on are counted and have had their effect; or why it returned before that is so."""
+    """Process the rows from tally[NEXT_ROW] on; return DONE, or a signal if it stopped before they were processed."""
     tally = outcome.tally
-    if tally[NEXT_START] == ANEW:  # something is due before a record only under new rules
+    if tally[NEXT_START] == ANEW:  # only new rules can make something due before a record
         lacking = pass_time(state, wide(ON_TIME), wide(WINDOW_CLOSE), rules, trigger, outcome)
         if lacking != DONE:
             return lacking
@@ -219,7 +225,7 @@ def _count(state: State, timestamp: int, outcome: Outcome) -> None:
 
 @inlined
 def _admit(state: State, rows: Rows, row: int, key: int, rules: Rules, outcome: Outcome) -> Any:
-    """ACCEPTED, why the record is refused, or the bound, + STOP, that is reached."""
+    """Return ACCEPTED, LATE, the code of why the record is rejected, or the bound + STOP that is reached."""
     if rows.keys.key_length[row] < 0:
         return refusals.NULL_KEY
     timestamp = rows.values.timestamp[row]
@@ -237,7 +243,7 @@ def _admit(state: State, rows: Rows, row: int, key: int, rules: Rules, outcome: 
 
 @inlined
 def _count_spans(state: State, timestamp: int, key: int, stream_time: int, rules: Rules) -> Any:
-    """How many windows take a record of that time, and how many of them it opens."""
+    """Return how many windows take a record of that time, and how many of them it opens."""
     first = first_start(timestamp, rules)
     taking = 0
     fresh = 0
@@ -254,7 +260,10 @@ def _count_spans(state: State, timestamp: int, key: int, stream_time: int, rules
 
 @inlined
 def _full(state: State, fresh: int, more: int, stream_time: int, rules: Rules) -> Any:
-    """DONE, or the bound that so many more windows and bytes would violate after those that close have closed."""
+    """Return DONE, or the bound that so many more windows and bytes would exceed.
+
+    Open windows that are due do not count: they close first.
+    """
     if rules.stop_keys == MAX and rules.stop_bytes == MAX:
         return DONE
     closing, closing_bytes = _closing(state, stream_time)
@@ -265,7 +274,7 @@ def _full(state: State, fresh: int, more: int, stream_time: int, rules: Rules) -
 
 @inlined
 def _closing(state: State, stream_time: int) -> Any:
-    """How many open windows are due, and their bytes."""
+    """Return the number of open windows that are due, and their bytes."""
     order = state.windows.order
     closing = 0
     total = wide(0)
@@ -284,7 +293,7 @@ def _closing(state: State, stream_time: int) -> Any:
 
 @inlined
 def _join(state: State, rows: Rows, row: int, key: int, rules: Rules, trigger: Trigger, outcome: Outcome) -> Any:
-    """Every window that takes the row's record, from tally[NEXT_START] on, has it; or why one does not yet."""
+    """Add the row's record to each window that takes it, from tally[NEXT_START] on; return DONE or what is lacking."""
     tally = outcome.tally
     timestamp = rows.values.timestamp[row]
     first = max(first_start(timestamp, rules), tally[NEXT_START])
@@ -319,7 +328,7 @@ def _lacks(
     trigger: Trigger,
     outcome: Outcome,
 ) -> Any:
-    """DONE, or what there is too little of for the window to take the row's record. NONE: a new window."""
+    """Return DONE, or what is lacking for the window to take the row's record. NONE: a new window."""
     lacking = lacks_element(state, rows.values, row, outcome)
     if lacking == DONE and slot == NONE:
         lacking = _lacks_window(state, rows.keys, row, key, start, outcome)
@@ -330,7 +339,7 @@ def _lacks(
 
 @inlined
 def lacks_element(state: State, values: Batch, row: int, outcome: Outcome) -> Any:
-    """DONE, or what there is too little of for the row to be an element."""
+    """Return DONE, or what is lacking for the row to become an element."""
     if not store.has_slot(state.elements):
         return NEEDS_ELEMENT
     length = payloads.record_length(values, row)
@@ -348,20 +357,20 @@ def _lacks_window(state: State, keys: Batch, row: int, key: int, start: int, out
 
 @inlined
 def _entry_for(state: State, key: int, start: int) -> Any:
-    """Before which entry of the key's chain a window of that start belongs."""
+    """Return the entry of the key's chain before which a window with that start belongs."""
     return wide(0) if key == NONE else version_chains.entries_until(state.windows.versions, key, start)
 
 
 @inlined
 def _fires(state: State, slot: int, rules: Rules, trigger: Trigger) -> bool:
-    """True when the window's next record makes it fire. NONE: a new window."""
+    """Return True if the window's next record makes it fire. NONE: a new window."""
     since = wide(0) if slot == NONE else state.content.since[slot]
     return rules.emit == UPDATES or (rules.emit == EVERY and since + 1 >= trigger.every)
 
 
 @inlined
 def _lacks_firing(state: State, slot: int, more: int, outcome: Outcome) -> Any:
-    """DONE, or why the window cannot fire yet; `more`: the bytes of an element that it has by then, or 0."""
+    """Return DONE, or why the window cannot fire yet. `more`: the bytes of an element that is yet to be added, or 0."""
     tally = outcome.tally
     if tally[EMITTED] == len(outcome.slot):
         tally[WANTED] = 1
@@ -380,7 +389,7 @@ def _lacks_firing(state: State, slot: int, more: int, outcome: Outcome) -> Any:
 
 @inlined
 def _open(state: State, keys: Batch, row: int, key: int, start: int, end: int, outcome: Outcome) -> Any:
-    """The slot of a new window without an element."""
+    """Open a window without elements; return its slot."""
     slot = kernel.open_window(state.windows, keys, row, key, _entry_for(state, key, start), start)
     state.start[slot] = start
     state.end[slot] = end
@@ -398,7 +407,7 @@ def _open(state: State, keys: Batch, row: int, key: int, start: int, end: int, o
 
 @inlined
 def _take(state: State, slot: int, rows: Rows, row: int, rules: Rules, trigger: Trigger, outcome: Outcome) -> None:
-    """The open window has the row's record; it fires at once where its records make it."""
+    """Add the row's record to the open window, which fires if the record makes it."""
     stored = state.windows.versions.payloads
     fires = _fires(state, slot, rules, trigger)
     _touch(state, slot, outcome)
@@ -414,7 +423,7 @@ def _take(state: State, slot: int, rows: Rows, row: int, rules: Rules, trigger: 
 
 @inlined
 def add_element(state: State, slot: int, values: Batch, row: int, numbers: Numbers, outcome: Outcome) -> Any:
-    """The slot of the row as an element of the window; there is room for it."""
+    """Add the row to the window as an element, for which there must be room; return the element's slot."""
     element = store.append(state.elements, state.content, slot, values, row, numbers)
     size = store.size_of(values.value_length[row])
     state.numbers[ELEMENTS] += 1
@@ -426,7 +435,7 @@ def add_element(state: State, slot: int, values: Batch, row: int, numbers: Numbe
 
 @inlined
 def remove_element(state: State, element: int, outcome: Outcome) -> None:
-    """The element is a ghost."""
+    """Take the element out of its window's list; it becomes a ghost."""
     store.unlink(state.elements, state.content, element)
     size = store.size_of(wide(state.elements.payloads.value_length[element]))
     state.numbers[ELEMENTS] -= 1
@@ -447,7 +456,7 @@ def _list_element(outcome: Outcome, element: int) -> None:
 
 @inlined
 def _fire(state: State, slot: int, cause: int, trigger: Trigger, outcome: Outcome) -> None:
-    """The window's elements are noted, and those that its evictor names are removed."""
+    """List the window's elements for an emission, and remove those that its evictor chooses."""
     tally, stored = outcome.tally, state.windows.versions.payloads
     if trigger.evictor.when == BEFORE:
         _evict(state, slot, trigger.evictor, outcome)
@@ -481,7 +490,7 @@ def _list_elements(state: State, slot: int, outcome: Outcome) -> None:
 
 @inlined
 def _evict(state: State, slot: int, evictor: Evictor, outcome: Outcome) -> None:
-    """The window has only the elements that the evictor leaves."""
+    """Remove the window's elements that the evictor does not keep."""
     bounds = evictors.bounds_of(state.elements, state.content, slot, evictor)
     element = wide(state.content.first[slot])
     rank = 0
@@ -495,7 +504,7 @@ def _evict(state: State, slot: int, evictor: Evictor, outcome: Outcome) -> None:
 
 @compiled_in_place
 def remove_chosen(state: State, chosen: Array, outcome: Outcome) -> None:
-    """Those elements are removed, unless they already were."""
+    """Remove those elements, unless they are removed already."""
     for at in range(len(chosen)):
         element = wide(chosen[at])
         if state.elements.mark[element] == STORED or state.elements.mark[element] == OPENED:
@@ -504,7 +513,7 @@ def remove_chosen(state: State, chosen: Array, outcome: Outcome) -> None:
 
 @compiled_in_place
 def end_round(state: State, outcome: Outcome) -> None:
-    """Every firing has its value, and no window waits."""
+    """End the round: every firing has its value, and no window waits for its removals."""
     tally = outcome.tally
     for at in range(tally[ROUND], tally[EMITTED]):
         state.content.waits[outcome.slot[at]] = 0
@@ -522,8 +531,10 @@ def _reschedule(state: State, slot: int, rules: Rules) -> None:
 
 @inlined
 def pass_time(state: State, on_time: int, on_close: int, rules: Rules, trigger: Trigger, outcome: Outcome) -> Any:
-    """Everything that is due at tally[STREAM_TIME] has happened: windows fire for those causes, close and expire; or
-    why that is not so yet."""
+    """Process all events due at tally[STREAM_TIME]: windows fire with these causes, close and expire.
+
+    Returns DONE, or why a window cannot fire yet.
+    """
     order, stream_time = state.windows.order, outcome.tally[STREAM_TIME]
     while order.numbers[HELD] > 0 and order.place[0] <= stream_time:
         slot = wide(order.heap[0])
@@ -550,7 +561,7 @@ def pass_time(state: State, on_time: int, on_close: int, rules: Rules, trigger: 
 
 @inlined
 def _close(state: State, slot: int, rules: Rules, outcome: Outcome) -> None:
-    """The open window takes no records any more, and has none."""
+    """Close the open window and drop its elements: it takes no more records."""
     empty(state, slot, outcome)
     state.content.since[slot] = 0
     state.windows.phase[slot] = CLOSED
@@ -561,14 +572,14 @@ def _close(state: State, slot: int, rules: Rules, outcome: Outcome) -> None:
 
 @inlined
 def empty(state: State, slot: int, outcome: Outcome) -> None:
-    """The window has no element."""
+    """Remove all elements of the window."""
     while state.content.length[slot] > 0:
         remove_element(state, wide(state.content.first[slot]), outcome)
 
 
 @inlined
 def _remove(state: State, slot: int, outcome: Outcome) -> None:
-    """The window, which has no element, is a ghost."""
+    """Take the window, which has no elements, out of its chain and of the order; it becomes a ghost."""
     if state.windows.phase[slot] != CLOSED:
         state.numbers[OPEN] -= 1
         state.numbers[OPEN_BYTES] -= state.windows.order.size[slot]
@@ -589,7 +600,7 @@ def _touch(state: State, slot: int, outcome: Outcome) -> None:
 
 @inlined
 def _list(state: State, slot: int, outcome: Outcome) -> None:
-    """The window is touched, and what it is until then is noted."""
+    """Append the window to the touched ones, with what it is before the change."""
     at, before, stored = outcome.tally[TOUCHED], outcome.before, state.windows.versions.payloads
     outcome.touched[at] = slot
     before.since[at] = state.content.since[slot]
@@ -601,13 +612,13 @@ def _list(state: State, slot: int, outcome: Outcome) -> None:
 
 @compiled_in_place
 def advance(state: State, rules: Rules, trigger: Trigger, outcome: Outcome) -> Any:
-    """Everything that is due at tally[STREAM_TIME] has happened, with cause `idle`; or why that is not so yet."""
+    """Process all events due at tally[STREAM_TIME], with cause `idle`; return DONE, or why a window cannot fire yet."""
     return pass_time(state, wide(IDLE), wide(IDLE), rules, trigger, outcome)
 
 
 @compiled_in_place
 def flush(state: State, pending: Array, rules: Rules, trigger: Trigger, outcome: Outcome) -> Any:
-    """Those windows, from tally[NEXT_ROW] on, have fired; where that happens once, they are closed."""
+    """Fire those windows, from tally[NEXT_ROW] on; with final results, close them. Returns DONE or what is lacking."""
     for at in range(outcome.tally[NEXT_ROW], len(pending)):
         outcome.tally[NEXT_ROW] = at
         slot = wide(pending[at])
@@ -626,7 +637,10 @@ def flush(state: State, pending: Array, rules: Rules, trigger: Trigger, outcome:
 
 @compiled_in_place
 def keep_values(state: State, results: Batch, slots: Array, outcome: Outcome) -> Any:
-    """Those windows have the values of the rows from tally[KEPT] on as their last ones; or there is no room for one."""
+    """Store the values of the rows from tally[KEPT] on as the last values of those windows.
+
+    Returns DONE or what lacks room.
+    """
     for row in range(outcome.tally[KEPT], len(slots)):
         outcome.tally[KEPT] = row
         lacking = store_window(state, wide(slots[row]), results, row, outcome)
@@ -638,7 +652,7 @@ def keep_values(state: State, results: Batch, slots: Array, outcome: Outcome) ->
 
 @inlined
 def store_window(state: State, slot: int, whole: Batch, row: int, outcome: Outcome) -> Any:
-    """The window has the row's key and value, at the times that it had; or there is no room."""
+    """Store the row's key and value in the window's slot, whose times stay; return DONE or what lacks room."""
     stored = state.windows.versions.payloads
     length = payloads.record_length(whole, row)
     outcome.tally[WANTED] = length
@@ -653,8 +667,10 @@ def store_window(state: State, slot: int, whole: Batch, row: int, outcome: Outco
 
 @compiled_in_place
 def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
-    """Fill `changed` with the places, among the touched windows, of those that the changelog tells of; return their
-    number. Gone: delete; else: put."""
+    """Fill `changed` with the positions, in the touched list, of windows for the changelog; return their number.
+
+    Removed windows are deletes, all others are puts. A window that was opened and removed in the batch has no row.
+    """
     count = 0
     for at in range(outcome.tally[TOUCHED]):
         slot = wide(outcome.touched[at])
@@ -666,7 +682,7 @@ def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
 
 @compiled_in_place
 def net_elements(state: State, outcome: Outcome, changed: Array) -> Any:
-    """Fill `changed` with the elements that the changelog tells of; return their number."""
+    """Fill `changed` with the slots of elements for the changelog; return their number."""
     count = 0
     for at in range(outcome.tally[ELEMENTS_TOUCHED]):
         element = wide(outcome.touched_elements[at])
@@ -678,7 +694,7 @@ def net_elements(state: State, outcome: Outcome, changed: Array) -> Any:
 
 @compiled_in_place
 def settle(state: State, outcome: Outcome) -> None:
-    """Everything that was touched is stored, or its slot is free."""
+    """Mark all touched windows and elements as stored, or free the slots of those that were removed."""
     for at in range(outcome.tally[ELEMENTS_TOUCHED]):
         element = wide(outcome.touched_elements[at])
         if state.elements.mark[element] == OPENED:
@@ -722,7 +738,7 @@ def _set_check(state: State, checks: Array, at: int, check: int) -> None:
 
 @inlined
 def check_of(state: State, slot: int) -> Any:
-    """32 bits that say what is held in the window's slot, its elements aside."""
+    """Return a checksum, 32 bits, of what the window's slot holds, without its elements."""
     seed = hash_index.mix(state.start[slot] ^ state.windows.order.arrival[slot])
     seed = hash_index.mix(seed ^ state.end[slot] ^ wide(state.windows.phase[slot]))
     seed = hash_index.mix(seed ^ state.content.since[slot])
@@ -731,7 +747,7 @@ def check_of(state: State, slot: int) -> Any:
 
 @inlined
 def check_of_element(state: State, element: int) -> Any:
-    """32 bits that say what is held in the element's slot."""
+    """Return a checksum, 32 bits, of what the element's slot holds."""
     elements = state.elements
     seed = hash_index.mix(wide(elements.window[element]))
     for at in range(element * elements.width, (element + 1) * elements.width):
@@ -740,8 +756,11 @@ def check_of_element(state: State, element: int) -> Any:
 
 
 class Changes(NamedTuple):
-    """Changelog rows beside their keys, values and times: what was done, bounds, arrivals (WINDOW: the row is the
-    window's), and of windows who opened them, how many records came since they fired, and their phases."""
+    """Changelog rows, without their keys, values and times: whether deleted, bounds and arrivals.
+
+    An arrival of WINDOW means that the row is a window's. Such a row has more: `opened`, the arrival of the record that
+    opened the window; `since`, how many records came since it fired; `phase`.
+    """
 
     deleted: Array
     start: Array
@@ -754,8 +773,10 @@ class Changes(NamedTuple):
 
 @compiled_in_place
 def replay(state: State, whole: Batch, rows: Rows, changes: Changes, rules: Rules, outcome: Outcome) -> Any:
-    """The changelog rows from tally[NEXT_ROW] on are applied; or it wants room before that row. `whole`: keys and
-    values."""
+    """Apply the changelog rows from tally[NEXT_ROW] on; return DONE, or what lacks room before that row.
+
+    `whole`: keys and values.
+    """
     for row in range(outcome.tally[NEXT_ROW], len(rows.moves)):
         outcome.tally[NEXT_ROW] = row
         key = find_key(state.windows, rows.keys, row)
@@ -788,7 +809,7 @@ def _forget(outcome: Outcome) -> None:
 
 @inlined
 def _take_back(state: State, slot: int, arrival: int, outcome: Outcome) -> None:
-    """The window, or its element of that arrival, is not held."""
+    """Remove the window, or its element of that arrival, as a `delete` in the changelog asks for."""
     if slot == NONE:
         return
     if arrival != WINDOW:
@@ -814,7 +835,7 @@ def _drop_element(state: State, element: int, outcome: Outcome) -> None:
 def _restore_window(
     state: State, slot: int, whole: Batch, row: int, changes: Changes, rules: Rules, outcome: Outcome
 ) -> Any:
-    """The window is as the row says; or there is no room for its value."""
+    """Set the window to what the row says; return DONE or what lacks room."""
     stored, order = state.windows.versions.payloads, state.windows.order
     lacking = store_window(state, slot, whole, row, outcome)
     if lacking != DONE:
@@ -823,7 +844,7 @@ def _restore_window(
     stored.offset[slot] = whole.offset[row]
     state.content.since[slot] = changes.since[row]
     was_open, opens = state.windows.phase[slot] != CLOSED, changes.phase[row] != CLOSED
-    if was_open != opens:  # a closed one opens only where its closing is undone
+    if was_open != opens:  # a closed window opens only if its closing is undone
         change = wide(opens) - wide(was_open)
         state.numbers[OPEN] += change
         state.numbers[OPEN_BYTES] += change * order.size[slot]
@@ -837,7 +858,7 @@ def _restore_window(
 
 @inlined
 def _restore_element(state: State, slot: int, rows: Rows, row: int, outcome: Outcome) -> Any:
-    """The window has the row's element; or there is no room for it."""
+    """Add the row's element to the window, unless it is there; return DONE or what lacks room."""
     if store.find(state.elements, state.content, slot, rows.values.offset[row]) != NONE:
         return DONE
     lacking = lacks_element(state, rows.values, row, outcome)
@@ -851,7 +872,7 @@ def _restore_element(state: State, slot: int, rows: Rows, row: int, outcome: Out
 
 @compiled_in_place
 def reorder(state: State, rules: Rules) -> None:
-    """Every window stands in the order where the rules say; between batches only."""
+    """Order all windows by the rules; only between batches."""
     order = state.windows.order
     held = order.numbers[HELD]
     order.numbers[HELD] = 0

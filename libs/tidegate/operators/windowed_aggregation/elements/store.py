@@ -1,7 +1,7 @@
-"""Elements: per window a list of the records that it holds, in order of arrival.
+"""The elements of windows: per window a list of the records that it holds, in order of arrival.
 
-An element stores its value, its times and the numbers that were read of it. One that is removed keeps its slot, a ghost
-in no list, until the batch's tables are made.
+An element stores its value, its times and the numbers that were read from it. A removed element keeps its slot until
+the batch's tables are made. Until then it is a ghost, which is in no list.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ NONE = -1
 """No element."""
 
 FREE, STORED, OPENED, CHANGED, GONE, PASSED = range(6)
-"""Where a slot, of a window or an element, stands, as in `windows.step`. An element never changes."""
+"""State of the slot of a window or an element, as in the core `step`. An element never changes."""
 
 ELEMENT_BYTES = 16
-"""What an element counts beside its value: its times."""
+"""Bytes that count for an element beside its value: its times."""
 
 _LONGS, _LENGTHS = ("timestamp", "offset", "check"), ("key_length", "value_length", "headers_length")
 _ELEMENT = np.dtype(
@@ -41,9 +41,12 @@ _CONTENT = np.dtype([("since", "i8"), ("bytes", "i8"), *((name, "i4") for name i
 
 
 class Elements(NamedTuple):
-    """All elements of a partition. Per element: its record's value and times, its window's slot, the elements before
-    and after it in its window, where its slot stands; and `width` numbers, one element's after the other, as int64 and
-    as float64 over the same memory, with what they are."""
+    """All elements of a partition.
+
+    Per element: its record's value and times, its window's slot, the elements before and after it in its window, and
+    the state of its slot; and `width` numbers, one element's after the other, as int64 and as float64 over the same
+    memory, with which of the two each is.
+    """
 
     payloads: Payloads
     pool: SlotPool
@@ -58,8 +61,11 @@ class Elements(NamedTuple):
 
 
 class Content(NamedTuple):
-    """Per window: how many records came since it fired, what its elements count in bytes, the first and the last one,
-    how many there are, and whether an eviction of it is outstanding."""
+    """The elements of each window, in numbers.
+
+    Per window: how many records came since it fired, the bytes of its elements, the first and the last element, how
+    many there are, and whether a function has yet to evict elements from it.
+    """
 
     since: Array
     bytes: Array
@@ -70,7 +76,7 @@ class Content(NamedTuple):
 
 
 def arrays_of(numbers: int) -> tuple[ArraySpec, ...]:
-    """The arrays of elements that have so many numbers each."""
+    """Return the arrays of elements that have so many numbers each."""
     common = (
         ArraySpec("content", "int64", "slots", _CONTENT.itemsize // 8),
         ArraySpec("elements_numbers", "int64", "fixed", slots.NUMBERS),
@@ -91,7 +97,7 @@ CAPACITY = {"elements": 2048, "values": 65536}
 
 
 def elements_of(arrays: Mapping[str, Array]) -> Elements:
-    """The arrays as the kernels take them."""
+    """Return the elements in the arrays as the kernels take them."""
     element, values = arrays["element"].view(_ELEMENT), arrays["values"]
     blocks = Arena(values, values.view(np.int64), arrays["values_numbers"])
     stored = Payloads(blocks, *(element[name] for name in ("block", *_LENGTHS, *_LONGS)))
@@ -111,14 +117,14 @@ def elements_of(arrays: Mapping[str, Array]) -> Elements:
 
 
 def content_of(arrays: Mapping[str, Array]) -> Content:
-    """The arrays as the kernels take them."""
+    """Return the windows' content in the arrays as the kernels take it."""
     content = arrays["content"].view(_CONTENT)
     return Content(*(content[name] for name in Content._fields))
 
 
 @inlined
 def clear(content: Content, window: int) -> None:
-    """The window has no element."""
+    """Reset the window's content to that of a window without elements."""
     content.since[window] = 0
     content.bytes[window] = 0
     content.first[window] = NONE
@@ -129,19 +135,19 @@ def clear(content: Content, window: int) -> None:
 
 @inlined
 def has_slot(elements: Elements) -> bool:
-    """True when there is room for one more element, its value aside."""
+    """Return True if there is a slot for one more element; its value may still lack room."""
     return slots.has_slot(elements.pool)
 
 
 @inlined
 def size_of(value_length: int) -> Any:
-    """What an element with such a value counts in bytes."""
+    """Return the bytes that count for an element with a value of that length."""
     return max(0, value_length) + ELEMENT_BYTES
 
 
 @inlined
 def append(elements: Elements, content: Content, window: int, values: Batch, row: int, numbers: Numbers) -> Any:
-    """The slot of a new element of the window, in its place by arrival. There must be room."""
+    """Add an element to the window, in its place by arrival, and return its slot. There must be room."""
     unused = elements.pool.numbers[slots.FREE] == 0
     slot = slots.take(elements.pool)
     if unused:
@@ -175,7 +181,7 @@ def _keep_number(elements: Elements, at: int, numbers: Numbers, number: int, row
 
 @inlined
 def unlink(elements: Elements, content: Content, slot: int) -> None:
-    """The element is in no list."""
+    """Take the element out of its window's list."""
     window = wide(elements.window[slot])
     _link(elements, content, window, wide(elements.before[slot]), wide(elements.after[slot]))
     content.length[window] -= 1
@@ -184,7 +190,7 @@ def unlink(elements: Elements, content: Content, slot: int) -> None:
 
 @inlined
 def _link(elements: Elements, content: Content, window: int, before: int, after: int) -> None:
-    """`after` follows `before` in the window's list; NONE: its end."""
+    """Let `after` follow `before` in the window's list; NONE: the end of the list."""
     if before == NONE:
         content.first[window] = after
     else:
@@ -197,7 +203,7 @@ def _link(elements: Elements, content: Content, window: int, before: int, after:
 
 @inlined
 def find(elements: Elements, content: Content, window: int, arrival: int) -> Any:
-    """The window's element of that arrival; NONE: there is none."""
+    """Return the window's element of that arrival; NONE if there is none."""
     last = wide(content.last[window])
     if last == NONE or elements.payloads.offset[last] < arrival:
         return wide(NONE)
@@ -209,14 +215,14 @@ def find(elements: Elements, content: Content, window: int, arrival: int) -> Any
 
 @inlined
 def number(elements: Elements, row: int, slot: int) -> Any:
-    """The element's number of that row of Numbers, as a double."""
+    """Return the element's number in that row of Numbers, as a double."""
     at = slot * elements.width + row
     return elements.double[at] if elements.is_double[at] else np.float64(elements.whole[at])
 
 
 @inlined
 def free(elements: Elements, slot: int) -> None:
-    """The slot, which is in no list, may be taken again."""
+    """Free the slot, which is in no list."""
     payloads.drop(elements.payloads, slot)
     slots.give_back(elements.pool, slot)
     elements.mark[slot] = FREE

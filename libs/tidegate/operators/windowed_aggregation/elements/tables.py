@@ -1,4 +1,4 @@
-"""What a batch did to windows and their elements, in Arrow tables."""
+"""The effects of a batch on windows and their elements, as Arrow tables."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ COLUMNS = (
     pa.field("since", pa.int64()),
     pa.field("phase", pa.int8()),
 )
-"""An element's offset, or -1 in the window's own row; and of a window the offset of the record that opened it, how many
-records came since it fired, and whether it is pending, told or closed."""
+"""`arrival`: an element's offset, or -1 in the window's own row. The others are null in an element's row.
+
+`opened`: offset of the record that opened the window; `since`: records since it fired; `phase`: pending, emitted,
+closed.
+"""
 
 SLOT = ("key", "window_start", "window_end", "arrival")
 
@@ -39,12 +42,12 @@ _NO_BATCH = batch_of(Records.from_rows([]))
 
 
 def keys(state: State, slots: Array) -> pa.ChunkedArray:
-    """The keys of those windows."""
+    """Return the keys of those windows."""
     return record_columns(state.windows.versions.payloads, _NO_BATCH, ~slots)["key"]
 
 
 def emissions(state: State, outcome: Outcome, values: pa.ChunkedArray) -> pa.Table:
-    """The results in order, with their values and causes."""
+    """Return the results in order, with their values and causes."""
     count = outcome.tally[EMITTED]
     if count == 0:
         return EMISSIONS.empty_table()
@@ -60,7 +63,10 @@ def emissions(state: State, outcome: Outcome, values: pa.ChunkedArray) -> pa.Tab
 
 
 def changes(state: State, windows: Array, elements: Array) -> pa.Table:
-    """The changelog of those windows, then of those elements: `put` with everything, `delete` with its slot."""
+    """Return the changelog of those windows, then of those elements.
+
+    A `put` has everything; a `delete` has only the columns of its slot.
+    """
     tables = []
     if len(windows):
         slots = windows.astype(np.int64)
@@ -75,12 +81,13 @@ def changes(state: State, windows: Array, elements: Array) -> pa.Table:
 
 
 def undo(state: State, outcome: Outcome, changed: Array, elements: Array) -> pa.Table:
-    """Return the changelog that leads back: `put` of what was there before the batch, windows as they were then,
-    `delete` of others. `changed`: places among the touched windows.
+    """Return the changelog that leads back to the state before the batch.
 
-    Elements never change, and are whole until the batch is settled; so is a window's value until the new ones are kept.
+    It has a `put` of what was there before the batch (windows as they were then), and a `delete` of what was not.
+    `changed`: positions in the touched list. Elements never change, and stay intact until the batch is settled. A
+    window's value stays until the new values are kept.
     """
-    changed = changed[::-1]  # a window may be opened with the bounds of one that was gone by then
+    changed = changed[::-1]  # a window may be opened with the bounds of one that was removed before it
     windows, elements = outcome.touched[changed].astype(np.int64), elements.astype(np.int64)
     opened = state.windows.mark[windows] == OPENED
     before = {name: pa.array(column[changed], mask=opened) for name, column in outcome.before._asdict().items()}
@@ -94,7 +101,10 @@ def undo(state: State, outcome: Outcome, changed: Array, elements: Array) -> pa.
 
 
 def _windows(state: State, slots: Array, gone: Array, columns: dict[str, pa.Array]) -> pa.Table:
-    """The rows of windows, with what changes of them in `columns`: deletes of those that are gone, puts of others."""
+    """Return the rows of windows: deletes for those that are gone, puts for others.
+
+    `columns`: those of a window's columns that change.
+    """
     return pa.table(
         {"op": ops(gone)}
         | record_columns(state.windows.versions.payloads, _NO_BATCH, ~slots, only_key=gone)

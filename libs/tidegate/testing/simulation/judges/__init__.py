@@ -1,1 +1,1 @@
-"""What must be true of a simulated run."""
+"""Oracles that check the invariants of a simulated run."""

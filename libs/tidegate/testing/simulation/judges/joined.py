@@ -1,8 +1,9 @@
-"""What must be true of a table and its join, played together.
+"""Oracles for a table and its join that run together.
 
-The table's oracle knows its state at every version of its log, so that the join's can look up in the one that a batch
-was pinned to. At the end the law of `docs/protocol.md` is checked: whatever went wrong, each record that was not late
-has met the version that the whole table has, and they left in one order.
+The table's oracle knows its state at every version of its log, so that the join's oracle can look up in the version
+that a batch was pinned to. At the end the guarantee of `docs/protocol.md` is checked: whatever went wrong, each record
+that was not late was joined to the version that the complete table has for it, and the results were emitted in one
+order.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from tidegate.testing.simulation.judges.oracle import Oracle, Violation
 from tidegate.testing.simulation.settings import GRACE_MS, TABLE
 
 Met = tuple[int, int | None]
-"""A record's offset, and the valid_from of the version that it met."""
+"""Offset of a stream record, and `valid_from` of the version that it was joined to (None: no version)."""
 
 
 class TableOracle(Oracle):
-    """Follows the table; `reader` is the join's oracle."""
+    """The oracle of the table; `reader` is the join's oracle."""
 
     reader: Oracle
 
@@ -36,7 +37,7 @@ class TableOracle(Oracle):
         self._states: dict[tuple[int, int], tuple[pa.Table, int, int]] = {}
 
     def state_at(self, version: int, partition: int) -> OperatorState:
-        """The partition's state at that version of the log; Violation if the log has none."""
+        """Return the partition's state at that version of the log. Raise Violation if the log has no such version."""
         if (version, partition) not in self._states:
             raise Violation(f"nobody has put version {version} of the table's log, in which its join looks up")
         operator = operator_for(self._config)
@@ -47,12 +48,12 @@ class TableOracle(Oracle):
         return state
 
     def rewritten(self, version: int) -> None:
-        """The log has that version as well, of somebody else: it says what the one before says, in other files."""
+        """Note a version of the log that another program wrote; it has the data of the previous one in other files."""
         for partition in range(len(self._partitions)):
             self._states[version, partition] = self._states[version - 1, partition]
 
     def _prepare(self, twin: Partition, partition: int, before: BatchMeta, meta: BatchMeta) -> None:
-        """The twin keeps what the batch says; Violation if that is less than the join needs."""
+        """Let the twin keep versions from the floor of the batch on. Raise Violation if the join needs older ones."""
         reader, floor = self.reader.newest, meta.floor[partition]
         needs = NO_STREAM_TIME - GRACE_MS if reader is None else reader.needs.get(partition, NO_STREAM_TIME - GRACE_MS)
         if floor > max(before.floor.get(partition, NEVER), needs):
@@ -68,7 +69,7 @@ class TableOracle(Oracle):
 
 
 class JoinOracle(Oracle):
-    """Follows the join."""
+    """The oracle of the join."""
 
     table: TableOracle
 
@@ -80,11 +81,14 @@ class JoinOracle(Oracle):
         self._waiting = [0] * partitions
 
     def waits(self) -> bool:
-        """True while records are held for the table alone."""
+        """Return True while records are held only because the table is behind."""
         return any(self._waiting)
 
     def came_and_was_due(self, partition: int) -> tuple[list[Any], list[Any]]:
-        """What the records that were not late have met, in order, and what each has to meet in the whole table."""
+        """Return what the emitted records that were not late were joined to, and what the complete table has for them.
+
+        The first is in order of emission, the second in the order that is due.
+        """
         due = self._foretold(partition)
         met = [(offset, valid_from) for offset, valid_from in self._met[partition] if offset in due]
         in_order = sorted((row.timestamp, offset) for offset, row in self.inputs[partition].items() if offset in due)

@@ -1,7 +1,7 @@
-"""What must be true of a run, whatever went wrong.
+"""The oracle of a run, which checks its invariants whatever faults occur.
 
-The log says what was done in which order: the oracle does the same on an operator of its own, so it knows at once what
-each commit has to emit. Whatever becomes visible in Kafka must be the next of that, byte for byte.
+The log gives the order of all work. The oracle repeats that work on an operator of its own, so it knows at once what
+each commit must emit. Whatever becomes visible in Kafka must be the next record of that output, byte for byte.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from tidegate.testing.simulation.settings import DEAD_LETTERS, INPUT, OUTPUT
 
 
 class Violation(BaseException):
-    """The run is wrong. Nothing that it passes on its way may take it for an error of its own."""
+    """An invariant of the run is violated. A BaseException, so that no error handler on its way catches it."""
 
 
 class Emission(NamedTuple):
-    """A record that the operator writes: an emission, or a dead letter."""
+    """A record that the operator writes: an emission or a dead letter."""
 
     batch: int
     seq: int
@@ -54,7 +54,7 @@ class Emission(NamedTuple):
 
 
 class Oracle:
-    """Follows the log and the output of one run."""
+    """The oracle of one operator's log and output."""
 
     table: Oracle | None = None
 
@@ -78,26 +78,26 @@ class Oracle:
         self.committed = self._guarded(self._committed)
 
     def check(self) -> None:
-        """Nothing was wrong so far; raises Violation again wherever it has been lost."""
+        """Raise the Violation that was found, if any, even if it was raised and lost before."""
         if self._violation is not None:
             raise self._violation
 
     def offsets(self) -> dict[int, int]:
-        """The input offsets that the log has reached."""
+        """Return the input offsets that the log has reached."""
         return self.newest.offsets[self.input] if self.newest is not None else {}
 
     def everything_is_visible(self) -> bool:
-        """True when all output of the log can be read, and its marks say so."""
+        """Return True if all output of the log can be read and the committed offsets of its group confirm it."""
         return all(
             self.visible[outlet] == len(due) and (not due or self._marked[outlet[1]] >= due[-1].batch)
             for outlet, due in self.expected.items()
         )
 
     def rewritten(self, version: int) -> None:
-        """The log has that version of somebody else, which changes no data: nothing is due for it."""
+        """Do nothing: another program wrote that version of the log, without changing data."""
 
     def truncate(self, partition: int, offset: int) -> None:
-        """The input has lost its records from the offset on."""
+        """Note that the input has lost its records from the offset on."""
         self.inputs[partition] = {at: row for at, row in self.inputs[partition].items() if at < offset}
         self._ends[partition] = min(self._ends.get(partition, 0), offset)
         if self.offsets().get(partition, 0) > offset:
@@ -105,15 +105,18 @@ class Oracle:
             self.truncated = True
 
     def is_visible(self, partition: int) -> bool:
-        """Return True if readers could see all output of the partition."""
+        """Return True if readers can see all output of the partition."""
         return all(self.visible[topic, p] == len(due) for (topic, p), due in self.expected.items() if p == partition)
 
     def held(self, partition: int) -> pa.Table:
-        """What the partition holds, as rows of the changelog."""
+        """Return what the partition holds, as changelog rows."""
         return self._partitions[partition].state.snapshot()
 
     def recovered(self, partition: int, last: tuple[int, str] | None, state: OperatorState) -> None:
-        """A task has its state, which is that of the commit; if that is the newest, it is what the oracle has."""
+        """Check a recovered state against the oracle's, if it is the state of the newest commit.
+
+        `last` identifies the commit whose state was recovered. Raise Violation if the states differ.
+        """
         if self.newest is None or self.newest.last.get(partition) != last:
             return
         found, due = state.snapshot(), self.held(partition)
@@ -124,11 +127,11 @@ class Oracle:
             raise self._violation
 
     def waits(self) -> bool:
-        """True while something that is due is held."""
+        """Return True while records are held only because a table is behind; always False without a table."""
         return False
 
     def came_and_was_due(self, partition: int) -> tuple[list[Any], list[Any]]:
-        """What was emitted, and what one batch over the whole input emits."""
+        """Return what was emitted, and what a single batch over the whole input would emit."""
         calm = self._new_partition()
         result = calm.play([row for _, row in sorted(self.inputs[partition].items())])
         came = [emission[2:] for emission in self.expected[OUTPUT, partition]]
@@ -150,7 +153,7 @@ class Oracle:
     # ---- the log
 
     def _committed(self, meta: BatchMeta, ends: dict[int, int], version: int) -> None:
-        """Check the batch; `ends` are those of the input partitions, open transactions included."""
+        """Check the batch. `ends` are the ends of the input partitions, open transactions included."""
         before = self.newest
         if before is not None and (meta.batch <= before.batch or meta.epoch < before.epoch):
             raise Violation(f"batch {meta.batch} of epoch {meta.epoch} after {before.batch} of {before.epoch}")
@@ -172,18 +175,18 @@ class Oracle:
         self.newest, self._ends = meta, ends
 
     def _prepare(self, twin: Partition, partition: int, before: BatchMeta, meta: BatchMeta) -> None:
-        """The twin knows what the batch knew beside its records."""
+        """Give the twin what the batch knew besides its records."""
 
     def _note(self, partition: int, result: StepResult) -> None:
-        """What the batch did may be needed at the end."""
+        """Keep what the comparison at the end needs of a batch."""
 
     def _expect(self, topic: str, partition: int, written: list[Emission]) -> None:
-        """It is written, if the operator has the topic."""
+        """Add the records to the expected output, if the operator writes to the topic."""
         if (topic, partition) in self.expected:
             self.expected[topic, partition] += written
 
     def _play(self, partition: int, before: BatchMeta | None, meta: BatchMeta) -> StepResult:
-        """What the batch does to the partition."""
+        """Play the batch on the oracle's own partition and return the result."""
         if before is None:
             raise Violation("a batch before any claim")
         twin = self._partitions[partition]
@@ -198,7 +201,7 @@ class Oracle:
         if meta.action == "flush":
             return twin.play(Flush())
         growth = meta.stream_time[partition] - max(0, twin.state.stream_time)
-        if growth > 0 and (unread := self._ends[partition] - end) > 0:  # there before the batch was planned
+        if growth > 0 and (unread := self._ends[partition] - end) > 0:  # they were there before the batch was planned
             raise Violation(f"an idle advance of partition {partition} at {end}, before {unread} offsets are read")
         return twin.play(Advance(growth))
 
@@ -234,7 +237,11 @@ def _emissions(batch: int, result: StepResult) -> list[Emission]:
 
 
 def _dead_letters(batch: int, partition: int, result: StepResult, used_twice: int) -> list[Emission]:
-    """What is refused of a batch; `used_twice`: by how much its offsets are larger than those of the input."""
+    """Return the late and rejected records of a batch as dead letters.
+
+    `used_twice`: the oracle's offsets are larger than those of the input by this number, because truncation reuses
+    offsets.
+    """
     refused = [("late", row) for row in result.late.to_pylist()]
     refused += [("rejected", row) for row in result.rejected.to_pylist()]
     letters = []
@@ -261,7 +268,7 @@ def _emission(row: Row) -> Emission:
 
 
 def sorted_rows(rows: pa.Table, columns: Sequence[str]) -> list[tuple[object, ...]]:
-    """Those columns of a changelog's slots, in an order that says nothing of theirs."""
+    """Return those columns of changelog rows, sorted so that the order of the rows does not matter."""
     listed = [
         tuple(row[column] or b"" if column == "headers" else row[column] for column in columns)
         for row in rows.to_pylist()

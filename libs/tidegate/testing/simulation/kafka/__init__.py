@@ -1,1 +1,1 @@
-"""A simulated broker."""
+"""A simulated Kafka broker."""

@@ -1,8 +1,7 @@
 """A Kafka cluster of one broker in memory, as requests see it.
 
-Requests are kafka-python's, told apart by their names; answers have the fields that Tidegate reads. What a broker does
-by itself (making ends visible, ending transactions that took too long, carrying out requests that were under way) it
-does when time goes on: `tick`.
+It handles kafka-python's requests by their names; answers have the fields that Tidegate reads. Background work of a
+broker happens at each `tick`: it completes ended transactions, aborts timed-out ones and carries out delayed requests.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from tidegate.testing.simulation.kafka.partition_log import Batch, PartitionLog
 
 NONE, OUT_OF_RANGE, UNSTABLE = 0, 1, 88
 OFFSET_RETENTION_S = 60.0
-"""For how long a group's offsets are kept after their last commit."""
+"""How long a group's offsets are kept after their last commit."""
 _EARLIEST, _READ_COMMITTED = -2, 1
 _DELAY_ENDS, _PART_ENDS = 0.05, 0.5
-"""How likely a request under way arrives, and a part of an end becomes visible, at a tick."""
+"""Probability per tick that a delayed request arrives, and that one partition of a transaction becomes visible."""
 
 Published = Callable[[str, int, Sequence[Batch]], None]
 Marked = Callable[[int, str], None]
@@ -31,7 +30,7 @@ Marked = Callable[[int, str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Watchers:
-    """Told of everything that a reader of committed records can see from now on."""
+    """Callbacks for everything that becomes visible to a read-committed reader."""
 
     published: Published
     marked: Marked
@@ -51,11 +50,11 @@ class Broker:
         self._under_way: list[Any] = []
 
     def delay(self, request: Any) -> None:
-        """The request is carried out some time later; nobody waits for its answer."""
+        """Carry out the request at a later tick; nobody waits for its answer."""
         self._under_way.append(request)
 
     def tick(self, *, all_at_once: bool = False) -> None:
-        """Time has gone on for the broker."""
+        """Do the broker's background work for the time that has passed."""
         generator = self._chance.of("broker")
         self.timed_out += self.coordinator.time_out(self._clock.monotonic())
         under_way, self._under_way = self._under_way, []
@@ -70,21 +69,21 @@ class Broker:
                 self._end_a_part(known)
 
     def forget_an_id(self, generator: Random) -> None:
-        """One of the transactional ids has expired, if it was idle."""
+        """Expire one transactional id if it is idle."""
         if self.coordinator.ids:
             self.coordinator.forget(generator.choice(sorted(self.coordinator.ids)))
 
     def expire_offsets(self) -> None:
-        """Drop the offsets that are older than the broker keeps them."""
+        """Drop offsets that were committed longer ago than the retention."""
         oldest = self._clock.monotonic() - OFFSET_RETENTION_S
         self._offsets = {place: said for place, said in self._offsets.items() if self._committed_s[place] >= oldest}
 
     def settled(self) -> bool:
-        """True when no transaction is open and no request is under way."""
+        """Return True if no transaction is open and no request is delayed."""
         return not self._under_way and all(known.state == "idle" for known in self.coordinator.ids.values())
 
     def handle(self, request: Any) -> Any:
-        """The broker's answer."""
+        """Carry out the request and return the broker's answer."""
         return getattr(self, f"_{request.name}")(request)
 
     def _end_a_part(self, known: Transactional) -> None:
@@ -207,6 +206,9 @@ class Broker:
 
 
 def _diverging(log: PartitionLog, offset: int, epoch: int) -> int:
-    """Where what was read before the offset, in that leader epoch, ceases to be what the log has; -1: nowhere."""
+    """Return from which offset on the log differs from what was read before `offset` in that leader epoch.
+
+    -1 if it does not differ.
+    """
     found, end = log.end_of(epoch) if epoch >= 0 else (epoch, offset)
     return end if found < epoch or end < offset else -1

@@ -1,8 +1,8 @@
-"""Who may write under which transactional id, and what its open transaction holds.
+"""The transaction coordinator: which producer epoch may write under a transactional id, and its open transaction.
 
-Both protocols: in version 2 every end raises the epoch, and what was written joins the transaction by itself; in
-version 1 the epoch stays, and partitions and groups are announced. An end is prepared at once; its parts become visible
-afterwards, one by one.
+Both versions of the protocol are covered. In version 2 every end raises the epoch, and written partitions join the
+transaction implicitly. In version 1 the epoch stays, and partitions and groups are added explicitly. An end is prepared
+at once; its partitions become visible afterwards, one by one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Offsets = dict[tuple[str, str, int], tuple[int, str]]
 
 @dataclass
 class Transactional:
-    """One transactional id."""
+    """The state of one transactional id."""
 
     producer: int
     timeout_s: float
@@ -34,21 +34,21 @@ class Transactional:
     offsets: Offsets = field(default_factory=dict)
 
     def begin(self, now_s: float) -> None:
-        """A transaction is open."""
+        """Open a transaction if none is open."""
         if self.state == "idle":
             self.state, self.outcome, self.started_s = "ongoing", None, now_s
 
     def join(self, part: Part) -> None:
-        """The part ends with the transaction."""
+        """Add the part to the transaction."""
         if part not in self.parts:
             self.parts.append(part)
 
     def prepare(self, *, commit: bool) -> None:
-        """The end is decided."""
+        """Decide how the transaction ends."""
         self.state, self.outcome = "ending", commit
 
     def bump(self, *, former: int) -> None:
-        """A new epoch; `former` is the one that may still ask for it."""
+        """Raise the epoch; `former` is the epoch that may still ask for the new one."""
         self.epoch, self.former_epoch = self.epoch + 1, former
 
 
@@ -61,7 +61,7 @@ class Coordinator:
         self._given = 0
 
     def initialise(self, name: str, producer: int, epoch: int, timeout_s: float) -> tuple[int, int, int]:
-        """(code, producer id, epoch). What is open is aborted first: the caller is told to ask again."""
+        """Return (code, producer id, epoch). An open transaction is aborted first, and the caller is told to retry."""
         known = self.ids.get(name)
         if known is None:
             known = self.ids[name] = Transactional(producer=1_000 + self._given, timeout_s=timeout_s)
@@ -71,7 +71,7 @@ class Coordinator:
             return FENCED, -1, -1
         if known.state == "ending":
             return CONCURRENT, -1, -1
-        if known.state == "ongoing":  # whoever asks: a broker looks at the epoch only when nothing is open
+        if known.state == "ongoing":  # whoever asks: a broker checks the epoch only if no transaction is open
             self._abort(known, former=NO_EPOCH if producer < 0 or epoch != known.epoch else epoch)
             return CONCURRENT, -1, -1
         return self._next_epoch(known, epoch if producer >= 0 else None)
@@ -91,7 +91,10 @@ class Coordinator:
         known.prepare(commit=False)
 
     def join(self, name: str, producer: int, epoch: int, part: Part, now_s: float, *, announce: bool) -> int:
-        """The part is in the id's open transaction, which is opened by an announcement, in version 2 by any write."""
+        """Add the part to the id's open transaction and return the code.
+
+        A transaction is opened by an explicit addition and, in version 2, by any write.
+        """
         known = self.ids.get(name)
         if known is None or known.producer != producer:
             return INVALID_MAPPING
@@ -106,12 +109,12 @@ class Coordinator:
         return NONE
 
     def end(self, name: str, producer: int, epoch: int, *, commit: bool) -> tuple[int, int, int]:
-        """(code, producer id, epoch to go on with)."""
+        """End the transaction and return (code, producer id, epoch to use from now on)."""
         known = self.ids.get(name)
         if known is None or known.producer != producer:
             return INVALID_MAPPING, -1, -1
         again = known.outcome is commit and epoch == (known.former_epoch if self.version == 2 else known.epoch)
-        if again:  # the same end once more
+        if again:  # a retry of the same end
             return (CONCURRENT if known.state == "ending" else NONE), known.producer, known.epoch
         if epoch != known.epoch:
             return (FENCED if epoch < known.epoch else INVALID_EPOCH), -1, -1
@@ -123,12 +126,12 @@ class Coordinator:
         return NONE, known.producer, known.epoch
 
     def forget(self, name: str) -> None:
-        """Nothing is known of the id, which has been idle for long; what it had is aborted or committed already."""
+        """Forget the id if it is idle; its transactions have been committed or aborted already."""
         if name in self.ids and self.ids[name].state == "idle":
             del self.ids[name]
 
     def time_out(self, now_s: float) -> int:
-        """Transactions open for too long are aborted; gives their number."""
+        """Abort transactions that exceed their timeout and return their number."""
         late = [
             known
             for known in self.ids.values()

@@ -1,7 +1,8 @@
-"""One partition of a simulated topic, as a broker keeps it.
+"""One partition of a simulated topic, as a broker stores it.
 
-Batches keep the bytes they came in, but for their base offset. Producer epochs and sequences are checked, open
-transactions bound the last stable offset, and every end of one is a control batch with an offset of its own.
+Batches keep the bytes in which they came, except for base offset and leader epoch. Producer epochs and sequence numbers
+are checked, open transactions bound the last stable offset, and every end of a transaction is a control batch with an
+offset of its own.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from tidegate.kernels.record_format.record_headers import varint
 
 NONE, INVALID_EPOCH, OUT_OF_ORDER = 0, 47, 45
 _REMEMBERED = 5
-"""A broker knows as many of a producer's batches again."""
+"""Number of batches per producer that a broker recognises as duplicates."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A record batch where it stands."""
+    """A record batch and its offsets in the log."""
 
     base: int
     last: int
@@ -62,7 +63,10 @@ class PartitionLog:
         return min(self._open.values(), default=self.end)
 
     def append(self, data: bytes) -> int:
-        """The broker's answer to a batch; a batch that it knows already is taken for that one, whatever is in it."""
+        """Append a batch and return the broker's error code.
+
+        A batch whose sequence numbers are known is treated as a duplicate, whatever its content.
+        """
         said = ENVELOPE.unpack_from(data)
         attributes, last_delta, producer, epoch, sequence, count = said[5], said[6], *said[9:13]
         if producer >= 0:
@@ -75,7 +79,7 @@ class PartitionLog:
         return NONE
 
     def mark(self, producer: int, epoch: int, *, commit: bool) -> list[Batch]:
-        """The producer's transaction has ended; gives its batches."""
+        """End the producer's transaction with a control batch and return the transaction's batches."""
         first = self._open.pop(producer, None)
         mine = [] if first is None else [b for b in self.batches if b.base >= first and b.producer == producer]
         if mine and not commit:
@@ -87,7 +91,7 @@ class PartitionLog:
         return mine
 
     def whole_transactions_before(self) -> list[int]:
-        """Return the offsets at which the log can be cut without a transaction on both sides."""
+        """Return the offsets at which the log can be cut without splitting a transaction."""
         ends = {batch.producer: batch.last for batch in self.batches if batch.producer >= 0}
         begins: dict[int, int] = {}
         for batch in self.batches:
@@ -96,19 +100,19 @@ class PartitionLog:
         return [b.base for b in self.batches if not any(first < b.base <= last for first, last in spans)]
 
     def truncate(self, offset: int) -> None:
-        """Lose the batches from the offset on; what is written from now on is of another leader epoch."""
+        """Drop the batches from the offset on and begin a new leader epoch."""
         self.batches = [batch for batch in self.batches if batch.base < offset]
         self._aborted = [aborted for aborted in self._aborted if aborted[1] < offset]
         self.end, self.epoch = offset, self.epoch + 1
 
     def end_of(self, epoch: int) -> tuple[int, int]:
-        """Return the newest leader epoch up to that one, and where it ends."""
+        """Return the newest leader epoch up to that one, and its end offset."""
         epochs = [(int.from_bytes(b.data[12:16], "big", signed=True), b.base) for b in self.batches]
         later = [base for there, base in epochs if there > epoch]
         return max((there for there, _base in epochs if there <= epoch), default=epoch), min(later, default=self.end)
 
     def delete_before(self, offset: int) -> None:
-        """Delete what is stable and before the offset, and count the committed records in it."""
+        """Delete stable batches before the offset, and count their committed records."""
         gone = [batch for batch in self.batches if batch.last < min(offset, self.stable)]
         if gone:
             self.deleted += sum(batch.last - batch.base + 1 for batch in gone if self._is_committed(batch))
@@ -116,13 +120,16 @@ class PartitionLog:
             self.start = gone[-1].last + 1
 
     def _is_committed(self, batch: Batch) -> bool:
-        """Return True for a batch that shows records to a reader of committed ones."""
+        """Return True for a batch whose records a read-committed reader sees."""
         control = ENVELOPE.unpack_from(batch.data)[5] & CONTROL
         ends = [(first, last) for producer, first, last in self._aborted if producer == batch.producer]
         return not control and not any(first <= batch.base < last for first, last in ends)
 
     def fetch(self, position: int, *, one: bool) -> tuple[bytes, list[tuple[int, int]]]:
-        """The stable batches from the position on, or one of them, and (producer, first offset) of aborted ones."""
+        """Return the stable batches from the position on, or only the first; and what was aborted.
+
+        Aborted transactions are given as (producer, first offset).
+        """
         found = [batch for batch in self.batches if position <= batch.last and batch.last < self.stable]
         found = found[:1] if one else found
         aborted = [(producer, first) for producer, first, last in self._aborted if last >= position]
@@ -148,7 +155,7 @@ class PartitionLog:
 
 
 def _control(producer: int, epoch: int, commit: bool) -> bytes:
-    """The batch that ends a transaction: one record with a key of version and type."""
+    """Return the control batch that ends a transaction: one record, whose key is version and type."""
     record = (
         b"\0\0\0" + varint(4) + struct.pack(">hh", 0, int(commit)) + varint(6) + struct.pack(">hi", 0, 0) + varint(0)
     )
