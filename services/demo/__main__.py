@@ -48,7 +48,7 @@ TOPICS = (
     "flights-with-weather",
     "departures-per-hour",
 )
-OPERATORS = {
+OPERATORS: dict[str, dict[str, Any]] = {
     UPDATES: {
         "kind": "suppression",
         "input": "departures",

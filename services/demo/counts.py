@@ -9,7 +9,7 @@ import pandas as pd
 
 from services.demo.departures import Departure, partition_of
 
-Record = tuple[bytes, bytes, int]
+Record = tuple[bytes | None, bytes | None, int]
 
 
 class Counted(NamedTuple):

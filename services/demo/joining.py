@@ -19,7 +19,7 @@ from services.demo.weather import Reading
 from tidegate.devkit.charts import Bar, bar_chart
 
 Wanted = npt.NDArray[np.int64]
-Record = tuple[bytes, bytes, int]
+Record = tuple[bytes | None, bytes | None, int]
 
 QUESTIONS = (
     (
@@ -95,9 +95,9 @@ def _waiting(departure: Departure) -> Record:
     return departure.airport, departure.value, departure.timestamp
 
 
-def _canonical(value: bytes) -> bytes:
+def _canonical(value: bytes | None) -> bytes:
     """Return the JSON with sorted keys, so that equal JSON gives equal bytes."""
-    return orjson.dumps(orjson.loads(value), option=orjson.OPT_SORT_KEYS)
+    return orjson.dumps(orjson.loads(value or b"null"), option=orjson.OPT_SORT_KEYS)
 
 
 def show_wrong(console: Console, wrong: Mapping[str, int], departures: int, picture: Path) -> None:

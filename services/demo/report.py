@@ -61,8 +61,8 @@ def summary(console: Console, spark: Any, operator: str, records: int) -> None:
 
 def compare(
     console: Console,
-    output: list[list[tuple[bytes, bytes, int]]],
-    held: set[tuple[bytes, bytes, int]],
+    output: list[list[tuple[bytes | None, bytes | None, int]]],
+    held: set[tuple[bytes | None, bytes | None, int]],
     expectation: list[Expected],
 ) -> bool:
     """Print whether emissions, their order per partition and the buffer are as expected; return True if they are."""

@@ -17,7 +17,7 @@ BLOCKS = [block for page in pages() for block in blocks(page)]
 
 RUN = {
     "docs/how-to/control-database.md": ("tests/control/test_how_to.py", {"sh", "sql"}),
-    "docs/how-to/evictors.md": ("tests/operators/windows/test_how_to_evictors.py", {"yaml", "python"}),
+    "docs/how-to/evictors.md": ("tests/operators/windowed_aggregation/test_how_to_evictors.py", {"yaml", "python"}),
     "docs/how-to/joins.md": ("tests/end_to_end/test_how_to_joins.py", {"yaml", "sh", "python"}),
     "docs/how-to/migrate-from-foreachbatch.md": ("tests/docs/test_how_tos.py", {"python"}),
     "docs/how-to/migrate-from-flink.md": ("tests/docs/test_how_tos.py", {"yaml", "sh"}),
@@ -82,7 +82,7 @@ def test_a_block_that_says_what_there_is_not_is_found(problem, text: str, says: 
 
 def test_every_name_of_the_package_is_in_the_reference() -> None:
     reference = (DOCS / "reference" / "python.md").read_text()
-    assert [name for name in tidegate._NAMES if not re.search(rf"^::: [\w.]+\.{name}$", reference, re.MULTILINE)] == []
+    assert [name for name in tidegate.__all__ if not re.search(rf"^::: [\w.]+\.{name}$", reference, re.MULTILINE)] == []
 
 
 def test_every_link_of_the_readme_leads_somewhere() -> None:

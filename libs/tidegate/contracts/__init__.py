@@ -1,0 +1,1 @@
+"""Contracts that all layers share: records, event time, configurations, schemas, errors."""

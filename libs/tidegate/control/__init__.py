@@ -1,0 +1,1 @@
+"""The control database: SQLAlchemy models, one repository per aggregate."""

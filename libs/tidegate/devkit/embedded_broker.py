@@ -127,9 +127,9 @@ class Broker:
         _write_settings(data, port, controller, secured, security, settings or {})
         _format_once(java, jars, data, security)
         child = _launch(java, jars, data)
-        told = {"pid": child.pid, "port": port, "secured": secured if security else {}}
-        (data / "broker.json").write_text(json.dumps(told))
-        broker = cls(data=data, **told, _child=child)
+        shown = secured if security else {}
+        (data / "broker.json").write_text(json.dumps({"pid": child.pid, "port": port, "secured": shown}))
+        broker = cls(data=data, pid=child.pid, port=port, secured=shown, _child=child)
         broker._wait_until_it_answers(child)
         return broker
 

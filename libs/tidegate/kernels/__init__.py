@@ -1,0 +1,1 @@
+"""Compiled structures and primitives over flat arrays: arrays in, arrays out."""

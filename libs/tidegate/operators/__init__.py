@@ -1,0 +1,1 @@
+"""Operator kinds, one folder each, and what they share."""

@@ -1,0 +1,1 @@
+"""The state protocol: decisions, operator log, local state, recovery, compaction."""

@@ -1,0 +1,1 @@
+"""Test tools for users: per-record driver, conformance runner, strategies, laws."""

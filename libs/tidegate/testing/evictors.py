@@ -46,7 +46,7 @@ def older_half(values: pa.Array, timestamps: npt.NDArray[Any], element_offsets: 
 def length_apart(values: pa.Array, lasts: pa.Array) -> npt.NDArray[Any]:
     """Return the absolute difference in length between each value and the last one."""
     mine, others = (np.array([len(value or b"") for value in side.to_pylist()], np.int64) for side in (values, lasts))
-    return np.abs(mine - others)
+    return np.asarray(np.abs(mine - others))
 
 
 def listed(

@@ -107,11 +107,11 @@ RULES = (
         ),
         removals=(
             without(
-                "runtime/skipping",
+                "runtime/repair/skip",
                 "after_skip(claim, config.input, named, epochs)",
                 "after_skip(claim, config.input, named)",
             ),
-            without("runtime/ledger", "epochs={**others, **epochs},", "epochs=others,"),
+            without("runtime/batch_loop/metadata", "epochs={**others, **epochs},", "epochs=others,"),
             without("runtime/kafka/positions", "if older is None or older.end < offset:", "if True:"),
             without("runtime/kafka/positions", "if older.end == found.end:", "if False:"),
         ),
@@ -133,10 +133,10 @@ RULES = (
             *tests("runtime/test_publication", "dead_letters_name_offsets_of_the_input"),
         ),
         removals=(
-            without("runtime/ledger", "raised={**claim.raised, **raised},", ""),
-            without("runtime/task", "fetched.records.raised(raised_now(plan.raised))", "fetched.records"),
-            without("runtime/task", "step.stopped_at - raised_now(plan.raised)", "step.stopped_at"),
-            without("runtime/output", "in_the_input(to.raised, ", "("),
+            without("runtime/batch_loop/metadata", "raised={**claim.raised, **raised},", ""),
+            without("runtime/task/run", "fetched.records.raised(raised_now(plan.raised))", "fetched.records"),
+            without("runtime/task/run", "step.stopped_at - raised_now(plan.raised)", "step.stopped_at"),
+            without("runtime/publishing/encoding", "in_the_input(to.raised, ", "("),
             without("state/raised_offsets", "reached + raised_now(raised), raised_now(raised)", "reached, 0"),
         ),
     ),

@@ -56,8 +56,8 @@ RULES = (
         removals=(
             without(
                 _CLAIM,
-                "self._commit_claim(topics.ids, wanted)",
-                "self._published_to(wanted)\n        self._commit_claim(topics.ids, wanted)",
+                "self._commit_claim(found.ids, wanted)",
+                "self._published_to(wanted)\n        self._commit_claim(found.ids, wanted)",
             ),
         ),
     ),

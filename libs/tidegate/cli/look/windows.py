@@ -41,8 +41,8 @@ def command(
     if key is not None:
         found = windows.fetch(key.encode(), **asked)
     else:
-        bounds = (bound and bound.encode() for bound in (key_from, key_to))
-        found = windows.fetch_range(*bounds, **asked)
+        first, last = (bound.encode() if bound else None for bound in (key_from, key_to))
+        found = windows.fetch_range(first, last, **asked)
     _show(found, as_json)
 
 

@@ -24,7 +24,7 @@ from tidegate.operators.windowed_aggregation import aggregates, measures, tables
 from tidegate.operators.windowed_aggregation import step as kernel
 from tidegate.operators.windowed_aggregation.aggregates import Numbers, Plan, Words
 from tidegate.operators.windowed_aggregation.config import Aggregates, JsonField, WindowRules
-from tidegate.operators.windowed_aggregation.damage import damage
+from tidegate.operators.windowed_aggregation.integrity import damage
 from tidegate.operators.windowed_aggregation.spans import (
     MAX,
     PENDING,

@@ -77,7 +77,7 @@ class Claimant:
         Raise Overtaken if another driver has claimed the operator since this driver's last claim.
         """
         known = self._newest.topics if self._attempts else {}
-        topics = preflight.find_topics(self._kafka(), self._config, known)
+        found = preflight.find_topics(self._kafka(), self._config, known)
         starts = offsets.earliest(self._kafka(), self._config.input)
         self._refuse_anew(starts)
         self._log = self._open_log()
@@ -86,13 +86,13 @@ class Claimant:
         )
         self._refuse_overtaken(before)
         self._newest = before
-        preflight.check_topics(before, self._config, topics)
+        preflight.check_topics(before, self._config, found)
         preflight.check_nothing_lost(before, self._config, starts)
         self._config = as_kept(before, self._config)
         check_changes(before, self._config)
         self._settle_former_outlets()
         wanted = topics.configured(self._config)
-        self._commit_claim(topics.ids, wanted)
+        self._commit_claim(found.ids, wanted)
         publication = self._published_to(wanted) if wanted.topics else None
         return Claimed(log=self._log, config=self._config, meta=self._newest, publication=publication)
 
@@ -129,14 +129,14 @@ class Claimant:
                 remedy="none is needed if the other driver was meant; otherwise stop that one",
             )
 
-    def _commit_claim(self, topics: dict[str, str], outlets_now: Outlets) -> None:
+    def _commit_claim(self, ids: dict[str, str], outlets_now: Outlets) -> None:
         former = topics.claimed(self._newest, self._config.input)
         claim = after_claim(
             self._newest,
             attempt=uuid4().hex,
             clock=clock.now_ms(),
             config=config_hash(self._config),
-            topics=topics,
+            topics=ids,
             settings=settings_of(self._config),
         )
         known = remembered(self._newest, self._config)

@@ -65,7 +65,7 @@ from tidegate.runtime.telemetry.log_lines import about
 from tidegate.runtime.telemetry.observation import Observation
 from tidegate.runtime.threads import beside
 from tidegate.state import batch_metadata
-from tidegate.state.decisions import Way
+from tidegate.state.decisions import Commit, Way
 from tidegate.state.delta_log.data_files import DataFile, delete_attempt
 from tidegate.state.delta_log.log_entries import require_there
 from tidegate.state.delta_log.operator_log import OperatorLog
@@ -113,7 +113,7 @@ class OperatorDriver:
         self._recovering = Recovering(self._jobs, self._condition)
         self._log: OperatorLog
         self._publication: Publication | None = None
-        self._lineage: dict[int, list[batch_metadata.Commit]] = {}
+        self._lineage: dict[int, list[Commit]] = {}
         self._seconds: dict[str, float] = {}
         self._piece = pace.FIRST_BYTES
         self._owned = self._well = self._shares_lake = False

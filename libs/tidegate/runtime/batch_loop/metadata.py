@@ -23,6 +23,7 @@ MOST_SKIPS = 64
 """How many accepted losses of input the newest metadata lists."""
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+NO_PARTITIONS: Mapping[int, int] = MappingProxyType({})
 
 
 def after_claim(
@@ -64,7 +65,7 @@ def after_claim(
 
 
 def after_skip(
-    claim: BatchMeta, topic: str, ranges: Mapping[int, tuple[int, int]], epochs: Mapping[int, int] = NOTHING
+    claim: BatchMeta, topic: str, ranges: Mapping[int, tuple[int, int]], epochs: Mapping[int, int] = NO_PARTITIONS
 ) -> BatchMeta:
     """Return the metadata of a claim that skips offsets [from, to) of the partitions and records that.
 
@@ -107,7 +108,7 @@ def after_batch(
     clock: int,
     inputs: Mapping[str, Pin] = NOTHING,
     readers: Mapping[str, tuple[int, int]] = NOTHING,
-    gates: Mapping[int, int] = NOTHING,
+    gates: Mapping[int, int] = NO_PARTITIONS,
 ) -> BatchMeta:
     """Return the metadata of a batch: maps cover all partitions, with new values for those that took part.
 

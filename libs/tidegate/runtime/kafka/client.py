@@ -243,7 +243,7 @@ def _api_versions() -> Any:
     return ApiVersionsRequest(client_software_name="tidegate", client_software_version="1")
 
 
-class _Connections(KafkaConnectionManager):
+class _Connections(KafkaConnectionManager):  # type: ignore[misc]
     """kafka-python's connections, which also read the data that arrives just before a connection ends.
 
     That data says why a login was refused.

@@ -227,7 +227,7 @@ class Publication:
         return Tail(found, written and begun and not self._client().is_compacted(topic))
 
     def _has(self, kind: str, partition: int, batch: int) -> bool:
-        return self._log.read(kind, partition, batch - 1, ["batch"], up_to=batch).num_rows > 0
+        return bool(self._log.read(kind, partition, batch - 1, ["batch"], up_to=batch).num_rows)
 
     def _undecided(self, batches: Mapping[int, int]) -> Undecided:
         return Undecided(

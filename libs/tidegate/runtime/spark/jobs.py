@@ -38,7 +38,7 @@ class Jobs:
     def __init__(self, spark: Any) -> None:
         self._spark = spark
         self._recovery = f"recovery {id(self)}"
-        self._workers: Future[None] | None = None
+        self._workers: Future[list[Any]] | None = None
 
     def run(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> list[PartitionResult | PartitionFailure]:
         """Run the plans; return a result or a failure for each. Raise EngineError if Spark itself fails."""
@@ -74,7 +74,7 @@ class Jobs:
         While Spark is starting, that happens in the background, and in this process as well.
         """
         if self._workers is None and isinstance(self._spark, StartingSpark):
-            self._workers = beside(lambda: self._on_each_core(lambda: warm_up(config)) and None)
+            self._workers = beside(lambda: self._on_each_core(lambda: warm_up(config)))
         if self._starts():
             warm_up(config)
         else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -16,7 +17,7 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, Strin
 
 from tidegate.contracts.errors import ConfigurationError, Problem
 
-ColumnOrName = Column | str
+ColumnOrName: TypeAlias = Column | str
 
 
 @dataclass(frozen=True, kw_only=True)

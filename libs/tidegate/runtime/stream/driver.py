@@ -35,6 +35,7 @@ from tidegate.runtime.stream.decisions import STREAM, Turn, check_same_input, ch
 from tidegate.runtime.stream.task import ANSWER, unpacked, work_of
 from tidegate.runtime.task.results import results_of
 from tidegate.state import batch_metadata
+from tidegate.state.decisions import Commit
 from tidegate.state.delta_log.data_files import delete_attempt
 from tidegate.state.delta_log.log_entries import newest_version, require_there
 from tidegate.state.delta_log.operator_log import OperatorLog
@@ -60,7 +61,7 @@ class StreamDriver:
         )
         self._claimed = self._shares_lake = False
         self._log: OperatorLog
-        self._lineage: dict[int, list[batch_metadata.Commit]]
+        self._lineage: dict[int, list[Commit]]
         self.newest: BatchMeta
 
     def claim(self) -> None:

@@ -37,7 +37,7 @@ class Gate:
             yield
 
 
-class OperatorQuery(StreamingQuery):
+class OperatorQuery(StreamingQuery):  # type: ignore[misc]
     """Spark's query, stopped only between batches: a stop during a batch makes Spark overflow its stack."""
 
     def __init__(self, query: StreamingQuery, gate: Gate) -> None:

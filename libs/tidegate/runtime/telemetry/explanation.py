@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, cast, get_args
 
 from tidegate.runtime.kafka.open_transactions import OpenTransaction
 from tidegate.runtime.telemetry.driver_status import Condition, Incident
@@ -93,7 +93,7 @@ def explain_operator(facts: OperatorFacts) -> Explanation:
 
 def _ended(told: Condition | None) -> Explanation:
     if told is not None and told.state in get_args(Incident):
-        return Explanation(told.state, told.why)
+        return Explanation(cast(Rule, told.state), told.why)
     if told is not None and told.state != "drained":
         return Explanation("no driver", f"the driver was killed while it was {told.state}; start it again")
     return Explanation("no driver", "no driver runs on this machine: tidegate run")

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
-from operator import add
 from typing import Any
 
 from tidegate.contracts.schema import BatchMeta, Counts
@@ -94,6 +93,7 @@ class Metrics:
         Rates and averages are given since the first batch, and over the last 60 s (`..._60s`).
         """
         seconds = max(self._last_clock - (self._first_clock or 0), 1) / 1_000
+        measures: dict[str, int] = reduce(together, self._measures.values(), {})
         recent: Counter[str] = Counter(dict.fromkeys(self._added, 0))
         for _, added in self._recent:
             recent.update(added)
@@ -102,7 +102,7 @@ class Metrics:
             "held": self.held,
             "held_bytes": self.held_bytes,
             **self._peak,
-            **reduce(together, self._measures.values(), {}),
+            **measures,
             **_rates(self._added, seconds, ""),
             **_rates(recent, min(seconds, RECENT_MS / 1_000), "_60s"),
             **_averages(self._added, ""),
@@ -152,9 +152,13 @@ def together(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
     return _merged(one, other, lambda here, there: here + there)
 
 
+def _sum(one: int, other: int) -> int:
+    return one + other
+
+
 def _merged(one: dict[str, int], other: dict[str, int], now: Callable[[int, int], int]) -> dict[str, int]:
     ways: dict[str, Callable[[int, int], int]] = {"now": now, "max": max, "min": min}
-    both = {name: ways.get(name.rpartition("_")[2], add)(one[name], other[name]) for name in one.keys() & other.keys()}
+    both = {name: ways.get(name.rpartition("_")[2], _sum)(one[name], other[name]) for name in one.keys() & other.keys()}
     return {**one, **other, **both}
 
 

@@ -43,8 +43,8 @@ def _answer(store: WindowStore, operation: Mapping[str, Any], wanted: Mapping[st
 
 def _done(store: WindowStore, operation: Mapping[str, Any]) -> dict[str, Any]:
     key = _bytes(operation.get("key"))
-    times = operation.get("from"), operation.get("to")
-    backward = operation.get("backward")
+    times: Any = (operation.get("from"), operation.get("to"))
+    backward: Any = operation.get("backward")
     match operation["op"]:
         case "put":
             store.put(key, _bytes(operation["value"]), operation["timestamp"])

@@ -116,7 +116,8 @@ class Feed:
     def _row(self, partition: int, offset: int) -> Row:
         self._times[partition] += self._chance.randrange(_AHEAD_BY_MS)
         timestamp = max(0, self._times[partition] - self._chance.randrange(_LATEST_BY_MS))
-        key, value, headers = (self._chance.choice(some) for some in (_KEYS, _VALUES, _HEADERS))
+        key, value = self._chance.choice(_KEYS), self._chance.choice(_VALUES)
+        headers = self._chance.choice(_HEADERS)
         self._newest[INPUT][partition] = max(self._newest[INPUT][partition], timestamp)
         return Row(key, value, timestamp, offset, headers)
 

@@ -307,7 +307,7 @@ class Play:
         machine = world.machines[0]
         application = self._application.model_copy(update={"state": machine.folder})
         lost = {p: (world.oracle.offsets()[p], end) for p, end in world.oracle.lost_from.items()}
-        actor = world.stage.enter("person who skips", machine, lambda: skip(application, OPERATOR, lost) and None)
+        actor = world.stage.enter("person who skips", machine, lambda: skip(application, OPERATOR, lost))
         while not actor.ended:
             world.stage.resume(actor)
         self._judge(actor)
@@ -324,7 +324,7 @@ class Play:
             actor = world.stage.enter(
                 f"person, {published}",
                 machine,
-                partial(settle, application, OPERATOR, published=published, partitions=seen),  # type: ignore[arg-type]
+                partial(settle, application, OPERATOR, published=published, partitions=seen),
             )
             while not actor.ended:
                 world.stage.resume(actor)
@@ -441,7 +441,7 @@ class Play:
         log = self._world.broker.logs[topic, partition]
         found, position, end = 0, log.start, log.stable
         while position < end:
-            client = SimulatedClient(self._world)
+            client: Any = SimulatedClient(self._world)
             read = fetch(client, topic, partition, position, end, max_bytes=2**20, deadline_s=60)
             found, position = found + len(read.records), read.next_offset
         return found

@@ -65,7 +65,7 @@ class Job:
         driver = world.stage.current
         machine = driver.machine if driver else None
         zombie = world.stage.enter(
-            f"task of {driver.name if driver else ''}", machine, lambda: list(self._work(iter([item]))) and None
+            f"task of {driver.name if driver else ''}", machine, lambda: list(self._work(iter([item])))
         )
         zombie.budget = world.chance.of("zombie_task").randrange(1, _LONGEST_START)
         world.stage.resume(zombie)

@@ -18,7 +18,7 @@ class Crash(BaseException):
 class Actor:
     """A simulated process. `machine`: where it runs; `budget`: steps until it parks by itself (-1: unlimited)."""
 
-    def __init__(self, name: str, machine: Any, work: Callable[[], None]) -> None:
+    def __init__(self, name: str, machine: Any, work: Callable[[], object]) -> None:
         self.name, self.machine = name, machine
         self.paused, self.budget = 0, -1
         self.ended, self.error = False, None
@@ -64,7 +64,7 @@ class Stage:
         self.actors: list[Actor] = []
         self.current: Actor | None = None
 
-    def enter(self, name: str, machine: Any, work: Callable[[], None]) -> Actor:
+    def enter(self, name: str, machine: Any, work: Callable[[], object]) -> Actor:
         """Add a process, which has not started yet."""
         actor = Actor(name, machine, work)
         self.actors.append(actor)

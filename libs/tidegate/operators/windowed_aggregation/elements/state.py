@@ -28,7 +28,6 @@ from tidegate.operators.windowed_aggregation.aggregates import Numbers, Plan
 from tidegate.operators.windowed_aggregation.config import DeltaEvictor, JsonField, WindowRules
 from tidegate.operators.windowed_aggregation.elements import results, store, tables
 from tidegate.operators.windowed_aggregation.elements import step as kernel
-from tidegate.operators.windowed_aggregation.elements.damage import damage
 from tidegate.operators.windowed_aggregation.elements.evictors import evictor_of
 from tidegate.operators.windowed_aggregation.elements.functions import (
     Context,
@@ -36,6 +35,7 @@ from tidegate.operators.windowed_aggregation.elements.functions import (
     Functions,
     Windows,
 )
+from tidegate.operators.windowed_aggregation.elements.integrity import damage
 from tidegate.operators.windowed_aggregation.elements.results import Lists
 from tidegate.operators.windowed_aggregation.elements.step import (
     Outcome,

@@ -6,8 +6,8 @@ each commit must emit. Whatever becomes visible in Kafka must be the next record
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, ParamSpec
 
 import pyarrow as pa
 
@@ -34,6 +34,8 @@ from tidegate.testing.laws import Advance, Flush, Partition
 from tidegate.testing.simulation.kafka.broker import Watchers
 from tidegate.testing.simulation.kafka.partition_log import Batch
 from tidegate.testing.simulation.settings import DEAD_LETTERS, INPUT, OUTPUT
+
+Facts = ParamSpec("Facts")
 
 
 class Violation(BaseException):
@@ -140,10 +142,10 @@ class Oracle:
     def _new_partition(self) -> Partition:
         return Partition(operator_for(self._config), 0)
 
-    def _guarded(self, watch):  # type: ignore[no-untyped-def]
-        def guarded(*facts: object) -> None:
+    def _guarded(self, watch: Callable[Facts, None]) -> Callable[Facts, None]:
+        def guarded(*facts: Facts.args, **named: Facts.kwargs) -> None:
             try:
-                watch(*facts)
+                watch(*facts, **named)
             except Violation as violation:
                 self._violation = self._violation or violation
                 raise

@@ -12,7 +12,6 @@ from tidegate.kernels import integrity, time_buffer
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.memory import arena, slots
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES
-from tidegate.operators.windowed_aggregation.damage import damage_around, sizes_can_be, untaken
 from tidegate.operators.windowed_aggregation.elements import store
 from tidegate.operators.windowed_aggregation.elements.step import (
     ELEMENTS,
@@ -22,6 +21,7 @@ from tidegate.operators.windowed_aggregation.elements.step import (
     check_of_element,
 )
 from tidegate.operators.windowed_aggregation.elements.store import FREE, NONE, STORED
+from tidegate.operators.windowed_aggregation.integrity import damage_around, sizes_can_be, untaken
 from tidegate.operators.windowed_aggregation.spans import CLOSED, Rules, place_of
 from tidegate.operators.windowed_aggregation.step import (
     CHECK,

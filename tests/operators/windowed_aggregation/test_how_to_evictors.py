@@ -66,7 +66,7 @@ def test_repeated_gates_do_not_count() -> None:
 
 
 def test_every_option_that_stands_for_one_of_flink_s_is_taken() -> None:
-    table = PAGE[PAGE.index("## From Flink") : PAGE.index("What is the same")]
+    table = PAGE[PAGE.index("## From Flink") : PAGE.index("The following behavior is the same")]
     options = [text for text in re.findall(r"`([^`]+)`", table) if text.startswith(("evictor:", "every:", "window:"))]
     assert len(options) == 7
     for text in options:
