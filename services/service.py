@@ -1,159 +1,28 @@
-"""What all services share: running the operators of an application in one process.
-
-Each operator has a driver in its own thread; all drivers share one Spark session. SIGTERM and SIGINT drain: the current
-batch is committed and published, then the process ends.
-"""
+"""The command of every service's container: run the operators of one kind."""
 
 from __future__ import annotations
 
 import argparse
 import logging
-import signal
 import sys
-from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from threading import Event, current_thread, main_thread
-from typing import Any
 
 from tidegate.contracts.errors import TidegateError, UserError
-from tidegate.contracts.schema import BatchMeta
-from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
-from tidegate.runtime.configuration.application import Application, load
-from tidegate.runtime.spark.session import Spark, is_on_this_machine, require_installed, running_spark, start_spark
-from tidegate.runtime.spark.starting import StartingSpark
-from tidegate.runtime.telemetry.log_lines import about, speak_as
-from tidegate.runtime.telemetry.telemetry import telemetry_of
-
-Listener = Callable[[BatchMeta, dict[str, float]], None]
-
-TIMED = "%(asctime)s %(levelname)s %(message)s"
-PLAIN = "%(message)s"
-"""Log line formats: `TIMED` for a service, `PLAIN` for a command that a person watches."""
+from tidegate.runtime.configuration.application import load, select_operators
+from tidegate.runtime.service import TIMED, configure_logging, run
+from tidegate.runtime.telemetry.log_lines import speak_as
 
 
-def run(
-    application: Application,
-    names: Collection[str],
-    *,
-    until_caught_up: bool = False,
-    listener: Listener = lambda meta, seconds: None,
-    ready: Callable[[str], None] = lambda name: None,
-    stop: Event | None = None,
-) -> None:
-    """Run the operators until a signal arrives or `stop` is set.
-
-    With `until_caught_up`, also end when the records present at startup are processed and published. If an operator
-    fails, the others continue; after all have ended, the first operator's error is raised.
-    """
-    with (
-        telemetry_of(application) as telemetry,
-        stopped_by_signals(stop or Event()) as ended,
-        session(application, beside=ended.set) as spark,
-    ):
-        heard = listener if telemetry is None else _both(telemetry.note, listener)
-        drivers = [
-            OperatorDriver(Wiring(spark=spark, application=application, name=name, listener=heard)) for name in names
-        ]
-        if telemetry is not None:
-            telemetry.watch(drivers)
-        _run_all(drivers, ended, until_caught_up, ready)
-
-
-def _both(one: Listener, other: Listener) -> Listener:
-    def heard(meta: BatchMeta, seconds: dict[str, float]) -> None:
-        one(meta, seconds)
-        other(meta, seconds)
-
-    return heard
-
-
-@contextmanager
-def session(application: Application, beside: Callable[[], None] | None = None) -> Iterator[Any]:
-    """Yield a Spark session for the application. A session that is running already is used and left running.
-
-    With `beside`, a local Spark starts in the background; if it fails to start, `beside` is called and the error is
-    raised at the end.
-    """
-    running = running_spark()
-    spark = running or _started(application, beside)
-    try:
-        yield spark
-    finally:
-        if running is None:
-            spark.stop()
-
-
-def _started(application: Application, failed: Callable[[], None] | None) -> Spark | StartingSpark:
-    start = partial(start_spark, application.application, application.spark.master, application.spark.conf)
-    if failed is None or not is_on_this_machine(application.spark.master):
-        return start()
-    require_installed()
-    return StartingSpark(start, failed)
-
-
-def _run_all(drivers: list[OperatorDriver], stop: Event, until_caught_up: bool, ready: Callable[[str], None]) -> None:
-    def one(driver: OperatorDriver) -> None:
-        try:
-            driver.run(stop, until_caught_up=until_caught_up, ready=lambda: ready(driver.name))
-        except Exception as error:
-            logging.getLogger("tidegate").error("%s has ended: %s", driver.name, error, extra=about(driver.name))
-            raise
-
-    with ThreadPoolExecutor(len(drivers)) as threads:
-        ends = [threads.submit(one, driver) for driver in drivers]
-        errors = [error for end in ends if (error := end.exception()) is not None]
-    if errors:
-        raise errors[0]
-
-
-@contextmanager
-def stopped_by_signals(stop: Event) -> Iterator[Event]:
-    """Set the event on SIGTERM and SIGINT. Outside the main thread no signal handlers are installed."""
-    if current_thread() is not main_thread():
-        yield stop
-        return
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def chosen(application: Application, name: str | None, kind: str | None = None) -> list[str]:
-    """Return the names of the operators to run: the named one, or all (of the kind). UserError if there is none."""
-    names = [
-        found
-        for found, config in application.operators.items()
-        if name in (None, found) and kind in (None, config.kind)
-    ]
-    if not names:
-        known = ", ".join(f"{found} ({config.kind})" for found, config in application.operators.items())
-        raise UserError("no such operator in the file", value=name or kind, remedy=f"the file has: {known or 'none'}")
-    return names
-
-
-def speak(line: str) -> None:
-    """Log Tidegate's own lines in that format, and silence its libraries, which log errors that Tidegate retries."""
-    logging.basicConfig(format=line)
-    logging.getLogger("tidegate").setLevel(logging.INFO)
-    for library in ("kafka", "py4j"):
-        logging.getLogger(library).setLevel(logging.CRITICAL)
-
-
-def main(kind: str) -> Any:
+def main(kind: str) -> None:
     """Run the operators of one kind, as a container does. Exit code 1 for a failure, 2 for what the user can fix."""
     parser = argparse.ArgumentParser(description=f"Runs every {kind} operator of a configuration file.")
     parser.add_argument("file", type=Path)
-    speak(TIMED)
+    configure_logging(TIMED)
     file = parser.parse_args().file
     try:
         application = load(file)
         speak_as(application, TIMED)
-        run(application, chosen(application, None, kind))
+        run(application, select_operators(application, None, kind))
     except TidegateError as error:
         logging.getLogger("tidegate").error("%s", error)
         sys.exit(2 if isinstance(error, UserError) else 1)

@@ -11,10 +11,10 @@ from time import monotonic
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from services import service
 from tests.kill.harness import Feed, committed, records, split
 from tests.patience import wait_for
 from tidegate.contracts.errors import BufferFull, EngineError, StartOver, UserError
+from tidegate.runtime import service
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.publishing import publication
 from tidegate.runtime.spark import jobs

@@ -10,9 +10,9 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
-from services.service import session
 from tidegate.cli.main import main
 from tidegate.runtime.configuration.application import load
+from tidegate.runtime.service import session
 from tidegate.runtime.spark.jobs import Jobs
 
 

@@ -10,10 +10,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from services.service import chosen
 from tidegate.cli.look.sql import readable
 from tidegate.contracts.naming import log_path
-from tidegate.runtime.configuration.application import load
+from tidegate.runtime.configuration.application import load, select_operators
 from tidegate.state.committed_windows import CommittedWindows, Window
 
 
@@ -36,7 +35,7 @@ def command(
     Example: tidegate windows flights.yaml departures_per_hour --key JFK --backward
     """
     application = load(file)
-    chosen(application, name, "windowed_aggregation")
+    select_operators(application, name, "windowed_aggregation")
     windows = CommittedWindows(log_path(application.lake, name), asked.pop("version"))
     if key is not None:
         found = windows.fetch(key.encode(), **asked)

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import click
 
-from services.service import chosen
 from tidegate.cli.driver_client import carry_out
-from tidegate.runtime.configuration.application import load
+from tidegate.runtime.configuration.application import load, select_operators
 
 
 @click.command("compact")
@@ -24,7 +23,7 @@ def command(file: Path, name: str | None, as_json: bool) -> None:
     Example: tidegate compact flights.yaml --operator carrier_updates
     """
     application = load(file)
-    for operator in chosen(application, name):
+    for operator in select_operators(application, name):
         done_by = carry_out("compact", application, operator)
         line = {"operator": operator, "compacted_by": done_by}
         click.echo(json.dumps(line) if as_json else f"{operator}: compacted by {done_by}")

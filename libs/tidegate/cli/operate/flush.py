@@ -7,9 +7,8 @@ from pathlib import Path
 
 import click
 
-from services.service import chosen
 from tidegate.cli.driver_client import carry_out
-from tidegate.runtime.configuration.application import load
+from tidegate.runtime.configuration.application import load, select_operators
 
 
 @click.command("flush")
@@ -24,7 +23,7 @@ def command(file: Path, operator: str, as_json: bool) -> None:
     Example: tidegate flush flights.yaml carrier_updates
     """
     application = load(file)
-    [name] = chosen(application, operator)
+    [name] = select_operators(application, operator)
     done_by = carry_out("flush", application, name)
     line = {"operator": name, "flushed_by": done_by}
     click.echo(json.dumps(line) if as_json else f"{name}: flushed by {done_by}")

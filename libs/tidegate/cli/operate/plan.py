@@ -12,12 +12,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from services.service import chosen
 from tidegate.cli.shared import json_option, note, wants_json
 from tidegate.contracts.errors import TidegateError, Unavailable
 from tidegate.runtime.batch_loop.preflight import check_surroundings
 from tidegate.runtime.change_preview import Outlook, outlook
-from tidegate.runtime.configuration.application import Application, load
+from tidegate.runtime.configuration.application import Application, load, select_operators
 from tidegate.runtime.configuration.changes import REMEDY
 from tidegate.runtime.kafka.client import client
 from tidegate.runtime.telemetry.driver_status import one_line
@@ -55,7 +54,7 @@ def command(file: Path, operator: str | None) -> None:
 def outlooks_of(application: Application, operator: str | None) -> list[Outlook]:
     """Return the previewed changes of the named operator, or of all operators if `operator` is None."""
     found = []
-    for name in chosen(application, operator):
+    for name in select_operators(application, operator):
         note(f"{name}: reading its log")
         found.append(_here(application, outlook(application, name)))
     return found

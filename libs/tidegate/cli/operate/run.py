@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from services.service import PLAIN, chosen, run, speak
 from tidegate.contracts.event_time import format_duration_ms
 from tidegate.contracts.schema import BatchMeta
-from tidegate.runtime.configuration.application import load
+from tidegate.runtime.configuration.application import load, select_operators
+from tidegate.runtime.service import PLAIN, configure_logging, run
 from tidegate.runtime.telemetry.log_lines import about, speak_as
 from tidegate.runtime.telemetry.metrics import Metrics
 
@@ -33,10 +33,10 @@ def command(file: Path, name: str | None, until_caught_up: bool, as_json: bool, 
 
     Example: tidegate run flights.yaml --operator carrier_updates --until-caught-up
     """
-    speak(PLAIN)
+    configure_logging(PLAIN)
     application = load(file)
     speak_as(application, PLAIN)
-    names = chosen(application, name)
+    names = select_operators(application, name)
     progress = Progress(as_json, verbose, logged=application.log == "json")
     progress.say(f"starting {', '.join(names)}: Spark, the claim, what is left to publish")
     run(

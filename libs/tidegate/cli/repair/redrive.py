@@ -9,10 +9,9 @@ from typing import get_args
 
 import click
 
-from services.service import chosen
 from tidegate.cli.shared import json_option, note, show
 from tidegate.contracts.errors import UserError
-from tidegate.runtime.configuration.application import load
+from tidegate.runtime.configuration.application import load, select_operators
 from tidegate.runtime.repair.redrive import (
     Choice,
     Reason,
@@ -75,7 +74,7 @@ def command(
       tidegate redrive flights.yaml carrier_updates --kind rejected --cause "too far ahead" --since 2013-01-01
     """
     application = load(file)
-    [name] = chosen(application, operator)
+    [name] = select_operators(application, operator)
     choice = Choice(
         kind=kind,
         causes=causes,

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import click
 
-from services.service import chosen
 from tidegate.cli.driver_client import requests_of
 from tidegate.cli.shared import json_option, show
 from tidegate.contracts.errors import UserError
-from tidegate.runtime.configuration.application import load
+from tidegate.runtime.configuration.application import load, select_operators
 from tidegate.runtime.repair.settle import settle
 
 
@@ -30,7 +29,7 @@ def command(file: Path, operator: str, published: bool | None, partitions: tuple
     Example: tidegate settle flights.yaml carrier_updates --published
     """
     application = load(file)
-    [name] = chosen(application, operator)
+    [name] = select_operators(application, operator)
     if published is None:
         raise click.UsageError("say --published or --unpublished")
     if requests_of(application, name).driven():

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import click
 
-from services.service import chosen
 from tidegate.cli.driver_client import requests_of
 from tidegate.contracts.errors import UserError
-from tidegate.runtime.configuration.application import load
+from tidegate.runtime.configuration.application import load, select_operators
 from tidegate.runtime.repair.skip import shown, skip
 
 _RANGE = re.compile(r"(\d+):(\d+)-(\d+)")
@@ -32,7 +31,7 @@ def command(file: Path, operator: str, ranges: tuple[str, ...], as_json: bool) -
     Example: tidegate skip flights.yaml carrier_updates 0:1200-1900 3:15-77
     """
     application = load(file)
-    [name] = chosen(application, operator)
+    [name] = select_operators(application, operator)
     if requests_of(application, name).driven():
         raise UserError("a driver of the operator is running", value=name, remedy="stop it first")
     named = dict(_range(text) for text in ranges)

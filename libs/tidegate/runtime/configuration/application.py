@@ -266,3 +266,16 @@ def config_hash(config: OperatorRules) -> str:
     """Return a short hash of all options, which decide the operator's output."""
     text = json.dumps(config.model_dump(mode="json"), sort_keys=True)
     return sha256(text.encode()).hexdigest()[:16]
+
+
+def select_operators(application: Application, name: str | None, kind: str | None = None) -> list[str]:
+    """Return the names of the operators to run: the named one, or all (of the kind). UserError if there is none."""
+    names = [
+        found
+        for found, config in application.operators.items()
+        if name in (None, found) and kind in (None, config.kind)
+    ]
+    if not names:
+        known = ", ".join(f"{found} ({config.kind})" for found, config in application.operators.items())
+        raise UserError("no such operator in the file", value=name or kind, remedy=f"the file has: {known or 'none'}")
+    return names

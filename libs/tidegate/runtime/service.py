@@ -1,0 +1,127 @@
+"""Running the operators of an application in one process: what all services and `tidegate run` share.
+
+Each operator has a driver in its own thread; all drivers share one Spark session. SIGTERM and SIGINT drain: the current
+batch is committed and published, then the process ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from threading import Event, current_thread, main_thread
+from typing import Any
+
+from tidegate.contracts.schema import BatchMeta
+from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
+from tidegate.runtime.configuration.application import Application
+from tidegate.runtime.spark.session import Spark, is_on_this_machine, require_installed, running_spark, start_spark
+from tidegate.runtime.spark.starting import StartingSpark
+from tidegate.runtime.telemetry.log_lines import about
+from tidegate.runtime.telemetry.telemetry import telemetry_of
+
+Listener = Callable[[BatchMeta, dict[str, float]], None]
+
+TIMED = "%(asctime)s %(levelname)s %(message)s"
+PLAIN = "%(message)s"
+"""Log line formats: `TIMED` for a service, `PLAIN` for a command that a person watches."""
+
+
+def run(
+    application: Application,
+    names: Collection[str],
+    *,
+    until_caught_up: bool = False,
+    listener: Listener = lambda meta, seconds: None,
+    ready: Callable[[str], None] = lambda name: None,
+    stop: Event | None = None,
+) -> None:
+    """Run the operators until a signal arrives or `stop` is set.
+
+    With `until_caught_up`, also end when the records present at startup are processed and published. If an operator
+    fails, the others continue; after all have ended, the first operator's error is raised.
+    """
+    with (
+        telemetry_of(application) as telemetry,
+        stopped_by_signals(stop or Event()) as ended,
+        session(application, on_start_failure=ended.set) as spark,
+    ):
+        notify = listener if telemetry is None else _combined(telemetry.note, listener)
+        drivers = [
+            OperatorDriver(Wiring(spark=spark, application=application, name=name, listener=notify)) for name in names
+        ]
+        if telemetry is not None:
+            telemetry.watch(drivers)
+        _run_all(drivers, ended, until_caught_up, ready)
+
+
+def _combined(one: Listener, other: Listener) -> Listener:
+    def both(meta: BatchMeta, seconds: dict[str, float]) -> None:
+        one(meta, seconds)
+        other(meta, seconds)
+
+    return both
+
+
+@contextmanager
+def session(application: Application, on_start_failure: Callable[[], None] | None = None) -> Iterator[Any]:
+    """Yield a Spark session for the application. A session that is running already is used and left running.
+
+    With `on_start_failure`, a local Spark starts in the background; if it fails to start, it is called and the error is
+    raised at the end.
+    """
+    running = running_spark()
+    spark = running or _started(application, on_start_failure)
+    try:
+        yield spark
+    finally:
+        if running is None:
+            spark.stop()
+
+
+def _started(application: Application, on_failure: Callable[[], None] | None) -> Spark | StartingSpark:
+    start = partial(start_spark, application.application, application.spark.master, application.spark.conf)
+    if on_failure is None or not is_on_this_machine(application.spark.master):
+        return start()
+    require_installed()
+    return StartingSpark(start, on_failure)
+
+
+def _run_all(drivers: list[OperatorDriver], stop: Event, until_caught_up: bool, ready: Callable[[str], None]) -> None:
+    def one(driver: OperatorDriver) -> None:
+        try:
+            driver.run(stop, until_caught_up=until_caught_up, ready=lambda: ready(driver.name))
+        except Exception as error:
+            logging.getLogger("tidegate").error("%s has ended: %s", driver.name, error, extra=about(driver.name))
+            raise
+
+    with ThreadPoolExecutor(len(drivers)) as threads:
+        ends = [threads.submit(one, driver) for driver in drivers]
+        errors = [error for end in ends if (error := end.exception()) is not None]
+    if errors:
+        raise errors[0]
+
+
+@contextmanager
+def stopped_by_signals(stop: Event) -> Iterator[Event]:
+    """Set the event on SIGTERM and SIGINT. Outside the main thread no signal handlers are installed."""
+    if current_thread() is not main_thread():
+        yield stop
+        return
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def configure_logging(line: str) -> None:
+    """Log Tidegate's own lines in that format, and silence its libraries, which log errors that Tidegate retries."""
+    logging.basicConfig(format=line)
+    logging.getLogger("tidegate").setLevel(logging.INFO)
+    for library in ("kafka", "py4j"):
+        logging.getLogger(library).setLevel(logging.CRITICAL)
