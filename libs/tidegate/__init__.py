@@ -1,5 +1,6 @@
 """Event-time state for Spark and Delta Lake.
 
+    import tidegate as tg                       an application of operators: tg.Application, and its verbs
     from tidegate import SuppressionConfig      the configuration of each kind of operator
     from tidegate import SuppressionRules       the same without topics, for streaming DataFrames
     from tidegate import VersionedTable         a versioned table of its own, without a service
@@ -16,6 +17,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tidegate.application.aggregates import Aggregate, avg, collect, count, first, last, max, min, sum
+    from tidegate.application.application import Application
+    from tidegate.application.evictors import Evictor, evict, near_last, newest, recent
+    from tidegate.application.formats import Format, bytes_, json, kafka_windows, string, time_windows, timestamp
+    from tidegate.application.limits import max_bytes, max_keys, time_limit, window_close
+    from tidegate.application.streams import (
+        Output,
+        Stream,
+        Table,
+        Windowed,
+        WindowedOutput,
+        WindowedStream,
+        WindowResults,
+    )
+    from tidegate.application.windows import hopping, session, tumbling, unlimited
     from tidegate.operators.stream_table_join import StreamTableJoinConfig, StreamTableJoinRules
     from tidegate.operators.suppression import SuppressionConfig, SuppressionRules
     from tidegate.operators.table_history import TableHistoryConfig, TableHistoryRules
@@ -24,33 +40,93 @@ if TYPE_CHECKING:
     from tidegate.window_store import WindowStore
 
 __all__ = [
+    "Aggregate",
+    "Application",
+    "Evictor",
+    "Format",
+    "Output",
+    "Stream",
     "StreamTableJoinConfig",
     "StreamTableJoinRules",
     "SuppressionConfig",
     "SuppressionRules",
+    "Table",
     "TableHistoryConfig",
     "TableHistoryRules",
     "VersionedTable",
     "WindowConfig",
+    "WindowResults",
     "WindowRules",
     "WindowStore",
+    "Windowed",
+    "WindowedOutput",
+    "WindowedStream",
+    "avg",
+    "bytes_",
+    "collect",
+    "count",
+    "evict",
+    "first",
+    "hopping",
+    "json",
+    "kafka_windows",
+    "last",
+    "max",
+    "max_bytes",
+    "max_keys",
+    "min",
+    "near_last",
+    "newest",
+    "recent",
+    "session",
+    "string",
+    "sum",
+    "time_limit",
+    "time_windows",
+    "timestamp",
+    "tumbling",
+    "unlimited",
+    "window_close",
 ]
 
-_MODULES = {
-    "StreamTableJoin": "tidegate.operators.stream_table_join",
-    "Suppression": "tidegate.operators.suppression",
-    "TableHistory": "tidegate.operators.table_history",
-    "Window": "tidegate.operators.windowed_aggregation",
-    "VersionedTable": "tidegate.versioned_table",
-    "WindowStore": "tidegate.window_store",
+_NAMES = {
+    "tidegate.application.aggregates": ("Aggregate", "avg", "collect", "count", "first", "last", "max", "min", "sum"),
+    "tidegate.application.application": ("Application",),
+    "tidegate.application.evictors": ("Evictor", "evict", "near_last", "newest", "recent"),
+    "tidegate.application.formats": (
+        "Format",
+        "bytes_",
+        "json",
+        "kafka_windows",
+        "string",
+        "time_windows",
+        "timestamp",
+    ),
+    "tidegate.application.limits": ("max_bytes", "max_keys", "time_limit", "window_close"),
+    "tidegate.application.streams": (
+        "Output",
+        "Stream",
+        "Table",
+        "Windowed",
+        "WindowedOutput",
+        "WindowedStream",
+        "WindowResults",
+    ),
+    "tidegate.application.windows": ("hopping", "session", "tumbling", "unlimited"),
+    "tidegate.operators.stream_table_join": ("StreamTableJoinConfig", "StreamTableJoinRules"),
+    "tidegate.operators.suppression": ("SuppressionConfig", "SuppressionRules"),
+    "tidegate.operators.table_history": ("TableHistoryConfig", "TableHistoryRules"),
+    "tidegate.operators.windowed_aggregation": ("WindowConfig", "WindowRules"),
+    "tidegate.versioned_table": ("VersionedTable",),
+    "tidegate.window_store": ("WindowStore",),
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
+    if name not in _MODULES:
         raise AttributeError(f"module 'tidegate' has no attribute {name!r}")
-    module = _MODULES.get(name) or _MODULES[name.removesuffix("Config").removesuffix("Rules")]
-    return getattr(import_module(module), name)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -25,12 +26,20 @@ from pydantic import (
 )
 
 from tidegate.contracts.errors import ConfigurationError, Problem
-from tidegate.contracts.event_time import MAX_TIMESTAMP, format_duration_ms, parse_duration_ms, parse_size_bytes
+from tidegate.contracts.event_time import (
+    MAX_TIMESTAMP,
+    duration_text,
+    format_duration_ms,
+    parse_duration_ms,
+    parse_size_bytes,
+)
 
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:/")
 
 
 def _duration(value: object) -> object:
+    if isinstance(value, timedelta):
+        return parse_duration_ms(duration_text(value))
     if isinstance(value, str):
         return parse_duration_ms(value)
     if isinstance(value, int) and not isinstance(value, bool) and value != 0:
@@ -41,7 +50,7 @@ def _duration(value: object) -> object:
 def _keep(value: object) -> object:
     if value == "forever":
         return value
-    if not isinstance(value, str | int):
+    if not isinstance(value, str | int | timedelta):
         raise ValueError("neither a duration nor forever; write 30d, or forever")
     return _duration(value)
 

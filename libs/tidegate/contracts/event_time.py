@@ -12,6 +12,7 @@ timestamp plus a length, a grace (or a retention, which by default is a length p
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 NO_STREAM_TIME = -1
 """Stream time before the first accepted record."""
@@ -66,6 +67,14 @@ def format_duration_ms(duration_ms: int) -> str:
         if duration_ms and duration_ms % _UNITS_MS[unit] == 0:
             return f"{duration_ms // _UNITS_MS[unit]}{unit}"
     return f"{duration_ms}ms"
+
+
+def duration_text(duration: timedelta) -> str:
+    """Return the duration as text; `parse_duration_ms` refuses the text of one that is negative or not in whole ms."""
+    whole, rest = divmod(duration, timedelta(milliseconds=1))
+    if rest or whole < 0:
+        return f"{duration / timedelta(milliseconds=1)}ms"
+    return format_duration_ms(whole)
 
 
 def parse_size_bytes(text: str) -> int:

@@ -180,8 +180,16 @@ def load(file: Path) -> Application:
 
     Raise ConfigurationError with all problems of the file; UserError if it cannot be read or is not YAML.
     """
-    application = application_of({"control": CONTROL, **override(_parse(file), os.environ)})
-    folder, control = file.resolve().parent, application.control_database
+    return configured(read_file(file), file.resolve().parent)
+
+
+def configured(raw: dict[str, Any], folder: Path) -> Application:
+    """Return the application, with environment variables applied; relative paths start at the folder.
+
+    Raise ConfigurationError with all problems.
+    """
+    application = application_of({"control": CONTROL, **override(raw, os.environ)})
+    control = application.control_database
     return application.model_copy(
         update={
             "lake": folder / application.lake,
@@ -208,16 +216,24 @@ def _problems_beside_operators(raw: dict[str, Any]) -> tuple[Problem, ...]:
     return ()
 
 
-def _parse(file: Path) -> dict[str, Any]:
+def read_file(file: Path) -> dict[str, Any]:
+    """Return the raw configuration of the file. Raise UserError if it cannot be read or is not YAML."""
     try:
-        raw = yaml.safe_load(file.read_text())
+        text = file.read_text()
     except OSError as error:
         remedy = "name an existing configuration file"
         raise UserError(f"the file cannot be read: {error.strerror}", value=file, remedy=remedy) from None
+    return parse(text, str(file))
+
+
+def parse(text: str, source: str) -> dict[str, Any]:
+    """Return the raw configuration that the text holds. Raise UserError if it is not YAML."""
+    try:
+        raw = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise UserError("the file is not YAML", value=f"{file}: {_place(error)}", remedy="mend that line") from None
+        raise UserError("the file is not YAML", value=f"{source}: {_place(error)}", remedy="mend that line") from None
     if not isinstance(raw, dict):
-        raise UserError("the file holds no configuration", value=file, remedy="start with application: NAME")
+        raise UserError("the file holds no configuration", value=source, remedy="start with application: NAME")
     return raw
 
 

@@ -1,0 +1,307 @@
+"""Streams, windows and tables, and the verbs that make operators of them.
+
+Each verb returns a new frozen value; only `to` and `keep` register an operator. What is not sound is no method: windows
+alone have a close, and a table has no `to`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar, overload
+
+from tidegate.application.aggregates import Aggregate
+from tidegate.application.definitions import Definition, Definitions
+from tidegate.application.evictors import Evictor
+from tidegate.application.formats import KafkaWindows
+from tidegate.application.limits import EagerBound, StrictBound, TimeLimit, WindowClose, as_options
+from tidegate.application.options import Duration, Fault, Function, function_name
+from tidegate.application.places import caller
+from tidegate.application.windows import EndingWindow, Window
+
+if TYPE_CHECKING:
+    from tidegate.contracts.config import OperatorRules
+
+Timer = Literal["first_update", "last_update", "window_end"]
+
+
+@dataclass(frozen=True)
+class Value:
+    """A step of a program: what is defined so far. Two values are equal if they define the same."""
+
+    definition: Definition
+    definitions: Definitions = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Table(Value):
+    """A table, which streams can be joined with."""
+
+
+@dataclass(frozen=True)
+class Output(Value):
+    """An operator's results. Nothing happens until they are written to a topic, or kept."""
+
+    def to(self, topic: str) -> None:
+        """Register the operator; write its results to the topic, exactly once, and keep them in the lake too."""
+        self._register("to", {"output": topic})
+
+    def keep(self) -> None:
+        """Register the operator; keep its results in the lake alone, where views show them."""
+        self._register("keep", {})
+
+    def _register(self, verb: str, options: dict[str, Any]) -> None:
+        self.definitions.add(self.definition.after(f".{verb}", caller(), options))
+
+    if not TYPE_CHECKING:  # a type checker reports the missing method itself
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise AttributeError, with what to do instead if it is a verb of streams."""
+            remedy = ""
+            if hasattr(Stream, name) or name in ("filter", "require", "with_columns"):
+                remedy = (
+                    "; an operator is one step. Write its results with .to(TOPIC), and start another operator with "
+                    "app.stream(TOPIC, name=...)"
+                )
+            raise AttributeError(f"{type(self).__name__} has no {name}{remedy}", name=name, obj=self)
+
+
+@dataclass(frozen=True)
+class WindowedOutput(Output):
+    """Results whose keys have windows."""
+
+    def to(self, topic: str, *, key: KafkaWindows | None = None) -> None:
+        """Register the operator; write its results to the topic, exactly once, and keep them in the lake too.
+
+        Windows are in headers of the records; with `key=tg.kafka_windows()` they are in the bytes of the keys.
+        """
+        self._register("to", {"output": topic, "output_windows": None if key is None else "kafka"})
+
+
+@dataclass(frozen=True)
+class WindowResults(WindowedOutput):
+    """The results of windows that end: every update, unless they are suppressed."""
+
+    def suppress(self, close: WindowClose, *bounds: StrictBound) -> WindowedOutput:
+        """Return one final result per window, emitted when it closes; `bounds` limit how many windows are open."""
+        options, faults = as_options([close, *bounds])
+        if close.grace is not None:
+            faults.append(Fault(str(close.grace), "the windows have a grace already", "write tg.window_close()"))
+        if self.definition.options.get("emit") == "on_time":
+            faults.append(Fault("on_time", "a final result leaves once, when its window closes", "remove emit"))
+        final = {"emit": "final", "buffer": options.get("buffer")}
+        return WindowedOutput(self.definition.after(".suppress", caller(), final, faults), self.definitions)
+
+
+Results = TypeVar("Results", bound=Output)
+
+
+@dataclass(frozen=True)
+class Windowed(Value, Generic[Results]):
+    """A stream whose records are assigned to windows."""
+
+    results: Callable[[Definition, Definitions], Results] = field(repr=False)
+
+    def count(
+        self,
+        *,
+        emit: Literal["updates", "on_time"] | None = None,
+        every: int | None = None,
+        evictor: Evictor | None = None,
+        retention: Duration | None = None,
+    ) -> Results:
+        """Return the number of records of each key and window; the options are those of `aggregate`."""
+        return self._results(".count", {"count": True}, (), emit, every, evictor, retention)
+
+    @overload
+    def aggregate(
+        self,
+        function: Function,
+        /,
+        *,
+        emit: Literal["updates", "on_time"] | None = None,
+        every: int | None = None,
+        evictor: Evictor | None = None,
+        retention: Duration | None = None,
+    ) -> Results: ...
+
+    @overload
+    def aggregate(
+        self,
+        *aggregates: Aggregate,
+        emit: Literal["updates", "on_time"] | None = None,
+        every: int | None = None,
+        evictor: Evictor | None = None,
+        retention: Duration | None = None,
+    ) -> Results: ...
+
+    def aggregate(
+        self,
+        *aggregates: Any,
+        emit: Literal["updates", "on_time"] | None = None,
+        every: int | None = None,
+        evictor: Evictor | None = None,
+        retention: Duration | None = None,
+    ) -> Results:
+        """Return what is computed of the records of each key and window: aggregates, or what a function computes.
+
+        `emit`: `updates`, every change (default); `on_time`, when the window ends, then every change. `every`: instead
+        of `emit`, a result after every so many records of the window. `evictor`: which elements a window loses when a
+        result is emitted. `retention`: how long windows are kept, from their start (sessions: from their end); default:
+        until they close.
+        """
+        computed = {
+            (each.name if isinstance(each, Aggregate) else "function"): (
+                each.option if isinstance(each, Aggregate) else function_name(each)
+            )
+            for each in aggregates
+        }
+        twice = [] if len(computed) == len(aggregates) else [_given_twice(aggregates)]
+        return self._results(".aggregate", computed, twice, emit, every, evictor, retention)
+
+    def _results(
+        self,
+        verb: str,
+        aggregate: dict[str, Any],
+        faults: Iterable[Fault],
+        emit: str | None,
+        every: int | None,
+        evictor: Evictor | None,
+        retention: Duration | None,
+    ) -> Results:
+        options = {
+            "aggregate": aggregate,
+            "every": every,
+            "emit": emit or ("updates" if every is None else None),
+            "evictor": None if evictor is None else dict(evictor.options),
+            "retention": retention,
+        }
+        return self.results(self.definition.after(verb, caller(), options, faults), self.definitions)
+
+
+def _given_twice(aggregates: Iterable[Any]) -> Fault:
+    names = ", ".join(each.name if isinstance(each, Aggregate) else str(each) for each in aggregates)
+    return Fault(names, "an aggregate is given twice", "give each once")
+
+
+@dataclass(frozen=True)
+class Source(Value, Generic[Results]):
+    """The records of a topic, from which one operator grows."""
+
+    def join(
+        self,
+        table: Table,
+        *,
+        how: Literal["inner", "left"],
+        grace: Duration | None = None,
+        wait_for_table: Duration | None = None,
+        before_history: Literal["stop", "join"] | None = None,
+        joiner: Function | None = None,
+    ) -> Results:
+        """Return each record joined with the version of the table that was valid at its timestamp (KIP-923).
+
+        `how`: records without such a version are dropped (`inner`) or emitted with a null table value (`left`).
+        `grace`: how long, in stream time, a record waits for the table's version. `wait_for_table`: how long, on the
+        clock, it then waits at most for a table that is behind; default: until that has caught up. `before_history`:
+        what to do before the table's history: `stop` (default) or `join` what is still known. `joiner`: a function that
+        computes the values; default: `{"stream": ..., "table": ...}`.
+        """
+        options = {
+            "kind": "stream_table_join",
+            "table": table.definition.name,
+            "join": how,
+            "grace": grace,
+            "wait_for_table": wait_for_table,
+            "before_history": before_history,
+            "joiner": None if joiner is None else function_name(joiner),
+        }
+        return self._grown(".join", options)
+
+    def apply(self, rules: OperatorRules) -> Results:
+        """Return the results of an operator of any kind, by its rules.
+
+        Rules also hold what is said of a stream, such as its timestamps: where both say it, the rules count.
+        """
+        options = rules.model_dump(mode="json", exclude_unset=True)
+        return self._grown(".apply", {"kind": rules.kind, **options})
+
+    def _suppressed(self, limits: Iterable[Any], others: dict[str, Any]) -> Results:
+        options, faults = as_options(limits)
+        return self._grown(".suppress", {"kind": "suppression", **options, **others}, faults)
+
+    def _grown(self, verb: str, options: dict[str, Any], faults: Iterable[Fault] = ()) -> Results:
+        return self._output(self.definition.after(verb, caller(), options, faults), self.definitions)
+
+    def _output(self, definition: Definition, definitions: Definitions) -> Results:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Stream(Source[Output]):
+    """The records of a topic, by key."""
+
+    def suppress(
+        self,
+        *limits: TimeLimit | EagerBound | StrictBound,
+        timer: Literal["first_update", "last_update"] | None = None,
+        bytes_of: Literal["value", "record"] | None = None,
+        max_lateness: Duration | None = None,
+    ) -> Output:
+        """Return the newest record of each key, held until a limit is reached (KIP-328).
+
+        `timer`: from when a time limit counts: a key's first held timestamp (default) or its latest. `bytes_of`: which
+        bytes `max_bytes` counts: values (default) or whole records. `max_lateness`: records further behind stream time
+        are late; default: none is.
+        """
+        return self._suppressed(limits, {"timer": timer, "bytes_of": bytes_of, "max_lateness": max_lateness})
+
+    @overload
+    def window(self, window: EndingWindow) -> Windowed[WindowResults]: ...
+
+    @overload
+    def window(self, window: Window) -> Windowed[Output]: ...
+
+    def window(self, window: Window) -> Windowed[Any]:
+        """Return the stream with its records assigned to windows of event time."""
+        options = {"kind": "windowed_aggregation", "window": dict(window.options)}
+        results = WindowResults if isinstance(window, EndingWindow) else Output
+        return Windowed(self.definition.after(".window", caller(), options), self.definitions, results)
+
+    def _output(self, definition: Definition, definitions: Definitions) -> Output:
+        return Output(definition, definitions)
+
+
+@dataclass(frozen=True)
+class WindowedStream(Source[WindowedOutput]):
+    """The records of a topic whose keys have windows."""
+
+    @overload
+    def suppress(
+        self, close: WindowClose, /, *bounds: StrictBound, bytes_of: Literal["value", "record"] | None = None
+    ) -> WindowedOutput: ...
+
+    @overload
+    def suppress(
+        self,
+        *limits: TimeLimit | EagerBound | StrictBound,
+        timer: Timer | None = None,
+        bytes_of: Literal["value", "record"] | None = None,
+        max_lateness: Duration | None = None,
+    ) -> WindowedOutput: ...
+
+    def suppress(
+        self,
+        *limits: Any,
+        timer: Timer | None = None,
+        bytes_of: Literal["value", "record"] | None = None,
+        max_lateness: Duration | None = None,
+    ) -> WindowedOutput:
+        """Return the newest record of each window of a key, held until a limit is reached or the window closes.
+
+        With `tg.window_close()` each window has one result, and bounds never emit early. The options are those of
+        `Stream.suppress`; here a time limit counts from the window's end, unless `timer` says otherwise.
+        """
+        return self._suppressed(limits, {"timer": timer, "bytes_of": bytes_of, "max_lateness": max_lateness})
+
+    def _output(self, definition: Definition, definitions: Definitions) -> WindowedOutput:
+        return WindowedOutput(definition, definitions)
