@@ -1,0 +1,125 @@
+"""Programs that write down what a configuration says, with the front door's verbs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tidegate as tg
+from tidegate.application.evictors import Evictor
+from tidegate.contracts.config import OperatorConfig
+from tidegate.runtime.configuration.application import settings_of
+
+FORMATS = {"bytes": tg.bytes_(), "string": tg.string(), "json": tg.json()}
+WINDOWED = ("headers", "session")
+
+
+def application(**settings: Any) -> tg.Application:
+    """An application without operators."""
+    given = {"kafka": "127.0.0.1:9092", "lake": "./lake", "keep_output": "30d", **settings}
+    return tg.Application("flights", **given)
+
+
+def write(app: tg.Application, name: str, config: OperatorConfig) -> None:
+    """Define the operator with verbs; each of its options is given to one of them."""
+    options = settings_of(config)
+    kind = options.pop("kind")
+    if kind == "table_history":
+        app.table(options.pop("input"), name=name, history=options.pop("history_retention", None), **_source(options))
+        assert options == {}
+        return
+    output, windows = options.pop("output", None), options.pop("output_windows", None)
+    results = {"suppression": _suppress, "stream_table_join": _join, "windowed_aggregation": _aggregate}[kind](
+        _stream(app, name, options), options
+    )
+    assert options == {}, "every option has a verb"
+    if windows is not None:
+        results.to(output or "out", key=tg.kafka_windows())
+    elif output is not None:
+        results.to(output)
+    else:
+        results.keep()
+
+
+def _stream(app: tg.Application, name: str, options: dict[str, Any]) -> Any:
+    windows = options.get("windows")
+    begin = app.windowed_stream if windows in WINDOWED or isinstance(windows, dict) else app.stream
+    return begin(options.pop("input"), name=name, **_source(options))
+
+
+def _source(options: dict[str, Any]) -> dict[str, Any]:
+    same = ("max_ahead", "idle_after", "dead_letters", "rewind_window", "versions", "hold_for_readers", "windows")
+    given = {name: options.pop(name) for name in same if name in options}
+    if isinstance(given.get("windows"), dict):
+        given["windows"] = tg.time_windows(given["windows"]["time"])
+    given |= {side: FORMATS[options.pop(f"{side}_format")] for side in ("key", "value") if f"{side}_format" in options}
+    if "timestamp" in options:
+        given["timestamp"] = tg.timestamp(**options.pop("timestamp"))
+    return given
+
+
+def _suppress(stream: Any, options: dict[str, Any]) -> Any:
+    limits = _bounds(options.pop("buffer", None))
+    until = options.pop("until", None)
+    if until == "window_close":
+        limits = [tg.window_close(grace=options.pop("grace")), *limits]
+        options.pop("timer")  # it says when windows leave, which their close does
+    elif until is not None:
+        limits = [tg.time_limit(until["time_limit"]), *limits]
+    others = {name: options.pop(name) for name in ("timer", "bytes_of", "max_lateness") if name in options}
+    return stream.suppress(*limits, **others)
+
+
+def _bounds(buffer: dict[str, Any] | None) -> list[Any]:
+    if buffer is None:
+        return []
+    makers = {"max_keys": tg.max_keys, "max_bytes": tg.max_bytes}
+    return [make(buffer[name], when_full=buffer["when_full"]) for name, make in makers.items() if name in buffer]
+
+
+def _join(stream: Any, options: dict[str, Any]) -> Any:
+    table = tg.Table(tg.application.definitions.Definition(options.pop("table")), stream.definitions)
+    names = ("grace", "wait_for_table", "before_history", "joiner")
+    given = {name: options.pop(name) for name in names if name in options}
+    return stream.join(table, how=options.pop("join"), **given)
+
+
+def _aggregate(stream: Any, options: dict[str, Any]) -> Any:
+    window, buffer = stream.window(_window(options.pop("window"))), _bounds(options.pop("buffer", None))
+    aggregate, emit = options.pop("aggregate"), options.pop("emit", None)
+    given = {name: options.pop(name) for name in ("every", "retention") if name in options}
+    given |= {"evictor": _evictor(options.pop("evictor"))} if "evictor" in options else {}
+    given |= {"emit": emit} if emit != "final" else {}
+    if "function" in aggregate:
+        results = window.aggregate(aggregate["function"], **given)
+    elif aggregate == {"count": True}:
+        results = window.count(**given)
+    else:
+        parts = [_part(name, value) for name, value in aggregate.items() if value is not None]
+        results = window.aggregate(*parts, **given)
+    return results.suppress(tg.window_close(), *buffer) if emit == "final" else results
+
+
+def _part(name: str, value: Any) -> tg.Aggregate:
+    make: Any = getattr(tg, name)
+    return make(value["field"]) if isinstance(value, dict) else make()  # type: ignore[no-any-return]
+
+
+def _window(options: dict[str, Any]) -> Any:
+    if "unlimited" in options:
+        return tg.unlimited()
+    kind = next(kind for kind in ("tumbling", "hopping", "session") if kind in options)
+    return getattr(tg, kind)(options.pop(kind), **options)
+
+
+def _evictor(options: dict[str, Any]) -> Evictor:
+    when = {"when": options.pop("when")} if options.get("when") else {}
+    [(kind, value)] = options.items()
+    if kind == "delta":
+        distance = value["distance"]
+        named = {"distance": distance} if isinstance(distance, str) else {}
+        field = distance["field"] if isinstance(distance, dict) else None
+        return tg.near_last(value["threshold"], field, **named, **when)
+    if kind == "function" and isinstance(value, dict):
+        return tg.evict(**value)
+    make: Any = {"count": tg.newest, "time": tg.recent, "function": tg.evict}[kind]
+    return make(value, **when)  # type: ignore[no-any-return]

@@ -1,0 +1,97 @@
+"""What registers, what replaces, and what is refused."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import FrozenInstanceError
+from datetime import timedelta
+
+import pytest
+
+import tidegate as tg
+from tests.application.programs import application
+from tidegate.contracts.errors import UserError
+
+pytestmark = pytest.mark.fast
+
+
+def limited(app: tg.Application, limit: str | timedelta, name: str = "updates") -> tg.Output:
+    return app.stream("departures", name=name).suppress(tg.time_limit(limit))
+
+
+def test_nothing_is_registered_before_to_or_keep() -> None:
+    app = application()
+    output = limited(app, "30s")
+    assert "no operators" in repr(app)
+    output.to("updates")
+    assert list(app.configuration().operators) == ["updates"]
+
+
+def test_the_same_again_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    app = application()
+    for _ in range(2):
+        limited(app, "30s").to("updates")
+    assert app.configuration().operators["updates"].output == "updates"
+    assert caplog.records == []
+
+
+def test_other_content_under_the_same_name_replaces_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    app = application()
+    limited(app, "30s").to("updates")
+    with caplog.at_level(logging.WARNING, "tidegate"):
+        limited(app, "1m").keep()
+    assert app == application_of_one_minute()
+    [line] = caplog.messages
+    assert "updates" in line and "replaces" in line and "test_definitions.py" in line
+
+
+def application_of_one_minute() -> tg.Application:
+    app = application()
+    limited(app, timedelta(minutes=1)).keep()
+    return app
+
+
+def test_an_operator_of_a_changed_stream_is_forgotten_until_it_grows_again() -> None:
+    app = application()
+    limited(app, "30s").to("updates")
+    app.stream("arrivals", name="updates")
+    with pytest.raises(UserError, match="1 problem"):
+        app.check()
+
+
+def test_values_are_frozen_and_equal_if_they_define_the_same() -> None:
+    app = application()
+    stream = app.stream("departures", name="updates")
+    assert stream == app.stream("departures", name="updates")
+    assert stream.suppress(tg.time_limit("30s")) != stream.suppress(tg.time_limit("1m"))
+    with pytest.raises(FrozenInstanceError):
+        stream.definition = stream.definition  # type: ignore[misc]
+
+
+def test_applications_are_equal_if_they_say_the_same_in_other_words() -> None:
+    assert application(keep_output="48h") == application(keep_output=timedelta(days=2)) == application(keep_output="2d")
+    assert application(keep_output="48h") != application(keep_output="forever")
+
+
+def test_a_function_of_a_program_is_allowed_and_named() -> None:
+    from tidegate.testing.joiners import dashed
+
+    app = application()
+    prices = app.table("prices", history="30d")
+    app.stream("orders", name="priced").join(prices, how="left", joiner=dashed).keep()
+    assert app.configuration().allow == ("tidegate.testing.joiners",)
+    assert app.configuration().operators["priced"].functions() == ("tidegate.testing.joiners:dashed",)
+
+
+def test_relative_folders_start_at_the_folder_of_the_program() -> None:
+    from pathlib import Path
+
+    assert application().configuration().lake == Path(__file__).parent / "lake"
+
+
+def test_environment_variables_apply_as_they_do_to_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = application()
+    text = app.to_yaml()
+    monkeypatch.setenv("TIDEGATE_KAFKA__BOOTSTRAP_SERVERS", "broker:9092")
+    assert app.configuration().kafka["bootstrap.servers"] == "broker:9092"
+    assert app.to_yaml() == text

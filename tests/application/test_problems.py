@@ -1,0 +1,125 @@
+"""All problems of a program are reported at once, each with the file and line of the call that caused it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tidegate as tg
+from tests.application.programs import application
+from tidegate.contracts.errors import ConfigurationError, UserError
+
+pytestmark = pytest.mark.fast
+
+
+def problems(app: tg.Application) -> list[tuple[str, str]]:
+    """The place and the cause of each problem."""
+    with pytest.raises(ConfigurationError) as caught:
+        app.check()
+    return [(problem.where, problem.cause) for problem in caught.value.problems]
+
+
+def causes(app: tg.Application) -> list[str]:
+    """The cause of each problem."""
+    return [cause for _, cause in problems(app)]
+
+
+def lines(function: Callable[..., Any], text: str) -> int:
+    """The line of this file at which the function has the text."""
+    source, first = inspect.getsourcelines(function)
+    [line] = [first + at for at, line in enumerate(source) if text in line and "lines(" not in line]
+    return line
+
+
+def test_each_problem_has_the_line_of_its_call() -> None:
+    app = application()
+    (
+        app.stream("departures", name="updates", max_ahead="soon")
+        .suppress(tg.time_limit("thirty"), bytes_of="value")
+        .to("departures")
+    )
+    here = test_each_problem_has_the_line_of_its_call
+    assert {place for place, _ in problems(app)} == {
+        f"test_problems.py:{lines(here, 'max_ahead')} .stream() of updates, max_ahead",
+        f"test_problems.py:{lines(here, '.suppress(tg')} .suppress() of updates, until.time_limit",
+        f"test_problems.py:{lines(here, '.to(')} .to() of updates, output",
+    }
+
+
+def test_problems_of_settings_have_the_line_of_the_application() -> None:
+    app = tg.Application("My flights", kafka={}, lake="s3://bucket/lake", keep_output="long")
+    place = f"test_problems.py:{lines(test_problems_of_settings_have_the_line_of_the_application, 'My flights')}"
+    wanted = {f"{place} Application(), {name}" for name in ("application", "kafka", "lake", "keep_output")}
+    assert wanted <= {where for where, _ in problems(app)}
+
+
+def test_a_stream_that_leads_nowhere_is_a_problem() -> None:
+    app = application()
+    app.stream("departures", name="updates")
+    [cause] = causes(app)
+    assert cause == "the stream leads nowhere"
+
+
+@pytest.mark.parametrize(
+    ("limits", "cause"),
+    [
+        ([tg.time_limit("1s"), tg.time_limit("2s")], "there is another limit already"),
+        ([tg.max_keys(1, when_full="emit"), tg.max_keys(2, when_full="emit")], "there is another max_keys already"),
+        (
+            [tg.max_keys(1, when_full="emit"), tg.max_bytes(2, when_full="emit"), tg.max_bytes(2, when_full="spill")],
+            "there is another max_bytes already",
+        ),
+        (
+            [tg.max_keys(1, when_full="emit"), tg.max_bytes(2, when_full="shut_down")],
+            "the bounds of one buffer differ in when_full",
+        ),
+        (["30s"], "not a limit"),
+    ],
+)
+def test_limits_that_contradict_each_other_are_a_problem(limits: list[Any], cause: str) -> None:
+    app = application()
+    app.stream("departures", name="updates").suppress(*limits).keep()
+    assert cause in causes(app)
+
+
+def test_a_function_that_workers_cannot_import_is_a_problem() -> None:
+    app = application()
+    app.stream("gates", name="worst").window(tg.unlimited()).aggregate(lambda windows: windows).keep()
+    [cause] = causes(app)
+    assert cause == "Spark's Python workers cannot import it"
+
+
+def test_a_grace_that_is_given_twice_and_results_on_time_that_are_final_are_problems() -> None:
+    app = application()
+    windows = app.stream("gates", name="hourly").window(tg.tumbling("1h", grace="5m"))
+    windows.count(emit="on_time").suppress(tg.window_close(grace="6m")).keep()
+    assert causes(app) == [
+        "the windows have a grace already",
+        "a final result leaves once, when its window closes",
+    ]
+
+
+def test_the_table_of_another_application_is_a_problem() -> None:
+    app, other = application(), application()
+    app.stream("orders", name="priced").join(other.table("prices", history="30d"), how="left").keep()
+    [cause] = causes(app)
+    assert cause == "no table of this file"
+
+
+def test_a_verb_that_comes_with_chains_names_the_way_around() -> None:
+    output: Any = application().stream("departures", name="updates").suppress(tg.time_limit("1s"))
+    for verb in ("window", "join", "filter"):
+        with pytest.raises(AttributeError, match=rf"{verb}; an operator is one step"):
+            getattr(output, verb)
+    with pytest.raises(AttributeError, match=r"no supress$"):
+        _ = output.supress
+
+
+def test_text_that_is_no_application_is_refused() -> None:
+    with pytest.raises(UserError, match="holds no configuration"):
+        tg.Application.from_yaml("flights.yaml")
+    with pytest.raises(ConfigurationError):
+        tg.Application.from_yaml("application: flights\noperators: 5")

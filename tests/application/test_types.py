@@ -1,0 +1,79 @@
+"""What is not sound does not type-check: the verbs of streams, windows and tables, as mypy sees them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.fast
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SOUND = """
+from datetime import timedelta
+import tidegate as tg
+
+app = tg.Application("flights", kafka="127.0.0.1:9092", lake="lake", keep_output=timedelta(days=30))
+departures = app.stream("departures", name="updates", key=tg.string())
+windows = departures.window(tg.tumbling("1h", grace=0))
+weather = app.table("weather", history="30d")
+departures.suppress(tg.time_limit("30s"), tg.max_keys(1_000, when_full="emit")).to("updates")
+windows.count().suppress(tg.window_close(), tg.max_keys(9, when_full="spill")).to("x", key=tg.kafka_windows())
+windows.aggregate("module:function", every=10, evictor=tg.newest(100)).keep()
+windows.aggregate(tg.count(), tg.max("delay")).keep()
+app.windowed_stream("x", name="closed").suppress(tg.window_close(grace="5m")).to("y")
+departures.join(weather, how="left", grace="2h").to("joined")
+"""
+
+UNSOUND = {
+    "departures.suppress(tg.window_close())": "arg-type",
+    "weather.to('x')": "attr-defined",
+    "windows.count().suppress(tg.window_close(), tg.max_keys(9, when_full='emit'))": "arg-type",
+    "departures.window(tg.unlimited()).count().suppress(tg.window_close())": "attr-defined",
+    "departures.join(departures, how='left')": "arg-type",
+    "departures.join(weather, how='outer')": "arg-type",
+    "departures.suppress(tg.time_limit(30))": "arg-type",
+    "departures.suppress(tg.time_limit('1s')).to('x', key=tg.kafka_windows())": "call-arg",
+    "departures.suppress(tg.time_limit('1s')).window(tg.unlimited())": "attr-defined",
+    "departures.to('x')": "attr-defined",
+    "windows.to('x')": "attr-defined",
+    "tg.max_keys(9, when_full='wait')": "call-overload",
+    "app.stream('x')": "call-arg",
+    "tg.tumbling('1h')": "call-arg",
+}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
+    """The errors of a strict check, by line."""
+    program = tmp_path_factory.mktemp("program") / "app.py"
+    program.write_text(SOUND + "\n".join(UNSOUND) + "\n")
+    return strict(program)
+
+
+def strict(program: Path) -> dict[int, str]:
+    """The errors that `mypy --strict` finds in the program, by line."""
+    cache = ROOT / ".mypy_cache"
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", f"--cache-dir={cache}"]
+    command += [f"--config-file={ROOT / 'pyproject.toml'}", str(program)]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode in (0, 1), ran.stderr
+    return {
+        int(line): code
+        for name, line, code in re.findall(r"^(\S+?):(\d+): error: .*\[([a-z-]+)\]$", ran.stdout, re.MULTILINE)
+        if name == str(program) or Path(name).name == program.name
+    }
+
+
+def test_sound_programs_type_check(found: dict[int, str]) -> None:
+    assert [line for line in found if line <= SOUND.count("\n")] == []
+
+
+@pytest.mark.parametrize("statement", UNSOUND)
+def test_what_is_not_sound_does_not_type_check(statement: str, found: dict[int, str]) -> None:
+    line = SOUND.count("\n") + 1 + list(UNSOUND).index(statement)
+    assert found.get(line) == UNSOUND[statement]
