@@ -7,15 +7,18 @@ import logging
 import sys
 from pathlib import Path
 
+from tidegate.application.target import load
 from tidegate.contracts.errors import TidegateError, UserError
-from tidegate.runtime.configuration.application import load, select_operators
+from tidegate.runtime.configuration.application import select_operators
 from tidegate.runtime.service import TIMED, configure_logging, run
 from tidegate.runtime.telemetry.log_lines import speak_as
 
 
 def main(kind: str) -> None:
     """Run the operators of one kind, as a container does. Exit code 1 for a failure, 2 for what the user can fix."""
-    parser = argparse.ArgumentParser(description=f"Runs every {kind} operator of a configuration file.")
+    parser = argparse.ArgumentParser(
+        description=f"Runs every {kind} operator of a configuration file, or of a program such as app.py:app."
+    )
     parser.add_argument("file", type=Path)
     configure_logging(TIMED)
     file = parser.parse_args().file

@@ -12,6 +12,7 @@ import yaml
 from tidegate.application.definitions import Definition, Definitions
 from tidegate.application.display import table_html
 from tidegate.application.formats import Format, TimestampIn, TimeWindowedKeys
+from tidegate.application.loading import is_loading
 from tidegate.application.options import Duration, Size, as_yaml
 from tidegate.application.places import Place, caller
 from tidegate.application.streams import Stream, Table, WindowedStream
@@ -75,7 +76,8 @@ class Application:
         if control != CONTROL:
             self._settings["control"] = control
         self._place: Place | None = caller()
-        self._folder = self._place.folder
+        self.folder = self._place.folder
+        """Where relative folders start."""
         self._definitions = Definitions()
 
     @classmethod
@@ -91,7 +93,7 @@ class Application:
         configured(raw, folder)
         application = cls.__new__(cls)
         application._settings = {name: value for name, value in raw.items() if name != "operators"}
-        application._place, application._folder = None, folder
+        application._place, application.folder = None, folder
         application._definitions = Definitions(Definition(name, each) for name, each in raw["operators"].items())
         return application
 
@@ -207,7 +209,7 @@ class Application:
         problems = [problem for each in definitions for problem in each.problems]
         problems += [_leads_nowhere(stream) for stream in self._definitions.unfinished]
         try:
-            found = configured(self._raw(), self._folder)
+            found = configured(self._raw(), self.folder)
         except ConfigurationError as error:
             raise ConfigurationError([*problems, *map(self._placed, error.problems)]) from None
         if problems:
@@ -260,6 +262,20 @@ class Application:
             for name, each in self._definitions.operators.items()
         ]
         return table_html(self.name, rows)
+
+    # ---- what runs
+
+    def run(self) -> None:
+        """Run all operators until SIGTERM or Ctrl-C, which finish and publish the current batch.
+
+        A running Spark session is used and left running. While a command such as `tidegate status app.py:app` loads the
+        program, this does nothing. Raise ConfigurationError with all problems, and the error of an operator that ended.
+        """
+        if is_loading.get():
+            return
+        from tidegate.application.running import run
+
+        run(self)
 
     # ---- what is read
 

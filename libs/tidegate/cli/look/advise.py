@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from tidegate.application.target import load
 from tidegate.cli.reports.graces import (
     SHARES,
     Lateness,
@@ -24,7 +25,7 @@ from tidegate.contracts.errors import UserError
 from tidegate.contracts.event_time import format_duration_ms
 from tidegate.contracts.naming import log_path
 from tidegate.devkit.charts import Bar, bar_chart
-from tidegate.runtime.configuration.application import Application, load
+from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.telemetry.metrics import Metrics
 from tidegate.state.batch_metadata import has_version
 from tidegate.state.delta_log.operator_log import OperatorLog

@@ -10,8 +10,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from tidegate.application.target import load
 from tidegate.contracts.errors import UserError
-from tidegate.runtime.configuration.application import load
 
 
 @click.command("sql")

@@ -10,9 +10,10 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from tidegate.application.target import load
 from tidegate.cli.look.sql import readable
 from tidegate.contracts.naming import log_path
-from tidegate.runtime.configuration.application import load, select_operators
+from tidegate.runtime.configuration.application import select_operators
 from tidegate.state.committed_windows import CommittedWindows, Window
 
 

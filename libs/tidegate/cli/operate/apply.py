@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from tidegate.application.target import load
 from tidegate.cli.driver_client import DRIVER_TIMEOUT_S, carry_out, requests_of
 from tidegate.cli.operate.plan import REFUSED, outlooks_of, show_outlooks
 from tidegate.cli.shared import json_option, show, wants_json
@@ -16,12 +17,7 @@ from tidegate.contracts.event_time import parse_duration_ms
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.change_preview import Outlook, as_logs_go_on
-from tidegate.runtime.configuration.application import (
-    Application,
-    config_hash,
-    load,
-    settings_of,
-)
+from tidegate.runtime.configuration.application import Application, config_hash, settings_of
 from tidegate.runtime.telemetry.driver_status import ConditionFile
 from tidegate.state import batch_metadata
 from tidegate.state.delta_log.operator_log import OperatorLog

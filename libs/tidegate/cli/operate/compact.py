@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
+from tidegate.application.target import load
 from tidegate.cli.driver_client import carry_out
-from tidegate.runtime.configuration.application import load, select_operators
+from tidegate.runtime.configuration.application import select_operators
 
 
 @click.command("compact")

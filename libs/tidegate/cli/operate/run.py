@@ -8,9 +8,10 @@ from pathlib import Path
 
 import click
 
+from tidegate.application.target import load
 from tidegate.contracts.event_time import format_duration_ms
 from tidegate.contracts.schema import BatchMeta
-from tidegate.runtime.configuration.application import load, select_operators
+from tidegate.runtime.configuration.application import select_operators
 from tidegate.runtime.service import PLAIN, configure_logging, run
 from tidegate.runtime.telemetry.log_lines import about, speak_as
 from tidegate.runtime.telemetry.metrics import Metrics

@@ -12,12 +12,13 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from tidegate.application.target import load
 from tidegate.contracts.errors import TidegateError
 from tidegate.contracts.event_time import NO_STREAM_TIME, format_duration_ms
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.schema import BatchMeta, Counts
 from tidegate.runtime.batch_loop.requests import Requests
-from tidegate.runtime.configuration.application import Application, load
+from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import client
 from tidegate.runtime.kafka.open_transactions import OpenTransaction, open_transactions

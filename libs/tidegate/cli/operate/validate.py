@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
+from tidegate.application.target import load
 from tidegate.contracts.errors import ConfigurationError, Problem, UserError
 from tidegate.operators.registry import config_type, kinds, operator_for
-from tidegate.runtime.configuration.application import Application, load
+from tidegate.runtime.configuration.application import Application
 
 
 @click.command("validate")

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
+from tidegate.application.target import load
 from tidegate.cli.shared import json_option, note, show
 from tidegate.contracts.errors import UserError
 from tidegate.control import revisions
 from tidegate.control.database import Database
-from tidegate.runtime.configuration.application import Application, load
+from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.control_sync.backfill import rebuild as rebuild_operator
 
 _FILE = click.argument("file", type=click.Path(path_type=Path))

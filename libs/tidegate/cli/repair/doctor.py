@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from tidegate.application.target import load
 from tidegate.cli.shared import DONE, FAILED, json_option, note, show, wants_json
-from tidegate.runtime.configuration.application import load
 from tidegate.runtime.doctor.diagnosis import diagnose
 from tidegate.runtime.doctor.findings import Finding
 

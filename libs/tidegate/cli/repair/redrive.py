@@ -9,9 +9,10 @@ from typing import get_args
 
 import click
 
+from tidegate.application.target import load
 from tidegate.cli.shared import json_option, note, show
 from tidegate.contracts.errors import UserError
-from tidegate.runtime.configuration.application import load, select_operators
+from tidegate.runtime.configuration.application import select_operators
 from tidegate.runtime.repair.redrive import (
     Choice,
     Reason,

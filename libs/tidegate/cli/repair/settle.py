@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
+from tidegate.application.target import load
 from tidegate.cli.driver_client import requests_of
 from tidegate.cli.shared import json_option, show
 from tidegate.contracts.errors import UserError
-from tidegate.runtime.configuration.application import load, select_operators
+from tidegate.runtime.configuration.application import select_operators
 from tidegate.runtime.repair.settle import settle
 
 

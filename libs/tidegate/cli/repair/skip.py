@@ -8,9 +8,10 @@ from pathlib import Path
 
 import click
 
+from tidegate.application.target import load
 from tidegate.cli.driver_client import requests_of
 from tidegate.contracts.errors import UserError
-from tidegate.runtime.configuration.application import load, select_operators
+from tidegate.runtime.configuration.application import select_operators
 from tidegate.runtime.repair.skip import shown, skip
 
 _RANGE = re.compile(r"(\d+):(\d+)-(\d+)")

@@ -1,0 +1,117 @@
+"""Every command that takes a YAML file takes a program and its application, too: `app.py:app`."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from tidegate.application.target import load
+from tidegate.cli.main import COMMANDS, main
+from tidegate.contracts.errors import ConfigurationError, UserError
+
+pytestmark = pytest.mark.fast
+
+PROGRAM = """
+import tidegate as tg
+app = tg.Application("flights", kafka="127.0.0.1:9092", lake="lake", keep_output="30d")
+app.stream("departures", name="updates").suppress(tg.time_limit("30s")).to("updates")
+other = 5
+app.run()
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The program in a folder of its own; what it does to this process's paths is undone."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("PYTHONPATH", "")
+    file = tmp_path / "app.py"
+    file.write_text(PROGRAM)
+    return file
+
+
+def test_a_program_is_loaded_and_does_not_run(program: Path) -> None:
+    found = load(Path(f"{program}:app"))
+    assert list(found.operators) == ["updates"]
+    assert found.lake == program.parent / "lake"
+
+
+def test_a_yaml_file_is_loaded_as_before(program: Path) -> None:
+    from tests.application.programs import application
+
+    file = program.parent / "flights.yaml"
+    file.write_text(application().to_yaml())
+    assert load(file).application == "flights"
+
+
+def test_a_program_imports_modules_beside_it(program: Path) -> None:
+    (program.parent / "gates.py").write_text("def worst(windows): return windows\n")
+    lines = PROGRAM.replace("other = 5", "import gates\napp.stream('gates', name='worst')" + WORST)
+    program.write_text(lines)
+    found = load(Path(f"{program}:app"))
+    assert found.operators["worst"].functions() == ("gates:worst",)
+    assert str(program.parent) in sys.path
+
+
+WORST = ".window(__import__('tidegate').unlimited()).aggregate(gates.worst).keep()"
+
+
+@pytest.mark.parametrize(
+    ("name", "problem", "remedy"),
+    [
+        ("none.py:app", "there is no such program", "app.py:app"),
+        ("app.py", "the target names no application", "app.py:app"),
+        ("app.py:", "the target names no application", "app.py:app"),
+        ("app.py:application", "the program has no application application", "app.py:app"),
+        ("app.py:other", "the program has no application other", "app.py:app"),
+    ],
+)
+def test_a_target_that_leads_nowhere_is_named_with_the_remedy(
+    program: Path, name: str, problem: str, remedy: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        load(program.parent / name)
+    assert caught.value.problem == problem
+    assert remedy in caught.value.remedy
+
+
+@pytest.mark.parametrize("line", ["1 / 0", "import nothing_of_that_name", "raise SystemExit(3)", "def"])
+def test_a_program_that_fails_is_named_with_its_line(program: Path, line: str) -> None:
+    program.write_text(f"import sys\n{line}\n")
+    with pytest.raises(UserError, match="the program fails") as caught:
+        load(Path(f"{program}:app"))
+    assert caught.value.value == f"{program}:2"
+
+
+def test_problems_of_a_program_are_those_of_its_lines(program: Path) -> None:
+    program.write_text(PROGRAM.replace("30s", "thirty"))
+    with pytest.raises(ConfigurationError) as caught:
+        load(Path(f"{program}:app"))
+    [problem] = caught.value.problems
+    assert problem.where == "app.py:4 .suppress() of updates, until.time_limit"
+
+
+def test_a_command_works_on_a_program(program: Path) -> None:
+    ran = CliRunner().invoke(main, ["validate", f"{program}:app", "--json"])
+    assert ran.exit_code == 0, ran.output
+    assert json.loads(ran.stdout)["operators"] == ["updates"]
+
+
+def commands_with_a_file() -> list[click.Command]:
+    groups = [main.get_command(click.Context(main), name) for name in COMMANDS]
+    found = [each for group in groups for each in (getattr(group, "commands", {}).values() or [group])]
+    taken = [each for each in found if each is not None and any(one.name == "file" for one in each.params)]
+    return [each for each in taken if not any(isinstance(one.type, click.File) for one in each.params)]
+
+
+def test_every_command_loads_its_file_in_one_way() -> None:
+    commands = commands_with_a_file()
+    assert len(commands) > 12
+    loaders = {inspect.getmodule(inspect.unwrap(each.callback)).load for each in commands if each.callback}  # type: ignore[union-attr]
+    assert loaders == {load}
