@@ -1,4 +1,4 @@
-"""`python -m tests.rules`: each rule of the commit protocol is taken out in turn, and a test of it has to fail."""
+"""`python -m tests.rules`: take each rule of the commit protocol out in turn, and see a test of it fail."""
 
 from __future__ import annotations
 
@@ -15,92 +15,95 @@ from rich.table import Table
 
 from tests.rules import trial
 from tests.rules.inventory import RULES
-from tests.rules.rule import Removal, Rule
+from tests.rules.rule import Rule, Trial, trials
+from tests.rules.tags import SOURCE, places
 from tests.rules.trial import ROOT, Verdict
 
 
-class Trial(NamedTuple):
-    """One removal of a rule, and what came of it."""
+class Result(NamedTuple):
+    """The result of one trial."""
 
-    rule: Rule
-    removal: Removal
+    trial: Trial
     seconds: float
     verdict: Verdict
     output: str
 
 
 def main() -> int:
-    """0 if every removal was caught."""
-    asked = _arguments()
-    rules = [rule for rule in RULES if rule.removals and any(words in rule.name for words in asked.rule or [""])]
+    """Return 0 if every removal was caught."""
+    arguments = _arguments()
+    wanted = arguments.rule or [""]
+    rules = [rule for rule in RULES if any(words in rule.name or words == rule.slug for words in wanted)]
     trial.preload()
     with TemporaryDirectory(prefix="rules-") as folder:
         trial.copy(ROOT, Path(folder))
-        sound = _sound(Path(folder), rules)
-        done = _all(Path(folder), rules, sound, asked.processes)
-    _show(rules, done)
-    return 0 if all(each.verdict is Verdict.CAUGHT for each in done) else 1
+        passing = _passing(Path(folder), rules)
+        results = _all(Path(folder), rules, passing, arguments.processes)
+    _show(rules, results)
+    return 0 if all(result.verdict is Verdict.CAUGHT for result in results) else 1
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.rules", description=__doc__)
     parser.add_argument(
-        "--rule", action="append", default=[], help="only rules whose name has these words; may be repeated"
+        "--rule",
+        action="append",
+        default=[],
+        help="only the rule with this slug, or rules whose name has these words; may be repeated",
     )
     parser.add_argument("--processes", type=int, default=2, help="how many removals are tried at a time")
     return parser.parse_args()
 
 
-def _sound(source: Path, rules: Sequence[Rule]) -> frozenset[str]:
-    """The tests that pass as long as no rule is taken out."""
-    named = sorted({test for rule in rules for test in rule.tests})
-    print(f"{len(named)} tests of {len(rules)} rules, with all rules in place", flush=True)
-    outcome = trial.run(source, named, first_failure=False)
-    if missing := [name for name in named if name not in outcome.passed]:
+def _passing(source: Path, rules: Sequence[Rule]) -> frozenset[str]:
+    """Return the tests that pass with all rules in place, and print those that do not."""
+    tests = sorted({test for rule in rules for test in rule.tests})
+    print(f"{len(tests)} tests of {len(rules)} rules, with all rules in place", flush=True)
+    outcome = trial.run(source, tests, first_failure=False)
+    if missing := [name for name in tests if name not in outcome.passed]:
         print(outcome.output, "do not pass:", *missing, sep="\n", flush=True)
     return outcome.passed
 
 
-def _all(source: Path, rules: Sequence[Rule], sound: frozenset[str], processes: int) -> list[Trial]:
-    wanted = [(rule, removal) for rule in rules for removal in rule.removals]
-    done: list[Trial] = []
+def _all(source: Path, rules: Sequence[Rule], passing: frozenset[str], processes: int) -> list[Result]:
+    wanted = trials(rules, places(source))
+    results: list[Result] = []
     with ThreadPoolExecutor(processes) as pool:
-        running = [pool.submit(_try, source, rule, removal, sound) for rule, removal in wanted]
+        running = [pool.submit(_try, source, each, passing) for each in wanted]
         for future in as_completed(running):
-            done.append(each := future.result())
-            place = f"[{len(done)}/{len(wanted)}]"
-            print(f"{place:>9} {each.verdict.value:<12} {each.seconds:5.1f} s  {each.rule.name}", flush=True)
-            if each.verdict is not Verdict.CAUGHT:
-                print(each.output, flush=True)
-    return done
+            results.append(result := future.result())
+            count, rule = f"[{len(results)}/{len(wanted)}]", result.trial.rule
+            print(f"{count:>9} {result.verdict.value:<12} {result.seconds:5.1f} s  {rule.name}", flush=True)
+            if result.verdict is not Verdict.CAUGHT:
+                print(result.trial.place, result.trial.removal.words, result.output, sep="\n", flush=True)
+    return results
 
 
-def _try(source: Path, rule: Rule, removal: Removal, sound: frozenset[str]) -> Trial:
-    if not sound.issuperset(rule.tests):
-        return Trial(rule, removal, 0.0, Verdict.FAILS_ANYWAY, "")
+def _try(source: Path, tried: Trial, passing: frozenset[str]) -> Result:
+    if not passing.issuperset(tried.rule.tests):
+        return Result(tried, 0.0, Verdict.FAILS_ANYWAY, "")
     try:
-        outcome = trial.without(source, removal, rule.tests)
+        outcome = trial.without(source, tried.removal, tried.place, tried.rule.tests)
     except (OSError, ValueError) as error:
-        return Trial(rule, removal, 0.0, Verdict.BROKEN, str(error))
-    return Trial(rule, removal, outcome.seconds, outcome.verdict, outcome.output)
+        return Result(tried, 0.0, Verdict.BROKEN, str(error))
+    return Result(tried, outcome.seconds, outcome.verdict, outcome.output)
 
 
-def _show(rules: Sequence[Rule], done: Sequence[Trial]) -> None:
+def _show(rules: Sequence[Rule], results: Sequence[Result]) -> None:
     table = Table("rule", "tests", "taken out of", "s", "verdict")
-    for each in sorted(done, key=lambda each: rules.index(each.rule)):
-        place = each.removal.file.removeprefix("libs/tidegate/")
+    for result in sorted(results, key=lambda result: rules.index(result.trial.rule)):
+        rule, _removal, place = result.trial
         table.add_row(
-            each.rule.name,
-            str(len(each.rule.tests)),
-            place,
-            f"{each.seconds:.1f}",
-            each.verdict.value,
+            rule.name,
+            str(len(rule.tests)),
+            place.file.removeprefix(f"{SOURCE}/"),
+            f"{result.seconds:.1f}",
+            result.verdict.value,
             end_section=True,
         )
     Console().print(table)
-    caught = sum(each.verdict is Verdict.CAUGHT for each in done)
-    later = [rule for rule in RULES if rule.later]
-    print(f"{len(rules)} rules, {len(done)} removals, {caught} caught; {len(later)} rules come with later operators")
+    caught = sum(result.verdict is Verdict.CAUGHT for result in results)
+    print(f"{len(rules)} rules, {len(results)} removals, {caught} caught")
 
 
 if __name__ == "__main__":

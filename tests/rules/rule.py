@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
+
+from tests.rules.removals import Removal
+from tests.rules.tags import Place
 
 
 class Chapter(Enum):
@@ -24,40 +29,43 @@ class Chapter(Enum):
     KEYS = "Keys of windows"
 
 
-@dataclass(frozen=True)
-class Removal:
-    """In `file` the text, which is there once, becomes `instead`: the program runs on, without the rule."""
-
-    file: str
-    text: str
-    instead: str
-
-    def applied_to(self, source: str) -> str:
-        """The source without the rule. ValueError if the text is not there exactly once."""
-        if (found := source.count(self.text)) != 1:
-            raise ValueError(f"{found} times in {self.file}: {self.text!r}")
-        return source.replace(self.text, self.instead)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """`name` says the rule in plain words; `tests` are node ids without parameters, `file::function`.
+    """A rule of the protocol.
 
-    `later` names what brings the rule, where nothing can break it yet: then it has neither tests nor removals.
+    `slug` is its name in tags, `name` states it in plain words; `tests` are node ids without parameters,
+    `file::function`.
     """
 
+    slug: str
     name: str
     chapter: Chapter
-    tests: tuple[str, ...] = ()
-    removals: tuple[Removal, ...] = ()
-    later: str = ""
+    tests: tuple[str, ...]
+    removals: tuple[Removal, ...]
+
+    def tag_of(self, removal: Removal) -> str:
+        """Return the tag of the statements that the removal changes."""
+        return f"{self.slug}/{removal.way}" if removal.way else self.slug
+
+
+class Trial(NamedTuple):
+    """One removal of a rule at one of the statements with its tag."""
+
+    rule: Rule
+    removal: Removal
+    place: Place
+
+
+def trials(rules: Iterable[Rule], tagged: Mapping[str, Sequence[Place]]) -> list[Trial]:
+    """Return the trials of the rules; `tagged` are the places of all tags."""
+    return [
+        Trial(rule, removal, place)
+        for rule in rules
+        for removal in rule.removals
+        for place in tagged.get(rule.tag_of(removal), ())
+    ]
 
 
 def tests(file: str, *names: str) -> tuple[str, ...]:
-    """The node ids of tests in one file below `tests/`; `names` lack their `test_`."""
+    """Return the node ids of tests in one file below `tests/`; `names` lack their `test_`."""
     return tuple(f"tests/{file}.py::test_{name}" for name in names)
-
-
-def without(file: str, text: str, instead: str = "pass") -> Removal:
-    """A removal from a file of the library."""
-    return Removal(f"libs/tidegate/{file}.py", text, instead)

@@ -1,54 +1,111 @@
-"""The inventory of rules is true: its tests exist, and its removals take something out."""
+"""The inventory of rules agrees with the tags in the source, its tests exist, and its removals take something out."""
 
 from __future__ import annotations
 
 import ast
 from collections import Counter
 from functools import cache
+from pathlib import Path
 
 import pytest
 
 from tests.rules.inventory import RULES
-from tests.rules.rule import Chapter, Removal, Rule
+from tests.rules.removals import Removal, condition, deleted, dropped, followed, outside, replaced
+from tests.rules.rule import Chapter, Rule, Trial, trials
+from tests.rules.tags import SOURCE, places
 from tests.rules.trial import ROOT
 
 pytestmark = pytest.mark.fast
 
-HERE = [rule for rule in RULES if not rule.later]
-REMOVALS = [removal for rule in HERE for removal in rule.removals]
+TAGGED = places(ROOT)
+TRIALS = trials(RULES, TAGGED)
 
 
-def by_name(rule: Rule) -> str:
-    return rule.name
+def by_slug(rule: Rule) -> str:
+    return rule.slug
 
 
-def test_every_rule_is_there_once() -> None:
-    assert [name for name, count in Counter(rule.name for rule in RULES).items() if count > 1] == []
+def by_tag(trial: Trial) -> str:
+    return f"{trial.rule.tag_of(trial.removal)} {Path(trial.place.file).stem}"
+
+
+def test_every_rule_has_a_slug_and_a_name_of_its_own() -> None:
+    for names in ([rule.slug for rule in RULES], [rule.name for rule in RULES]):
+        assert [name for name, count in Counter(names).items() if count > 1] == []
 
 
 def test_every_chapter_of_the_protocol_has_its_rules() -> None:
-    assert {rule.chapter for rule in HERE} == set(Chapter)
+    assert {rule.chapter for rule in RULES} == set(Chapter)
 
 
-@pytest.mark.parametrize("rule", HERE, ids=by_name)
+def test_every_tag_in_the_source_belongs_to_a_removal_and_every_removal_has_its_tag() -> None:
+    assert {rule.tag_of(removal) for rule in RULES for removal in rule.removals} == set(TAGGED)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=by_slug)
 def test_every_rule_has_tests_that_exist_and_can_be_taken_out(rule: Rule) -> None:
     assert rule.tests and rule.removals
     assert [test for test in rule.tests if test not in functions(test.partition("::")[0])] == []
 
 
-def test_a_rule_that_comes_later_has_nothing_to_try_yet() -> None:
-    assert [rule.name for rule in RULES if rule.later and (rule.tests or rule.removals)] == []
+@pytest.mark.parametrize("trial", TRIALS, ids=by_tag)
+def test_every_removal_changes_its_statement_and_leaves_a_program(trial: Trial) -> None:
+    ast.parse(trial.removal.applied_to((ROOT / trial.place.file).read_text(), trial.place.line))
 
 
-@pytest.mark.parametrize("removal", REMOVALS, ids=lambda removal: removal.text.strip()[:60])
-def test_every_removal_changes_one_place_and_leaves_a_program(removal: Removal) -> None:
-    changed = removal.applied_to((ROOT / removal.file).read_text())
-    assert removal.instead != removal.text
-    ast.parse(changed)
+def test_every_trial_is_there_once() -> None:
+    counts = Counter((trial.rule.slug, trial.place, trial.removal.words) for trial in TRIALS)
+    assert [key for key, count in counts.items() if count > 1] == []
+
+
+EXAMPLE = """\
+def settle(batches):
+    with lock:
+        # rule: first, second
+        if batches and ready:
+            publish(batches)
+        # rule: third/answer
+        return [batch for batch in batches if batch > mark]
+"""
+
+
+def test_a_tag_is_of_the_statement_below_it(tmp_path: Path) -> None:
+    (tmp_path / SOURCE).mkdir(parents=True)
+    (tmp_path / SOURCE / "example.py").write_text(EXAMPLE)
+    found = {tag: [place.line for place in at] for tag, at in places(tmp_path).items()}
+    assert found == {"first": [4], "second": [4], "third/answer": [7]}
+
+
+@pytest.mark.parametrize(
+    ("removal", "line", "expected"),
+    [
+        (condition("False"), 4, "if False:"),
+        (dropped("ready"), 4, "if batches:"),
+        (followed("wait()"), 5, "publish(batches)\n            wait()"),
+        (deleted(), 5, "if batches and ready:\n            pass"),
+        (dropped("batch > mark"), 7, "return [batch for batch in batches]"),
+        (replaced("batch > mark", "True"), 7, "if True]"),
+        (outside(), 7, "publish(batches)\n    return"),
+    ],
+    ids=lambda each: getattr(each, "words", None),
+)
+def test_a_removal_changes_its_statement_alone(removal: Removal, line: int, expected: str) -> None:
+    assert expected in removal.applied_to(EXAMPLE, line)
+
+
+def test_a_removal_that_changes_nothing_is_an_error() -> None:
+    with pytest.raises(ValueError, match="changes nothing"):
+        replaced("mark", "mark").applied_to(EXAMPLE, 7)
+
+
+def test_a_fragment_that_is_not_there_once_is_an_error() -> None:
+    for fragment in ("batch", "nothing"):
+        with pytest.raises(ValueError, match="values to unpack"):
+            replaced(fragment, "None").applied_to(EXAMPLE, 7)
 
 
 @cache
 def functions(file: str) -> frozenset[str]:
-    """The node ids of the file's test functions."""
+    """Return the node ids of the file's test functions."""
     body = ast.parse((ROOT / file).read_text()).body
     return frozenset(f"{file}::{node.name}" for node in body if isinstance(node, ast.FunctionDef))

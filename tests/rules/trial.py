@@ -1,4 +1,4 @@
-"""Trying what becomes of the tests when a rule is taken out: in a copy, in a process of its own."""
+"""Run the tests of a rule without the rule: in a copy of the source, in a process of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.rules.rule import Removal
+from tests.rules.removals import Removal
+from tests.rules.tags import Place
 
 ROOT = Path(__file__).resolve().parents[2]
 _COPIED = ("libs", "services", "tests", "benchmarks", "pyproject.toml")
@@ -36,11 +37,11 @@ _PRELOADED = (
 _FORKING = multiprocessing.get_context("fork")
 _TIMEOUT_S = 120
 _NOT_A_VERDICT = ("ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError", "NameError")
-"""A test that ends so has not looked at the rule: the removal itself is wrong."""
+"""Errors that say that the removal is wrong, not that the test noticed the missing rule."""
 
 
 class Verdict(Enum):
-    """What the tests said to a removal."""
+    """The result of running the tests without a rule."""
 
     CAUGHT = "caught"
     SURVIVED = "SURVIVED"
@@ -50,7 +51,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a run of tests ended; `failed` has the message of each test that failed in its own code, by node id."""
+    """The result of a run of tests; `failed` has the message of each test that failed in its own code, by node id."""
 
     passed: frozenset[str]
     failed: Mapping[str, str]
@@ -59,7 +60,7 @@ class Outcome:
 
     @property
     def verdict(self) -> Verdict:
-        """Of a run without the rule."""
+        """Return the verdict of a run without the rule."""
         if not self.failed:
             return Verdict.SURVIVED if self.passed else Verdict.BROKEN
         judged = [message for message in self.failed.values() if not message.startswith(_NOT_A_VERDICT)]
@@ -67,7 +68,7 @@ class Outcome:
 
 
 def copy(source: Path, target: Path) -> None:
-    """The target holds what the tests need, with the files' own times: what is compiled of them stays valid."""
+    """Copy what the tests need, with the files' modification times, so that compiled kernels stay valid."""
     for name in _COPIED:
         if (source / name).is_dir():
             shutil.copytree(source / name, target / name, ignore=shutil.ignore_patterns(".hypothesis"))
@@ -75,18 +76,18 @@ def copy(source: Path, target: Path) -> None:
             shutil.copy2(source / name, target / name)
 
 
-def without(source: Path, removal: Removal, tests: Sequence[str]) -> Outcome:
-    """What the tests say in a copy of the source that lacks the rule."""
+def without(source: Path, removal: Removal, place: Place, tests: Sequence[str]) -> Outcome:
+    """Run the tests in a copy of the source without the rule that the statement at that place keeps."""
     with TemporaryDirectory(prefix="rules-") as folder:
         root = Path(folder)
         copy(source, root)
-        file = root / removal.file
-        file.write_text(removal.applied_to(file.read_text()))
-        return run(root, tests, compiled=not removal.file.startswith(_COMPILED))
+        file = root / place.file
+        file.write_text(removal.applied_to(file.read_text(), place.line))
+        return run(root, tests, compiled=not place.file.startswith(_COMPILED))
 
 
 def run(root: Path, tests: Sequence[str], *, compiled: bool = True, first_failure: bool = True) -> Outcome:
-    """What the tests say in that copy. Kernels run as plain Python where compiled ones would be out of date."""
+    """Run the tests in that copy; kernels as plain Python unless `compiled`, where compiled ones would be outdated."""
     report, output = root / "report.xml", root / "output.txt"
     options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "-o", f"timeout={_TIMEOUT_S}", f"--junitxml={report}"]
     arguments = [*options, *(["-x"] if first_failure else []), *tests]
@@ -95,18 +96,18 @@ def run(root: Path, tests: Sequence[str], *, compiled: bool = True, first_failur
     process.start()
     process.join()
     passed, failed = _read(report) if report.exists() else (frozenset(), {})
-    told = output.read_text()[-2_000:]
-    return Outcome(passed=passed, failed=failed, seconds=time.monotonic() - begun, output=told)
+    tail = output.read_text()[-2_000:]
+    return Outcome(passed=passed, failed=failed, seconds=time.monotonic() - begun, output=tail)
 
 
 def preload() -> None:
-    """What every run of tests imports is in memory: that takes longer than most of them."""
+    """Import what every run of tests imports, because that takes longer than most of them."""
     for module in _PRELOADED:
         importlib.import_module(module)
 
 
 def _tests_in(root: Path, arguments: Sequence[str], output: Path, compiled: bool) -> None:
-    """The tests have run in this process, which has imported nothing of Tidegate but from the copy."""
+    """Run the tests in this process, with Tidegate's modules imported from the copy alone."""
     file = os.open(output, os.O_CREAT | os.O_WRONLY)
     os.dup2(file, 1)
     os.dup2(file, 2)
@@ -122,7 +123,7 @@ def _tests_in(root: Path, arguments: Sequence[str], output: Path, compiled: bool
 
 
 def _read(report: Path) -> tuple[frozenset[str], dict[str, str]]:
-    """Node ids, without parameters, of the tests that passed and of those that failed, with their messages."""
+    """Return the node ids, without parameters, of the tests that passed, and the messages of those that failed."""
     passed, failed, others = set[str](), dict[str, str](), set[str]()
     for case in ElementTree.parse(report).iter("testcase"):
         name = f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name', '').partition('[')[0]}"

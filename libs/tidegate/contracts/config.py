@@ -201,6 +201,7 @@ class KeyRules(OperatorRules):
         """Return why keys held under `before` cannot be held under this configuration; empty if they can."""
         if self.windowed == before.windowed:
             return {}
+        # rule: key-kind-fixed
         return {"windows": "windows' keys and plain ones are not held together"}
 
 

@@ -41,6 +41,7 @@ _SIZE = re.compile(r"(\d+)(B|KiB|MiB|GiB)", re.ASCII)
 
 def advanced(stream_time: int, to: int) -> int:
     """Return stream time after it has advanced to `to`. It never goes back, nor beyond MAX_TIME."""
+    # rule: idle-time-range
     return max(stream_time, min(to, MAX_TIME))
 
 

@@ -22,11 +22,13 @@ def changes(before: Any, now: Any) -> Any:
     """Return the patch that turns `before` into `now`; entries of mappings are never None."""
     if not (isinstance(before, Mapping) and isinstance(now, Mapping)):
         return now
+    # rule: metadata-as-change/fields
     differing = {
         key: changes(before.get(key), value)
         for key, value in now.items()
         if key not in before or differs(before[key], value)
     }
+    # rule: metadata-builds-up/gone
     return differing | dict.fromkeys(before.keys() - now.keys())
 
 

@@ -203,6 +203,7 @@ def after_document(before: BatchMeta | None, document: Document) -> BatchMeta:
     if before is None:
         raise ValueError(f"batch {document['batch']} says what it changed, but the metadata before it is not there")
     kept = {name: patched(getattr(before, name), said[name]) for name in _KEPT if name in said}
+    # rule: metadata-builds-up/merged
     return replace(before, **_NOTHING_OWN | said | kept)
 
 

@@ -153,6 +153,7 @@ def _split(data: Array, starts: Array, lengths: Array, size: int, bounds: Bounds
             bounds.code[row] = TOO_SHORT
             continue
         start = _big_endian(data, behind - START_BYTES)
+        # rule: kafka-window-bytes/size
         end = _big_endian(data, behind - SESSION_BYTES) if size < 0 else min(start, MAX_TIME) + size
         if not _is_window(start, end):
             bounds.code[row] = BAD_BOUNDS
@@ -172,6 +173,7 @@ def _big_endian(data: Array, at: int) -> Any:
 def kafka_keys(keys: pa.Array, start: Array, end: Array | None) -> pa.ChunkedArray:
     """Return the keys with their windows in Kafka's format. Without ends, these are time windows."""
     data, starts, lengths = binary_parts(keys)
+    # rule: kafka-window-bytes/session
     bounds = np.stack([start] if end is None else [end, start], axis=1).astype(">i8")
     behind = bounds.view(np.uint8).reshape(len(starts), -1)
     whole = np.where(lengths >= 0, lengths + behind.shape[1], lengths)
@@ -216,6 +218,7 @@ def _compose(batch: Batch, bounds: Array, starts: Array, data: Array) -> None:
     for row in range(len(starts)):
         if batch.key_length[row] >= 0:
             for place in range(BOUNDS_BYTES):
+                # rule: windows-in-key
                 data[starts[row] + place] = bounds[row, place]
             copy_bytes(batch.data, batch.key_start[row], data, starts[row] + BOUNDS_BYTES, batch.key_length[row])
 

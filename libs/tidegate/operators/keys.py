@@ -41,6 +41,7 @@ class PlainKeys:
     columns: tuple[pa.Field, ...] = ()
 
     def __init__(self, windows: Windows = "ignore") -> None:
+        # rule: unexpected-window
         self._refuses = windows == "none"
 
     def keyed(self, batch: Batch, undecodable: Array) -> Keyed:

@@ -75,6 +75,7 @@ def dated(records: Records, config: OperatorRules, clock_ms: int) -> Dated:
     timestamps, codes = event_timestamps.event_timestamps(records, config.timestamp)
     undecodable = np.where(codes > 0, codes + (UNDECODABLE - 1), 0).astype(np.int8)
     if records.unreadable is not None:
+        # rule: unreadable-batch-rejected/row
         undecodable = np.where(records.unreadable > 0, records.unreadable + np.int8(NO_BATCH - 1), undecodable)
     newest = MAX_TIME if config.max_ahead is None else min(clock_ms + config.max_ahead, MAX_TIME)
     return Dated(batch_of(records, timestamps), undecodable, newest)
@@ -98,6 +99,7 @@ def bad_timestamp(timestamp: int, undecodable: int, newest: int) -> Any:
         return undecodable
     if timestamp < 0:
         return NEGATIVE_TIMESTAMP
+    # rule: time-range
     if timestamp <= newest:
         return ACCEPTED
     return OUT_OF_RANGE if timestamp > MAX_TIME else TOO_FAR_AHEAD
@@ -143,6 +145,7 @@ def late(payloads: Payloads, batch: Batch, refused: Refused, max_lateness: int, 
     rows, stream_time = refused.row[chosen], refused.stream_time[chosen]
     behind = stream_time - batch.timestamp[rows]
     causes = words(behind < 0, pa.array([cause, cause + AHEAD]))
+    # rule: lateness-not-negative
     return _table(payloads, batch, rows, causes, pa.array(np.maximum(behind, 0)), pa.array(stream_time - max_lateness))
 
 

@@ -67,6 +67,7 @@ def is_renewal_due(before: Lease | None, now: Lease) -> bool:
 
 def alive(leases: Mapping[str, Lease], clock: int, rewind_window_ms: int) -> dict[str, Lease]:
     """Return the leases that still count: those not older than the table's rewind window, by their clock."""
+    # rule: lease-expires
     return {reader: lease for reader, lease in leases.items() if lease.clock >= clock - rewind_window_ms}
 
 
@@ -84,6 +85,7 @@ def needed(leases: Mapping[str, Lease], epochs: Mapping[str, tuple[int, int]], p
     Return NEVER, so that no version expires until the lease is renewed, in two cases: the lease has an older epoch than
     `epochs` (a superseded driver wrote it), or it does not name the partition.
     """
+    # rule: lease-lets-nothing-go/superseded
     return min(
         (
             NEVER if lease.epoch < epochs[reader][0] else lease.needs.get(partition, NEVER)
@@ -114,6 +116,7 @@ class Gate:
 
     def read(self, offset: int) -> int:
         """Return the event time up to which records may be released, given that the table has read up to `offset`."""
+        # rule: gate-of-due
         while self._due and self._due[0][1] <= offset:
             self.passed = self._due.popleft()[0]
         return self.passed

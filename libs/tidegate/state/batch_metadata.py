@@ -106,6 +106,7 @@ def lineage(log: OperatorLog, newest: BatchMeta) -> dict[int, list[Commit]]:
     Only the newest LINEAGE_ENTRIES log entries are read, so the cost does not grow with the log.
     """
     found: dict[int, list[Commit]] = {}
+    # rule: bounded-by-log-length/lineage
     for _version, document in islice(documents_before(log.path, log.version), LINEAGE_ENTRIES):
         for partition in touched(document):
             if document["batch"] > newest.snapshot.get(partition, -1):

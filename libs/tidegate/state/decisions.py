@@ -82,6 +82,7 @@ class StateUse(NamedTuple):
 
 def may_take(header: Header | None, token: tuple[int, int]) -> None:
     """Raise Superseded if the header has a larger (epoch, batch) than the task, whose own is `token`."""
+    # rule: superseded-task/decision
     if header is not None and (header.epoch, header.batch) > token:
         raise Superseded(
             "a newer attempt owns this partition's local state; this task has touched nothing",
@@ -100,10 +101,12 @@ def choose_state(header: Header | None, wanted: Wanted, boot_id: str, layout: tu
     if unfit := _unfit(header, boot_id, layout):
         return StateUse(Way.REBUILD, unfit)
     here = (header.batch, header.attempt)
+    # rule: usable-if-last, attempt-not-number
     if here == (wanted.last or NO_COMMIT):
         return StateUse(Way.GO_ON, "the local state equals the partition's last commit", header.batch)
     if _leads_on(here, wanted):
         return StateUse(Way.CATCH_UP, "the local state equals an earlier commit", header.batch)
+    # rule: undo-failed-attempt/chosen, undo-to-last-commit/chosen
     if header.before is not None and (header.before == (wanted.last or NO_COMMIT) or _leads_on(header.before, wanted)):
         return StateUse(Way.UNDO, "the local state is that of a failed attempt", header.before[0])
     if here in wanted.lineage or header.before in wanted.lineage:
@@ -116,14 +119,18 @@ def _leads_on(commit: Commit, wanted: Wanted) -> bool:
 
     A compaction drops deletes, so commits before the newest snapshot do not qualify.
     """
+    # rule: undo-to-last-commit/leads-on, catch-up-in-lineage, catch-up-from-snapshot
     return commit in wanted.lineage and commit[0] >= wanted.snapshot
 
 
 def _unfit(header: Header, boot_id: str, layout: tuple[str, int]) -> str | None:
+    # rule: dirty-rebuilt
     if not header.complete:
         return "the local state was left in the middle of a change"
+    # rule: reboot-not-durable
     if header.boot_id != boot_id and not header.durable:
         return "the machine has been started again, and the local state was not durable"
+    # rule: other-layout
     if header.layout != layout:
         return "the local state has another layout"
     return None
@@ -177,13 +184,18 @@ def judge_winners(above: Sequence[Entry], attempt: str, epoch: int) -> Verdict:
     """
     mine = any(entry.attempt == attempt for entry in above)
     rivals = [entry.epoch for entry in above if entry.epoch is not None and entry.attempt != attempt]
+    # rule: higher-epoch-fences
     if any(rival > epoch for rival in rivals):
         return Verdict.FENCED
+    # rule: foreign-data-stops, second-commit-stops
     if any(entry.foreign_change for entry in above) or (mine and rivals):
         return Verdict.STOP
+    # rule: winners-are-read
     if mine:
         return Verdict.COMMITTED
+    # rule: older-epoch-starts-over, foreign-change-starts-over
     harmless = above and not rivals and not any(entry.changes_table for entry in above)
+    # rule: optimize-tolerated
     return Verdict.TRY_ABOVE if harmless else Verdict.ENGINE_ERROR
 
 
@@ -201,11 +213,13 @@ class Mark(NamedTuple):
 
 def format_mark(table_id: str, batch: int) -> str:
     """Return the metadata string of the offset commit that is in the same Kafka transaction as a batch's output."""
+    # rule: mark-format/written
     return f"tidegate/1 {table_id} {batch}"
 
 
 def parse_mark(text: str) -> Mark | None:
     """Return the mark that `format_mark` wrote; None if the text has another form."""
+    # rule: mark-format/read
     found = _MARK.fullmatch(text)
     return Mark(found[1], int(found[2])) if found else None
 
@@ -235,6 +249,7 @@ def unpublished(mark: str | None, *, table_id: str, newest_batch: int, outputs: 
     above the log, of another table or in another form, and if several batches are unpublished.
     """
     if mark is None:
+        # rule: absent-mark-resolved
         return Settle(Settling.RESOLVE) if outputs else Settle(Settling.NOTHING)
     return unpublished_above(_trusted(mark, table_id, newest_batch), outputs)
 
@@ -244,7 +259,9 @@ def unpublished_above(published: int, outputs: Sequence[int]) -> Settle:
 
     Raise StateError if several batches are left.
     """
+    # rule: publish-above-mark/decision
     due = sorted({batch for batch in outputs if batch > published})
+    # rule: one-batch-above-mark
     if len(due) > 1:
         raise StateError(
             "several batches of a partition are committed and not published; at most one can be",
@@ -273,19 +290,24 @@ def resolved(batch: int, tails: Sequence[Tail]) -> Settle:
     check: all earlier output was published before the next batch was run. ASK means that the topics show neither its
     records nor that they are missing, so a person has to decide.
     """
+    # rule: absent-mark-newest-output/decided
     if any(tail.newest is not None and tail.newest >= batch for tail in tails):
         return Settle(Settling.NOTHING)
+    # rule: absent-mark-asks/decided
     return Settle(Settling.PUBLISH if any(tail.whole for tail in tails) else Settling.ASK, batch)
 
 
 def _trusted(mark: str, table_id: str, newest_batch: int) -> int:
     parsed = parse_mark(mark)
+    # rule: mark-of-other-form
     if parsed is None:
         raise _untrusted(
             "the publication mark has another form than Tidegate writes", mark, "who else commits offsets?"
         )
+    # rule: mark-of-other-log
     if parsed.table_id != table_id:
         raise _untrusted("the publication mark belongs to another operator log", mark, f"this log is {table_id}.")
+    # rule: mark-above-log
     if parsed.batch > newest_batch:
         raise _untrusted(
             "the publication mark is above the operator log: the log was set back, or is an old copy",
@@ -329,8 +351,10 @@ def newest_old(clocks: Iterable[int], now: int, age_ms: int) -> int:
     """
     newest = -1
     for place, clock in enumerate(clocks):
+        # rule: clock-jump/clock
         if FIRST_CLOCK_MS <= clock <= now:
             if clock >= now - age_ms:
+                # rule: clock-jump/earlier
                 break
             newest = place
     return newest

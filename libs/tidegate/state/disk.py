@@ -45,6 +45,7 @@ def staged(folder: Path, data: bytes) -> Iterator[Path]:
         with path.open("xb") as file:
             file.write(data)
             file.flush()
+            # rule: entry-synced
             os.fsync(file.fileno())
         yield path
     finally:

@@ -24,6 +24,7 @@ def after_going_back(raised: Raised, reached: int, end: int) -> Raised:
 
     `reached` and `end` are offsets of the input, `end` before `reached`.
     """
+    # rule: raised-offsets/sum
     first, by = reached + raised_now(raised), raised_now(raised) + reached - end
     return (*(earlier for earlier in raised if earlier[0] < first), (first, by))
 

@@ -1,6 +1,7 @@
 """A batch, from its plan to the ends of its transactions."""
 
-from tests.rules.rule import Chapter, Rule, tests, without
+from tests.rules.removals import argument, condition, deleted, dropped, instead, outside, preceded, replaced, value
+from tests.rules.rule import Chapter, Rule, tests
 
 _DRIVER, _TASK, _PORT, _FILES = (
     "runtime/batch_loop/driver",
@@ -16,6 +17,7 @@ _TRANSACTIONS, _DECODER, _STATE = (
 
 RULES = (
     Rule(
+        slug="stable-offsets",
         name="a batch is planned up to the last stable offset",
         chapter=Chapter.BATCH,
         tests=(
@@ -23,13 +25,12 @@ RULES = (
             *tests("runtime/test_transaction_protocols", "last_stable_offsets_are_asked_for_with_read_committed"),
         ),
         removals=(
-            without(
-                _DRIVER, "ends = offsets.stable(self._kafka(), topic)", "ends = offsets.latest(self._kafka(), topic)"
-            ),
-            without("runtime/kafka/positions", "_LATEST, _READ_COMMITTED)", "_LATEST, _READ_UNCOMMITTED)"),
+            replaced("offsets.stable", "offsets.latest", way="planned"),
+            replaced("_READ_COMMITTED", "_READ_UNCOMMITTED", way="isolation"),
         ),
     ),
     Rule(
+        slug="idle-at-high-watermark",
         name="no partition is idle while its high watermark is beyond what is read",
         chapter=Chapter.BATCH,
         tests=(
@@ -40,72 +41,64 @@ RULES = (
             *tests("runtime/test_driver", "no_partition_is_idle_while_its_producers_transactions_are_open"),
         ),
         removals=(
-            without("runtime/batch_loop/planning", " and high_watermarks.get(partition) == offset", ""),
-            without(_DRIVER, "begun, now = offsets.latest(self._kafka(), topic), ", "begun, now = ends, "),
+            dropped("high_watermarks.get(partition) == offset", way="plan"),
+            replaced("offsets.latest(self._kafka(), topic)", "ends", way="read"),
         ),
     ),
     Rule(
+        slug="one-clock",
         name="the clock is read once for a batch",
         chapter=Chapter.BATCH,
         tests=tests("runtime/test_driver", "the_clock_is_read_once_for_a_batch"),
-        removals=(
-            without(_DRIVER, "clock=now,\n                inputs=", "clock=clock.now_ms(),\n                inputs="),
-        ),
+        removals=(argument("clock", "clock.now_ms()"),),
     ),
     Rule(
+        slug="settled-before-plan",
         name="no batch is planned while a publication is not settled",
         chapter=Chapter.BATCH,
         tests=tests("runtime/test_driver", "no_batch_is_planned_while_a_publication_is_not_settled"),
-        removals=(
-            without(
-                _DRIVER,
-                "self._publication.clear_up(self.newest)\n        plans = self._recovering",
-                "pass\n        plans = self._recovering",
-            ),
-        ),
+        removals=(deleted(),),
     ),
     Rule(
+        slug="no-task-retry",
         name="a task refuses to run if Spark retries it",
         chapter=Chapter.BATCH,
         tests=tests("runtime/test_task", "a_task_that_spark_retries_refuses_to_run"),
-        removals=(without(_TASK, "if context is not None and context.attemptNumber() > 0:", "if False:"),),
+        removals=(condition("False"),),
     ),
     Rule(
+        slug="one-stage-attempt",
         name="no stage of Spark's has a second attempt",
         chapter=Chapter.BATCH,
         tests=tests("runtime/test_session", "spark_tries_nothing_again"),
-        removals=(without("runtime/spark/session", '"spark.stage.maxConsecutiveAttempts": "1",', ""),),
+        removals=(dropped("'spark.stage.maxConsecutiveAttempts':"),),
     ),
     Rule(
+        slug="no-spark-retries",
         name="a start refuses what would make Spark run a task again",
         chapter=Chapter.BATCH,
         tests=tests("runtime/test_application", "what_would_make_spark_run_a_task_again_is_refused"),
         removals=(
-            without("runtime/configuration/application", '"spark.speculation": "false",', ""),
-            without("runtime/configuration/application", '"spark.stage.maxConsecutiveAttempts": "1",', ""),
+            dropped("'spark.speculation':"),
+            dropped("'spark.stage.maxConsecutiveAttempts':"),
         ),
     ),
     Rule(
+        slug="partition-lock",
         name="a partition's state is worked on by one task at a time",
         chapter=Chapter.BATCH,
         tests=tests("state/test_local_state", "a_lock_that_is_held_too_long_is_an_engine_error"),
-        removals=(without(_STATE, "fcntl.LOCK_EX | fcntl.LOCK_NB", "fcntl.LOCK_SH | fcntl.LOCK_NB"),),
+        removals=(replaced("fcntl.LOCK_EX", "fcntl.LOCK_SH"),),
     ),
     Rule(
+        slug="lock-until-files",
         name="the lock is held until the output is open and the files are written",
         chapter=Chapter.BATCH,
         tests=tests("runtime/test_task", "the_lock_is_held_until_the_output_is_open"),
-        removals=(
-            without(
-                _TASK,
-                '        producer = port.open(plan, step, next_offset)\n        watch.lap("output")\n'
-                '        files = _write(attempt, plan, step)\n        watch.lap("files")\n',
-                '    producer = port.open(plan, step, next_offset)\n    watch.lap("output")\n'
-                '    files = _write(attempt, plan, step)\n    watch.lap("files")\n',
-            ),
-        ),
+        removals=(outside(),),
     ),
     Rule(
+        slug="superseded-task",
         name="a header with a larger epoch or batch supersedes the task, which touches nothing",
         chapter=Chapter.BATCH,
         tests=(
@@ -113,33 +106,26 @@ RULES = (
             *tests("state/test_local_state", "a_task_older_than_the_header_is_superseded_and_touches_nothing"),
         ),
         removals=(
-            without(_STATE, "may_take(local.header, token)"),
-            without(
-                "state/decisions",
-                "(header.epoch, header.batch) > token:",
-                "header.epoch > token[0]:",
-            ),
+            deleted(way="lock"),
+            replaced("(header.epoch, header.batch) > token", "header.epoch > token[0]", way="decision"),
         ),
     ),
     Rule(
+        slug="input-first",
         name="all input is fetched before the first change of the state",
         chapter=Chapter.BATCH,
         tests=tests("runtime/test_task", "input_that_does_not_come_costs_no_local_state"),
-        removals=(
-            without(
-                _TASK,
-                "fetched = port.read(plan)",
-                "local.begin(attempt.epoch, attempt.batch, attempt.attempt)\n        fetched = port.read(plan)",
-            ),
-        ),
+        removals=(preceded("local.begin(attempt.epoch, attempt.batch, attempt.attempt)"),),
     ),
     Rule(
+        slug="fetch-retries",
         name="errors of Kafka are retried inside the task until its deadline",
         chapter=Chapter.BATCH,
         tests=tests("runtime/test_transaction_protocols", "a_fetch_without_an_answer_is_sent_again_until_the_deadline"),
-        removals=(without("runtime/kafka/fetch", "last_error = error\n            continue", "raise"),),
+        removals=(instead("raise"),),
     ),
     Rule(
+        slug="position-behind-batch",
         name="the position behind a batch is its base offset and last offset delta and 1, skipped or not",
         chapter=Chapter.BATCH,
         tests=tests(
@@ -149,34 +135,36 @@ RULES = (
             "aborted_transactions_and_control_batches_are_skipped_and_passed",
         ),
         removals=(
-            without(_DECODER, "int(found.last_offset[-1]) + 1", "int(found.base_offset[-1] + found.record_count[-1])"),
-            without(_DECODER, "int(found.last_offset[-1]) + 1", "int(wanted.last_offset[-1]) + 1"),
+            replaced("int(found.last_offset[-1]) + 1", "int(found.base_offset[-1] + found.record_count[-1])"),
+            replaced("found", "wanted"),
         ),
     ),
     Rule(
+        slug="aborted-skipped",
         name="records of aborted transactions are skipped",
         chapter=Chapter.BATCH,
         tests=tests("kernels/test_record_batch", "aborted_transactions_and_control_batches_are_skipped_and_passed"),
         removals=(
-            without(_DECODER, " & ~_in_aborted(data, found, aborted))", ")"),
-            without(_DECODER, "            aborting.discard(producer_id)", "            pass"),
+            dropped("~_in_aborted(data, found, aborted)", way="records"),
+            deleted(way="ends"),
         ),
     ),
     Rule(
+        slug="record-too-large",
         name="a record too large for the output is refused before anything is sent, with the remedy",
         chapter=Chapter.BATCH,
         tests=tests("kernels/test_record_batch", "a_record_larger_than_the_limit_is_named_before_anything_is_written"),
-        removals=(without("kernels/record_format/record_encoder", "if ENVELOPE_BYTES + framed > limit:", "if False:"),),
+        removals=(condition("False"),),
     ),
     Rule(
+        slug="no-empty-transaction",
         name="without output there is no transaction",
         chapter=Chapter.BATCH,
         tests=tests("runtime/test_task", "without_emissions_nothing_is_opened"),
-        removals=(
-            without("runtime/publishing/encoding", "    if producer is unopened:\n        return producer\n", ""),
-        ),
+        removals=(deleted(),),
     ),
     Rule(
+        slug="output-repeatable",
         name="output can be made again from the log, byte for byte and in order",
         chapter=Chapter.BATCH,
         tests=tests(
@@ -186,29 +174,24 @@ RULES = (
             "dead_letters_go_by_offset_late_and_rejected_ones_together",
         ),
         removals=(
-            without(
-                "runtime/publishing/publication",
-                "since) - 1, up_to=batch)\n",
-                'since) - 1, up_to=batch).sort_by([("seq", "descending")])\n',
+            value(
+                "self._log.read(kind, partition, after_batch=max(batch, since) - 1, up_to=batch)"
+                ".sort_by([('seq', 'descending')])",
+                way="order",
             ),
-            without("runtime/publishing/publication", "batch=batch,", "batch=newest.batch,"),
-            without(
-                "runtime/publishing/dead_letters", '    return letters.sort_by("offset")\n', "    return letters\n"
-            ),
+            argument("batch", "newest.batch", way="batch"),
+            value("letters", way="dead-letters"),
         ),
     ),
     Rule(
+        slug="data-files-synced",
         name="data files and their folders are on disk before the log names them",
         chapter=Chapter.BATCH,
         tests=tests("state/test_operator_log", "data_files_and_their_folders_are_on_disk_before_the_log_names_them"),
-        removals=(
-            without(
-                _FILES, "        disk.sync(path)\n        disk.sync(path.parent)", "        disk.sync(path.parent)"
-            ),
-            without(_FILES, "        disk.sync(path)\n        disk.sync(path.parent)", "        disk.sync(path)"),
-        ),
+        removals=(deleted(),),
     ),
     Rule(
+        slug="entry-synced",
         name="the log's entry and folder are on disk before a commit counts",
         chapter=Chapter.BATCH,
         tests=tests(
@@ -216,51 +199,38 @@ RULES = (
             "the_entry_is_on_disk_before_its_name_and_the_name_before_the_commit_counts",
             "a_name_that_cannot_be_made_durable_is_unavailable",
         ),
-        removals=(
-            without("state/delta_log/operator_log", "disk.sync(self.path / DELTA_LOG)"),
-            without("state/disk", "            os.fsync(file.fileno())\n", ""),
-        ),
+        removals=(deleted(),),
     ),
     Rule(
+        slug="commit-then-publish",
         name="transactions end after the commit",
         chapter=Chapter.BATCH,
         tests=tests("runtime/test_driver", "transactions_end_after_the_commit_and_only_those_that_were_opened"),
-        removals=(
-            without(
-                _DRIVER,
-                "self._to_log(meta, [file for result in results for file in result.files])",
-                "self._publish(results)\n"
-                "        self._to_log(meta, [file for result in results for file in result.files])",
-            ),
-        ),
+        removals=(preceded("self._publish(results)"),),
     ),
     Rule(
+        slug="end-opened-only",
         name="only transactions that were opened are ended",
         chapter=Chapter.BATCH,
         tests=tests("runtime/test_transaction_protocols", "a_transaction_that_nobody_opened_is_not_ended"),
-        removals=(
-            without(_TRANSACTIONS, "isinstance(result, Producer) and result.opened", "isinstance(result, Producer)"),
-        ),
+        removals=(dropped("result.opened"),),
     ),
     Rule(
+        slug="ends-together",
         name="all transactions of a batch are ended at once",
         chapter=Chapter.BATCH,
         tests=tests("runtime/test_publication", "all_transactions_of_a_batch_are_ended_at_once"),
-        removals=(
-            without(
-                "runtime/publishing/publication",
-                'if armed("between_ends") else [partitions]',
-                "if partitions else []",
-            ),
-        ),
+        removals=(value("[[partition] for partition in partitions] if partitions else []"),),
     ),
     Rule(
+        slug="refusal-starts-over",
         name="a definite refusal by Delta starts over with a claim",
         chapter=Chapter.BATCH,
         tests=tests("runtime/test_driver", "a_commit_that_is_refused_or_unclear_starts_over_with_a_claim"),
-        removals=(without(_DRIVER, "except (StartOver, Fenced, Superseded):", "except (Fenced, Superseded):"),),
+        removals=(dropped("StartOver"),),
     ),
     Rule(
+        slug="init-after-failure",
         name="after a failed attempt the next request is InitProducerId",
         chapter=Chapter.BATCH,
         tests=(
@@ -269,46 +239,34 @@ RULES = (
                 "runtime/test_publication", "an_abandoned_transaction_is_aborted_by_one_s_own_id_before_anything_else"
             ),
         ),
-        removals=(without(_DRIVER, "self._publication.abandon(plan.partition for plan in plans)"),),
+        removals=(deleted(),),
     ),
     Rule(
+        slug="transaction-timeout",
         name="a transaction outlives an attempt twice: its timeout is three deadlines, a minute at least",
         chapter=Chapter.BATCH,
         tests=tests("runtime/test_publication", "the_transaction_timeout_is_three_deadlines_and_a_minute_at_least"),
         removals=(
-            without(
-                "runtime/publishing/publication",
-                "max(60_000, int(3 * deadline_s * 1_000))",
-                "max(60_000, int(deadline_s * 1_000))",
-            ),
-            without(
-                "runtime/publishing/publication",
-                "max(60_000, int(3 * deadline_s * 1_000))",
-                "int(3 * deadline_s * 1_000)",
-            ),
+            dropped("3"),
+            value("int(3 * deadline_s * 1000)"),
         ),
     ),
     Rule(
+        slug="timeout-allowed",
         name="the transaction timeout is checked against the broker's maximum at start",
         chapter=Chapter.BATCH,
         tests=tests("runtime/test_transaction_protocols", "a_timeout_longer_than_the_broker_allows_is_a_user_error"),
-        removals=(
-            without(_TRANSACTIONS, "if answer.error_code == InvalidTransactionTimeoutError.errno:", "if False:"),
-        ),
+        removals=(condition("False"),),
     ),
     Rule(
+        slug="shared-deadline",
         name="the partitions of a task share one deadline for Kafka",
         chapter=Chapter.BATCH,
         tests=tests("runtime/test_task", "the_partitions_of_a_task_share_one_deadline"),
-        removals=(
-            without(
-                _PORT,
-                "deadline_s=self.deadline.remaining_s,\n            epoch",
-                "deadline_s=self.attempt.deadline_s,\n            epoch",
-            ),
-        ),
+        removals=(argument("deadline_s", "self.attempt.deadline_s"),),
     ),
     Rule(
+        slug="abort-before-waiting",
         name="no transaction stays open while the lake or a person is waited for",
         chapter=Chapter.BATCH,
         tests=tests(
@@ -316,9 +274,10 @@ RULES = (
             "no_transaction_stays_open_while_the_lake_is_waited_for",
             "a_batch_that_lost_a_record_leaves_no_transaction_open",
         ),
-        removals=(without(_DRIVER, "self._let_go(meta.opened)"),),
+        removals=(deleted(),),
     ),
     Rule(
+        slug="abort-at-end",
         name="a driver that ends aborts what is open",
         chapter=Chapter.BATCH,
         tests=tests(
@@ -326,14 +285,6 @@ RULES = (
             "a_driver_that_ends_aborts_what_is_open",
             "a_driver_that_ends_in_doubt_about_a_commit_ends_no_transaction_of_it",
         ),
-        removals=(
-            without(_DRIVER, "self._publication.let_go(sorted(self._publication.unclear))"),
-            without("runtime/publishing/publication", "self.abandon(partitions)\n        for", "for"),
-        ),
-    ),
-    Rule(
-        name="the pinned history version of a join never goes back within an epoch",
-        chapter=Chapter.BATCH,
-        later="issue C",
+        removals=(deleted(),),
     ),
 )

@@ -1,11 +1,13 @@
 """The fence in Delta: who may commit, and what is refused at start."""
 
-from tests.rules.rule import Chapter, Rule, tests, without
+from tests.rules.removals import condition, deleted, dropped, followed, instead, preceded, replaced, value
+from tests.rules.rule import Chapter, Rule, tests
 
 _LOG, _DECISIONS, _ENTRIES = "state/delta_log/operator_log", "state/decisions", "state/delta_log/log_entries"
 
 RULES = (
     Rule(
+        slug="handle-at-own-commit",
         name="the handle stays at the driver's own last commit",
         chapter=Chapter.FENCE,
         tests=tests(
@@ -13,15 +15,10 @@ RULES = (
             "a_driver_that_was_overtaken_is_fenced",
             "an_overtaken_driver_is_fenced_whatever_batch_it_commits",
         ),
-        removals=(
-            without(
-                _LOG,
-                "while not put(self.path, self.version + 1, actions):",
-                "while not put(self.path, (newest_version(self.path) or 0) + 1, actions):",
-            ),
-        ),
+        removals=(replaced("self.version", "newest_version(self.path) or 0"),),
     ),
     Rule(
+        slug="entry-never-replaced",
         name="an entry is never put over another",
         chapter=Chapter.FENCE,
         tests=tests(
@@ -29,56 +26,54 @@ RULES = (
             "an_entry_is_put_whole_or_not_at_all_and_never_over_another",
             "of_many_who_put_the_same_version_one_wins",
         ),
-        removals=(
-            without(_ENTRIES, "os.link(file, entry_path(log, version))", "file.rename(entry_path(log, version))"),
-        ),
+        removals=(replaced("os.link(file, entry_path(log, version))", "file.rename(entry_path(log, version))"),),
     ),
     Rule(
+        slug="higher-epoch-fences",
         name="a higher epoch fences, also beside the own commit",
         chapter=Chapter.FENCE,
         tests=tests("state/test_decisions", "a_higher_epoch_fences_even_beside_the_own_commit"),
-        removals=(without(_DECISIONS, "if any(rival > epoch for rival in rivals):", "if False:"),),
+        removals=(condition("False"),),
     ),
     Rule(
+        slug="foreign-data-stops",
         name="a foreign commit that changes data stops the driver",
         chapter=Chapter.FENCE,
         tests=(
             *tests("state/test_decisions", "a_foreign_change_of_data_stops"),
             *tests("state/test_operator_log", "a_foreign_change_of_data_beside_a_commit_stops"),
         ),
-        removals=(
-            without(
-                _DECISIONS,
-                "if any(entry.foreign_change for entry in above) or (mine and rivals):",
-                "if mine and rivals:",
-            ),
-        ),
+        removals=(dropped("any((entry.foreign_change for entry in above))"),),
     ),
     Rule(
+        slug="second-commit-stops",
         name="another commit of one's own epoch beside one's own stops the driver",
         chapter=Chapter.FENCE,
         tests=tests("state/test_decisions", "a_rival_of_the_same_epoch_beside_the_own_commit_stops"),
-        removals=(without(_DECISIONS, " or (mine and rivals):", ":"),),
+        removals=(dropped("mine and rivals"),),
     ),
     Rule(
+        slug="older-epoch-starts-over",
         name="a commit of the same or an older epoch instead of one's own makes the driver start over",
         chapter=Chapter.FENCE,
         tests=(
             *tests("state/test_decisions", "a_rival_of_the_same_or_an_older_epoch_is_an_engine_error"),
             *tests("state/test_operator_log", "of_two_claims_of_one_epoch_one_wins_and_the_other_starts_over"),
         ),
-        removals=(without(_DECISIONS, "harmless = above and not rivals and", "harmless = above and"),),
+        removals=(dropped("not rivals"),),
     ),
     Rule(
+        slug="foreign-change-starts-over",
         name="a foreign change of the table makes the driver start over",
         chapter=Chapter.FENCE,
         tests=(
             *tests("state/test_decisions", "a_conflict_with_anything_but_harmless_foreign_commits_is_an_engine_error"),
             *tests("state/test_operator_log", "a_foreign_change_of_the_table_makes_the_driver_start_over"),
         ),
-        removals=(without(_DECISIONS, "not rivals and not any(entry.changes_table for entry in above)", "not rivals"),),
+        removals=(dropped("not any((entry.changes_table for entry in above))"),),
     ),
     Rule(
+        slug="optimize-tolerated",
         name="a foreign OPTIMIZE is tolerated",
         chapter=Chapter.FENCE,
         tests=tests(
@@ -86,15 +81,10 @@ RULES = (
             "a_foreign_optimize_is_tolerated_and_batch_and_seq_stay",
             "a_foreign_optimize_while_the_driver_runs_is_tolerated",
         ),
-        removals=(
-            without(
-                _DECISIONS,
-                "return Verdict.TRY_ABOVE if harmless else Verdict.ENGINE_ERROR",
-                "return Verdict.ENGINE_ERROR",
-            ),
-        ),
+        removals=(value("Verdict.ENGINE_ERROR"),),
     ),
     Rule(
+        slug="path-inside-table",
         name="a path in the log that leaves the table is refused",
         chapter=Chapter.FENCE,
         tests=tests(
@@ -103,12 +93,10 @@ RULES = (
             "a_checkpoint_with_a_path_that_leaves_the_table_is_refused",
             "a_clean_up_deletes_nothing_outside_of_the_table",
         ),
-        removals=(
-            without("state/delta_log/log_entries", "refuse_paths_outside(path, actions)"),
-            without("state/delta_log/checkpoints", "refuse_paths_outside(path, adds)"),
-        ),
+        removals=(deleted(),),
     ),
     Rule(
+        slug="identical-retry",
         name="after an unclear error the identical commit is tried again",
         chapter=Chapter.FENCE,
         tests=tests(
@@ -117,64 +105,57 @@ RULES = (
             "an_unclear_commit_that_had_landed_is_found_to_be_committed",
         ),
         removals=(
-            without(_LOG, "unclear = error", "raise"),
-            without(_LOG, "unclear = error", "unclear, actions = error, [*actions, actions[0]]"),
+            instead("raise"),
+            followed("actions = [*actions, actions[0]]"),
         ),
     ),
     Rule(
+        slug="listing-decides-nothing",
         name="after an unclear error a listing decides nothing",
         chapter=Chapter.FENCE,
         tests=tests("state/test_operator_log", "an_unclear_commit_that_had_not_landed_is_tried_again_byte_for_byte"),
-        removals=(
-            without(
-                _LOG,
-                "unclear = error",
-                "unclear = error\n"
-                "                if newest_version(self.path) == self.version:\n"
-                "                    break",
-            ),
-        ),
+        removals=(followed("if newest_version(self.path) == self.version:\n    break"),),
     ),
     Rule(
+        slug="winners-are-read",
         name="on a conflict the winners are read: one's own attempt among them is committed",
         chapter=Chapter.FENCE,
         tests=(
             *tests("state/test_decisions", "the_own_attempt_among_the_winners_is_committed"),
             *tests("state/test_operator_log", "an_unclear_commit_that_had_landed_is_found_to_be_committed"),
         ),
-        removals=(without(_DECISIONS, "    if mine:\n        return Verdict.COMMITTED\n", ""),),
+        removals=(deleted(),),
     ),
     Rule(
+        slug="no-update-to-newest",
         name="the log is never updated to whatever is newest",
         chapter=Chapter.FENCE,
         tests=tests("test_house", "the_log_is_never_updated_to_whatever_is_newest"),
-        removals=(
-            without(
-                _LOG,
-                '"""The metadata of the newest batch at the handle\'s version; None before the first claim."""',
-                "DeltaTable(str(self.path)).update_incremental()",
-            ),
-        ),
+        removals=(preceded("DeltaTable(str(self.path)).update_incremental()"),),
     ),
     Rule(
+        slug="damaged-entry-stops",
         name="an entry that is empty or cut short stops the start and is named",
         chapter=Chapter.FENCE,
         tests=tests("state/test_operator_log", "a_newest_entry_that_is_empty_or_cut_short_stops_and_is_named"),
-        removals=(without(_ENTRIES, "if not actions:", "if False:"),),
+        removals=(condition("False"),),
     ),
     Rule(
+        slug="expected-version",
         name="the version found is the one expected",
         chapter=Chapter.FENCE,
         tests=tests("state/test_operator_log", "a_log_whose_newest_entry_is_missing_under_a_checkpoint_is_refused"),
-        removals=(without(_ENTRIES, "if max(names)[:20] > newest[:20]:", "if False:"),),
+        removals=(condition("False"),),
     ),
     Rule(
+        slug="lost-entry-stops",
         name="an entry that is lost behind the newest log checkpoint stops the start",
         chapter=Chapter.FENCE,
         tests=tests("state/test_operator_log", "an_entry_that_is_lost_behind_the_newest_checkpoint_is_refused"),
-        removals=(without(_ENTRIES, "if beyond is None:", "if True:"),),
+        removals=(condition("True"),),
     ),
     Rule(
+        slug="foreign-change-refused",
         name="a RESTORE and a foreign change of data are refused at start, with the way on",
         chapter=Chapter.FENCE,
         tests=tests(
@@ -184,28 +165,29 @@ RULES = (
             "a_foreign_change_under_the_newest_own_commit_is_refused_at_start_too",
         ),
         removals=(
-            without(_LOG, "_refuse_foreign_changes(path, newest_entries(path, newest))"),
-            without(
-                _ENTRIES, "if sum(entry.epoch is not None for entry in found) == 2:", "if entry.epoch is not None:"
-            ),
+            deleted(way="data"),
+            condition("entry.epoch is not None", way="restore"),
         ),
     ),
     Rule(
+        slug="known-format",
         name="a log of another format is refused at start",
         chapter=Chapter.FENCE,
         tests=tests("state/test_operator_log", "a_log_of_another_format_is_refused"),
-        removals=(without(_LOG, "not in map(str, READABLE_FORMATS):", "is None:"),),
+        removals=(condition("(written := snapshot.metadata['configuration'].get(_FORMAT_KEY)) is None"),),
     ),
     Rule(
+        slug="own-log",
         name="a log of another operator is refused at start",
         chapter=Chapter.FENCE,
         tests=tests("state/test_operator_log", "a_log_of_another_operator_is_refused"),
-        removals=(without(_LOG, 'if (name := snapshot.metadata["name"]) != operator:', "if not (name := operator):"),),
+        removals=(condition("not (name := operator)"),),
     ),
     Rule(
+        slug="known-delta-protocol",
         name="a log that asks for a newer Delta protocol is refused at start",
         chapter=Chapter.FENCE,
         tests=tests("state/test_operator_log", "a_raised_delta_protocol_is_refused_at_start"),
-        removals=(without(_LOG, "if needed[0] > _PROTOCOL[0] or needed[1] > _PROTOCOL[1]:", "if False:"),),
+        removals=(condition("False"),),
     ),
 )

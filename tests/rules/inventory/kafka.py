@@ -1,78 +1,58 @@
 """The Kafka client, the topics, and the kill points."""
 
-from tests.rules.rule import Chapter, Rule, tests, without
+from tests.rules.removals import argument, condition, deleted, dropped, instead, preceded, replaced, unwrapped, value
+from tests.rules.rule import Chapter, Rule, tests
 
 _CLIENT, _OPENING, _DRIVER = "runtime/kafka/client", "runtime/batch_loop/preflight", "runtime/batch_loop/driver"
 
 RULES = (
     Rule(
+        slug="client-per-process",
         name="every process has a client of its own, made after the fork",
         chapter=Chapter.KAFKA,
         tests=tests("runtime/test_client_rules", "every_process_and_every_thread_has_a_client_of_its_own"),
         removals=(
-            without(_CLIENT, "key = (os.getpid(), threading", "key = (0, threading"),
-            without(_CLIENT, "threading.get_ident(), frozenset", "0, frozenset"),
+            replaced("os.getpid()", "0"),
+            replaced("threading.get_ident()", "0"),
         ),
     ),
     Rule(
+        slug="close-after-timeout",
         name="after a timeout the connections are closed",
         chapter=Chapter.KAFKA,
         tests=tests("runtime/test_client_rules", "after_a_request_without_an_answer_all_connections_are_closed"),
-        removals=(
-            without(
-                _CLIENT,
-                "                self.close()\n            return answers",
-                "                pass\n            return answers",
-            ),
-        ),
+        removals=(deleted(),),
     ),
     Rule(
+        slug="one-request-at-a-time",
         name="one request of a client is under way at a time",
         chapter=Chapter.KAFKA,
         tests=tests("runtime/test_client_rules", "one_call_of_a_client_is_under_way_at_a_time"),
-        removals=(
-            without(
-                _CLIENT, "        with self._lock:\n            deadline", "        if True:\n            deadline"
-            ),
-        ),
+        removals=(unwrapped(),),
     ),
     Rule(
+        slug="no-resend",
         name="what was sent without an answer is not sent again by the client",
         chapter=Chapter.KAFKA,
         tests=tests("runtime/test_client_rules", "what_has_been_sent_is_not_sent_again"),
-        removals=(
-            without(
-                _CLIENT,
-                "        except KafkaError as cause:\n            return Unavailable(",
-                "        except KafkaError as cause:\n"
-                "            if deadline.remaining_s:\n"
-                "                return await self._answer(request, node_id, deadline)\n"
-                "            return Unavailable(",
-            ),
-        ),
+        removals=(preceded("if deadline.remaining_s:\n    return await self._answer(request, node_id, deadline)"),),
     ),
     Rule(
+        slug="recreated-topic",
         name="a recreated topic stops the operator",
         chapter=Chapter.KAFKA,
         tests=tests("runtime/test_opening", "a_topic_made_again_stops_the_operator"),
-        removals=(
-            without(
-                _OPENING,
-                "if (known := before.topics.get(topic)) not in (None, topic_id):",
-                "if not (known := topic_id):",
-            ),
-        ),
+        removals=(condition("not (known := topic_id)"),),
     ),
     Rule(
+        slug="topic-ids-checked",
         name="topic ids are compared before and after every batch is read",
         chapter=Chapter.KAFKA,
         tests=tests("runtime/test_driver", "topic_ids_are_compared_before_and_after_a_batch_is_read"),
-        removals=(
-            without(_DRIVER, "        self._check_topics()\n        if any(end", "        if any(end"),
-            without(_DRIVER, "self._check_topics()  # what was read is of these topics"),
-        ),
+        removals=(deleted(),),
     ),
     Rule(
+        slug="truncated-input",
         name="a truncated input stops the operator, also when it has grown again",
         chapter=Chapter.KAFKA,
         tests=tests(
@@ -86,18 +66,17 @@ RULES = (
             "where_a_loss_was_accepted_the_former_leader_epoch_says_nothing",
         ),
         removals=(
-            without("runtime/kafka/fetch", "if (truncated := _diverging(answer)) is not None:", "if truncated := 0:"),
-            without(
-                "runtime/kafka/fetch", "fetch_offset=position, last_fetched_epoch=epoch,", "fetch_offset=position,"
-            ),
-            without("runtime/kafka/fetch", "(found.base_offset < offset) & ", ""),
-            without("runtime/batch_loop/planning", "epoch=newest.epochs.get(partition, -1),", "epoch=-1,"),
-            without(_DRIVER, "if any(end < self.newest.offsets[topic].get(partition, 0) for", "if any(False for"),
-            without("runtime/batch_loop/metadata", " if partition not in ranges}", "}"),
-            without(_OPENING, "    ends |= {p: min(end, ends[p])", "    _ = {p: min(end, ends[p])"),
+            condition("(truncated := 0)", way="answer"),
+            dropped("last_fetched_epoch=", way="asked"),
+            dropped("found.base_offset < offset", way="epoch"),
+            replaced("newest.epochs.get(partition, -1)", "-1", way="plan"),
+            replaced("end < self.newest.offsets[topic].get(partition, 0)", "False", way="end"),
+            dropped("partition not in ranges", way="skipped"),
+            deleted(way="ranges"),
         ),
     ),
     Rule(
+        slug="skip-keeps-leader-epoch",
         name="a skip back keeps the leader epoch of what is left, so that the next truncation is told as well",
         chapter=Chapter.KAFKA,
         tests=tests(
@@ -106,17 +85,14 @@ RULES = (
             "behind_a_skip_back_leader_epochs_tell_of_the_next_truncation_before_anything_was_read",
         ),
         removals=(
-            without(
-                "runtime/repair/skip",
-                "after_skip(claim, config.input, named, epochs)",
-                "after_skip(claim, config.input, named)",
-            ),
-            without("runtime/batch_loop/metadata", "epochs={**others, **epochs},", "epochs=others,"),
-            without("runtime/kafka/positions", "if older is None or older.end < offset:", "if True:"),
-            without("runtime/kafka/positions", "if older.end == found.end:", "if False:"),
+            dropped("epochs", way="passed"),
+            argument("epochs", "others", way="kept"),
+            condition("True", way="older"),
+            condition("False", way="before-first"),
         ),
     ),
     Rule(
+        slug="raised-offsets",
         name="what the input has at offsets that were read before a skip back gets offsets of its own in the log",
         chapter=Chapter.KAFKA,
         tests=(
@@ -133,26 +109,22 @@ RULES = (
             *tests("runtime/test_publication", "dead_letters_name_offsets_of_the_input"),
         ),
         removals=(
-            without("runtime/batch_loop/metadata", "raised={**claim.raised, **raised},", ""),
-            without("runtime/task/run", "fetched.records.raised(raised_now(plan.raised))", "fetched.records"),
-            without("runtime/task/run", "step.stopped_at - raised_now(plan.raised)", "step.stopped_at"),
-            without("runtime/publishing/encoding", "in_the_input(to.raised, ", "("),
-            without("state/raised_offsets", "reached + raised_now(raised), raised_now(raised)", "reached, 0"),
+            dropped("raised=", way="recorded"),
+            replaced("fetched.records.raised(raised_now(plan.raised))", "fetched.records", way="records"),
+            dropped("raised_now(plan.raised)", way="stopped"),
+            value("_whole(letters['offset']).to_numpy()", way="dead-letters"),
+            value("(reached, reached - end)", way="sum"),
         ),
     ),
     Rule(
+        slug="same-partition",
         name="the output partition is the input partition",
         chapter=Chapter.KAFKA,
         tests=tests("runtime/test_task", "emissions_go_to_the_partition_that_their_input_came_from"),
-        removals=(
-            without(
-                "runtime/publishing/encoding",
-                "parcel.topic,\n            to.partition,",
-                "parcel.topic,\n            0,",
-            ),
-        ),
+        removals=(replaced("to.partition", "0"),),
     ),
     Rule(
+        slug="enough-output-partitions",
         name="the output, and the topic of dead letters, has at least as many partitions as the input",
         chapter=Chapter.KAFKA,
         tests=tests(
@@ -160,15 +132,17 @@ RULES = (
             "an_output_with_fewer_partitions_is_refused",
             "a_topic_of_dead_letters_with_fewer_partitions_is_refused",
         ),
-        removals=(without(_OPENING, "if topic is not None and now.partitions[topic] < partitions:", "if False:"),),
+        removals=(condition("False"),),
     ),
     Rule(
+        slug="same-input-partitions",
         name="an input with another number of partitions stops the operator",
         chapter=Chapter.KAFKA,
         tests=tests("runtime/test_opening", "an_input_with_another_number_of_partitions_stops_the_operator"),
-        removals=(without(_OPENING, "not in (0, partitions):", "is None:"),),
+        removals=(condition("(had := len(before.offsets.get(config.input, {}))) is None"),),
     ),
     Rule(
+        slug="kill-points",
         name="a kill point is at every place where a crash is dangerous",
         chapter=Chapter.KILL_POINTS,
         tests=(
@@ -176,16 +150,12 @@ RULES = (
             *tests("runtime/test_driver", "a_driver_reaches_its_kill_points_in_order"),
         ),
         removals=(
-            without("runtime/batch_loop/claim", 'reach("after_claim")'),
-            without("runtime/publishing/publication", 'reach("between_initialisations")'),
-            without(_DRIVER, 'reach("before_commit")'),
-            without(_DRIVER, 'reach("after_commit")'),
-            without("runtime/publishing/publication", 'reach("between_ends")'),
-            without("runtime/publishing/publication", 'reach("in_settling_before_end")'),
-            without("runtime/publishing/encoding", 'after_half=lambda: reach("after_half_of_output"),', ""),
+            deleted(),
+            dropped("after_half=", way="half"),
         ),
     ),
     Rule(
+        slug="unreadable-batch-rejected",
         name="a record batch that cannot be read is one rejected row",
         chapter=Chapter.KAFKA,
         tests=(
@@ -199,13 +169,8 @@ RULES = (
             ),
         ),
         removals=(
-            without("kernels/record_format/record_decoder", "return 0, TOO_LARGE", "raise"),
-            without("kernels/record_format/record_decoder", "return 0, BAD_COMPRESSION", "raise"),
-            without(
-                "operators/refusals",
-                "np.where(records.unreadable > 0, records.unreadable + np.int8(NO_BATCH - 1), undecodable)",
-                "undecodable",
-            ),
+            instead("raise"),
+            value("undecodable", way="row"),
         ),
     ),
 )

@@ -1,6 +1,7 @@
 """Local state: what its header says, and what it is good for."""
 
-from tests.rules.rule import Chapter, Rule, tests, without
+from tests.rules.removals import argument, condition, deleted, dropped, preceded, replaced, value
+from tests.rules.rule import Chapter, Rule, tests
 
 _DECISIONS, _STATE, _HEADER, _TASK = (
     "state/decisions",
@@ -12,34 +13,32 @@ _CRASHES = "a_crash_at_any_step_of_an_attempt_leaves_what_the_decisions_treat_ri
 
 RULES = (
     Rule(
+        slug="two-header-slots",
         name="the header has two slots, and a torn one does not count",
         chapter=Chapter.LOCAL_STATE,
         tests=tests("state/test_local_state", "the_newest_valid_slot_counts_and_a_torn_one_does_not"),
         removals=(
-            without(_HEADER, "sequence % 2 * SLOT_BYTES)", "0)"),
-            without(_HEADER, " or checksum != _checksum(sequence, payload):", ":"),
-            without(_HEADER, "max(slots, key=lambda slot: slot[0])", "slots[0]"),
+            replaced("sequence % 2 * SLOT_BYTES", "0", way="written"),
+            dropped("checksum != _checksum(sequence, payload)", way="torn"),
+            value("slots[0]", way="newest"),
         ),
     ),
     Rule(
+        slug="dirty-first",
         name="the header is dirty before the first change",
         chapter=Chapter.LOCAL_STATE,
         tests=tests("runtime/test_task", "the_header_is_dirty_while_the_state_changes_and_complete_at_the_end"),
-        removals=(without(_TASK, "local.begin(attempt.epoch, attempt.batch, attempt.attempt)"),),
+        removals=(deleted(),),
     ),
     Rule(
+        slug="complete-after-kernel",
         name="the header is complete after the kernel, and never in it",
         chapter=Chapter.LOCAL_STATE,
         tests=tests("runtime/test_task", "a_task_that_fails_in_its_kernel_leaves_a_dirty_header"),
-        removals=(
-            without(
-                _TASK,
-                "step = _act(attempt, plan,",
-                "local.complete()\n        step = _act(attempt, plan,",
-            ),
-        ),
+        removals=(preceded("local.complete()"),),
     ),
     Rule(
+        slug="undo-failed-attempt",
         name="what fails behind the kernel is undone by the next attempt",
         chapter=Chapter.LOCAL_STATE,
         tests=(
@@ -48,12 +47,13 @@ RULES = (
             *tests("state/test_decisions", "a_failed_attempt_is_undone_where_that_leads_back_to_the_last_commit"),
         ),
         removals=(
-            without(_TASK, "local.complete(step.undo)", "local.complete()"),
-            without(_DECISIONS, "if header.before is not None and (", "if False and ("),
-            without("state/local/recovery", "        tables = (undo, *tables)", "        tables = tables"),
+            dropped("step.undo", way="kept"),
+            replaced("header.before is not None", "False", way="chosen"),
+            value("tables", way="applied"),
         ),
     ),
     Rule(
+        slug="undo-to-last-commit",
         name="an attempt is undone only towards the partition's last commit, or one that is caught up from",
         chapter=Chapter.LOCAL_STATE,
         tests=tests(
@@ -62,38 +62,31 @@ RULES = (
             "a_failed_attempt_above_a_commit_before_the_newest_snapshot_is_rebuilt",
         ),
         removals=(
-            without(
-                _DECISIONS,
-                "(header.before == (wanted.last or NO_COMMIT) or _leads_on(header.before, wanted))",
-                "True",
+            replaced(
+                "header.before == (wanted.last or NO_COMMIT) or _leads_on(header.before, wanted)", "True", way="chosen"
             ),
-            without(_DECISIONS, "return commit in wanted.lineage and commit[0] >= wanted.snapshot", "return True"),
+            value("True", way="leads-on"),
         ),
     ),
     Rule(
+        slug="undo-of-batch-only",
         name="what came back otherwise than by a batch has nothing to be undone",
         chapter=Chapter.LOCAL_STATE,
         tests=tests("state/test_recovery", "a_state_that_came_back_otherwise_than_by_a_batch_has_nothing_to_be_undone"),
-        removals=(
-            without(
-                _STATE,
-                "before=None if undo is None else self._begun_from",
-                "before=self._begun_from",
-            ),
-        ),
+        removals=(argument("before", "self._begun_from"),),
     ),
     Rule(
+        slug="undo-readable",
         name="undo rows that cannot be read are not relied on",
         chapter=Chapter.LOCAL_STATE,
         tests=tests("state/test_recovery", "an_attempt_whose_undo_rows_are_damaged_is_rebuilt"),
         removals=(
-            without("state/local/recovery", "if use.way is Way.UNDO and undo is None:", "if False:"),
-            without(
-                "state/local/undo_rows", "except (FileNotFoundError, pa.ArrowInvalid):", "except FileNotFoundError:"
-            ),
+            condition("False", way="recovery"),
+            replaced("(FileNotFoundError, pa.ArrowInvalid)", "FileNotFoundError", way="file"),
         ),
     ),
     Rule(
+        slug="usable-if-last",
         name="a state is usable if its attempt is the partition's last",
         chapter=Chapter.LOCAL_STATE,
         tests=tests(
@@ -101,21 +94,19 @@ RULES = (
             "a_state_of_the_last_commit_goes_on",
             "a_state_of_the_last_commit_goes_on_even_when_the_log_was_compacted_since",
         ),
-        removals=(without(_DECISIONS, "if here == (wanted.last or NO_COMMIT):", "if False:"),),
+        removals=(condition("False"),),
     ),
     Rule(
+        slug="attempt-not-number",
         name="a batch number alone does not do: a failed attempt is rebuilt",
         chapter=Chapter.LOCAL_STATE,
         tests=tests(
             "state/test_decisions", "a_failed_attempt_of_the_same_batch_is_rebuilt_because_a_number_alone_does_not_do"
         ),
-        removals=(
-            without(
-                _DECISIONS, "if here == (wanted.last or NO_COMMIT):", "if here[0] == (wanted.last or NO_COMMIT)[0]:"
-            ),
-        ),
+        removals=(condition("here[0] == (wanted.last or NO_COMMIT)[0]"),),
     ),
     Rule(
+        slug="catch-up-in-lineage",
         name="an earlier commit is caught up only if it is in the lineage",
         chapter=Chapter.LOCAL_STATE,
         tests=tests(
@@ -123,9 +114,10 @@ RULES = (
             "an_earlier_commit_outside_of_the_lineage_is_rebuilt",
             "an_earlier_commit_of_the_lineage_is_caught_up_from_its_batch",
         ),
-        removals=(without(_DECISIONS, "return commit in wanted.lineage and commit[0]", "return commit[0]"),),
+        removals=(dropped("commit in wanted.lineage"),),
     ),
     Rule(
+        slug="catch-up-from-snapshot",
         name="a state from before the newest snapshot is rebuilt",
         chapter=Chapter.LOCAL_STATE,
         tests=(
@@ -137,46 +129,41 @@ RULES = (
                 "state/test_recovery", "a_state_from_before_a_compaction_is_rebuilt_so_that_deleted_keys_stay_deleted"
             ),
         ),
-        removals=(without(_DECISIONS, " and commit[0] >= wanted.snapshot"),),
+        removals=(dropped("commit[0] >= wanted.snapshot"),),
     ),
     Rule(
+        slug="compaction-is-snapshot",
         name="a compaction says that it is the newest snapshot",
         chapter=Chapter.LOCAL_STATE,
         tests=tests("runtime/test_ledger", "a_claim_and_a_compaction_take_a_batch_each_and_keep_last"),
-        removals=(
-            without(
-                "runtime/batch_loop/metadata",
-                "snapshot={**newest.snapshot, **dict.fromkeys(",
-                "snapshot={**dict.fromkeys((), ",
-            ),
-        ),
+        removals=(argument("snapshot", "newest.snapshot"),),
     ),
     Rule(
+        slug="lineage-in-plan",
         name="the driver tells its tasks the lineage and the newest snapshot",
         chapter=Chapter.LOCAL_STATE,
         tests=tests("runtime/test_planning", "a_task_is_told_last_lineage_and_newest_snapshot"),
         removals=(
-            without("runtime/batch_loop/planning", "snapshot=newest.snapshot.get(partition, -1),", ""),
-            without("runtime/batch_loop/planning", "lineage=tuple(lineage.get(partition, ())[-LINEAGE:]),", ""),
+            dropped("snapshot="),
+            dropped("lineage="),
         ),
     ),
     Rule(
+        slug="catch-up-with-deletes",
         name="a state that is caught up gets the rows of the commits between, deletes included",
         chapter=Chapter.LOCAL_STATE,
         tests=tests("state/test_recovery", "an_older_state_is_caught_up_with_the_rows_of_the_commits_between_only"),
-        removals=(
-            without(
-                "state/local/recovery", 'log.read("state", partition, use.after_batch)', 'log.read("state", partition)'
-            ),
-        ),
+        removals=(dropped("use.after_batch"),),
     ),
     Rule(
+        slug="dirty-rebuilt",
         name="a dirty state is rebuilt",
         chapter=Chapter.LOCAL_STATE,
         tests=(*tests("state/test_decisions", "a_dirty_state_is_rebuilt"), *tests("state/test_local_state", _CRASHES)),
-        removals=(without(_DECISIONS, "if not header.complete:", "if False:"),),
+        removals=(condition("False"),),
     ),
     Rule(
+        slug="reboot-not-durable",
         name="after a reboot a state that is not durable is rebuilt",
         chapter=Chapter.LOCAL_STATE,
         tests=tests(
@@ -185,19 +172,19 @@ RULES = (
             "after_a_reboot_a_durable_state_goes_on",
         ),
         removals=(
-            without(_DECISIONS, "if header.boot_id != boot_id and not header.durable:", "if False:"),
-            without(
-                _DECISIONS, "if header.boot_id != boot_id and not header.durable:", "if header.boot_id != boot_id:"
-            ),
+            condition("False"),
+            dropped("not header.durable"),
         ),
     ),
     Rule(
+        slug="other-layout",
         name="a state of another layout is rebuilt",
         chapter=Chapter.LOCAL_STATE,
         tests=tests("state/test_decisions", "a_state_of_another_layout_is_rebuilt"),
-        removals=(without(_DECISIONS, "if header.layout != layout:", "if False:"),),
+        removals=(condition("False"),),
     ),
     Rule(
+        slug="check-after-reboot",
         name="a full check runs after a reboot: what is damaged is rebuilt",
         chapter=Chapter.LOCAL_STATE,
         tests=tests(
@@ -206,11 +193,12 @@ RULES = (
             "after_a_reboot_a_state_with_another_seed_is_rebuilt",
         ),
         removals=(
-            without("state/local/recovery", "if damage := operator.damage(storage):", "if damage := None:"),
-            without("state/local/recovery", "if not local.has_its_seed(storage):", "if False:"),
+            replaced("operator.damage(storage)", "None", way="state"),
+            condition("False", way="seed"),
         ),
     ),
     Rule(
+        slug="check-once",
         name="what was complete in this run of the machine is trusted, and looked through once after a reboot",
         chapter=Chapter.LOCAL_STATE,
         tests=tests(
@@ -219,22 +207,22 @@ RULES = (
             "after_a_reboot_a_state_is_looked_through_once",
         ),
         removals=(
-            without(
-                "state/local/recovery", "if local.header is None or local.header.boot_id == boot_id():", "if False:"
-            ),
-            without("state/local/recovery", "if header is None or header.epoch == wanted.epoch:", "if True:"),
+            condition("False", way="same-boot"),
+            condition("True", way="new-epoch"),
         ),
     ),
     Rule(
+        slug="dirty-while-opening",
         name="a new driver opens a state behind a dirty header, because its configuration may change arrays",
         chapter=Chapter.LOCAL_STATE,
         tests=tests(
             "state/test_recovery",
             "a_new_driver_killed_while_it_opens_a_state_under_its_configuration_leaves_it_to_be_rebuilt",
         ),
-        removals=(without("state/local/recovery", "local.begin(wanted.epoch, header.batch, header.attempt)"),),
+        removals=(deleted(),),
     ),
     Rule(
+        slug="recover-before-attempt",
         name="local states come back before the attempt, and those that are ready do not wait for others",
         chapter=Chapter.LOCAL_STATE,
         tests=(
@@ -247,68 +235,63 @@ RULES = (
             ),
         ),
         removals=(
-            without(
-                "runtime/batch_loop/driver", "self._recovering.ready(self._plans(), self._prepared)", "self._plans()"
-            ),
-            without("runtime/batch_loop/driver", "self._recovering.doubt(plan.partition for plan in plans)"),
-            without("runtime/batch_loop/state_recovery", "[] if whole and len(ready) < len(plans) else ready", "ready"),
+            value("self._plans()", way="batch"),
+            deleted(way="failed"),
+            value("ready", way="whole"),
         ),
     ),
     Rule(
+        slug="header-in-locked-folder",
         name="a task whose folder was removed writes no header to what is at its place now",
         chapter=Chapter.LOCAL_STATE,
         tests=tests(
             "state/test_local_state",
             "a_header_goes_to_the_folder_of_the_lock_even_if_that_was_removed_just_before",
         ),
-        removals=(without("state/local/header", "self.path if self._folder is None else self.path.name", "self.path"),),
+        removals=(value("self.path"),),
     ),
     Rule(
+        slug="undo-names-attempt",
         name="rows undo the attempt that they name, and no other",
         chapter=Chapter.LOCAL_STATE,
         tests=tests("state/test_local_state", "rows_that_undo_another_attempt_undo_nothing"),
-        removals=(
-            without(
-                "state/local/undo_rows",
-                "return rows if (rows.schema.metadata or {}).get(_ATTEMPT) == _name(attempt) else None",
-                "return rows",
-            ),
-        ),
+        removals=(value("rows"),),
     ),
     Rule(
+        slug="files-complete",
         name="a state whose files are missing or cut short is rebuilt",
         chapter=Chapter.LOCAL_STATE,
         tests=tests("state/test_recovery", "any_task_rebuilds_a_state_whose_file_is_missing_or_cut_short"),
-        removals=(without("state/local/recovery", "if not local.fits(operator.layout):", "if False:"),),
+        removals=(condition("False"),),
     ),
     Rule(
+        slug="synced-before-durable",
         name="a header says durable only after its arrays are synced",
         chapter=Chapter.LOCAL_STATE,
         tests=tests("state/test_local_state", "arrays_are_synced_before_the_header_says_durable"),
-        removals=(without(_STATE, "disk.sync(path)  # on Linux this writes what shared mappings changed, too"),),
+        removals=(deleted(),),
     ),
     Rule(
+        slug="torn-never-durable",
         name="a state that a reboot may have torn is never made durable",
         chapter=Chapter.LOCAL_STATE,
         tests=tests("state/test_local_state", "a_state_of_an_earlier_boot_or_a_dirty_one_is_not_made_durable"),
         removals=(
-            without(_STATE, "header.complete and (header.durable or header.boot_id == boot_id())", "header.complete"),
-            without(
-                _STATE,
-                "header.complete and (header.durable or header.boot_id == boot_id())",
-                "header.boot_id == boot_id()",
-            ),
+            dropped("header.durable or header.boot_id == boot_id()"),
+            value("header is not None and header.boot_id == boot_id()"),
         ),
     ),
     Rule(
+        slug="dirty-both-slots",
         name="the first change of a durable state syncs the dirty header to both slots",
         chapter=Chapter.LOCAL_STATE,
         tests=tests(
             "state/test_local_state", "once_a_durable_state_is_changed_no_loss_of_power_brings_its_header_back"
         ),
-        removals=(without(_STATE, "if was_durable:", "if False:"),),
+        removals=(condition("False"),),
     ),
     Rule(
+        slug="never-in-place",
         name="a state is never rebuilt in place",
         chapter=Chapter.LOCAL_STATE,
         tests=tests(
@@ -317,56 +300,43 @@ RULES = (
             "a_new_generation_has_its_name_when_the_change_is_complete",
         ),
         removals=(
-            without(
-                _STATE,
-                "generation = 1 + max((number for number, _ in self._generations()), default=0)",
-                "generation = 1",
-            ),
-            without(
-                _STATE,
-                "self._remove_generations_but(self.header.generation if self.header else 0)",
-                "self._remove_generations_but(0)",
-            ),
+            dropped("max((number for number, _ in self._generations()), default=0)", way="new"),
+            replaced("self.header.generation if self.header else 0", "0", way="kept"),
         ),
     ),
     Rule(
+        slug="generation-renamed",
         name="a new generation counts from its rename on",
         chapter=Chapter.LOCAL_STATE,
         tests=tests("state/test_local_state", "a_new_generation_has_its_name_when_the_change_is_complete", _CRASHES),
-        removals=(
-            without(_STATE, "folder = self._generation(generation, new=True)", "folder = self._generation(generation)"),
-        ),
+        removals=(dropped("new="),),
     ),
     Rule(
+        slug="space-reserved",
         name="space is reserved before it is mapped",
         chapter=Chapter.LOCAL_STATE,
         tests=tests(
             "state/test_local_state", "space_is_reserved_before_it_is_mapped", "a_full_disk_is_an_engine_error"
         ),
         removals=(
-            without(
-                _STATE,
+            replaced(
                 "os.posix_fallocate(descriptor, status.st_size, size - status.st_size)",
                 "os.ftruncate(descriptor, size)",
             ),
         ),
     ),
     Rule(
+        slug="log-read-first",
         name="what the log has is read before the state is touched",
         chapter=Chapter.LOCAL_STATE,
         tests=tests("state/test_recovery", "a_lake_that_fails_costs_no_local_state"),
-        removals=(
-            without(
-                "state/local/recovery",
-                "    tables = _rows_to_apply(",
-                "    local.begin(wanted.epoch, *(wanted.last or NO_COMMIT))\n    tables = _rows_to_apply(",
-            ),
-        ),
+        removals=(preceded("local.begin(wanted.epoch, *(wanted.last or NO_COMMIT))"),),
     ),
     Rule(
+        slug="seed-of-log",
         name="the hash of keys is seeded with the table id",
         chapter=Chapter.LOCAL_STATE,
         tests=tests("state/test_local_state", "the_seed_of_a_state_is_that_of_its_log"),
-        removals=(without(_STATE, "frombuffer(seed_of(self.table_id)", 'frombuffer(seed_of("")'),),
+        removals=(replaced("self.table_id", "''"),),
     ),
 )

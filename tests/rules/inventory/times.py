@@ -1,6 +1,7 @@
 """What times a batch takes, and what is closed for good."""
 
-from tests.rules.rule import Chapter, Rule, tests, without
+from tests.rules.removals import condition, replaced, value
+from tests.rules.rule import Chapter, Rule, tests
 
 _REFUSALS, _SUPPRESSION, _WINDOWS = (
     "operators/refusals",
@@ -10,31 +11,33 @@ _REFUSALS, _SUPPRESSION, _WINDOWS = (
 
 RULES = (
     Rule(
+        slug="time-range",
         name="a record beyond the range of time is rejected",
         chapter=Chapter.BATCH,
         tests=tests(
             "operators/test_range_of_time", "a_record_beyond_the_range_is_rejected_by_every_operator_and_moves_no_time"
         ),
-        removals=(
-            without(_REFUSALS, "    if timestamp <= newest:\n        return ACCEPTED\n", "    return ACCEPTED\n"),
-        ),
+        removals=(condition("True"),),
     ),
     Rule(
+        slug="idle-time-range",
         name="no idle advance takes stream time beyond the range",
         chapter=Chapter.BATCH,
         tests=tests("operators/test_range_of_time", "time_that_goes_on_without_a_record_stays_within_the_range"),
-        removals=(without("contracts/event_time", "max(stream_time, min(to, MAX_TIME))", "max(stream_time, to)"),),
+        removals=(replaced("min(to, MAX_TIME)", "to"),),
     ),
     Rule(
+        slug="lateness-not-negative",
         name="a late record that is ahead of stream time has lateness 0",
         chapter=Chapter.BATCH,
         tests=tests(
             "operators/test_lateness",
             "a_record_of_a_flushed_window_that_is_ahead_of_stream_time_has_lateness_0_and_its_cause_says_so",
         ),
-        removals=(without(_REFUSALS, "np.maximum(behind, 0)", "behind"),),
+        removals=(replaced("np.maximum(behind, 0)", "behind"),),
     ),
     Rule(
+        slug="flushed-window-closed",
         name="a window that a flush has closed takes no record",
         chapter=Chapter.BATCH,
         tests=tests(
@@ -42,21 +45,18 @@ RULES = (
             "a_flushed_window_takes_no_record_until_its_grace_has_passed_nor_after",
         ),
         removals=(
-            without(_SUPPRESSION, "if slot >= 0 and is_closed(state, slot):", "if False:"),
-            without(_SUPPRESSION, "arrival = ~state.time.arrival[slot]", "arrival = state.time.arrival[slot]"),
+            condition("False", way="absorb"),
+            value("state.time.arrival[slot]", way="close"),
         ),
     ),
     Rule(
+        slug="flushed-session-closed",
         name="a session that a flush has closed takes no record",
         chapter=Chapter.BATCH,
         tests=tests(
             "operators/windowed_aggregation/test_closed_sessions",
             "a_record_that_touches_a_flushed_session_alone_is_late",
         ),
-        removals=(
-            without(
-                _WINDOWS, "(first < last or not _touches_closed(state, key, timestamp, late_until, rules))", "True"
-            ),
-        ),
+        removals=(replaced("first < last or not _touches_closed(state, key, timestamp, late_until, rules)", "True"),),
     ),
 )

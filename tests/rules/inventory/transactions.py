@@ -1,11 +1,13 @@
 """Kafka's two transaction protocols."""
 
-from tests.rules.rule import Chapter, Rule, tests, without
+from tests.rules.removals import argument, condition, deleted, dropped, value
+from tests.rules.rule import Chapter, Rule, tests
 
 _FILE, _HERE = "runtime/kafka/transactions", "runtime/test_transaction_protocols"
 
 RULES = (
     Rule(
+        slug="transaction-version",
         name="the protocol follows the broker's finalised feature",
         chapter=Chapter.TRANSACTIONS,
         tests=(
@@ -13,69 +15,56 @@ RULES = (
             *tests("runtime/test_kafka_transactions", "the_protocol_follows_the_finalised_feature"),
         ),
         removals=(
-            without(_FILE, "version=2 if client.transaction_version() == 2 else 1,", "version=2,"),
-            without("runtime/kafka/client", 'return 2 if levels.get("transaction.version", 0) >= 2 else 1', "return 2"),
+            argument("version", "2", way="producer"),
+            value("2", way="feature"),
         ),
     ),
     Rule(
+        slug="request-versions",
         name="request versions follow from the protocol",
         chapter=Chapter.TRANSACTIONS,
         tests=tests(_HERE, "request_versions_follow_from_the_protocol"),
         removals=(
-            without(_FILE, 'return {"max_version": _LAST_OF_VERSION_1[request]}', "return {}"),
-            without(
-                _FILE,
-                'return {"min_version": _ONLY_OF_VERSION_2[request], "max_version": _ONLY_OF_VERSION_2[request]}',
-                "return {}",
-            ),
+            dropped("'max_version':", way="v1"),
+            value("{}", way="v2"),
         ),
     ),
     Rule(
+        slug="v2-announces-nothing",
         name="version 2 announces neither partitions nor offsets",
         chapter=Chapter.TRANSACTIONS,
         tests=tests(_HERE, "version_1_announces_partitions_and_offsets_and_version_2_neither"),
         removals=(
-            without(
-                _FILE,
-                " if producer.version == 1 else producer\n",
-                "\n",
-            ),
-            without(
-                _FILE,
-                "    if producer.version == 1:\n        producer = _add_offsets",
-                "    if True:\n        producer = _add_offsets",
-            ),
+            value("_add_partition(client, producer, topic, partition, deadline)", way="partitions"),
+            condition("True", way="offsets"),
         ),
     ),
     Rule(
+        slug="v1-announces-first",
         name="version 1 announces partitions and offsets first",
         chapter=Chapter.TRANSACTIONS,
         tests=tests(_HERE, "version_1_announces_partitions_and_offsets_and_version_2_neither"),
-        removals=(
-            without(_FILE, "    producer = _join(client, producer, topic, partition, deadline)\n", ""),
-            without(_FILE, "producer = _add_offsets(client, producer, group, deadline)"),
-        ),
+        removals=(deleted(),),
     ),
     Rule(
+        slug="v2-sequence-from-zero",
         name="in version 2 sequences start from 0 in every transaction",
         chapter=Chapter.TRANSACTIONS,
         tests=tests(_HERE, "in_version_2_a_transaction_begins_at_sequence_0_with_the_end_s_id_and_epoch"),
-        removals=(without(_FILE, "epoch=answer.producer_epoch, sequences={}", "epoch=answer.producer_epoch"),),
+        removals=(dropped("sequences="),),
     ),
     Rule(
+        slug="v2-epoch-of-end",
         name="in version 2 producer id and epoch are those of the answer to EndTxn",
         chapter=Chapter.TRANSACTIONS,
         tests=tests(_HERE, "in_version_2_a_transaction_begins_at_sequence_0_with_the_end_s_id_and_epoch"),
         removals=(
-            without(_FILE, "opened=False, producer_id=answer.producer_id, epoch", "opened=False, epoch"),
-            without(
-                _FILE,
-                "producer_id=answer.producer_id, epoch=answer.producer_epoch, sequences={}",
-                "producer_id=answer.producer_id, sequences={}",
-            ),
+            dropped("producer_id="),
+            dropped("epoch="),
         ),
     ),
     Rule(
+        slug="v1-sequence-wraps",
         name="in version 1 sequences go on, modulo 2^31",
         chapter=Chapter.TRANSACTIONS,
         tests=(
@@ -83,42 +72,25 @@ RULES = (
             *tests("kernels/test_record_batch", "sequences_go_on_modulo_two_to_the_31"),
         ),
         removals=(
-            without(_FILE, "get(topic, 0) + batch.count) % _SEQUENCES", "get(topic, 0) + batch.count)"),
-            without(
-                "kernels/record_format/record_encoder", "(base_sequence + start) % _SEQUENCES", "base_sequence + start"
-            ),
-            without(
-                _FILE,
-                "        return replace(producer, opened=False)",
-                "        return replace(producer, opened=False, sequences={})",
-            ),
+            dropped("_SEQUENCES"),
+            value("replace(producer, opened=False, sequences={})", way="ended"),
         ),
     ),
     Rule(
+        slug="concurrent-transactions",
         name="CONCURRENT_TRANSACTIONS is waited for, whatever was asked",
         chapter=Chapter.TRANSACTIONS,
         tests=tests(_HERE, "a_concurrent_transaction_is_waited_for"),
-        removals=(
-            without(
-                "runtime/kafka/retries",
-                "return bool(for_code(code).retriable)",
-                "return code != 51 and bool(for_code(code).retriable)",
-            ),
-        ),
+        removals=(value("code != 51 and bool(for_code(code).retriable)"),),
     ),
     Rule(
+        slug="forgotten-producer-id",
         name="a producer id that the broker has forgotten is initialised, not asked again",
         chapter=Chapter.TRANSACTIONS,
         tests=(
             *tests(_HERE, "a_forgotten_producer_id_is_an_error_at_once"),
             *tests("runtime/test_publication", "after_a_forgotten_producer_id_the_next_request_is_init_producer_id"),
         ),
-        removals=(
-            without(
-                "runtime/kafka/retries",
-                "return bool(for_code(code).retriable)",
-                "return code == 49 or bool(for_code(code).retriable)",
-            ),
-        ),
+        removals=(value("code == 49 or bool(for_code(code).retriable)"),),
     ),
 )

@@ -100,6 +100,7 @@ def _metrics(log: OperatorLog, newest: BatchMeta) -> Metrics:
 
     Only the batches of the last 60 s are read; the newest one before them has the totals.
     """
+    # rule: bounded-by-log-length/status
     before, *recent = since(log, newest.clock - RECENT_MS)
     metrics = Metrics.after(before)
     for meta in recent:

@@ -95,10 +95,12 @@ def decode(
         raise EngineError("a record batch is older than magic 2", value=f"base offset {found.base_offset[0]}")
     inside = (found.last_offset >= start_offset) & (found.base_offset < end_offset)
     check_sums(data, found.where(inside))
+    # rule: aborted-skipped/records
     wanted = found.where(inside & ((found.attributes & CONTROL) == 0) & ~_in_aborted(data, found, aborted))
     payload = _payload(data, wanted)
     taken = len(payload.start)
     stopped = taken < len(wanted.start)
+    # rule: position-behind-batch
     behind = int(wanted.base_offset[taken]) if stopped else int(found.last_offset[-1]) + 1
     return Decoded(
         records=_records(payload, wanted.where(np.arange(len(wanted.start)) < taken), start_offset, end_offset),
@@ -123,6 +125,7 @@ def _in_aborted(data: Bytes, found: Frames, aborted: Sequence[tuple[int, int]]) 
             aborting.add(heapq.heappop(waiting)[1])
         if producer_id in aborting and attributes & CONTROL:
             if _control_type(data, int(found.start[batch]), int(found.end[batch])) == _ABORT_MARKER:
+                # rule: aborted-skipped/ends
                 aborting.discard(producer_id)
         elif producer_id in aborting and attributes & TRANSACTIONAL:
             skipped[batch] = True
@@ -182,8 +185,10 @@ def _uncompressed(payload: Bytes, code: int, room: Bytes) -> tuple[int, int]:
     try:
         return decompress(payload, code, room), 0
     except TooLarge:
+        # rule: unreadable-batch-rejected
         return 0, TOO_LARGE
     except ValueError:
+        # rule: unreadable-batch-rejected
         return 0, BAD_COMPRESSION
 
 

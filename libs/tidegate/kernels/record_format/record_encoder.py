@@ -148,6 +148,7 @@ def encode(
     for start, end, size in _cuts(source.timestamp, measures[2], max_batch_bytes):
         out = np.empty(size, np.uint8)
         max_timestamp = _write_batch(source, added, measures, start, end, out)
+        # rule: v1-sequence-wraps
         sequence = base_sequence if base_sequence < 0 else (base_sequence + start) % _SEQUENCES
         producer = (producer_id, producer_epoch, sequence)
         batches.append(_sealed(out, attributes, (int(source.timestamp[start]), max_timestamp), producer, end - start))
@@ -292,6 +293,7 @@ def _cut(
         framed = _framed_size(_body_size(content[record], timestamp[record] - timestamp[start], record - start))
         if record == 0 or size + framed > target:
             framed = _framed_size(_body_size(content[record], 0, 0))
+            # rule: record-too-large
             if ENVELOPE_BYTES + framed > limit:
                 return batches, record, ENVELOPE_BYTES + framed
             start = record

@@ -124,6 +124,7 @@ def absorb(state: State, dated: Dated, moment: Moment, rules: Rules, outcome: Ou
         if code != ACCEPTED:
             refusals.refuse(outcome.refused, row, code, timestamp, tally[STREAM_TIME])
         elif dated.batch.key_length[row] >= 0 and max(timestamp, tally[STREAM_TIME]) < moment.history:
+            # rule: stream-behind-history
             return BEFORE_HISTORY
         elif _is_joined_at_once(dated.batch, row, tally[STREAM_TIME], rules):
             _join_at_once(dated.batch, row, rules, outcome)
@@ -143,6 +144,7 @@ def release(state: State, due: int, moment: Moment, wait: int, outcome: Outcome)
     """Release held records up to the timestamp `due`, in order; stop at the first one that waits for the table."""
     while state.time.numbers[HELD] > 0 and state.time.place[0] <= due:
         slot = wide(state.time.heap[0])
+        # rule: due-after-table
         if state.time.place[0] > moment.open_until and moment.clock - state.arrived[slot] < wait:
             return
         _emit(outcome, wide(state.row[slot]) - 1 if state.row[slot] > 0 else ~slot, False)
@@ -297,6 +299,7 @@ def _version(versions: Versions, data: Array, arena: Array, records: Located, tr
         return NONE
     at = version_chains.entry_as_of(versions, key, records.timestamp[row])
     if at == NONE:
+        # rule: expired-not-unmatched
         return EXPIRED_VERSION if records.timestamp[row] < versions.numbers[READABLE_FROM] else NONE
     return version_chains.version_at(versions, key, at)
 

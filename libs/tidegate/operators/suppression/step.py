@@ -118,6 +118,7 @@ def absorb(
         due = due_until(rules.time_limit, stream_time)
         fingerprint = hash_index.fingerprint(state.key_index, batch.data, batch.key_start[row], batch.key_length[row])
         slot = _find(state, batch, row, fingerprint)
+        # rule: flushed-window-closed/absorb
         if slot >= 0 and is_closed(state, slot):
             refusals.refuse(outcome.refused, row, wide(LATE), timestamp, tally[STREAM_TIME])
             continue
@@ -173,6 +174,7 @@ def close(state: State, windows: Array, keys: Batch, rules: Rules, outcome: Outc
     for row in range(len(windows)):
         slot = wide(windows[row])
         place = time_buffer.place_of(state.time, slot)
+        # rule: flushed-window-closed/close
         arrival = ~state.time.arrival[slot]
         _emit(state, slot, wide(FLUSH), outcome)
         _hold(state, keys, row, slot, state.fingerprint[slot], place, arrival, rules, outcome)

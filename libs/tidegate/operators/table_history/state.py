@@ -218,6 +218,7 @@ class TableHistoryState:
             return NO_STREAM_TIME
         if stream_time == NO_STREAM_TIME:  # nothing was written, so nothing has expired by retention
             return self._floor
+        # rule: table-keeps-for-readers
         return max(self._floor, min(stream_time - self._retention, self._needs))
 
     def _outcome(self, records: int) -> kernel.Outcome:
@@ -247,6 +248,7 @@ class TableHistoryState:
         due = np.empty(self._state.expiry.numbers[time_buffer.HELD], np.int32)
         tally[kernel.FLOOR] = self._floor_at(int(tally[kernel.STREAM_TIME]))
         kernel.expire(self._state, tally[kernel.FLOOR], due, outcome)
+        # rule: hold-for-readers
         self._give_up(due, outcome)
         expired = outcome.touched[before : outcome.tally[kernel.TOUCHED]]
         expired[:] = expired[np.argsort(self.versions.payloads.offset[expired])]

@@ -433,6 +433,7 @@ def _count_session(state: State, batch: Batch, row: int, key: int, stream_time: 
     first, last = _touching(state, key, timestamp, rules)
     end = _merged_end(state, key, first, last, timestamp)
     late_until = stream_time - rules.grace - rules.size
+    # rule: flushed-session-closed
     taking = end >= late_until and (first < last or not _touches_closed(state, key, timestamp, late_until, rules))
     return taking, 1 - (last - first), last - first + 2
 

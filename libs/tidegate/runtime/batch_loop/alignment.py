@@ -156,6 +156,7 @@ class Gates:
         were read, so that these ends do not cover the records which it makes due.
         """
         passed = self.passed(plan.partition, read)
+        # rule: idle-due-waits/gate
         return ALWAYS if plan.action != "idle" and read >= self.ends.get(plan.partition, ALWAYS) else passed
 
     def passed(self, partition: int, read: int) -> int:
@@ -165,6 +166,7 @@ class Gates:
     def note_used(self, result: PartitionResult, open_until: int, clock_ms: int) -> None:
         """Note what a batch released, and what its records have made due."""
         due = result.stream_time - self.grace
+        # rule: idle-due-waits/ends
         if result.action == "batch":
             self._gates[result.partition].note(due, self.ends.get(result.partition, ALWAYS))
         waiting = (result.measures.get(f"waiting_{what}_now", 0) for what in ("records", "bytes"))
@@ -189,6 +191,7 @@ class Gates:
 
     def full(self) -> set[int]:
         """Return the partitions in which so much waits that their stream must not be read any further."""
+        # rule: waiting-bounded
         return {partition for partition, used in self._used.items() if used.waiting_bytes >= MOST_WAITING_BYTES}
 
     def settled(self, newest: BatchMeta) -> bool:

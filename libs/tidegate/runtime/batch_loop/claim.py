@@ -79,19 +79,23 @@ class Claimant:
         known = self._newest.topics if self._attempts else {}
         found = preflight.find_topics(self._kafka(), self._config, known)
         starts = offsets.earliest(self._kafka(), self._config.input)
+        # rule: no-log-anew
         self._refuse_anew(starts)
         self._log = self._open_log()
         before = self._log.newest() or preflight.first_meta(
             self._name, self._log.table_id, clock.now_ms(), self._config.input, starts
         )
+        # rule: fenced-stops
         self._refuse_overtaken(before)
         self._newest = before
         preflight.check_topics(before, self._config, found)
         preflight.check_nothing_lost(before, self._config, starts)
         self._config = as_kept(before, self._config)
         check_changes(before, self._config)
+        # rule: former-output-first
         self._settle_former_outlets()
         wanted = topics.configured(self._config)
+        # rule: claim-before-ids
         self._commit_claim(found.ids, wanted)
         publication = self._published_to(wanted) if wanted.topics else None
         return Claimed(log=self._log, config=self._config, meta=self._newest, publication=publication)
@@ -113,8 +117,11 @@ class Claimant:
     def _traces(self, starts: Mapping[int, int]) -> Iterator[str]:
         """Yield what an earlier run of the operator has left outside of the lake."""
         application, key = self._application, OperatorKey(self._application.application, self._name)
+        # rule: no-log-anew
         yield from traces_of_states(application.state / application.application, self._name)
+        # rule: no-log-anew
         yield from traces_in_database(application.control_database, key)
+        # rule: no-log-anew
         yield from traces_in_kafka(self._kafka(), key, self._config.input, sorted(starts))
 
     def _refuse_overtaken(self, found: BatchMeta) -> None:
@@ -122,6 +129,7 @@ class Claimant:
 
         The newest claim may be one of this driver whose outcome was in doubt: then nobody has overtaken it.
         """
+        # rule: own-claim
         if self._attempts and found.epoch > self._newest.epoch and found.attempt not in self._attempts:
             raise Overtaken(
                 f"a newer driver has claimed {self._name}; this one stops",
@@ -142,14 +150,17 @@ class Claimant:
         known = remembered(self._newest, self._config)
         claim = replace(claim, dead_letters=outlets_now.dead_letters, remembered=known)
         if outlets_now.output not in (None, former.output):
+            # rule: publish-from-configured
             claim = replace(claim, published_from=claim.batch)
         if outlets_now.dead_letters not in (None, former.dead_letters):
+            # rule: publish-from-configured
             claim = replace(claim, dead_letters_from=claim.batch)
         self._attempts.add(claim.attempt)
         self._log.commit(claim, [])
         if self._newest.config not in ("", claim.config):
             reach("during_configuration_change")
         self._newest = claim
+        # rule: kill-points
         reach("after_claim")
 
     def _settle_former_outlets(self) -> None:

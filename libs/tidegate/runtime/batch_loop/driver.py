@@ -157,6 +157,7 @@ class OperatorDriver:
         """Claim the operator, fence older drivers, and publish all committed output that is not published yet."""
         self._compacting.drop()
         warm = beside(lambda: self._jobs.warm_up(self._config))  # takes about as long as the claim
+        # rule: start-at-claim
         claimed = self._claimant.claim()
         self._log, self.newest, self._publication = claimed.log, claimed.meta, claimed.publication
         if claimed.config != self._config:
@@ -169,6 +170,7 @@ class OperatorDriver:
         self._recovering.doubt()
         warm.result()
         if not self._shares_lake:
+            # rule: shared-lake/driver
             self._jobs.check_lake(self._log.path)
             self._shares_lake = True
 
@@ -212,7 +214,9 @@ class OperatorDriver:
         self.requests.drive()
         require_there(self._log.path)
         if self._publication is not None:
+            # rule: settled-before-plan
             self._publication.clear_up(self.newest)
+        # rule: recover-before-attempt/batch
         plans = self._recovering.ready(self._plans(), self._prepared)
         if plans:
             self.batch(plans)
@@ -301,6 +305,7 @@ class OperatorDriver:
         if self._publication is not None:
             with suppress(EngineError):  # the next driver does it
                 self._kafka().probe(PROBE_TIMEOUT_S)
+                # rule: abort-at-end
                 self._publication.let_go(sorted(self._publication.unclear))
                 self._publication.show(self.newest)
         if not self.newest.last:
@@ -313,10 +318,13 @@ class OperatorDriver:
 
     def _plans(self) -> list[PartitionPlan]:
         topic, idle_after = self._config.input, self._config.idle_after
+        # rule: stable-offsets/planned
         ends = self._ends = offsets.stable(self._kafka(), topic)
         if self._table is not None:
             self._look_at(self._table)
+        # rule: topic-ids-checked
         self._check_topics()
+        # rule: truncated-input/end
         if any(end < self.newest.offsets[topic].get(partition, 0) for partition, end in ends.items()):
             preflight.check_nothing_truncated(self._kafka(), self.newest, self._config)
         if first := plan_apply(self.newest, topic, self._producers(), self._lineage):
@@ -327,6 +335,7 @@ class OperatorDriver:
         if idle_after is None:
             return plans
         busy = {plan.partition for plan in plans}
+        # rule: idle-at-high-watermark/read
         begun, now = offsets.latest(self._kafka(), topic), clock.now_ms()
         return plans + plan_idle(self.newest, topic, begun, now, idle_after, self._producers(), self._lineage, busy)
 
@@ -367,6 +376,7 @@ class OperatorDriver:
                 self.start()
             self._well = False
             answer = work()
+        # rule: fenced-starts-over, refusal-starts-over
         except (StartOver, Fenced, Superseded):
             self._owned = False
             raise
@@ -387,13 +397,16 @@ class OperatorDriver:
         A failed attempt is cleaned up: its files are deleted and its transactions aborted. If Kafka does not
         answer, the next round aborts them.
         """
+        # rule: attempt-of-its-own
         batch, attempt, now = self.newest.batch + 1, uuid4().hex, clock.now_ms()
         started = time.monotonic()
         try:
             readers, plans = self._held(self._pinned(plans), now)
             answers = self._results(self._attempt(batch, attempt, now), plans)
             results = [self._recovering.told(result) for result in answers]
+            # rule: topic-ids-checked
             self._check_topics()  # what was read is of these topics
+            # rule: one-clock
             meta = after_batch(
                 self.newest,
                 results,
@@ -410,8 +423,11 @@ class OperatorDriver:
             raise
         ran = time.monotonic()
         self._tell_recoveries(meta, results)
+        # rule: kill-points
         reach("before_commit")
+        # rule: commit-then-publish
         self._to_log(meta, [file for result in results for file in result.files])
+        # rule: kill-points
         reach("after_commit")
         if self._table is not None:
             self._table.note_used(plans, results, now)
@@ -470,6 +486,7 @@ class OperatorDriver:
         try:
             self._settled_by_claim(lambda: self._log.commit(meta, files))
         except Exception:
+            # rule: abort-before-waiting
             self._let_go(meta.opened)
             raise
         self.newest = meta
@@ -502,9 +519,12 @@ class OperatorDriver:
                 self._publication.let_go(opened)
 
     def _abort(self, plans: Sequence[PartitionPlan], attempt: str) -> None:
+        # rule: failed-attempt-files
         delete_attempt(self._log.path, self.newest.batch + 1, attempt)
+        # rule: recover-before-attempt/failed
         self._recovering.doubt(plan.partition for plan in plans)
         if self._publication is not None:
+            # rule: init-after-failure
             self._publication.abandon(plan.partition for plan in plans)
             with suppress(EngineError):  # the next round does it
                 self._publication.clear_up(self.newest)

@@ -41,6 +41,7 @@ def after_claim(
     configuration applied to them. If that is not the claimed one, the next batch applies the claimed one.
     """
     met = newest.applied or newest.config
+    # rule: claim-takes-number, claim-raises-epoch, format-upgrade/recorded
     return replace(
         newest,
         format=FORMAT,
@@ -74,10 +75,12 @@ def after_skip(
     `epochs`: the leader epoch of the input right before `to`; the former epochs belong to records that are gone.
     """
     offsets = claim.offsets[topic] | {partition: end for partition, (_start, end) in ranges.items()}
+    # rule: truncated-input/skipped
     others = {partition: epoch for partition, epoch in claim.epochs.items() if partition not in ranges}
     back = {partition: span for partition, span in ranges.items() if span[1] < span[0]}
     raised = {partition: after_going_back(claim.raised.get(partition, ()), *span) for partition, span in back.items()}
     skips = [(claim.batch, claim.clock, partition, start, end) for partition, (start, end) in ranges.items()]
+    # rule: skip-keeps-leader-epoch/kept, raised-offsets/recorded
     return replace(
         claim,
         action="skip",
@@ -120,6 +123,7 @@ def after_batch(
         _check_balance(result)
     action = max((r.action for r in results), key=_ACTIONS.index, default="batch")
     counts, measures = {r.partition: r.counts for r in results}, {r.partition: r.measures for r in results}
+    # rule: last-commit, offsets-of-all
     return replace(
         newest,
         batch=batch,
@@ -159,7 +163,9 @@ def after_compaction(
 
     `partitions`: those whose state was rewritten as a snapshot, as of the batch `through` (None: of all before this).
     """
+    # rule: compaction-takes-number
     batch = newest.batch + 1
+    # rule: compaction-is-snapshot
     return replace(
         newest,
         batch=batch,
@@ -188,6 +194,7 @@ def _came_back(result: PartitionResult) -> bool:
 
 
 def _check_balance(result: PartitionResult) -> None:
+    # rule: counts-balance
     if not result.counts.balanced:
         raise StateError(
             f"partition {result.partition}: not every record has exactly one count",

@@ -59,6 +59,7 @@ def plan_idle(
     plans = []
     for partition in sorted(newest.active):
         offset = newest.offsets[topic][partition]
+        # rule: idle-at-high-watermark/plan
         idle = partition not in left_out and high_watermarks.get(partition) == offset
         if not idle or not newest.totals.get(partition, Counts()).held:
             continue
@@ -104,6 +105,7 @@ def _plan(
     producers: Mapping[int, Producer],
     lineage: Lineage,
 ) -> PartitionPlan:
+    # rule: lineage-in-plan, truncated-input/plan
     return PartitionPlan(
         partition=partition,
         action="batch",

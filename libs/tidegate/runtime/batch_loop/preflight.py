@@ -65,6 +65,7 @@ def check_topics(before: BatchMeta, config: OperatorConfig, now: Topics) -> None
             remedy="give the operator another name, or the input it had",
         )
     for topic, topic_id in now.ids.items():
+        # rule: recreated-topic
         if (known := before.topics.get(topic)) not in (None, topic_id):
             raise StateError(
                 f"topic {topic} was deleted and created again since the last batch",
@@ -72,6 +73,7 @@ def check_topics(before: BatchMeta, config: OperatorConfig, now: Topics) -> None
                 remedy=_way_on(topic, config),
             )
     partitions = now.partitions[config.input]
+    # rule: same-input-partitions
     if (had := len(before.offsets.get(config.input, {}))) not in (0, partitions):
         raise StateError(
             f"topic {config.input} has another number of partitions than before",
@@ -79,6 +81,7 @@ def check_topics(before: BatchMeta, config: OperatorConfig, now: Topics) -> None
             remedy="keys have moved between partitions: give the operator another name, so that it starts anew",
         )
     for role, topic in configured(config)._asdict().items():
+        # rule: enough-output-partitions
         if topic is not None and now.partitions[topic] < partitions:
             raise UserError(
                 f"the {role.replace('_', '-')} topic has fewer partitions than the input",
@@ -153,6 +156,7 @@ def truncated_ranges(kafka: KafkaClient, before: BatchMeta, topic: str) -> dict[
     """
     reached, ends = before.offsets.get(topic, {}), offsets.latest(kafka, topic)
     known = {p: epoch for p, epoch in before.epochs.items() if p in reached}
+    # rule: truncated-input/ranges
     ends |= {p: min(end, ends[p]) for p, end in offsets.epoch_ends(kafka, topic, known).items() if p in ends}
     return {p: (reached[p], end) for p, end in sorted(ends.items()) if p in reached and end < reached[p]}
 

@@ -71,6 +71,7 @@ class Recovering:
             self._begin(*prepare(waiting))
         ready = [plan for plan in plans if plan.partition in self._ready]
         whole = any(plan.action in ("apply", "flush") for plan in plans)
+        # rule: recover-before-attempt/whole
         return [] if whole and len(ready) < len(plans) else ready
 
     def _begin(self, attempt: Attempt, plans: Sequence[PartitionPlan]) -> None:

@@ -105,16 +105,21 @@ class PinnedTable:
         if self.gates is not None:
             self.gates = Gates(grace=self.gates.grace, wait=self.gates.wait)
         if self.lease is not None and newest_version(self.path) is not None:
+            # rule: lease-before-pin
             self.lease.first(newest, clock_ms)
             reach("after_lease")
         version = newest_version(self.path)
         meta = None if version is None else OperatorLog.at(self.path, version).newest()
         if version is None or meta is None:
+            # rule: wait-for-table
             raise Unavailable(f"the table {self.name} has no log yet", value=self.path, remedy="start its service")
         read = newest.inputs.get(self.name)
         if read is not None and read.table_id:
+            # rule: same-table
             self._refuse_another(meta.table_id, read.table_id)
+        # rule: table-partitions
         self._refuse_other_partitions(meta, newest)
+        # rule: table-not-older/opened
         if read is not None and version < read.version:
             raise StateError(
                 f"the log of the table {self.name} is older than what {self.reader} has read of it",
@@ -123,6 +128,7 @@ class PinnedTable:
             )
         self._stand_at(version)
         self._note(meta)
+        # rule: replica-catch-up/tail
         self._remember_entries_before(version)
 
     def pin(self) -> int:
@@ -133,7 +139,9 @@ class PinnedTable:
         """
         while (actions := read_actions(self.path, self.version + 1)) is not None:
             self._take(actions)
+            # rule: pin-newest
             self._stand_at(self.version + 1)
+        # rule: same-table/running
         if self._print is None or print_of(self.path, self.version) != self._print:
             raise StartOver(
                 f"the log of the table {self.name} is no longer the one that was pinned",
@@ -153,6 +161,7 @@ class PinnedTable:
         """Return what a task needs to bring the partition's replica to the pin."""
         meta, partition = self._meta(), plan.partition
         tail = self._tail(partition)
+        # rule: replica-catch-up/lineage, replica-never-back, replica-floor
         return TablePlan(
             name=f"{self.reader}.{self.name}",
             config=self.config,
@@ -215,9 +224,11 @@ class PinnedTable:
         adds = [action["add"] for action in actions if "add" in action]
         files = {file.partition: file for file in map(data_file, adds) if file.kind == "state"}
         if document is None:
+            # rule: table-not-older/taken
             self._refuse_foreign(actions)
             return
         if self.meta is not None:
+            # rule: same-table
             self._refuse_another(document["table_id"], self.meta.table_id)
         if self.meta is None or document["batch"] > self.meta.batch:
             self._note(after_document(self.meta, document))
@@ -242,6 +253,7 @@ class PinnedTable:
 
     def _refuse_foreign(self, actions: Sequence[dict[str, Any]]) -> None:
         changes = [action[name] for action in actions for name in ("add", "remove") if name in action]
+        # rule: optimize-keeps-metadata
         if any(change.get("dataChange", True) for change in changes):
             raise StateError(
                 f"somebody else changed data in the log of the table {self.name}",

@@ -29,6 +29,7 @@ _AS_IT_IS = ("kafka", "control")
 CONTROL = "sqlite:///control.db"
 """The control database if the file names none."""
 
+# rule: no-spark-retries
 _EVERY_TASK_ONCE = {
     "spark.speculation": "false",
     "spark.task.maxFailures": "1",
@@ -274,6 +275,7 @@ def config_of(settings: Mapping[str, Any]) -> OperatorConfig:
     """Return the configuration that `settings_of` wrote. Raise ConfigurationError if this release cannot read it."""
     kind = config_type(settings["kind"])
     if issubclass(kind, KeyRules) and "windows" not in settings:
+        # rule: log-without-windows/opened
         settings = {**settings, "windows": kind.windows_before(settings)}
     return read(kind, settings)
 

@@ -61,6 +61,7 @@ def as_kept(newest: BatchMeta | None, config: OperatorConfig) -> OperatorConfig:
     if not isinstance(before, KeyRules) or before.windows != "ignore":
         return config
     said = config.model_dump(mode="json", include={*config.model_fields_set, "key_format"})
+    # rule: log-without-windows/compared
     return config_of(said | {"kind": config.kind, "windows": "ignore"})
 
 

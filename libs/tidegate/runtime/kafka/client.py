@@ -57,6 +57,7 @@ _clients: dict[tuple[int, int, frozenset[tuple[str, str]]], KafkaClient] = {}
 
 def client(options: Mapping[str, str]) -> KafkaClient:
     """Return this thread's client for these options (the Java client's names). It connects with its first request."""
+    # rule: client-per-process
     key = (os.getpid(), threading.get_ident(), frozenset((name, str(value)) for name, value in options.items()))
     if key not in _clients:
         _clients[key] = KafkaClient(options)
@@ -110,10 +111,12 @@ class KafkaClient:
 
         Closes every connection if a request failed.
         """
+        # rule: one-request-at-a-time
         with self._lock:
             deadline = Deadline(self._timeout_s if timeout_s is None else timeout_s)
             answers = self._connected(deadline).send_all(requests, deadline)
             if any(isinstance(answer, TidegateError) for answer in answers):
+                # rule: close-after-timeout
                 self.close()
             return answers
 
@@ -172,6 +175,7 @@ class KafkaClient:
         """Return 2 if the cluster has finalised KIP-890's transactions (transaction.version 2), else 1."""
         answer = self.send(_api_versions())
         levels = {feature.name: feature.max_version_level for feature in answer.finalized_features or []}
+        # rule: transaction-version/feature
         return 2 if levels.get("transaction.version", 0) >= 2 else 1
 
     def max_message_bytes(self, topic: str) -> int:
@@ -330,6 +334,7 @@ class _Network:
         except IncompatibleBrokerVersion as cause:
             return EngineError(f"the broker does not know {request.name}", value=str(cause), remedy="update the broker")
         except KafkaError as cause:
+            # rule: no-resend
             return Unavailable(
                 f"no answer to {request.name}; it may have been carried out all the same",
                 value=f"{self._servers}: {cause}",

@@ -165,6 +165,7 @@ def _read_some(
         try:
             answer = _ask(client, topic, partition, position, epoch, wanted, deadline)
         except EngineError as error:
+            # rule: fetch-retries
             last_error = error
             continue
         if answer.error_code == OffsetOutOfRangeError.errno:
@@ -174,6 +175,7 @@ def _read_some(
         if answer.error_code:
             client.forget_leaders(topic)
             continue
+        # rule: truncated-input/answer
         if (truncated := _diverging(answer)) is not None:
             raise InputTruncated(
                 f"{topic}/{partition} has lost records after they were read",
@@ -202,6 +204,7 @@ def _diverging(answer: Any) -> int | None:
 def _epoch_before(raw: bytes, offset: int, before: int) -> int:
     """Return the leader epoch of the last record batch that begins before the offset; `before` if none has one."""
     found = frames(np.frombuffer(raw, np.uint8))
+    # rule: truncated-input/epoch
     said = found.start[(found.base_offset < offset) & (found.magic == MAGIC)]
     if not len(said):
         return before
@@ -213,6 +216,7 @@ def _ask(
     client: KafkaClient, topic: str, partition: int, position: int, epoch: int, wanted: int, deadline: Deadline
 ) -> Any:
     """Send one fetch to the leader and return its response for the partition."""
+    # rule: truncated-input/asked
     wanted_partition = FetchRequest.FetchTopic.FetchPartition(
         partition=partition, fetch_offset=position, last_fetched_epoch=epoch, partition_max_bytes=wanted
     )

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+# rule: group-in-transactions
 from kafka.protocol.consumer import OffsetFetchRequest
 
 from tidegate.contracts.errors import OffsetsGone, Unavailable
@@ -49,6 +51,7 @@ def marks(client: KafkaClient, group: str, topic: str, partitions: Sequence[int]
     Waits until the transactions that are committing offsets have ended. Raises Unavailable if that takes too long.
     """
     code, what, deadline = 0, f"read the offsets of group {group}", Deadline(TIMEOUT_S)
+    # rule: stable-marks
     request = OffsetFetchRequest(
         group_id=group,
         topics=[OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=list(partitions))],
@@ -93,6 +96,7 @@ def _ended(client: KafkaClient, topic: str, partition: int) -> int:
     """Wait until no transaction is open below the partition's end, and return that end."""
     end, deadline = latest(client, topic)[partition], Deadline(TIMEOUT_S)
     for _attempt in deadline.attempts():
+        # rule: absent-mark-nothing-open
         if stable(client, topic)[partition] >= end:
             return end
     raise Unavailable(
@@ -115,6 +119,7 @@ def _newest_of(records: Records, operator: str) -> int | None:
     for index in np.flatnonzero(records.headers_length)[::-1].tolist():
         [row] = records.slice(index, index + 1).rows()
         headers = dict(decode_headers(row.headers))
+        # rule: own-headers
         if headers.get(HEADER_OPERATOR.encode()) == operator.encode():
             return int(headers[HEADER_BATCH.encode()] or b"")
     return None

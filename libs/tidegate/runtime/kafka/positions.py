@@ -43,6 +43,7 @@ def latest(client: KafkaClient, topic: str) -> dict[int, int]:
 
 def stable(client: KafkaClient, topic: str) -> dict[int, int]:
     """Return the last stable offset of each partition: every transaction below it has ended."""
+    # rule: stable-offsets/isolation
     return _offsets(client, topic, _LATEST, _READ_COMMITTED)
 
 
@@ -66,8 +67,10 @@ def epoch_before(client: KafkaClient, topic: str, partition: int, offset: int, n
     found = _epoch_end(client, topic, partition, newest)
     while found is not None:
         older = _epoch_end(client, topic, partition, found.epoch - 1) if found.epoch else None
+        # rule: skip-keeps-leader-epoch/older
         if older is None or older.end < offset:
             return found.epoch
+        # rule: skip-keeps-leader-epoch/before-first
         if older.end == found.end:  # the broker reports the same end for all epochs before its first one
             return None
         found = older

@@ -43,6 +43,7 @@ def is_retriable(code: int) -> bool:
 
     Such are leader elections, coordinators that are loading, and transactions that are just ending.
     """
+    # rule: concurrent-transactions, forgotten-producer-id
     return bool(for_code(code).retriable)
 
 

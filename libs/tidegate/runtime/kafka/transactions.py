@@ -83,6 +83,7 @@ def initialise(
     transaction timeout, after which the broker aborts an open transaction; UserError if the broker does not allow it.
     """
     deadline = Deadline(INITIALISE_TIMEOUT_S)
+    # rule: own-epoch/asked, transaction-version/producer
     producer = Producer(
         transactional_id=transactional_id,
         producer_id=current.producer_id if current else _NO_PRODUCER,
@@ -104,8 +105,10 @@ def initialise(
 
 
 def _initialised(answer: Any) -> int:
+    # rule: own-epoch/fenced
     if answer.error_code in _FENCED:
         raise Fenced("another producer has taken the transactional id over", remedy="only one driver may run: find it")
+    # rule: timeout-allowed
     if answer.error_code == InvalidTransactionTimeoutError.errno:
         raise UserError(
             "the transaction timeout is longer than the broker allows", remedy="raise its transaction.max.timeout.ms"
@@ -141,6 +144,7 @@ def send_emissions(
     deadline, half = Deadline(deadline_s), (len(batches) + 1) // 2
     if not batches:
         return producer
+    # rule: v1-announces-first
     producer = _join(client, producer, topic, partition, deadline)
     producer = _produce(client, producer, topic, partition, batches[:half], deadline)
     if after_half is not None:
@@ -176,7 +180,9 @@ def commit_offset(
 ) -> Producer:
     """Add the commit of the group's offset, with its metadata, to the transaction; it takes effect with its commit."""
     deadline = Deadline(deadline_s)
+    # rule: v2-announces-nothing/offsets
     if producer.version == 1:
+        # rule: v1-announces-first
         producer = _add_offsets(client, producer, group, deadline)
     row = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition(
         partition_index=partition, committed_offset=offset, committed_metadata=metadata
@@ -230,6 +236,7 @@ def ends(
 
 
 def _is_open(result: Producer | TidegateError) -> TypeGuard[Producer]:
+    # rule: end-opened-only
     return isinstance(result, Producer) and result.opened
 
 
@@ -248,8 +255,10 @@ def _ended(client: KafkaClient, producer: Producer, answer: Any, deadline: Deadl
     if isinstance(answer, TidegateError):
         return answer
     if not answer.error_code and producer.version == 1:
+        # rule: v1-sequence-wraps/ended
         return replace(producer, opened=False)
     if not answer.error_code:
+        # rule: v2-sequence-from-zero, v2-epoch-of-end
         return replace(
             producer, opened=False, producer_id=answer.producer_id, epoch=answer.producer_epoch, sequences={}
         )
@@ -268,6 +277,7 @@ def _produce(
 ) -> Producer:
     for batch in batches:
         _produce_batch(client, producer, topic, partition, batch.data, deadline)
+        # rule: v1-sequence-wraps
         following = (producer.sequences.get(topic, 0) + batch.count) % _SEQUENCES
         producer = replace(producer, opened=True, sequences={**producer.sequences, topic: following})
     return producer
@@ -275,6 +285,7 @@ def _produce(
 
 def _join(client: KafkaClient, producer: Producer, topic: str, partition: int, deadline: Deadline) -> Producer:
     """Add the partition to the transaction: by a request in version 1; in version 2 the broker does it on produce."""
+    # rule: v2-announces-nothing/partitions
     return _add_partition(client, producer, topic, partition, deadline) if producer.version == 1 else producer
 
 
@@ -388,5 +399,7 @@ def _require_retriable(code: int, what: str) -> None:
 
 def _versions(request: type[Any], producer: Producer) -> dict[str, int]:
     if producer.version == 1:
+        # rule: request-versions/v1
         return {"max_version": _LAST_OF_VERSION_1[request]}
+    # rule: request-versions/v2
     return {"min_version": _ONLY_OF_VERSION_2[request], "max_version": _ONLY_OF_VERSION_2[request]}

@@ -27,6 +27,7 @@ def as_dead_letters(late: pa.Table, rejected: pa.Table, *, times_in_values: bool
             _letters(rejected, "rejected", written_timestamps(rejected, times_in_values=times_in_values)),
         ]
     )
+    # rule: output-repeatable/dead-letters
     return letters.sort_by("offset")
 
 

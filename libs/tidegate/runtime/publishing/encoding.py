@@ -84,8 +84,10 @@ def open_output(client: KafkaClient, producer: Producer, to: Destination, rows: 
     unopened = producer
     for parcel in _parcels(to, rows):
         producer = _send(client, producer, to, parcel)
+    # rule: no-empty-transaction
     if producer is unopened:
         return producer
+    # rule: mark-with-output
     return commit_offset(
         client,
         producer,
@@ -123,6 +125,7 @@ def _pieces(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 
 def _send(client: KafkaClient, producer: Producer, to: Destination, parcel: Parcel) -> Producer:
     try:
+        # rule: same-partition, kill-points/half
         return send_emissions(
             client,
             producer,
@@ -160,6 +163,7 @@ def _dead_letters(to: Destination, letters: pa.Table, first_seq: int) -> tuple[O
     """Return the dead letters for the encoder, in order of their offsets, with their origin as headers."""
     reasons = pc.dictionary_encode(_whole(letters["reason"]))
     messages = reasons.dictionary.to_pylist()
+    # rule: raised-offsets/dead-letters
     offsets = in_the_input(to.raised, _whole(letters["offset"]).to_numpy())
     stamp = Stamp(
         operator=to.operator,

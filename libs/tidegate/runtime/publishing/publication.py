@@ -52,6 +52,7 @@ class Publication:
         self._input, self._outlets = input, outlets
         self._times_in_values, self._windows = times_in_values, windows
         self._deadline_s = deadline_s
+        # rule: transaction-timeout
         self._timeout_ms = max(60_000, int(3 * deadline_s * 1_000))
         self.group = group_id(application, operator)
         self.limits = {topic: client().max_message_bytes(topic) for topic in outlets.topics}
@@ -59,6 +60,7 @@ class Publication:
         self.unclear: set[int] = set()
         self._shown: dict[int, int] = {}
         self._marked_at: dict[int, float] = {}
+        # rule: mark-renewed/interval
         self._renew_after_s = (client().offset_retention_s(self.group) or UNKNOWN_RETENTION_S) / RENEWALS
         self._shown_at = time.monotonic()
 
@@ -66,8 +68,11 @@ class Publication:
         """Fence older drivers, abort their open transactions, and publish committed output that was not published."""
         for count, partition in enumerate(partitions):
             if count == 1:
+                # rule: kill-points
                 reach("between_initialisations")
+            # rule: ids-before-marks
             self._initialise(partition, None)
+        # rule: start-publishes
         self.settle(self.producers, newest)
 
     def settle(self, partitions: Iterable[int], newest: BatchMeta) -> None:
@@ -78,6 +83,7 @@ class Publication:
         """
         undecided = dict[int, int]()
         for partition, (what, batch) in self._decisions(partitions, newest):
+            # rule: publish-above-mark/published
             if batch is not None and what is Settling.PUBLISH:
                 self._publish_again(partition, batch, newest)
             elif batch is not None:
@@ -96,17 +102,21 @@ class Publication:
         found = marks(self._client(), self.group, self._input, wanted)
         for partition in wanted:
             committed = found.get(partition)
+            # rule: mark-by-batch
             mark = committed.metadata if committed is not None else None
             self._shown[partition] = committed.offset if committed is not None else -1
+            # rule: mark-renewed/found
             self._marked_at[partition] = -math.inf  # the time of that commit is unknown
             try:
                 yield partition, self._left_to_publish(partition, mark, newest)
             except StateError as contradiction:
+                # rule: mark-by-current-log
                 self._notice_successor(contradiction)
                 raise
 
     def end(self, producers: Mapping[int, Producer], newest: BatchMeta) -> None:
         """Commit the open transactions of a committed batch in Kafka. Clear up those whose outcome is unclear."""
+        # rule: init-after-unclear-end
         self.unclear.update(producers)
         for wave in self._waves(list(producers)):
             opened = [producers[partition] for partition in wave]
@@ -117,6 +127,7 @@ class Publication:
                     self._shown[partition] = newest.offsets[self._input][partition]
                     self._marked_at[partition] = time.monotonic()
                     self.unclear.discard(partition)
+            # rule: kill-points
             reach("between_ends")
         self.clear_up(newest)
 
@@ -127,6 +138,7 @@ class Publication:
         with the offset and the mark alone. So marks of quiet partitions are renewed long before brokers expire them.
         """
         reached, now = newest.offsets[self._input], time.monotonic()
+        # rule: mark-renewed/committed
         behind = [
             partition
             for partition in self.producers
@@ -162,6 +174,7 @@ class Publication:
 
     def let_go(self, partitions: Sequence[int]) -> None:
         """Abort the partitions' open transactions. Output that the log has of them is still to be published."""
+        # rule: abort-at-end
         self.abandon(partitions)
         for partition in partitions:
             self._initialise(partition, self.producers[partition])
@@ -172,12 +185,15 @@ class Publication:
         Raise Fenced after a takeover; EngineError while Kafka does not answer (the rest then stays unclear).
         """
         for partition in sorted(self.unclear):
+            # rule: init-after-unclear-end, takeover-at-start
             self._initialise(partition, self.producers[partition])
+            # rule: mark-after-timeout
             self.settle([partition], newest)
             self.unclear.discard(partition)
 
     def _waves(self, partitions: list[int]) -> list[list[int]]:
         """Return all partitions as one wave; one by one if the kill point between two ends is armed."""
+        # rule: ends-together
         return [[partition] for partition in partitions] if armed("between_ends") else [partitions]
 
     def _initialise(self, partition: int, current: Producer | None) -> None:
@@ -192,9 +208,11 @@ class Publication:
         decision = unpublished(mark, table_id=newest.table_id, newest_batch=newest.batch, outputs=outputs)
         if decision.what is not Settling.RESOLVE:
             return decision
+        # rule: absent-mark-newest-output/asked
         decision = resolved(outputs[-1], self._tails(partition, outputs[-1], newest))
         said = newest.settled.get(partition)
         if decision.what is Settling.ASK and said is not None and said[0] == decision.batch:
+            # rule: absent-mark-asks/answer
             return Settle(Settling.NOTHING) if said[1] == "published" else Settle(Settling.PUBLISH, decision.batch)
         return decision
 
@@ -203,6 +221,7 @@ class Publication:
 
         Rows of batches from before their topic was configured do not count.
         """
+        # rule: publish-from-configured/outputs
         found = [
             self._log.batches(kind, partition, after_batch=max(after_batch, since - 1))
             for kind, since in published_kinds(self._outlets, newest).items()
@@ -216,14 +235,18 @@ class Publication:
         return [self._tail(topic, partition, newest, written=topic in written) for topic in self._outlets.topics]
 
     def _tail(self, topic: str, partition: int, newest: BatchMeta, *, written: bool) -> Tail:
+        # rule: absent-mark-by-headers
         found = newest_batch_header(self._client(), topic, partition, self._operator)
+        # rule: headers-above-log
         if found is not None and found > newest.batch:
             raise StateError(
                 f"{topic}/{partition} holds a batch of {self._operator} that this log has not reached",
                 value=f"batch {found} in the topic, {newest.batch} in the log",
                 remedy="was the log begun anew? Give the operator another name or topics of its own",
             )
+        # rule: absent-mark-asks/whole
         begun = found is not None or earliest(self._client(), topic)[partition] == 0
+        # rule: absent-mark-asks/compacted
         return Tail(found, written and begun and not self._client().is_compacted(topic))
 
     def _has(self, kind: str, partition: int, batch: int) -> bool:
@@ -253,6 +276,7 @@ class Publication:
                 for kind in ("emission", "late", "rejected")
             )
         )
+        # rule: output-repeatable/batch
         destination = Destination(
             operator=self._operator,
             input=self._input,
@@ -269,10 +293,12 @@ class Publication:
             deadline_s=self._deadline_s,
         )
         opened = open_output(self._client(), self.producers[partition], destination, rows)
+        # rule: kill-points
         reach("in_settling_before_end")
         self.producers[partition] = end(self._client(), opened, commit=True, deadline_s=self._deadline_s)
         reach("in_settling_after_end")
 
     def _rows(self, kind: str, partition: int, batch: int, since: int) -> pa.Table:
         """Return the batch's rows of the kind; no rows if the batch is older than batch `since`."""
+        # rule: output-repeatable/order, publish-from-configured/rows
         return self._log.read(kind, partition, after_batch=max(batch, since) - 1, up_to=batch)

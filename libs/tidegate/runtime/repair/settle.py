@@ -51,6 +51,7 @@ def settle(
         raise NothingUndecided("marks and topics tell what was published", value=name, remedy="run the operator")
     claim = after_claim(newest, attempt=uuid4().hex, clock=clock.now_ms(), config=newest.config, topics=newest.topics)
     claim = after_settling(claim, undecided, published=published)
+    # rule: absent-mark-asks/recorded
     log.commit(claim, [])
     publication.start(sorted(undecided), claim)
     publication.show(claim)

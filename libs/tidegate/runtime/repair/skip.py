@@ -59,5 +59,6 @@ def skip(application: Application, name: str, named: Ranges) -> int:
     check_skip(lost | preflight.truncated_ranges(kafka, newest, config.input), named)
     claim = after_claim(newest, attempt=uuid4().hex, clock=clock.now_ms(), config=newest.config, topics=newest.topics)
     epochs = preflight.epochs_of_what_is_left(kafka, newest, config.input, named)
+    # rule: skip-keeps-leader-epoch/passed
     log.commit(after_skip(claim, config.input, named, epochs), [])
     return claim.batch

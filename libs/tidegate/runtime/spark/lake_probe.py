@@ -58,8 +58,10 @@ def look(probe: Path) -> Sight:
 
 
 def _fault(probe: Path, sight: Sight) -> str | None:
+    # rule: shared-lake
     if sight.answer is None:
         return f"{sight.place} does not see what the driver wrote: {sight.problem}"
+    # rule: shared-lake
     if not probe.with_name(sight.answer).exists():
         return f"the driver does not see what {sight.place} wrote"
     return None

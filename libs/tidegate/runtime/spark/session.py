@@ -16,6 +16,7 @@ from tidegate.contracts.errors import EngineError, UserError
 from tidegate.runtime.install.java import java_command
 from tidegate.runtime.install.paths import jars
 
+# rule: one-stage-attempt
 _SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",  # halves the cost of a small job
     "spark.scheduler.mode": "FAIR",  # operators of one application share the cores

@@ -41,6 +41,7 @@ class KafkaPort:
         """Read the committed records in the plan's range of offsets, up to the attempt's limit in bytes."""
         if plan.start == plan.end:
             return Fetched(records=Records.from_rows([]), next_offset=plan.start, epoch=plan.epoch)
+        # rule: shared-deadline
         return fetch(
             client(self.attempt.kafka),
             self.attempt.topic,

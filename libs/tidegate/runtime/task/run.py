@@ -126,16 +126,22 @@ def run_partition(attempt: Attempt, plan: PartitionPlan, port: Port) -> Partitio
         if plan.hold is not None:
             cast(ReadTable, recovered.state).hold(*plan.hold)
         watch.lap("recover")
+        # rule: input-first
         fetched = port.read(plan)
         watch.lap("fetch")
+        # rule: dirty-first
         local.begin(attempt.epoch, attempt.batch, attempt.attempt)
         reach("after_dirty_header")
+        # rule: complete-after-kernel, raised-offsets/records
         step = _act(attempt, plan, recovered.state, fetched.records.raised(raised_now(plan.raised)))
+        # rule: undo-failed-attempt/kept
         local.complete(step.undo)
         reach("after_complete_header")
         watch.lap("kernel")
+        # rule: raised-offsets/stopped
         stopped_at = None if step.stopped_at is None else step.stopped_at - raised_now(plan.raised)
         next_offset = fetched.next_offset if stopped_at is None else stopped_at
+        # rule: lock-until-files
         producer = port.open(plan, step, next_offset)
         watch.lap("output")
         files = _write(attempt, plan, step)
@@ -198,6 +204,7 @@ def _operator(config: OperatorRules) -> Operator:
 
 def _refuse_retries() -> None:
     context = TaskContext.get()
+    # rule: no-task-retry
     if context is not None and context.attemptNumber() > 0:
         raise EngineError(
             "Spark has retried a task of its own accord",

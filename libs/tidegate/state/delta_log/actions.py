@@ -18,6 +18,7 @@ Action = dict[str, Any]
 
 def commit_info(meta: BatchMeta, document: str) -> Action:
     """Return the `commitInfo` action: fields for Delta's tools, and the batch's metadata, which the fence reads."""
+    # rule: metadata-in-entry
     return {
         "commitInfo": {
             "timestamp": meta.clock,
@@ -53,6 +54,7 @@ def remove(file: DataFile, clock_ms: int) -> Action:
 
     Its rows are in other files, or retention dropped them, which a stream that reads the log must not see as a change.
     """
+    # rule: compaction-changes-no-data/removed
     return {
         "remove": {
             "path": file.path,

@@ -82,6 +82,7 @@ def read_checkpoint(path: Path) -> list[Action]:
         ) from error
     others = [name for name in _ACTIONS if name != "add"]
     adds = _adds(_fields(table, "add"))
+    # rule: path-inside-table
     refuse_paths_outside(path, adds)
     return adds + [{name: _plain(fields)} for name in others for fields in _fields(table, name).to_pylist()]
 

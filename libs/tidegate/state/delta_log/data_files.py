@@ -124,7 +124,9 @@ def _write_parquet(table: pa.Table, path: Path, *, sync: bool) -> None:
             write_statistics=[name for name in table.column_names if name not in _NO_STATISTICS],
         )
     if sync:
+        # rule: data-files-synced
         disk.sync(path)
+        # rule: data-files-synced
         disk.sync(path.parent)
 
 
@@ -201,8 +203,10 @@ def _fault(path: Path, size: int) -> str | None:
             end = os.pread(file.fileno(), len(_PARQUET_END), max(0, found - len(_PARQUET_END)))
     except OSError as error:
         return str(error.strerror)
+    # rule: committed-files-whole/size
     if found != size:
         return f"{found} bytes, not {size}"
+    # rule: committed-files-whole/end
     return None if end == _PARQUET_END else "its Parquet footer is missing"
 
 
@@ -216,6 +220,7 @@ def delete_attempt(log: Path, batch: int, attempt: str) -> int:
     found = [path for folder in folders for path in takewhile(Path.exists, _attempt_files(folder, batch, attempt))]
     for path in found:
         with suppress(OSError):
+            # rule: failed-attempt-files
             path.unlink(missing_ok=True)
     return len(found)
 

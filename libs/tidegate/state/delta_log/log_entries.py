@@ -68,6 +68,7 @@ def put(log: Path, version: int, actions: Sequence[dict[str, Any]]) -> bool:
         log / STAGING, b"\n".join(json.dumps(line, separators=(",", ":")).encode() for line in actions)
     ) as file:
         try:
+            # rule: entry-never-replaced
             os.link(file, entry_path(log, version))
         except FileExistsError:
             return False
@@ -89,12 +90,14 @@ def newest_version(log: Path) -> int | None:
     file of a newer version exists above a missing entry: that entry is lost.
     """
     known = _checkpointed(log)
+    # rule: bounded-by-log-length/version
     if known is None or not entry_path(log, known).exists():
         return _newest_listed(log)
     while True:
         newest = next(version for version in count(known) if not entry_path(log, version + 1).exists())
         ahead = range(newest + 2, newest + 2 + LOOK_AHEAD)
         beyond = next((version for version in ahead if entry_path(log, version).exists()), None)
+        # rule: lost-entry-stops
         if beyond is None:
             return newest
         if not entry_path(log, newest + 1).exists():  # else a driver has written both entries meanwhile
@@ -119,6 +122,7 @@ def _newest_listed(log: Path) -> int | None:
     newest = max((name for name in names if name[20:] == ".json"), default=None)
     if newest is None:
         return None
+    # rule: expected-version
     if max(names)[:20] > newest[:20]:
         raise _entries_lost(log / DELTA_LOG / max(names))
     return int(newest[:20])
@@ -177,12 +181,14 @@ def read_actions(log: Path, version: int) -> list[dict[str, Any]] | None:
         return None
     except ValueError:
         actions = []
+    # rule: damaged-entry-stops
     if not actions:
         raise StateError(
             "an entry of the operator log is empty or cut short, as a loss of power leaves it",
             value=path,
             remedy="if it is the newest entry, move it away and start again: its batch is then done again",
         )
+    # rule: path-inside-table
     refuse_paths_outside(path, actions)
     return actions
 
@@ -243,6 +249,7 @@ def newest_entries(log: Path, newest: int) -> list[Entry]:
     found = []
     for entry in _walk(log, newest, step=-1):
         found.append(entry)
+        # rule: foreign-change-refused/restore
         if sum(entry.epoch is not None for entry in found) == 2:
             break
     return found

@@ -32,8 +32,10 @@ def newest_metadata(log: Path, version: int) -> Newest | None:
     documents = []
     for at, document in documents_before(log, version):
         documents.append(document)
+        # rule: metadata-builds-up/read
         if is_complete(document):
             return Newest(metadata(reversed(documents)), document["batch"], at)
+    # rule: metadata-required/read
     if documents:
         raise StateError(
             "the operator log lacks the entries that its newest metadata builds upon",

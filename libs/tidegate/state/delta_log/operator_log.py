@@ -62,6 +62,7 @@ RETRY_PAUSES_S = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 """Pauses before each try of the identical commit while its outcome is unknown, s."""
 
 _FORMAT_KEY = "tidegate.format"
+# rule: no-delta-cleanup
 _CONFIGURATION = {
     "delta.enableExpiredLogCleanup": "false",
     "delta.deletedFileRetentionDuration": "interval 1 hours",  # a foreign VACUUM spares files of a running attempt
@@ -102,6 +103,7 @@ class OperatorLog:
                 newest = newest_version(path)
             if newest is None:
                 raise StateError("there is no operator log", value=path, remedy="run the operator once, or mend `lake`")
+            # rule: foreign-change-refused/data
             _refuse_foreign_changes(path, newest_entries(path, newest))
             log = cls(path, load(path, newest))
         _refuse_another(path, log._snapshot, operator, log.schema, schema)
@@ -155,6 +157,7 @@ class OperatorLog:
 
     def newest(self) -> BatchMeta | None:
         """The metadata of the newest batch at the handle's version; None before the first claim."""
+        # rule: no-update-to-newest
         if self._newest is None:
             self._newest = self._read_newest()
         return None if self._newest is None else self._newest.meta
@@ -233,16 +236,21 @@ class OperatorLog:
         require_there(self.path)
         self._refuse_reuse(meta)
         try:
+            # rule: committed-files-whole/checked
             require_whole(self.path, [*files, *records])
             self._checkpoint_if_due()
         except Exception:  # no entry was written, so no commit can name these files
+            # rule: failed-batch-files
             delete_files(self.path, meta.batch, meta.attempt, [*files, *records])
             raise
         complete = self._has_to_be_complete(meta)
+        # rule: metadata-as-change/entry
         document = meta.to_json() if complete else meta.changes_to_json(self._known.meta, self._known.base)
+        # rule: compaction-changes-no-data/added
         added = [add(file, changes_data=not replaces) for file in files]
         added += [add(file, changes_data=True) for file in records]
         removed = [remove(file, meta.clock) for file in replaces]
+        # rule: format-upgrade/table, txn-in-commit
         actions = [commit_info(meta, document), transaction(meta), *self._upgrade(), *added, *removed]
         version = self._commit_until_clear(actions, meta, replaces)
         self._stand_at(version, actions)
@@ -254,6 +262,7 @@ class OperatorLog:
         So the entries that the metadata of a readable version builds upon never lie before that version's checkpoint.
         """
         newest = self.newest()
+        # rule: metadata-complete/written
         return (
             newest is None
             or meta.epoch != newest.epoch
@@ -276,6 +285,7 @@ class OperatorLog:
 
     def _refuse_reuse(self, meta: BatchMeta) -> None:
         newest = self.newest()
+        # rule: batch-number-once
         if newest is not None and meta.batch <= newest.batch:
             raise StateError("a batch number is never used again", value=f"{meta.batch}, after {newest.batch}")
 
@@ -285,6 +295,7 @@ class OperatorLog:
         This is done before a commit, so that a failure here leaves no doubt about the outcome of the commit.
         """
         snapshot = self._snapshot
+        # rule: metadata-complete/checkpoint
         if self._newest is None or self._newest.version != self.version or not self._needs_checkpoint(self.version):
             return
         with disk.disk_errors(self.path):
@@ -309,6 +320,7 @@ class OperatorLog:
             try:
                 return self._try_commit(actions, meta, replaces)
             except OSError as error:
+                # rule: identical-retry, listing-decides-nothing
                 unclear = error
         raise Unavailable(
             "the lake does not say whether the batch is committed",
@@ -317,7 +329,9 @@ class OperatorLog:
         ) from unclear
 
     def _try_commit(self, actions: Sequence[Action], meta: BatchMeta, replaces: Sequence[DataFile]) -> int:
+        # rule: compaction-not-outdated
         self._refuse_outdated(meta, replaces)
+        # rule: handle-at-own-commit
         while not put(self.path, self.version + 1, actions):
             above = entries_above(self.path, self.version)
             verdict = judge_winners(above, meta.attempt, meta.epoch)
@@ -326,6 +340,7 @@ class OperatorLog:
             if verdict is not Verdict.TRY_ABOVE:
                 raise _error(verdict, self.path, meta, above)
             self._snapshot.catch_up(self.path, above[-1].version)
+            # rule: compaction-not-outdated
             self._refuse_outdated(meta, replaces)
         return self.version + 1
 
@@ -346,6 +361,7 @@ class OperatorLog:
     def _stand_at(self, version: int, actions: Sequence[Action]) -> None:
         with disk.disk_errors(self.path):
             self._snapshot.catch_up(self.path, version - 1)
+            # rule: entry-synced
             disk.sync(self.path / DELTA_LOG)
         self._snapshot.apply(version, actions)
 
@@ -355,6 +371,7 @@ class OperatorLog:
             return None
         with disk.disk_errors(self.path):
             newest = newest_metadata(self.path, self.version)
+        # rule: metadata-required/opened
         if newest is None or newest.meta.batch != committed["version"]:
             raise StateError(
                 "the log lacks the metadata of its newest batch",
@@ -403,12 +420,15 @@ def _foreign_change(path: Path, foreign: Sequence[int]) -> StateError:
 
 def _refuse_another(path: Path, snapshot: Snapshot, operator: str, found: pa.Schema, expected: pa.Schema) -> None:
     needed = (snapshot.protocol["minReaderVersion"], snapshot.protocol["minWriterVersion"])
+    # rule: known-delta-protocol
     if needed[0] > _PROTOCOL[0] or needed[1] > _PROTOCOL[1]:
         remedy = "somebody raised it (ALTER TABLE): move that entry and all newer ones out of _delta_log"
         raise StateError("the operator log asks for another Delta protocol", value=f"{needed} in {path}", remedy=remedy)
+    # rule: known-format
     if (written := snapshot.metadata["configuration"].get(_FORMAT_KEY)) not in map(str, READABLE_FORMATS):
         remedy = f"this program reads format {FORMAT}: use the release that wrote the log, or migrate it"
         raise StateError("the operator log has another format", value=f"{written} in {path}", remedy=remedy)
+    # rule: own-log
     if (name := snapshot.metadata["name"]) != operator:
         remedy = f"give {operator} a lake or a name of its own"
         raise StateError("the log belongs to another operator", value=f"{name} in {path}", remedy=remedy)

@@ -70,6 +70,7 @@ class Snapshot:
 
     def actions(self) -> list[Action]:
         """Return the table as actions for a checkpoint, without tombstones, which only a VACUUM would read."""
+        # rule: metadata-in-checkpoint
         return [
             {"protocol": self.protocol},
             {"metaData": self.metadata},

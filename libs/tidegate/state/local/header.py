@@ -40,15 +40,18 @@ class HeaderFile:
         slots = [slot for place in (0, 1) if (slot := _decode(found[place * SLOT_BYTES : (place + 1) * SLOT_BYTES]))]
         if not slots:
             return None
+        # rule: two-header-slots/newest
         self._sequence, header = max(slots, key=lambda slot: slot[0])
         return header
 
     def write(self, header: Header, *, synced: bool) -> None:
         """Write the header to the older slot; with `synced`, fsync it, so that it survives a loss of power."""
         sequence = self._sequence + 1
+        # rule: header-in-locked-folder
         path = self.path if self._folder is None else self.path.name
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644, dir_fd=self._folder)
         try:
+            # rule: two-header-slots/written
             os.pwrite(descriptor, _encode(sequence, header), sequence % 2 * SLOT_BYTES)
             if synced:
                 os.fsync(descriptor)
@@ -70,6 +73,7 @@ def _decode(slot: bytes) -> tuple[int, Header] | None:
         return None
     magic, sequence, length, checksum = _PREFIX.unpack_from(slot)
     payload = slot[_PREFIX.size : _PREFIX.size + length]
+    # rule: two-header-slots/torn
     if magic != MAGIC or checksum != _checksum(sequence, payload):
         return None
     said = json.loads(payload)

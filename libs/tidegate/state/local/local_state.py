@@ -104,6 +104,7 @@ class LocalState:
             local._held = held
             with disk.disk_errors(folder):
                 local.header = local._file.read()
+            # rule: superseded-task/lock
             may_take(local.header, token)
             if local.header is not None and not local._generation(local.header.generation).exists():
                 local.header = None
@@ -135,13 +136,17 @@ class LocalState:
 
         The generation that the header names stays unchanged until `complete` switches to the new one.
         """
+        # rule: never-in-place/new
         generation = 1 + max((number for number, _ in self._generations()), default=0)
+        # rule: generation-renamed
         folder = self._generation(generation, new=True)
         with disk.disk_errors(folder):
+            # rule: never-in-place/kept
             self._remove_generations_but(self.header.generation if self.header else 0)
             folder.mkdir()
         self._storage = MappedStorage(self, folder, layout, layout.capacity, generation)
         if SEED in layout.arrays:
+            # rule: seed-of-log
             self._storage.arrays()[SEED.name][:] = np.frombuffer(seed_of(self.table_id), SEED.dtype)
         return self._storage
 
@@ -177,6 +182,7 @@ class LocalState:
             before=None,
         )
         self._write(synced=False)
+        # rule: dirty-both-slots
         if was_durable:  # a durable header must not come back from the other slot after a loss of power
             self._write(synced=True)
 
@@ -194,6 +200,7 @@ class LocalState:
         if undo is not None:
             with disk.disk_errors(self.folder):
                 undo_rows.write(self._undo_file(self.header), undo, (self.header.batch, self.header.attempt))
+        # rule: undo-of-batch-only
         self.header = replace(self.header, complete=True, before=None if undo is None else self._begun_from)
         self._write(synced=False)
         self.require_own()
@@ -213,6 +220,7 @@ class LocalState:
     def trusted(self) -> bool:
         """Return True if the state is complete and no page of it was lost: it is durable, or written since the boot."""
         header = self.header
+        # rule: torn-never-durable
         return header is not None and header.complete and (header.durable or header.boot_id == boot_id())
 
     def make_durable(self) -> None:
@@ -222,6 +230,7 @@ class LocalState:
         with disk.disk_errors(self.folder):
             folder = self._generation(self.header.generation)
             for path in (*folder.iterdir(), folder, self.folder):
+                # rule: synced-before-durable
                 disk.sync(path)  # on Linux this writes what shared mappings changed, too
         self.header = replace(self.header, durable=True)
         self._write(synced=True)
@@ -364,6 +373,7 @@ def _mapped_file(path: Path, size: int) -> _Kept:
     try:
         status = os.fstat(descriptor)
         if status.st_size < size:
+            # rule: space-reserved
             os.posix_fallocate(descriptor, status.st_size, size - status.st_size)
         return _Kept((status.st_dev, status.st_ino), mmap.mmap(descriptor, size))
     finally:
@@ -409,6 +419,7 @@ def _flock(path: Path, folder: int, timeout_s: float) -> Iterator[int]:
 def _wait_for_lock(descriptor: int, path: Path, deadline: float) -> None:
     while True:
         try:
+            # rule: partition-lock
             return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() >= deadline:

@@ -56,13 +56,17 @@ def recover(
     use = way_back(local, operator, wanted, stream_time)
     if use.way is Way.GO_ON:
         return Recovered(state=_opened(local, operator, wanted), use=use, rows=0)
+    # rule: replica-vacuumed
     if use.way is Way.CATCH_UP and tail is not None and not all((log / file.path).exists() for file in tail):
         use = StateUse(Way.REBUILD, "files that it would be caught up from were vacuumed")
     undo = local.undo() if use.way is Way.UNDO else None
+    # rule: undo-readable/recovery
     if use.way is Way.UNDO and undo is None:
         use = StateUse(Way.REBUILD, "the rows that would undo a failed attempt are damaged")
+    # rule: log-read-first
     tables = _rows_to_apply(operator, log, version, local.table_id, partition, use, wanted, tail)
     if undo is not None:
+        # rule: undo-failed-attempt/applied
         tables = (undo, *tables)
     local.begin(wanted.epoch, *(wanted.last or NO_COMMIT))
     state = operator.open(local.rebuild(layout) if use.way is Way.REBUILD else local.storage(layout))
@@ -78,8 +82,10 @@ def _opened(local: LocalState, operator: Operator, wanted: Wanted) -> OperatorSt
     new configuration, which changes arrays.
     """
     header = local.header
+    # rule: check-once/new-epoch
     if header is None or header.epoch == wanted.epoch:
         return operator.open(local.storage(operator.layout))
+    # rule: dirty-while-opening
     local.begin(wanted.epoch, header.batch, header.attempt)
     state = operator.open(local.storage(operator.layout))
     local.complete()
@@ -100,13 +106,17 @@ def _damage(local: LocalState, operator: Operator, wanted: Wanted, stream_time: 
     Every task checks the sizes of the files; the first task after a reboot checks the contents as well. A state whose
     header was written since the machine booted is trusted, because pages that no process writes to do not change.
     """
+    # rule: files-complete
     if not local.fits(operator.layout):
         return "a file is missing or cut short"
+    # rule: check-once/same-boot
     if local.header is None or local.header.boot_id == boot_id():
         return None
     storage = local.storage(operator.layout)
+    # rule: check-after-reboot/seed
     if not local.has_its_seed(storage):
         return "its seed is not the log's"
+    # rule: check-after-reboot/state
     if damage := operator.damage(storage):
         return damage
     if way is Way.GO_ON and operator.open(storage).stream_time != stream_time:
@@ -129,14 +139,17 @@ def _rows_to_apply(
     To undo or catch up, all rows are read here, before the state is changed. For a rebuild they are read while they are
     applied, a few files at a time.
     """
+    # rule: replica-deletes
     if use.way is Way.CATCH_UP and tail is not None:
         files = [file for file in tail if file.max_batch > use.after_batch]
         return [last_rows(read_files(path, files, log_schema(operator.columns)), operator.slot)]
     if use.way is Way.UNDO and use.after_batch == (wanted.last or NO_COMMIT)[0]:
         return []
     log = OperatorLog.at(path, version)
+    # rule: same-table
     _refuse_another(log, table_id)
     if use.way in (Way.UNDO, Way.CATCH_UP):
+        # rule: catch-up-with-deletes
         return [last_rows(log.read("state", partition, use.after_batch), operator.slot)]
     columns = list(dict.fromkeys([*_COLUMNS, *operator.slot, *(column.name for column in operator.columns)]))
     turns = list(_turns(log.data_files("state", partition))) or [[]]

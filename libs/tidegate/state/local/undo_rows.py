@@ -31,8 +31,10 @@ def read(path: Path, attempt: Commit) -> pa.Table | None:
     try:
         with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as stream:
             rows = stream.read_all()
+    # rule: undo-readable/file
     except (FileNotFoundError, pa.ArrowInvalid):
         return None
+    # rule: undo-names-attempt
     return rows if (rows.schema.metadata or {}).get(_ATTEMPT) == _name(attempt) else None
 
 

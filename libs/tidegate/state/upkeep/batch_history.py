@@ -91,6 +91,7 @@ def record(log: OperatorLog, meta: BatchMeta, *, after_batch: int) -> list[DataF
     until a commit names it.
     """
     recorded = recorded_through(log.newest())
+    # rule: batch-history-rows/since
     found = _in_entries(log, range(max(recorded, after_batch) + 1, meta.batch))
     if not found:
         return []

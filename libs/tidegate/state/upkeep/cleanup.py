@@ -44,10 +44,13 @@ def clean_up(log: OperatorLog, *, clock_ms: int, rewind_window_ms: int, pinned: 
     """
     with disk.disk_errors(log.path):
         oldest = oldest_version(log.path, log.version)
+        # rule: window-at-least-an-hour
         behind = _newest_behind(log, oldest, clock_ms, max(rewind_window_ms, MIN_WINDOW_MS))
+        # rule: window-readable
         first = _checkpoint_before(log.path, oldest, behind if pinned is None else min(behind, pinned))
         ended = range(oldest, min(first, oldest + MAX_ENTRIES))
         deleted = [_delete_version(log, version, actions) for version, actions in _recorded(log, ended)]
+        # rule: orphans-after-a-week/swept
         return sum(deleted) + sweep(log, oldest=oldest + len(deleted), clock_ms=clock_ms)
 
 
@@ -57,6 +60,7 @@ def _recorded(log: OperatorLog, versions: range) -> Iterator[tuple[int, list[Act
     for version in versions:
         actions = read_actions(log.path, version) or []
         document = document_of(actions)
+        # rule: entry-until-row
         if document is not None and document["batch"] > recorded:
             return
         yield version, actions
@@ -79,6 +83,7 @@ def _checkpoint_before(log: Path, oldest: int, version: int) -> int:
     With `oldest`, nothing is deleted. A checkpoint that another program wrote does not count if the metadata of its
     version is not complete, because that metadata builds upon earlier entries.
     """
+    # rule: checkpoint-complete
     found = (at for at in range(version, oldest, -1) if checkpoint_path(log, at).exists() and _is_complete(log, at))
     return next(found, oldest)
 
@@ -94,6 +99,7 @@ def _delete_version(log: OperatorLog, version: int, actions: Sequence[Action]) -
     Keep data files that a later version added again.
     """
     removed = [action["remove"]["path"] for action in actions if "remove" in action]
+    # rule: restored-file-kept
     gone = [log.path / path for path in removed if not log.has_file(path) and (log.path / path).exists()]
     for path in (*gone, *_log_files(log.path, version)):
         path.unlink(missing_ok=True)

@@ -155,8 +155,10 @@ def commit(log: OperatorLog, meta: BatchMeta, prepared: Prepared) -> None:
     files = [file for part in prepared.parts for file in part.files]
     replaces = [file for part in prepared.parts for file in part.replaces]
     try:
+        # rule: compaction-replaces-read/entry, batch-history-rows/entry
         log.commit(meta, files, replaces, prepared.records)
     except Outdated:
+        # rule: compaction-not-outdated
         delete_files(log.path, meta.batch, meta.attempt, [*files, *prepared.records])
         raise
 
@@ -195,6 +197,7 @@ def plan(
                         attempt=meta.attempt,
                     )
                 )
+    # rule: compaction-bounded/part
     return parts if held is None else _of_a_turn(parts, meta.batch)
 
 
@@ -206,6 +209,7 @@ def _of_a_turn(parts: list[Rewrite], batch: int) -> list[Rewrite]:
     sizes = [sum(file.size for file in part.files) for part in parts]
     if sum(sizes) <= TURN_BYTES:
         return parts
+    # rule: compaction-bounded/random
     drawn = random.Random(batch).sample(range(len(parts)), len(parts))
     reached = accumulate(sizes[part] for part in drawn)
     taken = drawn[: max(1, sum(size <= TURN_BYTES for size in reached))]
@@ -232,7 +236,9 @@ def _drop_through(
     if kind == "state" or expired < 0:
         return -1
     if kind == "meta":
+        # rule: history-with-base
         return min(expired, kept_from(log, expired + 1) - 1)
+    # rule: unpublished-kept
     return expired if published is None else min(expired, published.get(partition, -1))
 
 
@@ -271,11 +277,13 @@ def rewrite(part: Rewrite) -> Rewritten:
         write_file(part.log, part.kind, part.partition, _without_empty(piece), batch=part.batch, attempt=part.attempt)
         for piece in _pieces(_kept(part, rows))
     ]
+    # rule: compaction-replaces-read/files
     return Rewritten(files=tuple(written), replaces=part.files, snapshot=part.snapshot)
 
 
 def _kept(part: Rewrite, rows: pa.Table) -> pa.Table:
     if part.snapshot:
+        # rule: snapshot-live-rows
         return live_rows(rows, part.slot)
     return last_rows(rows, part.slot) if part.kind == "state" else rows
 

@@ -26,6 +26,7 @@ from tidegate.state.delta_log.log_entries import (
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.delta_log.snapshot import load
 
+# rule: orphans-after-a-week/age
 MIN_AGE_MS = 7 * 24 * 3_600_000
 """Age at which an orphan may be deleted, ms."""
 
@@ -77,6 +78,7 @@ def _clear_staging(log: Path, clock_ms: int) -> None:
     """Delete staging files that killed drivers left; those of a running driver are younger than MIN_AGE_MS."""
     for path in (log / STAGING).glob("*"):
         written = _written_ms(path)
+        # rule: entry-being-written
         if written is not None and written <= clock_ms - MIN_AGE_MS:
             path.unlink(missing_ok=True)
 
@@ -151,6 +153,7 @@ def _attempts_of(log: OperatorLog, batch: int, first: int) -> set[str | None]:
     These are the batch's own attempt and that of the first compaction from the batch on, which may have been planned as
     that batch and committed as a later one.
     """
+    # rule: orphans-after-a-week/compacted
     return {_first_attempt(log, batch, first, tell) for tell in (_batch, _compacted)}
 
 
