@@ -16,7 +16,7 @@ setup: ## fetch and install everything into .venv and .tidegate; nothing is done
 	@infra/setup.sh
 
 demo: setup ## suppression, a versioned table, a join and windows on real flights and weather of 2013, checked by other code
-	@$(BIN)/python -m services.demo
+	@$(BIN)/tidegate demo
 
 test: lint ## every check and every test, the fast ones first
 	@infra/postgres.sh

@@ -15,8 +15,26 @@ from typing import Any
 
 from rich.console import Console
 
-from services.demo import counting, joining, report
-from services.demo.__main__ import (
+from services.stack_demo.month import (
+    DAYS,
+    Month,
+    by_airport,
+    by_carrier,
+    by_day,
+    holds,
+    month,
+    of_table,
+    produce_missing,
+)
+from services.stack_demo.waiting import wait_for
+from tidegate.contracts.errors import TidegateError, UserError
+from tidegate.contracts.event_time import parse_duration_ms
+from tidegate.devkit.demo import counting, joining, report
+from tidegate.devkit.demo.departures import PARTITIONS, departures
+from tidegate.devkit.demo.expected_counts import counted
+from tidegate.devkit.demo.expected_readings import expected_readings
+from tidegate.devkit.demo.expected_updates import expected
+from tidegate.devkit.demo.run import (
     ADVANCE,
     ANY_HOURS,
     GRACE,
@@ -29,24 +47,6 @@ from services.demo.__main__ import (
     UPDATES,
     WEATHER,
 )
-from services.demo.counts import counted
-from services.demo.departures import PARTITIONS, departures
-from services.demo.expectation import expected
-from services.demo.meetings import readings_to_meet
-from services.stack_demo.arriving import wait_for
-from services.stack_demo.month import (
-    DAYS,
-    Month,
-    by_airport,
-    by_carrier,
-    by_day,
-    holds,
-    month,
-    of_table,
-    produce_missing,
-)
-from tidegate.contracts.errors import TidegateError, UserError
-from tidegate.contracts.event_time import parse_duration_ms
 from tidegate.devkit.produce_consume import read_all
 from tidegate.runtime.configuration.application import Application, load
 from tidegate.runtime.spark.session import start_session
@@ -102,7 +102,7 @@ def _check_suppression(spark: Any, options: Mapping[str, str], input_: Month) ->
 
 
 def _check_join(spark: Any, options: Mapping[str, str], input_: Month) -> bool:
-    wanted = readings_to_meet(input_.departures, input_.readings)
+    wanted = expected_readings(input_.departures, input_.readings)
     output, grace_ms = read_all(options, "flights-with-weather"), parse_duration_ms(GRACE)
     found = joining.compared(output, _held(spark, JOIN), input_.departures, input_.readings, wanted, grace_ms)
     return joining.show_compared(console, found)
@@ -113,7 +113,7 @@ def _check_windows(spark: Any, options: Mapping[str, str], input_: Month) -> boo
     hours = counted(input_.departures, lambda departure: departure.key, hour, hour, grace)
     any_hours = counted(input_.departures, lambda departure: departure.airport, hour, advance, grace)
     different = [
-        *counting.differences_of_results(read_all(options, "departures-per-hour"), counting.few(spark), hours),
+        *counting.differences_of_results(read_all(options, "departures-per-hour"), counting.low_counts(spark), hours),
         *(f"{what} of {HOURS}" for what in counting.differences(counting.seen(spark, HOURS), hours)),
         *(f"{what} of {ANY_HOURS}" for what in counting.differences(counting.seen(spark, ANY_HOURS), any_hours)),
     ]

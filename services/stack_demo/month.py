@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import NamedTuple
 
-from services.demo.departures import PARTITIONS, Departure, partition_of
-from services.demo.weather import Reading, readings
+from tidegate.devkit.demo.departures import PARTITIONS, Departure, partition_of
+from tidegate.devkit.demo.weather import Reading, readings
 from tidegate.devkit.produce_consume import write_all
 from tidegate.runtime.kafka.client import client
 from tidegate.runtime.kafka.offsets import latest

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from services.demo.departures import PARTITIONS
+from tidegate.devkit.demo.departures import PARTITIONS
 from tidegate.runtime.configuration.application import Application, load
 from tidegate.runtime.kafka.topics import create_topic, topic_names
 from tidegate.runtime.publishing.topics import configured

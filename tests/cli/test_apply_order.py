@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tidegate.cli.operate.apply import turn
-from tidegate.runtime.change_preview import Outlook
 from tidegate.runtime.configuration.changes import Change
+from tidegate.runtime.doctor.change_preview import Outlook
 
 pytestmark = pytest.mark.fast
 

@@ -9,9 +9,9 @@ from collections import Counter
 import pytest
 from rich.console import Console
 
-from services.demo.counting import Seen, Windows, differences, differences_of_results, show_checked
-from services.demo.counts import Counted, Record, counted
-from services.demo.departures import PARTITIONS, Departure, partition_of
+from tidegate.devkit.demo.counting import Seen, Windows, differences, differences_of_results, show_checked
+from tidegate.devkit.demo.departures import PARTITIONS, Departure, partition_of
+from tidegate.devkit.demo.expected_counts import Counted, Record, counted
 
 pytestmark = pytest.mark.fast
 
@@ -75,20 +75,20 @@ def test_a_wrong_count_a_missing_window_and_a_lost_late_departure_are_seen() -> 
     assert differences(Seen(WINDOWS, Counter()), hours(STREAM)) == ["late departures"]
 
 
-def test_a_result_told_twice_in_another_order_or_filtered_wrongly_is_seen() -> None:
+def test_a_result_repeated_in_another_order_or_filtered_wrongly_is_reported() -> None:
     of_key = partition_of(KEY)
     more = [*STREAM, departure("UA", 360)]
     right = [*OUTPUT[of_key], (KEY, b"1", 179 * MIN_MS), (KEY, b"1", 180 * MIN_MS)]
     few: Windows = Counter([(KEY, 2 * HOUR_MS, 1, True), (KEY, 3 * HOUR_MS, 1, True)])
 
-    def told(results: list[Record], filtered: Windows = few) -> list[str]:
+    def different_parts(results: list[Record], filtered: Windows = few) -> list[str]:
         output = [results if number == of_key else [] for number in range(PARTITIONS)]
         return differences_of_results(output, filtered, hours(more))
 
-    assert told(right) == []
-    assert told([*right, right[-1]]) == ["results in the output topic"]
-    assert told(right[::-1]) == ["results in the output topic"]
-    assert told(right, Counter()) == ["results below 3"]
+    assert different_parts(right) == []
+    assert different_parts([*right, right[-1]]) == ["results in the output topic"]
+    assert different_parts(right[::-1]) == ["results in the output topic"]
+    assert different_parts(right, Counter()) == ["results below 3"]
 
 
 def test_what_differs_is_named_and_nothing_is_right_then() -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from services.demo.__main__ import OPERATORS, TOPICS
 from services.stack_demo.topics import named
+from tidegate.devkit.demo.run import OPERATORS, TOPICS
 from tidegate.runtime.configuration.application import (
     Application,
     application_of,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from services.demo.departures import Departure, departures
 from services.stack_demo.month import by_day, month
+from tidegate.devkit.demo.departures import Departure, departures
 
 pytestmark = pytest.mark.fast
 

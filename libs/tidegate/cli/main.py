@@ -31,6 +31,7 @@ COMMANDS = {
     "settle": ("tidegate.cli.repair.settle", "Say whether output was published, where nothing tells."),
     "doctor": ("tidegate.cli.repair.doctor", "Find what is wrong around an application, with the remedy."),
     "db": ("tidegate.cli.repair.db", "Look after the control database."),
+    "demo": ("tidegate.cli.develop.demo", "Run a year of flights through the operators, and check the results."),
     "kafka": ("tidegate.cli.develop.kafka", "Start and stop the embedded Kafka broker."),
     "topics": ("tidegate.cli.develop.topics", "Create and look at topics."),
     "produce": ("tidegate.cli.develop.produce", "Write JSON lines to a topic."),

@@ -19,8 +19,8 @@ from tidegate.contracts.operator import OperatorState, StepResult, TableReader
 from tidegate.contracts.schema import BatchMeta
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
-from tidegate.runtime.change_preview import table_state
 from tidegate.runtime.configuration.application import Application
+from tidegate.runtime.doctor.change_preview import table_state
 from tidegate.runtime.kafka.client import client
 from tidegate.runtime.kafka.fetch import fetch
 from tidegate.state.batch_metadata import metas

@@ -16,8 +16,8 @@ from tidegate.contracts.errors import EngineError
 from tidegate.contracts.event_time import parse_duration_ms
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.schema import BatchMeta
-from tidegate.runtime.change_preview import Outlook, as_logs_go_on
 from tidegate.runtime.configuration.application import Application, config_hash, settings_of
+from tidegate.runtime.doctor.change_preview import Outlook, as_logs_go_on
 from tidegate.runtime.telemetry.driver_status import ConditionFile
 from tidegate.state import batch_metadata
 from tidegate.state.delta_log.operator_log import OperatorLog

@@ -16,9 +16,9 @@ from tidegate.application.target import load
 from tidegate.cli.shared import json_option, note, wants_json
 from tidegate.contracts.errors import TidegateError, Unavailable
 from tidegate.runtime.batch_loop.preflight import check_surroundings
-from tidegate.runtime.change_preview import Outlook, outlook
 from tidegate.runtime.configuration.application import Application, select_operators
 from tidegate.runtime.configuration.changes import REMEDY
+from tidegate.runtime.doctor.change_preview import Outlook, outlook
 from tidegate.runtime.kafka.client import client
 from tidegate.runtime.telemetry.driver_status import one_line
 

@@ -1,9 +1,8 @@
-"""`make demo`: run the operators on a year of real data; needs only Python, Java and make."""
+"""`tidegate demo`: run the operators on a year of real data, from start to end."""
 
 from __future__ import annotations
 
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -15,20 +14,19 @@ from typing import Any, NamedTuple
 import yaml
 from rich.console import Console
 
-from services.demo import arrivals, counting, joining, report
-from services.demo.counts import counted
-from services.demo.departures import PARTITIONS, Departure, departures, partition_of
-from services.demo.expectation import expected
-from services.demo.meetings import readings_to_meet
-from services.demo.weather import Reading, readings
-from services.service import run
-from tidegate.contracts.errors import TidegateError
 from tidegate.contracts.event_time import parse_duration_ms
+from tidegate.devkit.demo import counting, joining, replay, report
+from tidegate.devkit.demo.departures import PARTITIONS, Departure, departures, partition_of
+from tidegate.devkit.demo.expected_counts import counted
+from tidegate.devkit.demo.expected_readings import expected_readings
+from tidegate.devkit.demo.expected_updates import expected
+from tidegate.devkit.demo.weather import Reading, readings
 from tidegate.devkit.embedded_broker import Broker
 from tidegate.devkit.produce_consume import read_all, write_all
 from tidegate.runtime.configuration.application import load
 from tidegate.runtime.install.paths import home, jars
 from tidegate.runtime.kafka.topics import create_topic
+from tidegate.runtime.service import run
 from tidegate.runtime.spark.session import start_session
 from tidegate.spark import register_views
 
@@ -37,7 +35,7 @@ HOURS, ANY_HOURS = "departures_per_hour", "airport_traffic"
 TIME_LIMIT, MAX_KEYS = "30m", 1000
 GRACE, RETENTION = "2h", "400d"
 HOUR, ADVANCE = "1h", "10m"
-RETENTION_THAT_YEAR = "30d"
+REPLAY_RETENTION = "30d"
 """Retention that suffices if readings and departures arrive day by day; the demo produces all readings first."""
 
 TOPICS = (
@@ -92,8 +90,8 @@ class Year(NamedTuple):
     readings: list[Reading]
 
 
-def main() -> int:
-    """Run the demo. Return 0 if its results are what independent code expects, else 1."""
+def demo() -> bool:
+    """Run the demo and return True if its results are what independent code expects."""
     folder = home() / "demo"
     shutil.rmtree(folder, ignore_errors=True)
     started = time.monotonic()
@@ -102,7 +100,7 @@ def main() -> int:
     with _step("starting the embedded Kafka broker"):
         broker = Broker.start(folder / "kafka", jars("broker"))
     with broker, ProcessPoolExecutor(1, get_context("spawn")) as beside:
-        playing = beside.submit(arrivals.wrong_readings, GRACE, RETENTION_THAT_YEAR, *year)
+        playing = beside.submit(replay.wrong_readings, GRACE, REPLAY_RETENTION, *year)
         file = _configure(folder, broker.bootstrap)
         right = _through_kafka(file, {"bootstrap.servers": broker.bootstrap}, year)
         with _step("playing the year in its order of arrival, with and without grace (begun beside all this)"):
@@ -110,7 +108,7 @@ def main() -> int:
     joining.show_wrong(console, wrong, len(year.departures), folder / "wrong-readings.svg")
     report.where_next(console, file)
     console.print(f"The demo took {time.monotonic() - started:.0f} s.")
-    return 0 if right else 1
+    return right
 
 
 def _through_kafka(file: Path, options: dict[str, str], year: Year) -> bool:
@@ -156,7 +154,7 @@ def _check_suppression(spark: Any, options: dict[str, str], year: Year) -> bool:
 def _check_join(spark: Any, options: dict[str, str], year: Year) -> bool:
     report.ask(console, spark, joining.QUESTIONS)
     with _step("computing the readings to meet with pandas, and comparing row by row"):
-        wanted = readings_to_meet(year.departures, year.readings)
+        wanted = expected_readings(year.departures, year.readings)
         held = joining.held_records(_buffer(spark, JOIN))
         output = read_all(options, "flights-with-weather")
         found = joining.compared(output, held, year.departures, year.readings, wanted, parse_duration_ms(GRACE))
@@ -170,7 +168,9 @@ def _check_windows(spark: Any, options: dict[str, str], year: Year) -> bool:
         hours = counted(year.departures, lambda departure: departure.key, hour, hour, grace)
         any_hours = counted(year.departures, lambda departure: departure.airport, hour, advance, grace)
         different = [
-            *counting.differences_of_results(read_all(options, "departures-per-hour"), counting.few(spark), hours),
+            *counting.differences_of_results(
+                read_all(options, "departures-per-hour"), counting.low_counts(spark), hours
+            ),
             *(f"{what} of {HOURS}" for what in counting.differences(counting.seen(spark, HOURS), hours)),
             *(f"{what} of {ANY_HOURS}" for what in counting.differences(counting.seen(spark, ANY_HOURS), any_hours)),
         ]
@@ -204,11 +204,3 @@ def _step(what: str) -> Iterator[None]:
     started = time.monotonic()
     yield
     console.print(f" {time.monotonic() - started:.1f} s")
-
-
-if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except TidegateError as error:
-        console.print(f"\n[red]{error}[/]")
-        sys.exit(1)

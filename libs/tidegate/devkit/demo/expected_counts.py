@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from services.demo.departures import Departure, partition_of
+from tidegate.devkit.demo.departures import Departure, partition_of
 
 Record = tuple[bytes | None, bytes | None, int]
 

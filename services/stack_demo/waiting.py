@@ -51,5 +51,5 @@ def _is_published(application: Application, name: str) -> bool:
     if operator.output is None:
         return True
     ends = latest(client(application.kafka), operator.input)
-    told = marks(client(application.kafka), group_id(application.application, name), operator.input, sorted(ends))
-    return all(mark is not None and mark.offset == ends[partition] for partition, mark in told.items())
+    committed = marks(client(application.kafka), group_id(application.application, name), operator.input, sorted(ends))
+    return all(mark is not None and mark.offset == ends[partition] for partition, mark in committed.items())

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from services.demo.expectation import Expected
+from tidegate.devkit.demo.expected_updates import Expected
 
 QUESTIONS = (
     (

@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 import pandas as pd
 from rich.console import Console
 
-from services.demo.counts import Counted, Record
 from tidegate.devkit.charts import Line, line_chart
+from tidegate.devkit.demo.expected_counts import Counted, Record
 
-FEW = 3
-_FEW_RESULTS = f"FROM departures_per_hour_emissions WHERE CAST(value AS INT) < {FEW}"
+LOW = 3
+_LOW_RESULTS = f"FROM departures_per_hour_emissions WHERE CAST(value AS INT) < {LOW}"
 
 QUESTIONS = (
     (
-        f"Which carriers and airports had fewer than {FEW} departures in an hour most often? (final results alone)",
-        f"SELECT key, count(*) AS hours {_FEW_RESULTS} GROUP BY key ORDER BY hours DESC LIMIT 5",
+        f"Which carriers and airports had fewer than {LOW} departures in an hour most often? (final results alone)",
+        f"SELECT key, count(*) AS hours {_LOW_RESULTS} GROUP BY key ORDER BY hours DESC LIMIT 5",
     ),
     (
         "Which departures came too late to be counted? (their hour was closed 2 h after its end)",
@@ -49,9 +49,9 @@ def seen(spark: Any, operator: str) -> Seen:
     )
 
 
-def few(spark: Any) -> Windows:
+def low_counts(spark: Any) -> Windows:
     """Return the final results that the filter selects."""
-    rows = _rows(spark, f"SELECT key, unix_millis(window_start), CAST(value AS INT) {_FEW_RESULTS}")
+    rows = _rows(spark, f"SELECT key, unix_millis(window_start), CAST(value AS INT) {_LOW_RESULTS}")
     return Counter((key.encode(), start, count, True) for key, start, count in rows)
 
 
@@ -71,7 +71,7 @@ def differences_of_results(output: Sequence[Sequence[Record]], filtered: Windows
     expected = [_results(of_partition[number]) if number in of_partition else [] for number in range(len(output))]
     right = {
         "results in the output topic": [list(part) for part in output] == expected,
-        f"results below {FEW}": filtered == _windows(final[final["count"] < FEW]),
+        f"results below {LOW}": filtered == _windows(final[final["count"] < LOW]),
     }
     return [what for what, is_right in right.items() if not is_right]
 
@@ -84,7 +84,7 @@ def show_checked(console: Console, different: Sequence[str], hours: Counted, any
     final = hours.windows[hours.windows.final]
     console.print(
         f"[green]Checked:[/] all {len(final):,} final counts in the output topic and their order, the "
-        f"{int((final['count'] < FEW).sum()):,} below {FEW}, the {len(hours.late):,} late departures, and "
+        f"{int((final['count'] < LOW).sum()):,} below {LOW}, the {len(hours.late):,} late departures, and "
         f"{len(any_hours.windows):,} hopping windows equal pandas' counts."
     )
     return True

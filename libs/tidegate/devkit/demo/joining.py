@@ -13,10 +13,10 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from services.demo.departures import PARTITIONS, Departure, partition_of
-from services.demo.meetings import NOTHING
-from services.demo.weather import Reading
 from tidegate.devkit.charts import Bar, bar_chart
+from tidegate.devkit.demo.departures import PARTITIONS, Departure, partition_of
+from tidegate.devkit.demo.expected_readings import NOTHING
+from tidegate.devkit.demo.weather import Reading
 
 Wanted = npt.NDArray[np.int64]
 Record = tuple[bytes | None, bytes | None, int]

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from services.demo.departures import Departure
-from services.demo.meetings import NOTHING, readings_to_meet
-from services.demo.weather import Reading
 from tidegate.contracts.records import Records, Row
+from tidegate.devkit.demo.departures import Departure
+from tidegate.devkit.demo.expected_readings import NOTHING, expected_readings
+from tidegate.devkit.demo.weather import Reading
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.stream_table_join import StreamTableJoin, StreamTableJoinRules
 from tidegate.operators.stream_table_join.state import StreamTableJoinState
@@ -25,7 +25,7 @@ from tidegate.operators.table_history import TableHistory, TableHistoryRules
 from tidegate.operators.table_history.state import TableHistoryState
 
 
-class Way(NamedTuple):
+class Variant(NamedTuple):
     """A variant of the join, and its name."""
 
     name: str
@@ -33,13 +33,13 @@ class Way(NamedTuple):
     grace: str | None
 
 
-def ways(grace: str, retention: str) -> list[Way]:
+def variants(grace: str, retention: str) -> list[Variant]:
     """Return the demo's join, the same join without grace, and a join with a table of latest values only."""
     history = TableHistoryRules(history_retention=retention)
     return [
-        Way(f"history, grace {grace}", history, grace),
-        Way("history, grace 0", history, "0"),
-        Way("latest values, no grace", TableHistoryRules(versions="latest"), None),
+        Variant(f"history, grace {grace}", history, grace),
+        Variant("history, grace 0", history, "0"),
+        Variant("latest values, no grace", TableHistoryRules(versions="latest"), None),
     ]
 
 
@@ -47,13 +47,18 @@ def wrong_readings(
     grace: str, retention: str, stream: Sequence[Departure], readings: Sequence[Reading]
 ) -> dict[str, int]:
     """Return, for each variant, how many departures are joined to another reading than the one valid at their time."""
-    right = readings_to_meet(stream, readings)
-    return {way.name: int((readings_met(way, stream, readings) != right).sum()) for way in ways(grace, retention)}
+    right = expected_readings(stream, readings)
+    return {
+        variant.name: int((joined_readings(variant, stream, readings) != right).sum())
+        for variant in variants(grace, retention)
+    }
 
 
-def readings_met(way: Way, stream: Sequence[Departure], readings: Sequence[Reading]) -> npt.NDArray[np.int64]:
+def joined_readings(
+    variant: Variant, stream: Sequence[Departure], readings: Sequence[Reading]
+) -> npt.NDArray[np.int64]:
     """Return the number of the reading that each departure was joined to, or NOTHING. In the end all are joined."""
-    table, join = _opened(way)
+    table, join = _opened(variant)
     joined = []
     for side, records in _in_order_of_arrival(stream, readings):
         if side == _TABLE:
@@ -66,19 +71,19 @@ def readings_met(way: Way, stream: Sequence[Departure], readings: Sequence[Readi
 def _numbers_of(joined: pa.Table, readings: Sequence[Reading]) -> npt.NDArray[np.int64]:
     """Return the numbers of the readings, indexed by the numbers of the departures, which are their offsets."""
     numbers = {(reading.key, reading.timestamp): number for number, reading in enumerate(readings)}
-    met = np.empty(len(joined), np.int64)
+    numbers_joined = np.empty(len(joined), np.int64)
     found = zip(joined["key"].to_pylist(), joined["valid_from"].to_pylist(), strict=True)
-    met[joined["offset"].to_numpy()] = [numbers.get(version, NOTHING) for version in found]
-    return met
+    numbers_joined[joined["offset"].to_numpy()] = [numbers.get(version, NOTHING) for version in found]
+    return numbers_joined
 
 
 _TABLE, _STREAM = 0, 1
 
 
-def _opened(way: Way) -> tuple[TableHistoryState, StreamTableJoinState]:
+def _opened(variant: Variant) -> tuple[TableHistoryState, StreamTableJoinState]:
     """Return the states of a table and of a join that reads it, of one partition each."""
-    kept = TableHistory(way.table)
-    joined = StreamTableJoin(StreamTableJoinRules(table="weather", join="left", grace=way.grace))
+    kept = TableHistory(variant.table)
+    joined = StreamTableJoin(StreamTableJoinRules(table="weather", join="left", grace=variant.grace))
     table, join = kept.open(MemoryStorage(kept.layout)), joined.open(MemoryStorage(joined.layout))
     join.read_table(table)
     return table, join

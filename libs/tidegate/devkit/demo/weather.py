@@ -10,7 +10,7 @@ from typing import NamedTuple
 import orjson
 import pandas as pd
 
-from services.demo.departures import package_data
+from tidegate.devkit.demo.departures import package_data
 
 _MEASURED = ["temp", "wind_speed", "precip", "visib"]
 

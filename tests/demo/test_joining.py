@@ -6,11 +6,11 @@ from collections import Counter
 
 import pytest
 
-from services.demo.arrivals import readings_met, ways
-from services.demo.departures import PARTITIONS, Departure, partition_of
-from services.demo.joining import Record, compared
-from services.demo.meetings import NOTHING, readings_to_meet
-from services.demo.weather import Reading
+from tidegate.devkit.demo.departures import PARTITIONS, Departure, partition_of
+from tidegate.devkit.demo.expected_readings import NOTHING, expected_readings
+from tidegate.devkit.demo.joining import Record, compared
+from tidegate.devkit.demo.replay import joined_readings, variants
+from tidegate.devkit.demo.weather import Reading
 
 pytestmark = pytest.mark.fast
 
@@ -40,11 +40,11 @@ RIGHT = [NOTHING, 0, 1, 2, 0, 3]
 
 
 def test_the_reading_to_meet_is_the_newest_one_at_the_airport_up_to_the_scheduled_time() -> None:
-    assert readings_to_meet(STREAM, READINGS).tolist() == RIGHT
+    assert expected_readings(STREAM, READINGS).tolist() == RIGHT
 
 
 @pytest.mark.parametrize(
-    ("way", "met"),
+    ("variant", "met"),
     [
         (0, RIGHT),
         (1, [NOTHING, 0, 0, 2, 0, 3]),  # 2.1 left before the reading of 2 came
@@ -52,9 +52,9 @@ def test_the_reading_to_meet_is_the_newest_one_at_the_airport_up_to_the_schedule
     ],
 )
 def test_without_grace_early_departures_meet_an_older_reading_and_without_history_late_ones_a_newer_one(
-    way: int, met: list[int]
+    variant: int, met: list[int]
 ) -> None:
-    assert readings_met(ways("1h", "30d")[way], STREAM, READINGS).tolist() == met
+    assert joined_readings(variants("1h", "30d")[variant], STREAM, READINGS).tolist() == met
 
 
 def results() -> tuple[list[list[Record]], Counter[Record]]:
@@ -71,7 +71,7 @@ def results() -> tuple[list[list[Record]], Counter[Record]]:
 
 
 def is_right(out: list[list[Record]], waiting: Counter[Record]) -> bool:
-    return compared(out, waiting, STREAM, READINGS, readings_to_meet(STREAM, READINGS), HOUR_MS).right
+    return compared(out, waiting, STREAM, READINGS, expected_readings(STREAM, READINGS), HOUR_MS).right
 
 
 def test_a_right_result_is_right_and_one_with_another_reading_or_a_missing_record_is_not() -> None:

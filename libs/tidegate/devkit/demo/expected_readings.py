@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from services.demo.departures import Departure
-from services.demo.weather import Reading
+from tidegate.devkit.demo.departures import Departure
+from tidegate.devkit.demo.weather import Reading
 
 NOTHING = -1
 """Number that stands for no reading."""
 
 
-def readings_to_meet(stream: Sequence[Departure], readings: Sequence[Reading]) -> npt.NDArray[np.int64]:
+def expected_readings(stream: Sequence[Departure], readings: Sequence[Reading]) -> npt.NDArray[np.int64]:
     """Return, per departure, the number of the newest reading at its airport up to its scheduled time, or NOTHING."""
     departed = _sorted((d.airport, d.timestamp) for d in stream)
     read = _sorted((r.key, r.timestamp) for r in readings)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from services.demo.departures import Departure, partition_of
+from tidegate.devkit.demo.departures import Departure, partition_of
 
 
 @dataclass
