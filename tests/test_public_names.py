@@ -40,3 +40,10 @@ def test_importing_tidegate_imports_nothing_else() -> None:
     program = "import sys, tidegate; print([name for name in sys.modules if name in ('pyarrow', 'numba', 'pyspark')])"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", ["Config", "Rules"])
+def test_a_renamed_class_is_still_importable_and_the_warning_names_the_new_one(name: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"Window{name} is deprecated; import WindowedAggregation{name}"):
+        found = getattr(tidegate, f"Window{name}")
+    assert found is getattr(tidegate, f"WindowedAggregation{name}")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING
+from warnings import warn
 
 if TYPE_CHECKING:
     from tidegate.application.aggregates import Aggregate, avg, collect, count, first, last, max, min, sum
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from tidegate.operators.stream_table_join import StreamTableJoinConfig, StreamTableJoinRules
     from tidegate.operators.suppression import SuppressionConfig, SuppressionRules
     from tidegate.operators.table_history import TableHistoryConfig, TableHistoryRules
-    from tidegate.operators.windowed_aggregation import WindowConfig, WindowRules
+    from tidegate.operators.windowed_aggregation import WindowedAggregationConfig, WindowedAggregationRules
     from tidegate.versioned_table import VersionedTable
     from tidegate.window_store import WindowStore
 
@@ -54,11 +55,11 @@ __all__ = [
     "TableHistoryConfig",
     "TableHistoryRules",
     "VersionedTable",
-    "WindowConfig",
     "WindowResults",
-    "WindowRules",
     "WindowStore",
     "Windowed",
+    "WindowedAggregationConfig",
+    "WindowedAggregationRules",
     "WindowedOutput",
     "WindowedStream",
     "avg",
@@ -116,14 +117,20 @@ _NAMES = {
     "tidegate.operators.stream_table_join": ("StreamTableJoinConfig", "StreamTableJoinRules"),
     "tidegate.operators.suppression": ("SuppressionConfig", "SuppressionRules"),
     "tidegate.operators.table_history": ("TableHistoryConfig", "TableHistoryRules"),
-    "tidegate.operators.windowed_aggregation": ("WindowConfig", "WindowRules"),
+    "tidegate.operators.windowed_aggregation": ("WindowedAggregationConfig", "WindowedAggregationRules"),
     "tidegate.versioned_table": ("VersionedTable",),
     "tidegate.window_store": ("WindowStore",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
+_RENAMED = {"WindowConfig": "WindowedAggregationConfig", "WindowRules": "WindowedAggregationRules"}
+"""Deprecated names, and the names that replace them."""
+
 
 def __getattr__(name: str) -> object:
+    if name in _RENAMED:
+        warn(f"{name} is deprecated; import {_RENAMED[name]}", DeprecationWarning, stacklevel=2)
+        name = _RENAMED[name]
     if name not in _MODULES:
         raise AttributeError(f"module 'tidegate' has no attribute {name!r}")
     return getattr(import_module(_MODULES[name]), name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidegate.operators.windowed_aggregation import WindowRules
+from tidegate.operators.windowed_aggregation import WindowedAggregationRules
 from tidegate.operators.windowed_aggregation.elements.step import WINDOW
 from tidegate.operators.windowed_aggregation.spans import CLOSED
 from tidegate.runtime.spark.views import as_time, create_view, register_emissions, shown_columns
@@ -12,7 +12,7 @@ from tidegate.runtime.spark.views import as_time, create_view, register_emission
 _SLOT = "partition, key, window_start, window_end"
 
 
-def register(spark: Any, name: str, config: WindowRules) -> list[str]:
+def register(spark: Any, name: str, config: WindowedAggregationRules) -> list[str]:
     """Create the view `<name>_windows` of all windows with their newest value, and whether it is final.
 
     Columns: partition, key, window_start, window_end (times; a session ends at its last record), value (JSON text),
@@ -42,7 +42,7 @@ def register(spark: Any, name: str, config: WindowRules) -> list[str]:
     return [windows, _register_elements(spark, name, config)] if config.keeps_elements else [windows]
 
 
-def _register_elements(spark: Any, name: str, config: WindowRules) -> str:
+def _register_elements(spark: Any, name: str, config: WindowedAggregationRules) -> str:
     """Create the view `<name>_elements` of what each window holds, with event time and offset. Return its name."""
     _, value = shown_columns(config)
     held = _newest(f"{name}_log", "state", f"AND arrival > {WINDOW}", f"{_SLOT}, arrival")
@@ -54,7 +54,7 @@ def _register_elements(spark: Any, name: str, config: WindowRules) -> str:
     )
 
 
-def _shown(config: WindowRules) -> str:
+def _shown(config: WindowedAggregationRules) -> str:
     """Return the columns that identify a window, formatted for users."""
     key, _ = shown_columns(config)
     return f"partition, {key} AS key, {as_time('window_start')} AS window_start, {as_time('window_end')} AS window_end"

@@ -24,7 +24,7 @@ from tidegate.operators.suppression import SuppressionConfig
 from tidegate.operators.suppression.reference import Reference, Slot
 from tidegate.operators.table_history import TableHistoryConfig
 from tidegate.operators.table_history.reference import Reference as TableReference
-from tidegate.operators.windowed_aggregation import WindowConfig
+from tidegate.operators.windowed_aggregation import WindowedAggregationConfig
 from tidegate.operators.windowed_aggregation.elements.reference import Reference as ElementsReference
 from tidegate.operators.windowed_aggregation.elements.reference import Window as ElementsWindow
 from tidegate.operators.windowed_aggregation.reference import Reference as WindowReference
@@ -223,7 +223,7 @@ def _columns(row: Row) -> dict[str, Any]:
     }
 
 
-def windows_reference(config: WindowConfig, history: Sequence[Event], clock_ms: int) -> Trace:
+def windows_reference(config: WindowedAggregationConfig, history: Sequence[Event], clock_ms: int) -> Trace:
     """The trace that the reference foretells."""
     reference = WindowReference(config)
     notes = _play(reference, history, clock_ms)
@@ -244,7 +244,7 @@ def windows_reference(config: WindowConfig, history: Sequence[Event], clock_ms: 
     )
 
 
-def _window(config: WindowConfig, window: AggregateWindow, taken_back: bool = False) -> dict[str, Any]:
+def _window(config: WindowedAggregationConfig, window: AggregateWindow, taken_back: bool = False) -> dict[str, Any]:
     found = {name: _told(name, window.numbers) for name in AGGREGATES if name in config.aggregate.model_fields_set}
     text = ",".join(f'"{name}":{number}' for name, number in found.items())
     value = f"{{{text}}}" if len(found) > 1 else next(iter(found.values()))
@@ -257,7 +257,7 @@ def _told(name: str, numbers: list[dict[str, Any]]) -> str:
     return repr(number).removesuffix(".0")
 
 
-def _window_state(config: WindowConfig, window: AggregateWindow) -> dict[str, Any]:
+def _window_state(config: WindowedAggregationConfig, window: AggregateWindow) -> dict[str, Any]:
     names = [name for name in AGGREGATES if name in config.aggregate.model_fields_set]
     words = b"".join(_words(name, [found.get(name) for found in window.numbers]) for name in names)
     return {
@@ -279,7 +279,7 @@ def _words(name: str, numbers: list[Any]) -> bytes:
     return struct.pack("qdq" + "q" * len(count), low - 2**63, sum(doubles), (carries << 32) + len(doubles), *count)
 
 
-def elements_reference(config: WindowConfig, history: Sequence[Event], clock_ms: int) -> Trace:
+def elements_reference(config: WindowedAggregationConfig, history: Sequence[Event], clock_ms: int) -> Trace:
     """The trace that the reference foretells."""
     reference = ElementsReference(config, functions=FUNCTIONS)
     notes = _play(reference, history, clock_ms)
@@ -365,7 +365,7 @@ CASES = {
         configs=strategies.window_configs(),
         histories=strategies.window_histories(),
         reference=windows_reference,
-        holding=WindowConfig.model_validate(
+        holding=WindowedAggregationConfig.model_validate(
             {
                 "input": "records",
                 "window": {"tumbling": "1h", "grace": 0},
@@ -379,7 +379,7 @@ CASES = {
         configs=strategies.element_window_configs(),
         histories=strategies.element_histories(),
         reference=elements_reference,
-        holding=WindowConfig.model_validate(
+        holding=WindowedAggregationConfig.model_validate(
             {
                 "input": "records",
                 "window": {"tumbling": "1h", "grace": 0},

@@ -36,7 +36,7 @@ def changed(config: OperatorConfig, other: OperatorConfig) -> OperatorConfig:
     """
     for option in sorted(config.live - {"joiner"}):
         after = with_option(config, option, settings_of(other).get(option))
-        if after is not None and not after.cannot_follow(config):
+        if after is not None and not after.incompatibilities(config):
             config = after
     return config
 

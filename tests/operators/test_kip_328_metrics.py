@@ -13,7 +13,7 @@ from tests.operators.suppression.partitions import opened, records
 from tests.runtime.test_metrics import meta
 from tidegate.contracts.operator import OperatorState, StepResult
 from tidegate.kernels.memory.storage import MemoryStorage
-from tidegate.operators.windowed_aggregation import WindowConfig, WindowedAggregation
+from tidegate.operators.windowed_aggregation import WindowedAggregation, WindowedAggregationConfig
 from tidegate.runtime.telemetry.metrics import metrics_of
 
 pytestmark = pytest.mark.fast
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.fast
 
 def windows(window: dict[str, Any], **more: Any) -> OperatorState:
     raw = {"input": "in", "window": window, "aggregate": {"count": True}, "emit": "final"} | more
-    operator = WindowedAggregation(WindowConfig.model_validate(raw))
+    operator = WindowedAggregation(WindowedAggregationConfig.model_validate(raw))
     return operator.open(MemoryStorage(operator.layout))
 
 

@@ -7,7 +7,7 @@ import pytest
 from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.kernels.record_format.record_headers import encode_headers
 from tidegate.operators.suppression import Suppression, SuppressionConfig
-from tidegate.operators.windowed_aggregation import WindowConfig, WindowedAggregation
+from tidegate.operators.windowed_aggregation import WindowedAggregation, WindowedAggregationConfig
 from tidegate.testing.driver import Driver
 
 pytestmark = pytest.mark.fast
@@ -18,7 +18,7 @@ MINUTE, DAY = 60_000, 86_400_000
 
 def windows(aggregate: dict[str, bool]) -> Driver:
     raw = {"input": "in", "window": {"tumbling": "1d", "grace": "1h"}, "aggregate": aggregate, "emit": "final"}
-    return Driver(WindowedAggregation(WindowConfig.model_validate(raw)))
+    return Driver(WindowedAggregation(WindowedAggregationConfig.model_validate(raw)))
 
 
 def window(start: int, end: int) -> bytes:

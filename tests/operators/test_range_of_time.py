@@ -19,7 +19,7 @@ from tidegate.operators.registry import operator_for
 from tidegate.operators.stream_table_join import StreamTableJoinConfig
 from tidegate.operators.suppression import SuppressionConfig
 from tidegate.operators.table_history import TableHistoryConfig
-from tidegate.operators.windowed_aggregation import WindowConfig
+from tidegate.operators.windowed_aggregation import WindowedAggregationConfig
 
 pytestmark = pytest.mark.fast
 
@@ -29,8 +29,8 @@ CONFIGS: dict[str, tuple[type[OperatorConfig], dict[str, Any]]] = {
     "suppression": (SuppressionConfig, {"until": {"time_limit": "5ms"}}),
     "table_history": (TableHistoryConfig, {"history_retention": "5ms"}),
     "stream_table_join": (StreamTableJoinConfig, {"table": "table", "join": "left"}),
-    "windows": (WindowConfig, TUMBLING | {"aggregate": {"count": True}}),
-    "elements": (WindowConfig, TUMBLING | {"aggregate": {"collect": True}}),
+    "windows": (WindowedAggregationConfig, TUMBLING | {"aggregate": {"count": True}}),
+    "elements": (WindowedAggregationConfig, TUMBLING | {"aggregate": {"collect": True}}),
 }
 
 

@@ -11,7 +11,7 @@ from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.schema import BatchMeta, Counts
 from tidegate.operators.suppression import SuppressionConfig
-from tidegate.operators.windowed_aggregation.config import WindowConfig
+from tidegate.operators.windowed_aggregation.config import WindowedAggregationConfig
 from tidegate.runtime.configuration.application import config_hash, settings_of
 from tidegate.runtime.configuration.changes import changes_since, check_changes, remembered
 
@@ -20,11 +20,13 @@ pytestmark = pytest.mark.fast
 HOUR = 3_600_000
 
 
-def windows(grace: str, **more: Any) -> WindowConfig:
+def windows(grace: str, **more: Any) -> WindowedAggregationConfig:
     """Final counts of an hour."""
     window = {"tumbling": "1h", "grace": grace}
     aggregate = {"aggregate": {"count": True}, "emit": "final"}
-    return WindowConfig.model_validate({"input": "in", "output": "out", "window": window, **aggregate, **more})
+    return WindowedAggregationConfig.model_validate(
+        {"input": "in", "output": "out", "window": window, **aggregate, **more}
+    )
 
 
 def log_under(config: OperatorConfig, hours: int, records: int = 9) -> BatchMeta:

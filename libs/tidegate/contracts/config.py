@@ -120,7 +120,7 @@ class OperatorRules(Config):
     """The options that decide an operator's results, wherever its records come from."""
 
     live: ClassVar[frozenset[str]] = frozenset()
-    """Options of this kind that may change while the operator holds records, unless `cannot_follow` objects."""
+    """Options of this kind that may change while the operator holds records, unless `incompatibilities` objects."""
 
     kind: str
     """Kind of operator."""
@@ -135,7 +135,7 @@ class OperatorRules(Config):
     rewind_window: Duration = 7 * 86_400_000
     """How far back in time the log can be read as of an earlier version."""
 
-    def remembers(self) -> int | None:
+    def closed_kept_for_ms(self) -> int | None:
         """Return how far behind stream time closed windows are still known, in ms; None if nothing depends on that."""
         return None
 
@@ -143,11 +143,11 @@ class OperatorRules(Config):
         """Return the table that this operator reads, or None."""
         return None
 
-    def cannot_follow(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
+    def incompatibilities(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
         """Return, per live option, why state held under `before` cannot continue under this configuration.
 
         `before` is of the same kind. `known`: how far behind stream time closed windows are still known, in ms; this is
-        less than `before.remembers` where a still earlier configuration remembered less.
+        less than `before.closed_kept_for_ms` where a still earlier configuration remembered less.
         """
         return {}
 
@@ -184,7 +184,7 @@ class KeyRules(OperatorRules):
 
     @field_validator("windows")
     @classmethod
-    def _none_unless_told(cls, windows: Windows) -> Windows:
+    def _none_by_default(cls, windows: Windows) -> Windows:
         return windows or "none"
 
     @property
@@ -197,7 +197,7 @@ class KeyRules(OperatorRules):
         """Return the value of `windows` for settings written by a release that did not have this option."""
         return "ignore"
 
-    def other_keys(self, before: KeyRules) -> dict[str, str]:
+    def key_kind_conflict(self, before: KeyRules) -> dict[str, str]:
         """Return why keys held under `before` cannot be held under this configuration; empty if they can."""
         if self.windowed == before.windowed:
             return {}
@@ -205,7 +205,7 @@ class KeyRules(OperatorRules):
         return {"windows": "windows' keys and plain ones are not held together"}
 
 
-class Written(NamedTuple):
+class OutputDeclaration(NamedTuple):
     """What an operator declares about the topic that it writes. None: the operator does not know.
 
     `closes_after`: how long after its end a window still changes, in ms.
@@ -226,12 +226,12 @@ def added_windows(config: KeyRules, output: OutputWindows) -> AddedWindows | Non
     return "headers" if output == "headers" else "session" if config.windows == "session" else "time"
 
 
-def passed_on(config: KeyRules, output: OutputWindows) -> Windows:
+def output_windows_of(config: KeyRules, output: OutputWindows) -> Windows:
     """Return how records that an operator passes on name their windows in the output; None if that is unknown."""
     return config.windows if output == "kafka" or not config.windowed else "headers"
 
 
-def known_to_kafka(output: OutputWindows, windows: Windows) -> OutputWindows:
+def check_output_windows(output: OutputWindows, windows: Windows) -> OutputWindows:
     """Return `output`. Raise ValueError if it is `kafka` and Kafka's windowed keys cannot be written."""
     if output == "kafka" and windows in ("none", "ignore"):
         raise ValueError("its keys have no windows; remove it")
@@ -305,7 +305,7 @@ _OF_KEYS = {"input": {"windows": "windows", "of": "key_format"}, "output": {"win
 """The entries of a topic's `key`, and the operator's option that each of them sets."""
 
 
-def spread(raw: Mapping[str, Any]) -> dict[str, Any]:
+def flatten_topics(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Return an operator's raw configuration with topics as plain names and their `key` entries as options.
 
     A topic that is described in another form stays as it is; it is refused when the configuration is read.
@@ -342,7 +342,7 @@ class OperatorConfig(OperatorRules):
     @model_validator(mode="before")
     @classmethod
     def _topics_say_what_keys_are(cls, raw: Any) -> Any:
-        return spread(raw) if isinstance(raw, Mapping) else raw
+        return flatten_topics(raw) if isinstance(raw, Mapping) else raw
 
     @field_validator("dead_letters")
     @classmethod
@@ -355,23 +355,23 @@ class OperatorConfig(OperatorRules):
         """Return what readers of this operator's table need to know about it; None if it is not a table."""
         return None
 
-    def refuses(self, table: TableFacts) -> Iterator[str]:
+    def table_conflicts(self, table: TableFacts) -> Iterator[str]:
         """Yield the reasons why this operator cannot read such a table, each as "cause; remedy"."""
         yield from ()
 
-    def writes(self) -> Written:
+    def writes(self) -> OutputDeclaration:
         """Return what this operator declares about its output topic."""
-        return Written(key_format=self.told_key_format)
+        return OutputDeclaration(key_format=self.explicit_key_format)
 
     @classmethod
-    def inferred(cls, raw: Mapping[str, Any], topic: Written) -> dict[str, Any]:
+    def inferred_options(cls, raw: Mapping[str, Any], topic: OutputDeclaration) -> dict[str, Any]:
         """Return the options that the writer of the input topic determines. They apply where `raw` lacks them."""
         found: dict[str, Any] = {"key_format": topic.key_format}
         if issubclass(cls, KeyRules):
             found["windows"] = topic.windows
         return {option: value for option, value in found.items() if value is not None}
 
-    def disagrees(self, topic: Written) -> Iterator[tuple[str, str]]:
+    def conflicts(self, topic: OutputDeclaration) -> Iterator[tuple[str, str]]:
         """Yield each option that contradicts the writer of the input topic, with "cause; remedy"."""
         if topic.key_format is not None and self.key_format != topic.key_format:
             yield "key_format", f"the topic's writer says {topic.key_format}; write the same, or leave it out"
@@ -380,7 +380,7 @@ class OperatorConfig(OperatorRules):
             yield "windows", f"the topic's writer names windows by {said}; write windows: {said}, or leave it out"
 
     @property
-    def told_key_format(self) -> Format | None:
+    def explicit_key_format(self) -> Format | None:
         """Return the format of keys; None if it is only the default."""
         return self.key_format if "key_format" in self.model_fields_set or self.key_format != "bytes" else None
 

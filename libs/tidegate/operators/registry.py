@@ -11,7 +11,7 @@ from tidegate.contracts.operator import Operator
 from tidegate.operators.stream_table_join import StreamTableJoin, StreamTableJoinConfig
 from tidegate.operators.suppression import Suppression, SuppressionConfig
 from tidegate.operators.table_history import TableHistory, TableHistoryConfig
-from tidegate.operators.windowed_aggregation import WindowConfig, WindowedAggregation
+from tidegate.operators.windowed_aggregation import WindowedAggregation, WindowedAggregationConfig
 
 
 class _Entry(NamedTuple):
@@ -23,7 +23,7 @@ _KINDS = {
     "suppression": _Entry(SuppressionConfig, Suppression),
     "table_history": _Entry(TableHistoryConfig, TableHistory),
     "stream_table_join": _Entry(StreamTableJoinConfig, StreamTableJoin),
-    "windowed_aggregation": _Entry(WindowConfig, WindowedAggregation),
+    "windowed_aggregation": _Entry(WindowedAggregationConfig, WindowedAggregation),
 }
 
 

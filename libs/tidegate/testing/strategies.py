@@ -20,7 +20,7 @@ from tidegate.operators.stream_table_join import StreamTableJoinConfig
 from tidegate.operators.stream_table_join.config import StreamTableJoinRules
 from tidegate.operators.suppression import SuppressionConfig
 from tidegate.operators.table_history import TableHistoryConfig
-from tidegate.operators.windowed_aggregation import WindowConfig
+from tidegate.operators.windowed_aggregation import WindowedAggregationConfig
 from tidegate.testing.laws import Advance, Clock, Event, Flush, Hold, Table
 
 FIRST_OFFSET, GAP = 5, 3
@@ -297,7 +297,7 @@ def window_histories(draw: st.DrawFn, max_size: int = 24) -> list[Event]:
 
 
 @st.composite
-def window_configs(draw: st.DrawFn) -> WindowConfig:
+def window_configs(draw: st.DrawFn) -> WindowedAggregationConfig:
     """Any valid configuration."""
     window = draw(_windows())
     emits = ["updates"] if "unlimited" in window else ["updates", "on_time", "final", "final"]
@@ -312,7 +312,7 @@ def window_configs(draw: st.DrawFn) -> WindowConfig:
         raw["retention"] = draw(_retentions(window))
     if raw["emit"] == "final" and draw(st.booleans()):
         raw["buffer"] = draw(_buffers()) | {"when_full": draw(st.sampled_from(["shut_down", "spill"]))}
-    return WindowConfig.model_validate(raw)
+    return WindowedAggregationConfig.model_validate(raw)
 
 
 @st.composite
@@ -342,7 +342,7 @@ def _aggregates() -> st.SearchStrategy[dict[str, Any]]:
 
 
 @st.composite
-def element_window_configs(draw: st.DrawFn) -> WindowConfig:
+def element_window_configs(draw: st.DrawFn) -> WindowedAggregationConfig:
     """Any valid configuration of windows that keep their elements."""
     window = draw(_windows().filter(lambda window: "session" not in window))
     emits = ["updates"] if "unlimited" in window else ["updates", "on_time", "on_time", "final"]
@@ -360,7 +360,7 @@ def element_window_configs(draw: st.DrawFn) -> WindowConfig:
         raw["retention"] = draw(_retentions(window))
     if emit == "final" and draw(st.booleans()):
         raw["buffer"] = draw(_buffers()) | {"when_full": draw(st.sampled_from(["shut_down", "spill"]))}
-    return WindowConfig.model_validate(raw)
+    return WindowedAggregationConfig.model_validate(raw)
 
 
 def _of_elements() -> st.SearchStrategy[dict[str, Any]]:

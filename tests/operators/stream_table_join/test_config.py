@@ -49,17 +49,17 @@ def test_what_others_need_to_know_is_the_table_the_wait_and_the_joiner() -> None
 
 @pytest.mark.parametrize("grace", ["1d", "25h"])
 def test_a_history_kept_no_longer_than_the_grace_is_refused(grace: str) -> None:
-    cause, _, remedy = next(config(grace=grace).refuses(TableFacts(DAY_MS))).partition("; ")
+    cause, _, remedy = next(config(grace=grace).table_conflicts(TableFacts(DAY_MS))).partition("; ")
     assert "history_retention 1d is not greater than grace" in cause
     assert remedy == "raise the table's history_retention or lower grace"
 
 
 @pytest.mark.parametrize("grace", [0, "1s"])
 def test_a_table_of_latest_values_has_no_grace(grace: Any) -> None:
-    cause, _, remedy = next(config(grace=grace).refuses(TableFacts(None))).partition("; ")
+    cause, _, remedy = next(config(grace=grace).table_conflicts(TableFacts(None))).partition("; ")
     assert "latest values" in cause and "remove grace" in remedy
 
 
 @pytest.mark.parametrize(("grace", "retention"), [(None, None), (None, 0), ("23h", DAY_MS), (0, 1)])
 def test_other_tables_are_taken(grace: Any, retention: int | None) -> None:
-    assert not list(config(grace=grace).refuses(TableFacts(retention)))
+    assert not list(config(grace=grace).table_conflicts(TableFacts(retention)))

@@ -11,7 +11,7 @@ from tidegate.contracts.records import Records, Row
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.kernels.record_format.record_headers import encode_headers
 from tidegate.operators.suppression import Suppression
-from tidegate.operators.windowed_aggregation import WindowConfig, WindowedAggregation
+from tidegate.operators.windowed_aggregation import WindowedAggregation, WindowedAggregationConfig
 
 pytestmark = pytest.mark.fast
 
@@ -131,7 +131,7 @@ def test_lateness_is_the_grace_s_with_windows() -> None:
 def test_final_results_of_updates_are_those_of_an_aggregation_with_final_results() -> None:
     rules = {"input": "records", "window": {"tumbling": "10ms", "grace": "5ms"}, "aggregate": {"count": True}}
     rows = [Row(b"%d" % (n % 3), b"v", (n * 7) % 40 + n // 2, n) for n in range(120)]
-    counted = _run(WindowedAggregation(WindowConfig.model_validate(rules | {"emit": "updates"})), rows)
+    counted = _run(WindowedAggregation(WindowedAggregationConfig.model_validate(rules | {"emit": "updates"})), rows)
     names = HEADER_WINDOW_START.encode(), HEADER_WINDOW_END.encode()
     told = [
         Row(
@@ -143,7 +143,7 @@ def test_final_results_of_updates_are_those_of_an_aggregation_with_final_results
         )
         for offset, row in enumerate(counted)
     ]
-    final = _run(WindowedAggregation(WindowConfig.model_validate(rules | {"emit": "final"})), rows)
+    final = _run(WindowedAggregation(WindowedAggregationConfig.model_validate(rules | {"emit": "final"})), rows)
     suppressed = _run(Suppression(config(until="window_close", grace="5ms")), told)
     assert len(final) > 10
     assert _results(suppressed) == _results(final)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tidegate.contracts.errors import UserError
 from tidegate.kernels.compiled import compiled
-from tidegate.operators.windowed_aggregation import WindowConfig, WindowedAggregation, aggregates
+from tidegate.operators.windowed_aggregation import WindowedAggregation, WindowedAggregationConfig, aggregates
 from tidegate.testing.driver import Driver
 
 pytestmark = pytest.mark.fast
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.fast
 
 def driver(aggregate: dict[str, Any]) -> Driver:
     raw = {"input": "in", "window": {"unlimited": True}, "aggregate": aggregate, "emit": "updates"}
-    return Driver(WindowedAggregation(WindowConfig.model_validate(raw)))
+    return Driver(WindowedAggregation(WindowedAggregationConfig.model_validate(raw)))
 
 
 def told(aggregate: dict[str, Any], *values: str) -> Any:
@@ -48,7 +48,7 @@ def test_whole_numbers_are_summed_exactly(numbers: list[int]) -> None:
 @given(numbers=wholes, others=wholes)
 def test_sessions_that_merge_have_the_exact_sum_of_both(numbers: list[int], others: list[int]) -> None:
     raw = {"input": "in", "window": {"session": "10ms", "grace": "1d"}, "aggregate": {"sum": True}, "emit": "updates"}
-    tested = Driver(WindowedAggregation(WindowConfig.model_validate(raw)))
+    tested = Driver(WindowedAggregation(WindowedAggregationConfig.model_validate(raw)))
     for at, number in [*((0, number) for number in numbers), *((20, number) for number in others)]:
         tested.pipe("a", str(number), at)
     [*_, merged] = tested.pipe("a", "0", 10)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.hypothesis_profile import many
 from tidegate.contracts.errors import BufferFull
 from tidegate.contracts.records import Row
-from tidegate.operators.windowed_aggregation import WindowConfig, WindowedAggregation
+from tidegate.operators.windowed_aggregation import WindowedAggregation, WindowedAggregationConfig
 from tidegate.operators.windowed_aggregation.reference import Reference
 from tidegate.testing.driver import Driver
 
@@ -24,8 +24,8 @@ pytestmark = pytest.mark.fast
 YEAR_MS = 365 * 86_400_000
 
 
-def config(window: dict[str, Any], **more: Any) -> WindowConfig:
-    return WindowConfig.model_validate(
+def config(window: dict[str, Any], **more: Any) -> WindowedAggregationConfig:
+    return WindowedAggregationConfig.model_validate(
         {"input": "in", "window": window, "aggregate": {"count": True}, "emit": "final"} | more
     )
 
@@ -103,7 +103,7 @@ from pathlib import Path
 import numpy as np
 from tidegate.contracts.records import Records
 from tidegate.kernels.memory.storage import MemoryStorage
-from tidegate.operators.windowed_aggregation import WindowConfig, WindowedAggregation
+from tidegate.operators.windowed_aggregation import WindowedAggregationConfig, WindowedAggregation
 
 def records(first, count, timestamp):
     keys = np.arange(first, first + count, dtype=np.int64)
@@ -118,7 +118,7 @@ def memory(name):
     return 1024 * int(re.search(name + r":\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 
 raw = {"input": "in", "window": {"tumbling": "1h", "grace": 0}, "aggregate": {"count": True}, "emit": "final"}
-operator = WindowedAggregation(WindowConfig.model_validate(raw))
+operator = WindowedAggregation(WindowedAggregationConfig.model_validate(raw))
 state = operator.open(MemoryStorage(operator.layout))
 for first in range(0, 1_000_000, 50_000):
     state.step(records(first, 50_000, 1), 0)

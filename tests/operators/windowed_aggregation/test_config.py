@@ -8,7 +8,7 @@ import pytest
 
 from tidegate.contracts.config import read
 from tidegate.contracts.errors import ConfigurationError
-from tidegate.operators.windowed_aggregation import WindowConfig
+from tidegate.operators.windowed_aggregation import WindowedAggregationConfig
 
 pytestmark = pytest.mark.fast
 
@@ -37,10 +37,12 @@ GOOD = {"input": "in", "window": {"tumbling": "1h", "grace": "2h"}, "aggregate":
 )
 def test_what_cannot_be_is_refused(changed: dict[str, Any], cause: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        read(WindowConfig, GOOD | changed)
+        read(WindowedAggregationConfig, GOOD | changed)
     assert cause in str(refused.value)
 
 
 def test_the_example_of_the_readme_is_taken() -> None:
-    config = read(WindowConfig, GOOD | {"retention": "1d", "buffer": {"max_keys": 100_000, "when_full": "shut_down"}})
+    config = read(
+        WindowedAggregationConfig, GOOD | {"retention": "1d", "buffer": {"max_keys": 100_000, "when_full": "shut_down"}}
+    )
     assert config.retention == 86_400_000

@@ -11,7 +11,7 @@ import pytest
 
 from tidegate.contracts.config import read
 from tidegate.contracts.errors import BufferFull, ConfigurationError, UserError
-from tidegate.operators.windowed_aggregation import WindowConfig, WindowedAggregation
+from tidegate.operators.windowed_aggregation import WindowedAggregation, WindowedAggregationConfig
 from tidegate.testing.driver import Driver, Emission
 
 pytestmark = pytest.mark.fast
@@ -30,7 +30,7 @@ CALLS: list[tuple[Any, ...]] = []
 
 def driver(**changed: Any) -> Driver:
     raw = {name: value for name, value in (GOOD | changed).items() if value is not None}
-    return Driver(WindowedAggregation(WindowConfig.model_validate(raw)), clock_ms=1_000)
+    return Driver(WindowedAggregation(WindowedAggregationConfig.model_validate(raw)), clock_ms=1_000)
 
 
 def told(emissions: list[Emission]) -> list[Any]:
@@ -86,16 +86,16 @@ def no_values(values: pa.Array, timestamps: Any, element_offsets: Any, *_: Any) 
 )
 def test_what_cannot_be_is_refused(changed: dict[str, Any], cause: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        read(WindowConfig, GOOD | changed)
+        read(WindowedAggregationConfig, GOOD | changed)
     assert cause in str(refused.value)
 
 
 def test_an_evictor_of_functions_names_them() -> None:
-    both = read(WindowConfig, GOOD | {"evictor": {"function": {"before": "a:b", "after": "c:d"}}})
+    both = read(WindowedAggregationConfig, GOOD | {"evictor": {"function": {"before": "a:b", "after": "c:d"}}})
     distance = {"delta": {"threshold": 1, "distance": "a:b"}}
     assert both.functions() == ("a:b", "c:d")
     value = {"aggregate": {"function": "c:d"}}
-    assert read(WindowConfig, GOOD | {"evictor": distance} | value).functions() == ("c:d", "a:b")
+    assert read(WindowedAggregationConfig, GOOD | {"evictor": distance} | value).functions() == ("c:d", "a:b")
 
 
 def test_a_window_that_everything_was_evicted_of_still_has_a_result() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.hypothesis_profile import many
 from tidegate.contracts.errors import BufferFull
-from tidegate.operators.windowed_aggregation import WindowConfig, WindowedAggregation
+from tidegate.operators.windowed_aggregation import WindowedAggregation, WindowedAggregationConfig
 from tidegate.testing.driver import Driver, Emission
 
 pytestmark = pytest.mark.fast
@@ -24,7 +24,7 @@ LAST = 10_000
 
 def driver(window: dict[str, Any], **more: Any) -> Driver:
     raw = {"input": "in", "window": window, "aggregate": {"count": True}, "emit": "final"} | more
-    return Driver(WindowedAggregation(WindowConfig.model_validate(raw)))
+    return Driver(WindowedAggregation(WindowedAggregationConfig.model_validate(raw)))
 
 
 def played(driver: Driver, records: list[tuple[str, int]]) -> list[Emission]:

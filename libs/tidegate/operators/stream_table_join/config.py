@@ -13,13 +13,13 @@ from tidegate.contracts.config import (
     KeyRules,
     OperatorConfig,
     OperatorRules,
+    OutputDeclaration,
     OutputWindows,
     TableFacts,
     TableRead,
-    Written,
     added_windows,
-    known_to_kafka,
-    passed_on,
+    check_output_windows,
+    output_windows_of,
 )
 from tidegate.contracts.event_time import MAX_TIMESTAMP, format_duration_ms
 
@@ -54,10 +54,10 @@ class StreamTableJoinRules(KeyRules):
             raise ValueError("without a grace no record is held, so none can wait; add a grace such as grace: 5m")
         return wait
 
-    def cannot_follow(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
+    def incompatibilities(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
         """Return why what is held under `before` cannot be held under this: windowed and plain keys cannot be mixed."""
         assert isinstance(before, StreamTableJoinRules)
-        return self.other_keys(before)
+        return self.key_kind_conflict(before)
 
     def reads(self) -> TableRead:
         """Return the table that the join reads, with the grace and the wait."""
@@ -73,21 +73,21 @@ class StreamTableJoinConfig(StreamTableJoinRules, OperatorConfig):
     @field_validator("output_windows")
     @classmethod
     def _are_known(cls, output: OutputWindows, info: ValidationInfo) -> OutputWindows:
-        return known_to_kafka(output, info.data.get("windows"))
+        return check_output_windows(output, info.data.get("windows"))
 
     def adds_windows(self) -> AddedWindows | None:
         """Return how windows are added to the records of the output; None: they have none, or name them already."""
         return added_windows(self, self.output_windows)
 
-    def writes(self) -> Written:
+    def writes(self) -> OutputDeclaration:
         """Return what is known of the records in the output topic.
 
         Without windowed keys nothing is known of windows: the records may still name some.
         """
-        windows = passed_on(self, self.output_windows) if self.windowed else None
-        return Written(windows=windows, key_format=self.told_key_format)
+        windows = output_windows_of(self, self.output_windows) if self.windowed else None
+        return OutputDeclaration(windows=windows, key_format=self.explicit_key_format)
 
-    def refuses(self, table: TableFacts) -> Iterator[str]:
+    def table_conflicts(self, table: TableFacts) -> Iterator[str]:
         """Yield each reason why the join cannot read such a table, as "cause; remedy".
 
         KIP-923: a grace needs a history whose retention is longer than the grace. Kafka Streams accepts an equal one.
@@ -96,7 +96,7 @@ class StreamTableJoinConfig(StreamTableJoinRules, OperatorConfig):
             yield "its keys are of windows and the stream's are not; write windows: headers, session or {time: 1h}"
         if self.windowed and not table.windowed:
             yield "its keys are of no windows and the stream's are; write windows: ignore to look up plain keys"
-        if None not in (table.key_format, self.told_key_format) and table.key_format != self.told_key_format:
+        if None not in (table.key_format, self.explicit_key_format) and table.key_format != self.explicit_key_format:
             yield f"its key_format is {table.key_format} and the stream's is {self.key_format}; write the same"
         if self.grace is not None:
             yield from self._grace_refuses(self.grace, table.history_retention)

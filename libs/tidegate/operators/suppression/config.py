@@ -14,12 +14,12 @@ from tidegate.contracts.config import (
     KeyRules,
     OperatorConfig,
     OperatorRules,
+    OutputDeclaration,
     OutputWindows,
     Windows,
-    Written,
     added_windows,
-    known_to_kafka,
-    passed_on,
+    check_output_windows,
+    output_windows_of,
 )
 from tidegate.contracts.event_time import MAX_TIMESTAMP, format_duration_ms
 from tidegate.operators.bounds import Bounds, EagerBuffer, StrictBuffer
@@ -139,14 +139,14 @@ class SuppressionRules(KeyRules):
             raise ValueError("a window's grace says what is late; remove max_lateness")
         return max_lateness
 
-    def cannot_follow(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
+    def incompatibilities(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
         """Return, per option, why what is held under `before` cannot be held under this configuration.
 
         Windowed and plain keys cannot be mixed, and `until` cannot change between `window_close` and others. The grace
         cannot grow: a window whose result was emitted may be forgotten already, and would get a second result.
         """
         assert isinstance(before, SuppressionRules)
-        if refused := self.other_keys(before):
+        if refused := self.key_kind_conflict(before):
             return refused
         if (self.until == "window_close") != (before.until == "window_close"):
             return {"until": "windows that close and keys that wait do not leave in the same order"}
@@ -169,27 +169,29 @@ class SuppressionConfig(SuppressionRules, OperatorConfig):
     @field_validator("output_windows")
     @classmethod
     def _are_known(cls, output: OutputWindows, info: ValidationInfo) -> OutputWindows:
-        return known_to_kafka(output, info.data.get("windows"))
+        return check_output_windows(output, info.data.get("windows"))
 
     def adds_windows(self) -> AddedWindows | None:
         """Return how windows are added to the records of the output; None: they have none, or name them already."""
         return added_windows(self, self.output_windows)
 
-    def writes(self) -> Written:
+    def writes(self) -> OutputDeclaration:
         """Return what is known of the records in the output topic."""
-        return Written(windows=passed_on(self, self.output_windows), key_format=self.told_key_format)
+        return OutputDeclaration(
+            windows=output_windows_of(self, self.output_windows), key_format=self.explicit_key_format
+        )
 
     @classmethod
-    def inferred(cls, raw: Mapping[str, Any], topic: Written) -> dict[str, Any]:
+    def inferred_options(cls, raw: Mapping[str, Any], topic: OutputDeclaration) -> dict[str, Any]:
         """Return the options that the writer of the input determines; with `until: window_close` also the grace."""
-        found = super().inferred(raw, topic)
+        found = super().inferred_options(raw, topic)
         if raw.get("until") == "window_close" and topic.closes_after is not None:
             found["grace"] = f"{topic.closes_after}ms"
         return found
 
-    def disagrees(self, topic: Written) -> Iterator[tuple[str, str]]:
+    def conflicts(self, topic: OutputDeclaration) -> Iterator[tuple[str, str]]:
         """Yield each option that contradicts the writer of the input, with "cause; remedy"."""
-        yield from super().disagrees(topic)
+        yield from super().conflicts(topic)
         if self.grace is not None and topic.closes_after not in (None, self.grace):
             grace = format_duration_ms(topic.closes_after or 0)
             yield (

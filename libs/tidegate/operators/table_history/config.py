@@ -45,10 +45,10 @@ class TableHistoryRules(KeyRules):
             raise ValueError("a table of latest values has no versions to hold; remove it, or remove versions: latest")
         return size
 
-    def cannot_follow(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
+    def incompatibilities(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
         """Return why what is held under `before` cannot be held under this: windowed and plain keys cannot be mixed."""
         assert isinstance(before, TableHistoryRules)
-        return self.other_keys(before)
+        return self.key_kind_conflict(before)
 
 
 class TableHistoryConfig(TableHistoryRules, OperatorConfig):
@@ -70,4 +70,4 @@ class TableHistoryConfig(TableHistoryRules, OperatorConfig):
 
     def as_table(self) -> TableFacts:
         """Return what operators that read the table need to know of it."""
-        return TableFacts(self.history_retention, self.windowed, self.told_key_format)
+        return TableFacts(self.history_retention, self.windowed, self.explicit_key_format)

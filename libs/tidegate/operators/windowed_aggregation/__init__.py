@@ -1,6 +1,6 @@
 """Windowed aggregation, with KIP-328's grace and final results.
 
-`WindowRules` configure the windows and what is computed of them; `WindowedAggregation` is the operator.
+`WindowedAggregationRules` configure the windows and what is computed of them; `WindowedAggregation` is the operator.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tidegate.contracts.operator import Layout, Storage
 from tidegate.operators.windowed_aggregation import elements
-from tidegate.operators.windowed_aggregation.config import WindowConfig, WindowRules
+from tidegate.operators.windowed_aggregation.config import WindowedAggregationConfig, WindowedAggregationRules
 from tidegate.operators.windowed_aggregation.elements import ElementsState, functions_of
 from tidegate.operators.windowed_aggregation.state import (
     WindowsState,
@@ -19,15 +19,15 @@ from tidegate.operators.windowed_aggregation.state import (
 )
 from tidegate.operators.windowed_aggregation.tables import SLOT, WINDOW_COLUMNS
 
-__all__ = ["WindowConfig", "WindowRules", "WindowedAggregation"]
+__all__ = ["WindowedAggregation", "WindowedAggregationConfig", "WindowedAggregationRules"]
 
 
 class WindowedAggregation:
-    """The operator that `WindowRules` configure."""
+    """The operator that `WindowedAggregationRules` configure."""
 
     kind: str = "windowed_aggregation"
 
-    def __init__(self, config: WindowRules) -> None:
+    def __init__(self, config: WindowedAggregationRules) -> None:
         self.config = config
         keeps = config.keeps_elements
         self.columns: tuple[pa.Field, ...] = elements.COLUMNS if keeps else WINDOW_COLUMNS

@@ -14,10 +14,10 @@ from tidegate.contracts.config import (
     Duration,
     OperatorConfig,
     OperatorRules,
+    OutputDeclaration,
     OutputWindows,
     TimeWindows,
     Windows,
-    Written,
 )
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.operators.bounds import StrictBuffer
@@ -238,7 +238,7 @@ Evictor: TypeAlias = Annotated[
 ]
 
 
-class WindowRules(OperatorRules):
+class WindowedAggregationRules(OperatorRules):
     """Rules of an operator that aggregates the records of each key in windows of event time."""
 
     live: ClassVar[frozenset[str]] = frozenset({"window", "retention", "buffer"})
@@ -314,7 +314,7 @@ class WindowRules(OperatorRules):
         """Return True if windows keep their elements, not their aggregates alone."""
         return self.evictor is not None or self.every is not None or self.aggregate.needs_elements
 
-    def remembers(self) -> int | None:
+    def closed_kept_for_ms(self) -> int | None:
         """Return how far behind stream time closed windows are still known, in ms; None for unlimited windows.
 
         A closed window is kept until it expires, so that no late record opens it again.
@@ -323,19 +323,19 @@ class WindowRules(OperatorRules):
             return None
         return least_retention(self.window) if self.retention is None else self.retention
 
-    def cannot_follow(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
+    def incompatibilities(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
         """Return why windows held under `before` cannot continue under this configuration; empty if they can.
 
         A session's `max_length` may change. A window's grace may change, but windows that have closed must still be
         known for as long as the new grace lasts.
         """
-        assert isinstance(before, WindowRules)
+        assert isinstance(before, WindowedAggregationRules)
         may_change = {"grace", "max_length"}
         if self.window.model_dump(exclude=may_change) != before.window.model_dump(exclude=may_change):
             return {"window": "the windows that are held are others"}
         if isinstance(self.window, Unlimited) or isinstance(before.window, Unlimited):
             return {}
-        remembered = min(known, before.remembers() or 0)
+        remembered = min(known, before.closed_kept_for_ms() or 0)
         if self.window.grace > before.window.grace and least_retention(self.window) > remembered:
             return {"window": "windows that have closed are forgotten before this grace is over, and would open again"}
         return {}
@@ -363,7 +363,7 @@ def closes_after(window: Tumbling | Hopping | Session | Unlimited) -> int | None
     return window.grace
 
 
-class WindowConfig(WindowRules, OperatorConfig):
+class WindowedAggregationConfig(WindowedAggregationRules, OperatorConfig):
     """A windowed aggregation between two topics."""
 
     output_windows: OutputWindows = "headers"
@@ -382,9 +382,11 @@ class WindowConfig(WindowRules, OperatorConfig):
             return "headers"
         return "session" if isinstance(self.window, Session) else "time"
 
-    def writes(self) -> Written:
+    def writes(self) -> OutputDeclaration:
         """Return what is known of the output topic: how it names windows, when these close, and the format of keys."""
-        return Written(windows=self._named(), closes_after=closes_after(self.window), key_format=self.told_key_format)
+        return OutputDeclaration(
+            windows=self._named(), closes_after=closes_after(self.window), key_format=self.explicit_key_format
+        )
 
     def _named(self) -> Windows:
         match self.window:

@@ -17,7 +17,7 @@ from tidegate.operators import refusals
 from tidegate.operators.bounds import sizes
 from tidegate.operators.refusals import Refused
 from tidegate.operators.windowed_aggregation import step
-from tidegate.operators.windowed_aggregation.config import WindowRules
+from tidegate.operators.windowed_aggregation.config import WindowedAggregationRules
 
 
 class Batch(Protocol):
@@ -55,7 +55,7 @@ def counts(order: TimeBuffer, outcome: Batch, elements: int = 0, elements_bytes:
 
 
 def measures(
-    numbers: Array, outcome: Batch, config: WindowRules, names: tuple[str, ...] = step.CAUSES
+    numbers: Array, outcome: Batch, config: WindowedAggregationRules, names: tuple[str, ...] = step.CAUSES
 ) -> dict[str, int]:
     """Return the measures of the batch.
 

@@ -19,7 +19,7 @@ from tidegate.operators.windowed_aggregation.config import (
     JsonField,
     Session,
     Tumbling,
-    WindowRules,
+    WindowedAggregationRules,
     least_retention,
 )
 
@@ -45,7 +45,7 @@ class Reference:
     `emissions`: (copy of the window at that time, cause). `late`: (row, lateness, bound). `rejected`: (row, reason).
     """
 
-    config: WindowRules
+    config: WindowedAggregationRules
     stream_time: int = -1
     windows: list[Window] = field(default_factory=list)
     emissions: list[tuple[Window, str]] = field(default_factory=list)

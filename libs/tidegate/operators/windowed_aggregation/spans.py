@@ -13,7 +13,7 @@ from tidegate.operators.windowed_aggregation.config import (
     Hopping,
     Session,
     Tumbling,
-    WindowRules,
+    WindowedAggregationRules,
     least_retention,
 )
 
@@ -45,7 +45,7 @@ class Rules(NamedTuple):
     stop_length: int
 
 
-def rules_of(config: WindowRules) -> Rules:
+def rules_of(config: WindowedAggregationRules) -> Rules:
     """Return the configuration in numbers."""
     window, stop = config.window, config.buffer if config.buffer and config.buffer.when_full == "shut_down" else None
     match window:

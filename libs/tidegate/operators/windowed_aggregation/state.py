@@ -23,7 +23,7 @@ from tidegate.operators import numbers, refusals
 from tidegate.operators.windowed_aggregation import aggregates, measures, tables
 from tidegate.operators.windowed_aggregation import step as kernel
 from tidegate.operators.windowed_aggregation.aggregates import Numbers, Plan, Words
-from tidegate.operators.windowed_aggregation.config import Aggregates, JsonField, WindowRules
+from tidegate.operators.windowed_aggregation.config import Aggregates, JsonField, WindowedAggregationRules
 from tidegate.operators.windowed_aggregation.integrity import damage
 from tidegate.operators.windowed_aggregation.spans import (
     MAX,
@@ -77,7 +77,7 @@ def state_of(arrays: Mapping[str, Array]) -> State:
     return State(windows, bounds[:, 0], bounds[:, 1], Words(words, words.view(np.float64)), arrays["numbers"])
 
 
-def damage_of(arrays: Mapping[str, Array], config: WindowRules) -> str | None:
+def damage_of(arrays: Mapping[str, Array], config: WindowedAggregationRules) -> str | None:
     """Return what is damaged in the arrays of a state between two batches; None if nothing is."""
     plan, numbers = plan_of(config.aggregate)[0], arrays["numbers"]
     if numbers[OPENED] != 1 or numbers[WIDTH] != aggregates.width(plan):
@@ -89,7 +89,7 @@ def damage_of(arrays: Mapping[str, Array], config: WindowRules) -> str | None:
 class WindowsState:
     """The state of a windowed aggregation for one partition (an OperatorState)."""
 
-    def __init__(self, config: WindowRules, storage: Storage) -> None:
+    def __init__(self, config: WindowedAggregationRules, storage: Storage) -> None:
         self._config = config
         self._rules = rules_of(config)
         self._plan, self._fields = plan_of(config.aggregate)

@@ -159,7 +159,7 @@ def _problems_among(
     if table is None:
         refused = ["no table of this file; name an operator of kind table_history"]
     else:
-        refused = list(config.refuses(table))
+        refused = list(config.table_conflicts(table))
     return [Problem.of(f"operators.{name}.table", read.table, text) for text in refused]
 
 

@@ -37,7 +37,7 @@ def changes(before: OperatorConfig, after: OperatorConfig, known: int = MAX_TIME
     was, now = settings_of(before), settings_of(after)
     if before.kind != after.kind:
         return [Change(option="kind", before=before.kind, after=after.kind, refused="it is another operator")]
-    reasons, live = _NOT_MIXED | after.cannot_follow(before, known), LIVE | after.live
+    reasons, live = _NOT_MIXED | after.incompatibilities(before, known), LIVE | after.live
     return [
         Change(
             option=option,
@@ -83,8 +83,8 @@ def remembered(newest: BatchMeta, config: OperatorConfig) -> dict[int, int]:
 
     They were forgotten under earlier configurations that kept them for a shorter time.
     """
-    before = config_of(newest.settings).remembers() if newest.settings else None
-    if before is None or (config.remembers() or 0) <= before:
+    before = config_of(newest.settings).closed_kept_for_ms() if newest.settings else None
+    if before is None or (config.closed_kept_for_ms() or 0) <= before:
         return dict(newest.remembered)
     forgotten = {partition: time - before for partition, time in newest.stream_time.items()}
     return {partition: max(time, newest.remembered.get(partition, time)) for partition, time in forgotten.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from tidegate.contracts.config import OperatorConfig, Written, read, spread
+from tidegate.contracts.config import OperatorConfig, OutputDeclaration, flatten_topics, read
 from tidegate.contracts.errors import ConfigurationError, Problem, UserError
 from tidegate.contracts.naming import is_name
 from tidegate.operators.registry import config_type
@@ -28,7 +28,9 @@ class _Reading:
     """The operators of one file, each read after those that write its input."""
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
-        self._raw = {name: spread(value) if isinstance(value, Mapping) else value for name, value in raw.items()}
+        self._raw = {
+            name: flatten_topics(value) if isinstance(value, Mapping) else value for name, value in raw.items()
+        }
         self._read: dict[str, OperatorConfig | None] = {}
         self.problems: list[Problem] = []
 
@@ -51,19 +53,23 @@ class _Reading:
             self.problems.append(Problem.of(f"{where}.kind", error.value, f"{error.problem}; {error.remedy}"))
             return None
         self.problems += [
-            Problem.of(f"{where}.{option}", raw.get(option), text) for option, text in config.disagrees(topic)
+            Problem.of(f"{where}.{option}", raw.get(option), text) for option, text in config.conflicts(topic)
         ]
         return config
 
-    def _input_of(self, raw: Any) -> Written:
+    def _input_of(self, raw: Any) -> OutputDeclaration:
         """Return what the operators that write this operator's input say of the topic, as far as they agree."""
         topic = raw.get("input") if isinstance(raw, Mapping) else None
         names = [name for name, other in self._raw.items() if isinstance(other, Mapping) and _writes(other, topic)]
         writers = [config.writes() for config in map(self.operator, names) if config is not None]
-        return Written(*(_agreed(said) for said in zip(*writers, strict=True))) if writers else Written()
+        return (
+            OutputDeclaration(*(_agreed(said) for said in zip(*writers, strict=True)))
+            if writers
+            else OutputDeclaration()
+        )
 
 
-def _read(where: str, name: str, raw: Any, topic: Written) -> OperatorConfig:
+def _read(where: str, name: str, raw: Any, topic: OutputDeclaration) -> OperatorConfig:
     """Return the operator, with options that are left out taken from the writer of its input.
 
     Options taken from there do not count as set by the file (`model_fields_set`).
@@ -74,7 +80,7 @@ def _read(where: str, name: str, raw: Any, topic: Written) -> OperatorConfig:
     if not isinstance(raw, Mapping) or "kind" not in raw:
         raise ConfigurationError([Problem.of(where, raw, "kind is required; add kind: suppression")])
     kind = config_type(str(raw["kind"]))
-    config = read(kind, {**kind.inferred(raw, topic), **raw}, where)
+    config = read(kind, {**kind.inferred_options(raw, topic), **raw}, where)
     return kind.model_construct(_fields_set=config.model_fields_set & set(raw), **dict(config))
 
 

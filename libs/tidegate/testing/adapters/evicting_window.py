@@ -17,7 +17,7 @@ from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME
 from tidegate.contracts.operator import StepResult
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.memory.storage import MemoryStorage
-from tidegate.operators.windowed_aggregation import WindowConfig, WindowedAggregation
+from tidegate.operators.windowed_aggregation import WindowedAggregation, WindowedAggregationConfig
 from tidegate.operators.windowed_aggregation.elements import ElementsState
 from tidegate.testing import evictors
 
@@ -84,11 +84,11 @@ def _left(state: ElementsState, bounded: bool) -> Iterator[dict[str, Any]]:
         }
 
 
-def _config(raw: Mapping[str, Any]) -> WindowConfig:
+def _config(raw: Mapping[str, Any]) -> WindowedAggregationConfig:
     trigger, grace = raw["trigger"], {"grace": f"{raw['allowed_lateness_ms']}ms"}
     every = max(1, trigger["count"]) if trigger["type"] == "count" else None
     window = _shape(raw["window"])
-    return WindowConfig.model_validate(
+    return WindowedAggregationConfig.model_validate(
         {
             "input": "scenario",
             "window": window if "unlimited" in window else window | grace,

@@ -17,7 +17,7 @@ from tidegate.testing.driver import Driver, Emission
 def run(scenario: Mapping[str, Any]) -> dict[str, Any]:
     """Run the join on the scenario's stream and table records in their order, and return its output."""
     history, join = _table(scenario["config"]), _join(scenario["config"])
-    if any(join.refuses(history.as_table())):
+    if any(join.table_conflicts(history.as_table())):
         return {"exception": {"at_offset": -1}, "output": []}
     table = Driver(TableHistory(history))
     stream = Driver(StreamTableJoin(join), table=table)

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from tidegate.contracts.errors import BufferFull
-from tidegate.operators.windowed_aggregation import WindowConfig, WindowedAggregation
+from tidegate.operators.windowed_aggregation import WindowedAggregation, WindowedAggregationConfig
 from tidegate.operators.windowed_aggregation.spans import CLOSED
 from tidegate.testing.driver import Driver, Emission
 
@@ -46,9 +46,9 @@ def _run(scenario: Mapping[str, Any], emit: str) -> dict[str, Any]:
     return {"exception": None, "output": output, "final_buffer": held}
 
 
-def _config(raw: Mapping[str, Any], emit: str) -> WindowConfig:
+def _config(raw: Mapping[str, Any], emit: str) -> WindowedAggregationConfig:
     bound = raw.get("max_records")
-    return WindowConfig.model_validate(
+    return WindowedAggregationConfig.model_validate(
         {
             "input": "scenario",
             "window": _window(raw) | {"grace": f"{raw['grace_ms']}ms"},

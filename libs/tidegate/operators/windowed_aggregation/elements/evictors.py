@@ -10,7 +10,7 @@ from tidegate.operators.windowed_aggregation.config import (
     DeltaEvictor,
     FunctionEvictor,
     TimeEvictor,
-    WindowRules,
+    WindowedAggregationRules,
 )
 from tidegate.operators.windowed_aggregation.elements import store
 from tidegate.operators.windowed_aggregation.elements.store import NONE, Content, Elements
@@ -32,7 +32,7 @@ class Evictor(NamedTuple):
     number: int
 
 
-def evictor_of(config: WindowRules, number: int) -> Evictor:
+def evictor_of(config: WindowedAggregationRules, number: int) -> Evictor:
     """Return the configured evictor. `number`: the row of the number that it compares, if it compares one."""
     found = config.evictor
     match found:

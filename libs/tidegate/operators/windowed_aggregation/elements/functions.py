@@ -20,7 +20,7 @@ import pyarrow as pa
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.operator import Array
 from tidegate.operators import user_functions
-from tidegate.operators.windowed_aggregation.config import DeltaEvictor, FunctionEvictor, WindowRules
+from tidegate.operators.windowed_aggregation.config import DeltaEvictor, FunctionEvictor, WindowedAggregationRules
 
 
 class Windows(NamedTuple):
@@ -110,7 +110,7 @@ class Functions(NamedTuple):
     value: UserFunction | None
 
 
-def functions_of(config: WindowRules) -> Functions:
+def functions_of(config: WindowedAggregationRules) -> Functions:
     """Load the functions that the configuration names. Raises UserError if one cannot be loaded."""
     named = config.aggregate.function
     value = _loaded(named, "aggregate's function") if named else None

@@ -25,7 +25,7 @@ from tidegate.operators import numbers, refusals
 from tidegate.operators.windowed_aggregation import measures
 from tidegate.operators.windowed_aggregation import step as common
 from tidegate.operators.windowed_aggregation.aggregates import Numbers, Plan
-from tidegate.operators.windowed_aggregation.config import DeltaEvictor, JsonField, WindowRules
+from tidegate.operators.windowed_aggregation.config import DeltaEvictor, JsonField, WindowedAggregationRules
 from tidegate.operators.windowed_aggregation.elements import results, store, tables
 from tidegate.operators.windowed_aggregation.elements import step as kernel
 from tidegate.operators.windowed_aggregation.elements.evictors import evictor_of
@@ -70,7 +70,7 @@ _NO_RECORDS = Records.from_rows([])
 _ENDS = (common.FULL_KEYS, common.FULL_BYTES, windows_kernel.DONE)
 
 
-def read_of(config: WindowRules) -> tuple[Plan, tuple[str | None, ...], int]:
+def read_of(config: WindowedAggregationRules) -> tuple[Plan, tuple[str | None, ...], int]:
     """Return the plan of the numeric aggregates, the fields that are read, and which of them the evictor compares.
 
     None as a field: the value itself.
@@ -85,7 +85,7 @@ def read_of(config: WindowRules) -> tuple[Plan, tuple[str | None, ...], int]:
     return plan, fields, fields.index(field)
 
 
-def layout_of(config: WindowRules) -> Layout:
+def layout_of(config: WindowedAggregationRules) -> Layout:
     """Return the layout of a state whose elements have the numbers that the configuration reads."""
     return Layout(
         kind="windows_with_elements",
@@ -108,7 +108,7 @@ def state_of(arrays: Mapping[str, Array]) -> State:
     return State(windows, bounds[:, 0], bounds[:, 1], content, elements, arrays["numbers"])
 
 
-def damage_of(arrays: Mapping[str, Array], config: WindowRules) -> str | None:
+def damage_of(arrays: Mapping[str, Array], config: WindowedAggregationRules) -> str | None:
     """Return what is damaged in the arrays of a state between two batches; None if nothing is."""
     found = arrays["numbers"]
     if found[OPENED] != 1 or found[READ] != _hash(read_of(config)[1]):
@@ -123,7 +123,7 @@ def _hash(fields: tuple[str | None, ...]) -> int:
 class ElementsState:
     """The state of a windowed aggregation with elements, for one partition (an OperatorState)."""
 
-    def __init__(self, config: WindowRules, functions: Functions, storage: Storage) -> None:
+    def __init__(self, config: WindowedAggregationRules, functions: Functions, storage: Storage) -> None:
         self._config = config
         self._functions = functions
         self._rules = rules_of(config)
