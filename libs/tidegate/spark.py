@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from services.table_history.reading import history_as_of
 from tidegate.contracts.config import OperatorRules, read
 from tidegate.contracts.naming import log_path
+from tidegate.operators.registry import kind_of
+from tidegate.operators.views import register_log, register_outputs
 from tidegate.runtime.configuration.application import Application, load
 from tidegate.runtime.spark.asof import asof_join
-from tidegate.runtime.spark.views import register_log, register_outputs
+from tidegate.runtime.spark.history import history_as_of
 from tidegate.runtime.stream.config import StreamConfig
 from tidegate.state.batch_metadata import has_version
 
@@ -80,5 +80,5 @@ def register_views(spark: Any, file: str | Path | Application, version: int | No
         if has_version(path, version):
             register_log(spark, name, path, version)
             views += [f"{name}_log", *register_outputs(spark, name, config)]
-            views += import_module(f"services.{config.kind}.views").register(spark, name, config)
+            views += kind_of(config.kind).register_views(spark, name, config)
     return views

@@ -1,48 +1,48 @@
-"""The registry of operator kinds: the configuration type and the operator of each."""
+"""The registry of operator kinds. A kind is a folder beside this file; its `__init__` has the entry, `KIND`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import cache
+from importlib import import_module
 
 from tidegate.contracts.config import OperatorConfig, OperatorRules
 from tidegate.contracts.errors import UserError
+from tidegate.contracts.kind import Kind
 from tidegate.contracts.operator import Operator
-from tidegate.operators.stream_table_join import StreamTableJoin, StreamTableJoinConfig
-from tidegate.operators.suppression import Suppression, SuppressionConfig
-from tidegate.operators.table_history import TableHistory, TableHistoryConfig
-from tidegate.operators.windowed_aggregation import WindowedAggregation, WindowedAggregationConfig
 
-
-class _Entry(NamedTuple):
-    config: type[OperatorConfig]
-    operator: Callable[[Any], Operator]
-
-
-_KINDS = {
-    "suppression": _Entry(SuppressionConfig, Suppression),
-    "table_history": _Entry(TableHistoryConfig, TableHistory),
-    "stream_table_join": _Entry(StreamTableJoinConfig, StreamTableJoin),
-    "windowed_aggregation": _Entry(WindowedAggregationConfig, WindowedAggregation),
-}
+_NAMES = (
+    "suppression",
+    "table_history",
+    "stream_table_join",
+    "windowed_aggregation",
+)
 
 
 def kinds() -> tuple[str, ...]:
     """Return the names of all kinds of operators."""
-    return tuple(_KINDS)
+    return _NAMES
 
 
-def config_type(kind: str) -> type[OperatorConfig]:
+@cache
+def kind_of(name: str) -> Kind:
+    """Return the entry of a kind. Raise UserError if there is no such kind."""
+    if name not in _NAMES:
+        raise UserError(f"there is no operator of kind {name}", value=name, remedy=f"kinds: {', '.join(_NAMES)}")
+    found = import_module(f"{__package__}.{name}").KIND
+    assert isinstance(found, Kind)
+    return found
+
+
+def kinds_where(fact: str) -> tuple[str, ...]:
+    """Return the names of the kinds of which the fact is true, such as `is_table`."""
+    return tuple(name for name in _NAMES if getattr(kind_of(name), fact))
+
+
+def config_type(name: str) -> type[OperatorConfig]:
     """Return the configuration type of a kind. Raise UserError if there is no such kind."""
-    return _entry(kind).config
+    return kind_of(name).config
 
 
 def operator_for(config: OperatorRules) -> Operator:
     """Return the operator that the configuration describes. Raise UserError if there is no such kind."""
-    return _entry(config.kind).operator(config)
-
-
-def _entry(kind: str) -> _Entry:
-    if kind in _KINDS:
-        return _KINDS[kind]
-    raise UserError(f"there is no operator of kind {kind}", value=kind, remedy=f"kinds: {', '.join(_KINDS)}")
+    return kind_of(config.kind).operator(config)

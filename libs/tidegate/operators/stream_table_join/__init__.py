@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from tidegate.contracts.kind import Kind
 from tidegate.contracts.operator import Layout, Storage
 from tidegate.operators.stream_table_join import joiner
 from tidegate.operators.stream_table_join.config import StreamTableJoinConfig, StreamTableJoinRules
 from tidegate.operators.stream_table_join.state import LAYOUT, StreamTableJoinState, damage_of
 from tidegate.operators.stream_table_join.tables import ARRIVED, VALID_FROM
+from tidegate.operators.stream_table_join.views import register
 
-__all__ = ["StreamTableJoin", "StreamTableJoinConfig", "StreamTableJoinRules"]
+__all__ = ["KIND", "StreamTableJoin", "StreamTableJoinConfig", "StreamTableJoinRules"]
 
 
 class StreamTableJoin:
@@ -35,3 +37,12 @@ class StreamTableJoin:
         """Return the state in the storage; call its `read_table` next. Raise UserError if the joiner fails to load."""
         loaded = None if self.config.joiner is None else joiner.load(self.config.joiner)
         return StreamTableJoinState(self.config, loaded, storage)
+
+
+KIND = Kind(
+    name="stream_table_join",
+    config=StreamTableJoinConfig,
+    rules=StreamTableJoinRules,
+    operator=StreamTableJoin,
+    register_views=register,
+)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from tidegate.contracts.kind import Kind
 from tidegate.contracts.operator import Layout, Storage
 from tidegate.operators.keys import slot_of
 from tidegate.operators.suppression.config import SuppressionConfig, SuppressionRules
 from tidegate.operators.suppression.state import LAYOUT, SuppressionState, damage_of
 from tidegate.operators.suppression.tables import PLACE_COLUMNS
+from tidegate.operators.suppression.views import register
 
-__all__ = ["Suppression", "SuppressionConfig", "SuppressionRules"]
+__all__ = ["KIND", "Suppression", "SuppressionConfig", "SuppressionRules"]
 
 
 class Suppression:
@@ -37,3 +39,12 @@ class Suppression:
         Raise UserError if its keys are windowed and those of the configuration are not, or the other way round.
         """
         return SuppressionState(self.config, storage)
+
+
+KIND = Kind(
+    name="suppression",
+    config=SuppressionConfig,
+    rules=SuppressionRules,
+    operator=Suppression,
+    register_views=register,
+)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from tidegate.contracts.kind import Kind
 from tidegate.contracts.operator import Layout, Storage
 from tidegate.operators.keys import slot_of
 from tidegate.operators.table_history.config import TableHistoryConfig, TableHistoryRules
 from tidegate.operators.table_history.state import LAYOUT, TableHistoryState, damage_of
+from tidegate.operators.table_history.views import register
 
-__all__ = ["TableHistory", "TableHistoryConfig", "TableHistoryRules"]
+__all__ = ["KIND", "TableHistory", "TableHistoryConfig", "TableHistoryRules"]
 
 
 class TableHistory:
@@ -36,3 +38,13 @@ class TableHistory:
     def open(self, storage: Storage) -> TableHistoryState:
         """Return the state in the storage."""
         return TableHistoryState(self.config, storage)
+
+
+KIND = Kind(
+    name="table_history",
+    config=TableHistoryConfig,
+    rules=TableHistoryRules,
+    operator=TableHistory,
+    register_views=register,
+    is_table=True,
+)

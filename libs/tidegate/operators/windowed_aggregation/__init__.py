@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from tidegate.contracts.kind import Kind
 from tidegate.contracts.operator import Layout, Storage
 from tidegate.operators.windowed_aggregation import elements
 from tidegate.operators.windowed_aggregation.config import WindowedAggregationConfig, WindowedAggregationRules
@@ -18,8 +19,9 @@ from tidegate.operators.windowed_aggregation.state import (
     plan_of,
 )
 from tidegate.operators.windowed_aggregation.tables import SLOT, WINDOW_COLUMNS
+from tidegate.operators.windowed_aggregation.views import register
 
-__all__ = ["WindowedAggregation", "WindowedAggregationConfig", "WindowedAggregationRules"]
+__all__ = ["KIND", "WindowedAggregation", "WindowedAggregationConfig", "WindowedAggregationRules"]
 
 
 class WindowedAggregation:
@@ -47,3 +49,13 @@ class WindowedAggregation:
         if self.config.keeps_elements:
             return ElementsState(self.config, functions_of(self.config), storage)
         return WindowsState(self.config, storage)
+
+
+KIND = Kind(
+    name="windowed_aggregation",
+    config=WindowedAggregationConfig,
+    rules=WindowedAggregationRules,
+    operator=WindowedAggregation,
+    register_views=register,
+    holds_windows=True,
+)

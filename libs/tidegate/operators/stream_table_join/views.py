@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidegate.operators.stream_table_join import StreamTableJoinRules
-from tidegate.runtime.spark.views import (
+from tidegate.operators.stream_table_join.config import StreamTableJoinRules
+from tidegate.operators.views import (
     as_time,
     create_view,
     register_emissions,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from tidegate.operators.table_history import TableHistoryRules
-from tidegate.runtime.spark.views import as_time, create_view, shown_columns, window_columns, window_names
+from tidegate.operators.table_history.config import TableHistoryConfig, TableHistoryRules
+from tidegate.operators.views import as_time, create_view, shown_columns, window_columns, window_names
 
 _VALID = ("value", f"{as_time('timestamp')} AS valid_from", f"{as_time('next')} AS valid_to")
 
@@ -31,6 +32,21 @@ def register(spark: Any, name: str, config: TableHistoryRules) -> list[str]:
         )
         found.append(f"{name}_as_of(timestamp)")
     return found
+
+
+def versions_as_of(spark: Any, log: Any, asked: Any, shown: TableHistoryRules, retention_ms: int | None) -> Any:
+    """Return the DataFrame of what was valid at the time `asked`, a column in ms; `log` is the DataFrame of a log.
+
+    The columns are those of the view. With a retention, lookups before T - retention find newest versions only.
+    """
+    versions = spark.sql(versions_query("{log}", shown), log=log).withColumn("asked", asked.cast("bigint"))
+    return versions.where(was_valid("asked", retention_ms)).selectExpr(*shown_versions(shown))
+
+
+def rules_that_show(settings: Mapping[str, Any]) -> TableHistoryRules:
+    """Return rules that show a log of those settings unchanged, with windows if its keys have them."""
+    windows = settings.get("windows", TableHistoryConfig.windows_before(settings))
+    return TableHistoryRules(history_retention="0", windows=windows)
 
 
 def shown_versions(config: TableHistoryRules) -> tuple[str, ...]:

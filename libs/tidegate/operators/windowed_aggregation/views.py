@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidegate.operators.windowed_aggregation import WindowedAggregationRules
+from tidegate.operators.views import as_time, create_view, register_emissions, shown_columns
+from tidegate.operators.windowed_aggregation.config import WindowedAggregationRules
 from tidegate.operators.windowed_aggregation.elements.step import WINDOW
 from tidegate.operators.windowed_aggregation.spans import CLOSED
-from tidegate.runtime.spark.views import as_time, create_view, register_emissions, shown_columns
 
 _SLOT = "partition, key, window_start, window_end"
 

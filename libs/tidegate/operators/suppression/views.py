@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidegate.operators.suppression.config import SuppressionRules
-from tidegate.runtime.spark.views import (
+from tidegate.operators.views import (
     as_time,
     create_view,
     register_emissions,

@@ -6,10 +6,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from services.table_history.views import shown_versions, versions_query, was_valid
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.naming import log_path
-from tidegate.operators.table_history import TableHistoryConfig, TableHistoryRules
+from tidegate.operators.table_history import TableHistoryRules
+from tidegate.operators.table_history.views import rules_that_show, versions_as_of
 from tidegate.state.batch_metadata import has_version
 from tidegate.state.delta_log.operator_log import OperatorLog
 
@@ -45,16 +45,12 @@ def history_as_of(
     if not has_version(path, None):
         raise UserError("there is no log of that table", value=path, remedy="name the folder of a table_history's log")
     log = spark.read.format("delta").load(str(path))
-    shown = rules or _as_the_log_has_it(path)
-    versions = spark.sql(versions_query("{log}", shown), log=log)
     asked = F.lit(timestamp) if isinstance(timestamp, int) else F.unix_millis(F.lit(timestamp))
-    valid = was_valid("asked", None if rules is None else rules.history_retention)
-    return versions.withColumn("asked", asked.cast("bigint")).where(valid).selectExpr(*shown_versions(shown))
+    retention_ms = None if rules is None else rules.history_retention
+    found: DataFrame = versions_as_of(spark, log, asked, rules or _rules_of(path), retention_ms)
+    return found
 
 
-def _as_the_log_has_it(path: Path) -> TableHistoryRules:
-    """Return rules that show the log unchanged, with windows if its keys have them."""
+def _rules_of(path: Path) -> TableHistoryRules:
     newest = OperatorLog.at(path, None).newest()
-    settings = {} if newest is None else newest.settings
-    windows = settings.get("windows", TableHistoryConfig.windows_before(settings))
-    return TableHistoryRules(history_retention="0", windows=windows)
+    return rules_that_show({} if newest is None else newest.settings)
