@@ -25,7 +25,7 @@ def main(kind: str) -> None:
     try:
         application = load(file)
         speak_as(application, TIMED)
-        run(application, select_operators(application, None, kind))
+        run(application, select_operators(application, None, [kind]))
     except TidegateError as error:
         logging.getLogger("tidegate").error("%s", error)
         sys.exit(2 if isinstance(error, UserError) else 1)

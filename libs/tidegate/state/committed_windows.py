@@ -46,7 +46,9 @@ class CommittedWindows:
     def __init__(self, log: Path, version: int | None = None) -> None:
         rows = OperatorLog.at(log, version).read("state")
         if "phase" not in rows.column_names:
-            raise UserError("the log holds no windows", value=log, remedy="name the log of a windowed_aggregation")
+            raise UserError(
+                "the log holds no windows", value=log, remedy="name the log of an operator that aggregates in windows"
+            )
         if "opened" in rows.column_names:
             rows = rows.filter(pc.equal(rows["arrival"], NO_ELEMENT))
         self._rows = live_rows(rows, SLOT)

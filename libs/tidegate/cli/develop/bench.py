@@ -18,7 +18,7 @@ from tidegate.runtime.install.paths import project_root
 def command(ctx: click.Context, name: str, as_json: bool) -> None:
     """Run benchmark NAME, or `all`. Exit code 1 if a bound is missed.
 
-    Example: tidegate bench suppression
+    Example: tidegate bench latency
     """
     if not (project_root() / "benchmarks").is_dir():
         raise UserError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,7 +16,7 @@ from tidegate.contracts.config import Config, Duration, Folder, Keep, KeyRules, 
 from tidegate.contracts.errors import ConfigurationError, Problem, UserError
 from tidegate.contracts.naming import is_name
 from tidegate.control.address import Address, refusal
-from tidegate.operators.registry import config_type
+from tidegate.operators.registry import config_type, kinds_where
 from tidegate.runtime.configuration.feeds import read_together
 from tidegate.runtime.configuration.topic_rules import topic_problems
 
@@ -157,7 +157,7 @@ def _problems_among(
         return []
     table = known[read.table].as_table() if read.table in known else None
     if table is None:
-        refused = ["no table of this file; name an operator of kind table_history"]
+        refused = [f"no table of this file; name an operator of kind {' or '.join(kinds_where('is_table'))}"]
     else:
         refused = list(config.table_conflicts(table))
     return [Problem.of(f"operators.{name}.table", read.table, text) for text in refused]
@@ -286,14 +286,19 @@ def config_hash(config: OperatorRules) -> str:
     return sha256(text.encode()).hexdigest()[:16]
 
 
-def select_operators(application: Application, name: str | None, kind: str | None = None) -> list[str]:
-    """Return the names of the operators to run: the named one, or all (of the kind). UserError if there is none."""
+def select_operators(application: Application, name: str | None, kinds: Collection[str] = ()) -> list[str]:
+    """Return the names of the operators to run: the named one, or all, of those kinds if any are given.
+
+    Raise UserError if there is none.
+    """
     names = [
         found
         for found, config in application.operators.items()
-        if name in (None, found) and kind in (None, config.kind)
+        if name in (None, found) and (not kinds or config.kind in kinds)
     ]
     if not names:
         known = ", ".join(f"{found} ({config.kind})" for found, config in application.operators.items())
-        raise UserError("no such operator in the file", value=name or kind, remedy=f"the file has: {known or 'none'}")
+        raise UserError(
+            "no such operator in the file", value=name or ", ".join(kinds), remedy=f"the file has: {known or 'none'}"
+        )
     return names

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from tidegate.contracts.config import OperatorConfig, OutputDeclaration, flatten_topics, read
 from tidegate.contracts.errors import ConfigurationError, Problem, UserError
 from tidegate.contracts.naming import is_name
-from tidegate.operators.registry import config_type
+from tidegate.operators.registry import config_type, kinds
 
 Known = TypeVar("Known")
 
@@ -78,7 +78,7 @@ def _read(where: str, name: str, raw: Any, topic: OutputDeclaration) -> Operator
         text = "not a name for an operator; use a-z, 0-9 and _, a letter first, 63 at most"
         raise ConfigurationError([Problem.of(where, name, text)])
     if not isinstance(raw, Mapping) or "kind" not in raw:
-        raise ConfigurationError([Problem.of(where, raw, "kind is required; add kind: suppression")])
+        raise ConfigurationError([Problem.of(where, raw, f"kind is required; add kind: {kinds()[0]}")])
     kind = config_type(str(raw["kind"]))
     config = read(kind, {**kind.inferred_options(raw, topic), **raw}, where)
     return kind.model_construct(_fields_set=config.model_fields_set & set(raw), **dict(config))

@@ -81,9 +81,7 @@ def _check(stream_df: DataFrame, history_df: DataFrame, key: str, timestamp: str
         remedy = "give the rows of <table>_history, or columns named like its"
         raise UserError("the history lacks columns", value=_listed(sorted(missing)), remedy=remedy)
     if "window_start" in history_df.columns:
-        remedy = (
-            "choose one window's rows and drop window_start and window_end, or let a stream_table_join look them up"
-        )
+        remedy = "choose one window's rows and drop window_start and window_end, or let a join operator look them up"
         raise UserError("the history's keys are of windows", value="window_start, window_end", remedy=remedy)
     if taken := set(ADDED) & set(stream_df.columns):
         remedy = "rename them: the join adds columns of these names"

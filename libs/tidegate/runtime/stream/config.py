@@ -18,7 +18,7 @@ class StreamConfig(Config):
     """The configuration of an operator on a streaming DataFrame."""
 
     rules: OperatorRules
-    """The operator's rules, such as `tidegate.SuppressionRules(...)`."""
+    """The operator's rules: a configuration without topics."""
     name: str
     """Name of the operator: its log is the Delta table <lake>/<name>."""
     lake: Folder
@@ -43,7 +43,7 @@ class StreamConfig(Config):
     @classmethod
     def _without_topics(cls, rules: OperatorRules) -> OperatorRules:
         if isinstance(rules, OperatorConfig):
-            raise ValueError("a DataFrame takes the place of topics; give the rules alone, such as SuppressionRules")
+            raise ValueError("a DataFrame takes the place of topics; give the rules alone: the class named Rules")
         if rules.timestamp is not None:
             raise ValueError("`timestamp` would name it twice; leave it out of the rules: a column is named already")
         if rules.reads() is not None:
