@@ -3,30 +3,43 @@
 from __future__ import annotations
 
 import ast
+import re
 import statistics
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
 
+from tidegate.operators.registry import kind_of, kinds
+
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted(path for room in ("libs", "services") for path in (ROOT / room).rglob("*.py"))
 ROOMS = [
-    *(
-        f"libs/tidegate/operators/{name}"
-        for name in ("suppression", "table_history", "stream_table_join", "windowed_aggregation")
-    ),
-    *(
-        f"services/{name}"
-        for name in ("suppression", "table_history", "stream_table_join", "windowed_aggregation", "console")
-    ),
+    *(f"libs/tidegate/operators/{name}" for name in kinds()),
+    *(f"services/{name}" for name in (*kinds(), "console")),
     "libs/tidegate/control",
     "benchmarks",
     "infra",
     "migrations",
 ]
 
+MAY_NAME_KINDS = {
+    "libs/tidegate/__init__.py": "exports the public names",
+    "libs/tidegate/application": "is the Python front door, with a method per kind",
+    "libs/tidegate/operators/registry.py": "has one line per kind",
+    "libs/tidegate/runtime/spark/history.py": "is the Python access to a table's history",
+    "libs/tidegate/versioned_table.py": "is a table's history without a service",
+    "services/demo": "is a program of a user",
+    "services/stack_demo": "is a program of a user",
+} | {
+    f"{folder}/{kind}": "is the folder of a kind"
+    for folder in ("libs/tidegate/operators", "services")
+    for kind in kinds()
+}
+"""Everything else asks the entry of a kind, so that a new kind needs no change there."""
 MOST_ROOMS = 16
 """More beside each other are not found by their names at one look."""
 
@@ -74,10 +87,37 @@ def test_no_folder_has_more_than_sixteen_rooms() -> None:
     assert [str(folder.relative_to(ROOT)) for folder in sorted(folders) if len(_rooms(folder)) > MOST_ROOMS] == []
 
 
+def test_no_file_names_a_kind_but_its_folder_and_the_registry() -> None:
+    entries = [kind_of(kind) for kind in kinds()]
+    names = {name for kind in entries for name in (kind.name, kind.config.__name__, kind.rules.__name__)}
+    names |= {kind.operator.__name__ for kind in entries}
+    naming = {str(path.relative_to(ROOT)): names & set(re.findall(r"\w+", path.read_text())) for path in SOURCES}
+    assert {path: found for path, found in naming.items() if found and not _may_name_kinds(path)} == {}
+
+
+def test_every_exception_to_the_naming_of_kinds_is_needed() -> None:
+    assert [place for place in MAY_NAME_KINDS if not (ROOT / place).exists()] == []
+
+
+def test_a_service_imports_no_part_of_a_kind_that_only_tests_need() -> None:
+    program = (
+        "import sys; from tidegate.operators.registry import kind_of, kinds; import tidegate.runtime.service\n"
+        "for kind in kinds(): kind_of(kind)\n"
+        "parts = ('adapters', 'cases', 'reference', 'simulation', 'strategies', 'hypothesis', 'pytest')\n"
+        "print([name for name in sys.modules if name.split('.')[-1] in parts])"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"
+
+
 def test_functions_are_small() -> None:
     lengths = [node.end_lineno - node.lineno + 1 for _, node in _nodes() if isinstance(node, ast.FunctionDef)]  # type: ignore[operator]
     assert statistics.median(lengths) <= 8
     assert sum(length < 40 for length in lengths) >= 0.98 * len(lengths)
+
+
+def _may_name_kinds(path: str) -> bool:
+    return any(path == place or path.startswith(f"{place}/") for place in MAY_NAME_KINDS)
 
 
 def _rooms(folder: Path) -> list[Path]:

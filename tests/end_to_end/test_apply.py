@@ -17,13 +17,6 @@ import yaml
 from click.testing import CliRunner
 from deltalake import DeltaTable
 
-from tests.laws.cases import (
-    elements_reference,
-    stream_table_join_reference,
-    suppression_reference,
-    table_history_reference,
-    windows_reference,
-)
 from tests.patience import PATIENCE_S, wait_for
 from tidegate.cli.main import main
 from tidegate.cli.operate import apply as apply_command
@@ -34,7 +27,11 @@ from tidegate.devkit.bulk_load import write_columns
 from tidegate.devkit.produce_consume import consume, write_all
 from tidegate.kernels.record_format.record_batch import OutgoingColumns
 from tidegate.kernels.record_format.record_headers import encode_headers
+from tidegate.operators.stream_table_join.cases import stream_table_join_reference
+from tidegate.operators.suppression.cases import suppression_reference
 from tidegate.operators.table_history import TableHistoryConfig
+from tidegate.operators.table_history.cases import table_history_reference
+from tidegate.operators.windowed_aggregation.cases import elements_reference, windows_reference
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.batch_loop.requests import Requests
 from tidegate.runtime.configuration.application import load, settings_of

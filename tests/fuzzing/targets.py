@@ -14,9 +14,9 @@ from tests import test_versioned_table, test_window_store
 from tests.fuzzing.state_files import test_a_header_that_is_damaged_is_an_earlier_one_or_none
 from tests.kernels import collisions, test_hash_index, test_json_text, test_record_batch, test_version_chains
 from tests.laws import test_laws
-from tests.laws.cases import CASES, Case
 from tests.operators import test_damage
 from tidegate.testing import strategies
+from tidegate.testing.cases import Case, cases
 from tidegate.testing.memory_log import MemoryLog
 
 Target = Callable[[bytes], Any]
@@ -56,7 +56,7 @@ OF_OPERATORS: tuple[tuple[Any, dict[str, Any]], ...] = (
 def targets() -> dict[str, Target]:
     """Return all targets by name."""
     found: dict[str, Target] = {test.__name__: test.hypothesis.fuzz_one_input for test in PROPERTIES}
-    for kind, case in CASES.items():
+    for kind, case in cases().items():
         for test, more in OF_OPERATORS:
             found[f"{test.__name__} [{kind}]"] = _of(test.hypothesis.inner_test, _at_edges(case), more)
     return found

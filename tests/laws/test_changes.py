@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.hypothesis_profile import many
-from tests.laws.cases import CASES, Case
 from tidegate.contracts.config import OperatorConfig
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.configuration.application import settings_of
 from tidegate.testing import strategies
+from tidegate.testing.cases import Case, cases
 from tidegate.testing.laws import Change, Event, Partition, Trace, batches
 from tidegate.testing.memory_log import MemoryLog
 
@@ -23,10 +23,10 @@ pytestmark = pytest.mark.fast
 CLOCK_MS = 12
 
 
-@pytest.fixture(scope="module", params=CASES)
+@pytest.fixture(scope="module", params=cases())
 def case(request: pytest.FixtureRequest) -> Case:
     """What the laws need to know of the operator."""
-    return CASES[request.param]
+    return cases()[request.param]
 
 
 def changed(config: OperatorConfig, other: OperatorConfig) -> OperatorConfig:

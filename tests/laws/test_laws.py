@@ -16,11 +16,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.hypothesis_profile import many
-from tests.laws.cases import CASES, Case
 from tidegate.contracts.operator import Operator
 from tidegate.contracts.records import Row
 from tidegate.operators.registry import kinds, operator_for
 from tidegate.testing import strategies
+from tidegate.testing.cases import Case, cases
 from tidegate.testing.laws import Advance, Change, Flush, Partition, Step, Trace, batches
 from tidegate.testing.memory_log import LogUnderTest, MemoryLog
 
@@ -31,10 +31,10 @@ CLOCK_MS = 12
 MakeLog = Callable[[Operator], LogUnderTest]
 
 
-@pytest.fixture(scope="module", params=CASES)
+@pytest.fixture(scope="module", params=cases())
 def case(request: pytest.FixtureRequest) -> Case:
     """What the laws need to know of the operator."""
-    return CASES[request.param]
+    return cases()[request.param]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def undisturbed(config: Any, history: list[Any], cuts: set[int]) -> Trace:
 
 
 def test_every_kind_of_operator_has_laws_to_pass() -> None:
-    assert {case.holding.kind for case in CASES.values()} == set(kinds())
+    assert {case.holding.kind for case in cases().values()} == set(kinds())
 
 
 @many

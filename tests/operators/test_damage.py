@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.hypothesis_profile import many
-from tests.laws.cases import CASES, Case
 from tidegate.contracts.operator import SEED
 from tidegate.contracts.records import Row
 from tidegate.operators.registry import operator_for
 from tidegate.operators.suppression.state import WINDOWED
 from tidegate.operators.windowed_aggregation.config import Unlimited
 from tidegate.testing import strategies
+from tidegate.testing.cases import Case, cases
 from tidegate.testing.laws import Partition, batches
 
 pytestmark = pytest.mark.fast
@@ -27,10 +27,10 @@ NOT_FOUND = {("suppression", "pool_numbers")}
 """Flips that make a slot out of memory that was never used: such a slot is free, as are those after it."""
 
 
-@pytest.fixture(scope="module", params=CASES)
+@pytest.fixture(scope="module", params=cases())
 def case(request: pytest.FixtureRequest) -> Case:
     """What is known of the operator."""
-    return CASES[request.param]
+    return cases()[request.param]
 
 
 def arrays_of(case: Case) -> list[str]:
@@ -98,7 +98,7 @@ def test_a_state_restored_from_the_log_has_no_damage(case: Case, data: st.DataOb
 
 def test_windows_that_never_end_are_in_order_after_a_restore() -> None:
     """b opened after a, and has not changed since; it is restored first"""
-    unlimited = CASES["windowed_aggregation"].holding.model_copy(update={"window": Unlimited(unlimited=True)})
+    unlimited = cases()["windowed_aggregation"].holding.model_copy(update={"window": Unlimited(unlimited=True)})
     partition = Partition(operator_for(unlimited.model_copy(update={"emit": "updates"})), CLOCK_MS)
     partition.play([Row(key, b"x", 0, offset) for offset, key in enumerate([b"a", b"b", b"a"])])
     partition.rebuild(partition.state.snapshot().take([1, 0]))
@@ -145,7 +145,7 @@ def overwrite_word(partition: Partition, names: list[str], data: st.DataObject) 
 
 
 def test_a_suppression_whose_mark_of_windows_is_turned_is_rebuilt() -> None:
-    operator = operator_for(CASES["suppression"].holding)
+    operator = operator_for(cases()["suppression"].holding)
     partition = Partition(operator, CLOCK_MS)
     partition.play([Row(b"a", b"x", 0, 0)])
     numbers = partition.storage.arrays()["numbers"]
@@ -175,12 +175,12 @@ def test_any_amount_of_damage_is_looked_at_without_harm(
     partition.operator.damage(partition.storage)
 
 
-ARRAYS = [(kind, name) for kind in CASES for name in arrays_of(CASES[kind])]
+ARRAYS = [(kind, name) for kind in cases() for name in arrays_of(cases()[kind])]
 
 
 @pytest.mark.parametrize(("kind", "name"), [named for named in ARRAYS if named not in NOT_FOUND])
 def test_damage_to_each_array_of_a_state_is_found(kind: str, name: str) -> None:
-    partition = Partition(operator_for(CASES[kind].holding), CLOCK_MS)
+    partition = Partition(operator_for(cases()[kind].holding), CLOCK_MS)
     partition.play([])
     partition.play([Row(b"key-%d" % (at % 20), b"v" * 20, at, at) for at in range(30)])
     seed = seed_of(partition)

@@ -7,20 +7,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.laws.cases import CASES, Case
 from tidegate.contracts.operator import Operator
 from tidegate.contracts.records import TOO_LARGE, UNREADABLE, Records, Row
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 from tidegate.operators.table_history import TableHistory, TableHistoryConfig
+from tidegate.testing.cases import Case, cases
 
 pytestmark = pytest.mark.fast
 
 
-@pytest.fixture(scope="module", params=CASES)
+@pytest.fixture(scope="module", params=cases())
 def case(request: pytest.FixtureRequest) -> Case:
     """What is known of the operator."""
-    return CASES[request.param]
+    return cases()[request.param]
 
 
 def test_a_batch_that_cannot_be_read_is_rejected_and_stops_no_good_record(case: Case) -> None:

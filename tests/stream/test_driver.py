@@ -16,19 +16,20 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import tidegate.spark
-from tests.laws.cases import CASES
 from tests.stream.plain_spark import Frame, PlainColumns, PlainContext, PlainSpark, partition_of
 from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.errors import BufferFull, ConfigurationError, EngineError, Fenced, StateError, Unavailable
 from tidegate.contracts.records import Row
 from tidegate.operators.stream_table_join import StreamTableJoinRules
 from tidegate.operators.suppression import SuppressionRules
+from tidegate.operators.suppression.strategies import suppression_configs
 from tidegate.runtime.stream import driver as driver_module
 from tidegate.runtime.stream.config import StreamConfig
 from tidegate.runtime.stream.driver import StreamDriver
 from tidegate.state import batch_metadata
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.testing import strategies
+from tidegate.testing.cases import cases
 from tidegate.testing.laws import Trace
 
 pytestmark = pytest.mark.fast
@@ -112,7 +113,7 @@ def foretold(rules: OperatorRules, rows: Sequence[Row], partition: int) -> Trace
     """What the reference says of a partition: its records are counted from 0."""
     own = [row for row in rows if partition_of(row.key, PARTITIONS) == partition]
     history_of = [row._replace(offset=place) for place, row in enumerate(own)]
-    return CASES["suppression"].reference(rules, history_of, 0)
+    return cases()["suppression"].reference(rules, history_of, 0)
 
 
 def cut(rows: Sequence[Row], cuts: set[int]) -> list[Sequence[Row]]:
@@ -132,7 +133,7 @@ def rules_of(config: Any) -> SuppressionRules:
     return SuppressionRules.model_construct(**{name: getattr(config, name) for name in names})
 
 
-rules = strategies.suppression_configs().map(rules_of).filter(without_stops)
+rules = suppression_configs().map(rules_of).filter(without_stops)
 
 
 @few

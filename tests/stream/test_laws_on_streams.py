@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.laws.cases import CASES
 from tests.stream.conftest import PARTITIONS, Place, partitions_of, records_in
 from tidegate.contracts.event_time import NO_TIMESTAMP
 from tidegate.contracts.records import Row
+from tidegate.testing.cases import cases
 from tidegate.testing.laws import Trace
 
 pytestmark = pytest.mark.spark
@@ -59,7 +59,7 @@ def foretold(here: Place, made: Sequence[dict[str, Any]]) -> list[Trace]:
         history = histories[where[key]]
         timestamp = NO_TIMESTAMP if row["at"] is None else row["at"]
         history.append(Row(key, row["payload"], timestamp, len(history)))
-    return [CASES["suppression"].reference(here.rules, history, 0) for history in histories]
+    return [cases()["suppression"].reference(here.rules, history, 0) for history in histories]
 
 
 def seen(here: Place, kind: str, partition: int, like: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """A buffer of slots in the order of (place, arrival): a heap in which any slot can be found.
 
 The position of each slot in the heap is known, so any slot can be removed or moved, not only the first one. Places are
-stored in heap order, so that comparisons read neighbouring places. Suppression and the buffered join both hold their
+stored in heap order, so that comparisons read neighbouring places. Operators that hold records until a time hold their
 records in such a buffer. A slot's position is -1 while it is not held. `arrival` is unique among the held slots, so the
 order is total and does not depend on history.
 """

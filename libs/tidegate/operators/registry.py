@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
+from typing import Any
 
 from tidegate.contracts.config import OperatorConfig, OperatorRules
 from tidegate.contracts.errors import UserError
@@ -36,6 +37,15 @@ def kind_of(name: str) -> Kind:
 def kinds_where(fact: str) -> tuple[str, ...]:
     """Return the names of the kinds of which the fact is true, such as `is_table`."""
     return tuple(name for name in _NAMES if getattr(kind_of(name), fact))
+
+
+def test_part(name: str, part: str) -> Any:
+    """Return a module of the kind's folder that only tests use; a service imports none of them.
+
+    `adapters` runs recorded scenarios (ADAPTERS), `cases` has the cases of the law suite (CASES), `simulation` the
+    configurations that simulated services run (SIMULATED).
+    """
+    return import_module(f"{__package__}.{kind_of(name).name}.{part}")
 
 
 def config_type(name: str) -> type[OperatorConfig]:

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tidegate.contracts.errors import UserError
-from tidegate.testing.adapters import ADAPTERS, Scenario
+from tidegate.operators.registry import kinds, test_part
+
+Scenario = Mapping[str, Any]
+Adapter = Callable[[Scenario], dict[str, Any]]
+"""Runs a scenario and returns the result in the form of `expected`, without parts that the operator does not have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +58,18 @@ def scenarios(file: Path) -> Iterator[Scenario]:
         raise UserError(f"not a file of scenarios: {error}", value=str(file), remedy="give JSON lines") from error
 
 
+@cache
+def adapters() -> dict[str, Adapter]:
+    """Return the adapters of all kinds by the names of recorded scenarios."""
+    found: dict[str, Adapter] = {}
+    for kind in kinds():
+        found |= test_part(kind, "adapters").ADAPTERS
+    return found
+
+
 def difference(scenario: Scenario) -> str | None:
     """Run the scenario and return the first difference from its expected result; None if there is none."""
-    adapter = ADAPTERS.get(scenario["operator"])
+    adapter = adapters().get(scenario["operator"])
     if adapter is None:
         return f"{scenario['id']}: the operator {scenario['operator']} is not built"
     expected, found = scenario["expected"], adapter(scenario)

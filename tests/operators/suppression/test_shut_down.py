@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.laws.cases import suppression_reference
 from tests.operators.suppression.partitions import config
 from tidegate.contracts.records import Row
 from tidegate.operators.suppression import Suppression
+from tidegate.operators.suppression.cases import suppression_reference
 from tidegate.testing.laws import Partition
 
 pytestmark = pytest.mark.fast

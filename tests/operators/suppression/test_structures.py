@@ -16,6 +16,7 @@ from tidegate.kernels import hash_index, time_buffer
 from tidegate.kernels.memory import arena, slots
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.suppression import Suppression, state
+from tidegate.operators.suppression.strategies import suppression_configs
 from tidegate.testing import strategies
 from tidegate.testing.laws import Partition, batches, small
 
@@ -70,7 +71,7 @@ def assert_blocks_are_apart(arrays: Any, in_heap: list[int]) -> None:
     assert 0 not in taken
 
 
-@given(config=strategies.suppression_configs(), history=strategies.histories(max_size=40), cuts=strategies.cuts)
+@given(config=suppression_configs(), history=strategies.histories(max_size=40), cuts=strategies.cuts)
 def test_the_arrays_are_consistent_after_every_batch(config: Any, history: Any, cuts: set[int]) -> None:
     partition = Partition(Suppression(config), 12)
     for step in batches(history, cuts):

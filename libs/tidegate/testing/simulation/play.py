@@ -47,9 +47,9 @@ from tidegate.testing.simulation.settings import (
     OPERATOR,
     OPERATORS,
     OUTPUT,
-    RETENTION_MS,
     TABLE,
     TABLE_INPUT,
+    TABLE_OPTIONS,
     Settings,
 )
 from tidegate.testing.simulation.spark import SimulatedSpark
@@ -113,20 +113,10 @@ def _application(operator: str) -> Application:
             "lake": "lake",
             "keep_output": "forever",
             "kafka": {"bootstrap.servers": "simulation:9092"},
-            "operators": (_TABLE if operator == JOINED else {})
-            | {OPERATOR: {"kind": "suppression", "input": INPUT, "output": OUTPUT, **OPERATORS[operator]}},
+            "operators": ({TABLE: {"input": TABLE_INPUT, **TABLE_OPTIONS}} if operator == JOINED else {})
+            | {OPERATOR: {"input": INPUT, "output": OUTPUT, **OPERATORS[operator]}},
         }
     )
-
-
-_TABLE = {
-    TABLE: {
-        "kind": "table_history",
-        "input": TABLE_INPUT,
-        "history_retention": f"{RETENTION_MS}ms",
-        "rewind_window": "365d",  # longer than any silence: the lease of an absent reader stays valid
-    }
-}
 
 
 def _oracle(application: Application, partitions: int) -> Oracle:

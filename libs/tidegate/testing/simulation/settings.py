@@ -8,36 +8,25 @@ from dataclasses import asdict, dataclass, replace
 from random import Random
 from typing import Any, Literal
 
+from tidegate.contracts.event_time import parse_duration_ms
+from tidegate.operators.registry import kinds, kinds_where, test_part
 from tidegate.testing.simulation.chance import RATES
 
 INPUT, OUTPUT, DEAD_LETTERS = "records", "suppressed", "refused"
 APPLICATION, OPERATOR = "simulated", "latest"
-TABLE, TABLE_INPUT = "facts", "facts"
-JOINED = "table and join"
-"""A join that runs beside the service of its table."""
-GRACE_MS, RETENTION_MS = 20, 35
-
-_COUNT = {"kind": "windowed_aggregation", "aggregate": {"count": True}, "emit": "final"}
 OPERATORS: dict[str, dict[str, Any]] = {
-    "time limit": {"until": {"time_limit": "20ms"}},
-    "three keys": {"buffer": {"max_keys": 3, "when_full": "emit"}},
-    "both bounds": {
-        "until": {"time_limit": "15ms"},
-        "buffer": {"max_keys": 4, "max_bytes": 60, "when_full": "emit"},
-        "timer": "last_update",
-        "bytes_of": "record",
-        "dead_letters": DEAD_LETTERS,
-    },
-    "nothing held": {"until": {"time_limit": "0ms"}},
-    "bounded lateness": {"until": {"time_limit": "12ms"}, "max_lateness": "4ms", "dead_letters": DEAD_LETTERS},
-    "idle": {"until": {"time_limit": "30ms"}, "idle_after": "4s"},
-    "final counts": _COUNT | {"window": {"tumbling": "8ms", "grace": "5ms"}, "dead_letters": DEAD_LETTERS},
-    "sessions": _COUNT | {"window": {"session": "4ms", "grace": "5ms"}},
-    JOINED: {"kind": "stream_table_join", "table": TABLE, "join": "left", "grace": f"{GRACE_MS}ms"},
-    "evicted elements": _COUNT
-    | {"window": {"hopping": "8ms", "advance": "4ms", "grace": "5ms"}, "evictor": {"count": 2}},
+    name: {"kind": kind} | options
+    for kind in kinds()
+    for name, options in test_part(kind, "simulation").SIMULATED.items()
 }
-"""Configurations without input and output; suppression, unless `kind` says otherwise. Some write to two topics."""
+"""The configurations of all kinds, without input and output. Some write dead letters, too."""
+[JOINED] = (name for name, options in OPERATORS.items() if "table" in options)
+"""A join that runs beside the service of its table."""
+[_TABLE_KIND] = kinds_where("is_table")
+TABLE = TABLE_INPUT = str(OPERATORS[JOINED]["table"])
+TABLE_OPTIONS = {"kind": _TABLE_KIND} | test_part(_TABLE_KIND, "simulation").TABLE_OF_JOIN
+GRACE_MS = parse_duration_ms(OPERATORS[JOINED]["grace"])
+RETENTION_MS = parse_duration_ms(TABLE_OPTIONS["history_retention"])
 BY_THE_CLOCK = frozenset({"idle"})
 """Configurations whose output depends on when a batch was run."""
 

@@ -1,4 +1,4 @@
-"""Adapter for recorded scenarios of suppression."""
+"""The adapter for recorded scenarios of suppression."""
 
 from __future__ import annotations
 
@@ -76,3 +76,7 @@ def _held(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _text(content: bytes | None) -> str | None:
     return None if content is None else content.decode()
+
+
+ADAPTERS = {"suppress": run}
+"""The adapters by the names of recorded scenarios."""

@@ -1,4 +1,4 @@
-"""Adapter for recorded scenarios of a versioned table."""
+"""The adapter for recorded scenarios of a versioned table."""
 
 from __future__ import annotations
 
@@ -47,3 +47,7 @@ def _found(version: Version | None) -> dict[str, Any]:
 
 def _row(version: Version) -> dict[str, Any]:
     return {"value": version.value.decode(), "valid_from": version.valid_from, "valid_to": version.valid_to}
+
+
+ADAPTERS = {"versioned_table": run}
+"""The adapters by the names of recorded scenarios."""

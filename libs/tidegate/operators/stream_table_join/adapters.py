@@ -1,4 +1,4 @@
-"""Adapter for recorded scenarios of the stream-table join.
+"""The adapter for recorded scenarios of the stream-table join.
 
 Values are `<left>-<right>`; a scenario whose config has `value: json` expects the join's default JSON values.
 """
@@ -67,3 +67,7 @@ def _held(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _text(content: bytes | None) -> str | None:
     return None if content is None else content.decode()
+
+
+ADAPTERS = {"stream_table_join": run}
+"""The adapters by the names of recorded scenarios."""

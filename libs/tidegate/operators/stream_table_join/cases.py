@@ -1,0 +1,70 @@
+"""The cases of the law suite for joins, and what the reference predicts."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from tidegate.contracts.records import Row
+from tidegate.operators.keys_reference import Window
+from tidegate.operators.stream_table_join.config import StreamTableJoinConfig
+from tidegate.operators.stream_table_join.reference import Reference as JoinReference
+from tidegate.operators.stream_table_join.strategies import join_histories, stream_table_join_configs
+from tidegate.operators.table_history.reference import Reference as TableReference
+from tidegate.testing.cases import Case, columns, play, record_bytes, rejected_rows, window_columns
+from tidegate.testing.laws import Event, Table, Trace
+
+
+def stream_table_join_reference(config: StreamTableJoinConfig, history: Sequence[Event], clock_ms: int) -> Trace:
+    """Return the trace that the reference predicts. Histories begin with a table."""
+    reference = JoinReference(config, _table(history[0], clock_ms), open_until=history[0].open_until)
+    notes = play(reference, history[1:], clock_ms, _table)
+    return Trace(
+        emissions=[_joined(config, *emission) for emission in reference.emissions],
+        rejected=rejected_rows(reference.rejected, config, notes),
+        lateness=notes.lateness(reference.rejected),
+        applied=reference.applied,
+        stream_time=reference.stream_time,
+        held=[
+            {"op": "put"} | columns(held.row) | {"arrived": held.arrived} | window_columns(held.window)
+            for held in reference.held
+        ],
+        held_bytes=sum(record_bytes(held.row, held.window) for held in reference.held),
+    )
+
+
+def _table(table: Table, clock_ms: int) -> TableReference:
+    reference = TableReference(table.config)
+    for row in table.rows:
+        reference.process(row, clock_ms)
+    return reference
+
+
+def _joined(config: StreamTableJoinConfig, row: Row, window: Window, version: Row | None, cause: str) -> dict[str, Any]:
+    stream, table = row.value or b"", version and version.value
+    value = b"-".join([stream, b"null" if table is None else table])
+    if config.joiner is None:
+        value = b"{%s,%s}" % (_named(b"stream", stream), _named(b"table", table))
+    found = {"value": value, "cause": cause, "valid_from": version and version.timestamp}
+    return columns(row) | found | window_columns(window)
+
+
+def _named(name: bytes, value: bytes | None) -> bytes:
+    try:
+        json.loads((b"null" if value is None else value).decode())
+    except ValueError:
+        return b'"%s_bytes":"%s"' % (name, base64.b64encode(value or b""))
+    return b'"%s":%s' % (name, b"null" if value is None else value)
+
+
+CASES = {
+    "stream_table_join": Case(
+        configs=stream_table_join_configs(),
+        histories=join_histories(),
+        reference=stream_table_join_reference,
+        holding=StreamTableJoinConfig.model_validate({"input": "in", "table": "table", "join": "left", "grace": "1h"}),
+        bytes_per_record=120,
+    ),
+}

@@ -1,0 +1,73 @@
+"""Hypothesis strategies for joins and the tables that they read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tidegate.contracts.event_time import ALWAYS, MAX_TIME
+from tidegate.contracts.records import Row
+from tidegate.operators.stream_table_join.config import StreamTableJoinConfig
+from tidegate.operators.table_history.strategies import table_history_configs
+from tidegate.testing.laws import Event, Table
+from tidegate.testing.strategies import (
+    all_windows,
+    durations,
+    epochs,
+    headers,
+    json_values,
+    lengths,
+    mostly,
+    others,
+    placed,
+    records,
+    soon,
+    windowed,
+)
+
+_joinable = st.tuples(st.sampled_from([b"a", b"a", b"", b"a longer key", None]), json_values, soon, headers)
+
+_table_records = mostly(_joinable, records)
+
+_table_windows = st.sampled_from([None, None, "headers", "headers", "headers"])
+
+
+@st.composite
+def stream_table_join_configs(draw: st.DrawFn) -> StreamTableJoinConfig:
+    """Any valid configuration."""
+    raw: dict[str, Any] = {
+        "input": "records",
+        "table": "table",
+        "join": draw(st.sampled_from(["inner", "left"])),
+        "max_ahead": draw(st.none() | durations(10)),
+        "joiner": draw(st.sampled_from([None, None, "tidegate.testing.joiners:dashed"])),
+        "windows": draw(st.sampled_from([None, *all_windows, "headers"])),
+        "before_history": "join",
+    }
+    if grace := draw(st.none() | mostly(st.integers(0, 12), st.just(MAX_TIME))):
+        raw |= {"grace": f"{grace}ms", "wait_for_table": draw(st.none() | durations(5))}
+    elif grace == 0:
+        raw["grace"] = 0
+    return StreamTableJoinConfig.model_validate(raw)
+
+
+@st.composite
+def _tables(draw: st.DrawFn, epoch: int) -> Table:
+    """A table of a few records with offsets of their own."""
+    drawn = placed(draw(st.lists(_table_records, max_size=12)), epoch)
+    rows = [event._replace(headers=b"") if isinstance(event, Row) else event for event in drawn]
+    windows = draw(_table_windows)
+    named = draw(windowed(rows)) if windows else rows
+    config = draw(table_history_configs()).model_copy(update={"windows": windows or "none"})
+    open_until = draw(st.just(ALWAYS) | st.integers(epoch - 1, epoch + 30))
+    return Table(config, tuple(row for row in named if isinstance(row, Row)), open_until)
+
+
+@st.composite
+def join_histories(draw: st.DrawFn, max_size: int = 24) -> list[Event]:
+    """A table, then mostly records; occasionally an advance, a flush or a new table."""
+    epoch = draw(epochs)
+    events = mostly(_joinable, records, others, _tables(epoch))
+    stream = placed(draw(st.lists(events, max_size=draw(lengths) * max_size)), epoch)
+    return [draw(_tables(epoch)), *draw(st.just(stream) | windowed(stream))]

@@ -1,0 +1,21 @@
+"""The configurations of suppression that simulated services run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+SIMULATED: dict[str, dict[str, Any]] = {
+    "time limit": {"until": {"time_limit": "20ms"}},
+    "three keys": {"buffer": {"max_keys": 3, "when_full": "emit"}},
+    "both bounds": {
+        "until": {"time_limit": "15ms"},
+        "buffer": {"max_keys": 4, "max_bytes": 60, "when_full": "emit"},
+        "timer": "last_update",
+        "bytes_of": "record",
+        "dead_letters": "refused",
+    },
+    "nothing held": {"until": {"time_limit": "0ms"}},
+    "bounded lateness": {"until": {"time_limit": "12ms"}, "max_lateness": "4ms", "dead_letters": "refused"},
+    "idle": {"until": {"time_limit": "30ms"}, "idle_after": "4s"},
+}
+"""By the name of the run."""

@@ -1,0 +1,175 @@
+"""The cases of the law suite for windowed aggregations, and what the reference predicts."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tidegate.contracts.records import Row
+from tidegate.operators.windowed_aggregation.config import WindowedAggregationConfig
+from tidegate.operators.windowed_aggregation.elements.reference import Reference as ElementsReference
+from tidegate.operators.windowed_aggregation.elements.reference import Window as ElementsWindow
+from tidegate.operators.windowed_aggregation.reference import Reference as WindowReference
+from tidegate.operators.windowed_aggregation.reference import Window as AggregateWindow
+from tidegate.operators.windowed_aggregation.reference import average, read_number, total
+from tidegate.operators.windowed_aggregation.strategies import (
+    element_histories,
+    element_window_configs,
+    window_configs,
+    window_histories,
+)
+from tidegate.testing.cases import Case, columns, late_rows, play, rejected_rows
+from tidegate.testing.laws import Event, Trace
+
+
+def windows_reference(config: WindowedAggregationConfig, history: Sequence[Event], clock_ms: int) -> Trace:
+    """Return the trace that the reference predicts."""
+    reference = WindowReference(config)
+    notes = play(reference, history, clock_ms)
+    held = sorted(reference.windows, key=lambda window: (window.end, window.arrival, window.start))
+    return Trace(
+        emissions=[
+            _window(config, window, taken_back=cause == "merged") | {"cause": cause}
+            for window, cause in reference.emissions
+        ],
+        late=late_rows(reference.late, "its windows are closed", notes),
+        rejected=rejected_rows(reference.rejected, config, notes),
+        lateness=notes.lateness(reference.rejected),
+        applied=reference.applied,
+        stream_time=reference.stream_time,
+        held=[{"op": "put"} | _window(config, window) | _window_state(config, window) for window in held],
+        held_bytes=sum(map(reference.size, held)),
+        stopped_at=reference.stopped_at,
+    )
+
+
+def _window(config: WindowedAggregationConfig, window: AggregateWindow, taken_back: bool = False) -> dict[str, Any]:
+    found = {name: _told(name, window.numbers) for name in AGGREGATES if name in config.aggregate.model_fields_set}
+    text = ",".join(f'"{name}":{number}' for name, number in found.items())
+    value = f"{{{text}}}" if len(found) > 1 else next(iter(found.values()))
+    row = Row(window.key, None if taken_back else value.encode(), window.timestamp, window.offset)
+    return columns(row) | {"window_start": window.start, "window_end": window.end}
+
+
+def _told(name: str, numbers: list[dict[str, Any]]) -> str:
+    number = AGGREGATES[name]([found.get(name) for found in numbers])
+    return repr(number).removesuffix(".0")
+
+
+def _window_state(config: WindowedAggregationConfig, window: AggregateWindow) -> dict[str, Any]:
+    names = [name for name in AGGREGATES if name in config.aggregate.model_fields_set]
+    words = b"".join(_words(name, [found.get(name) for found in window.numbers]) for name in names)
+    return {
+        "arrival": window.arrival,
+        "phase": ["pending", "told", "closed"].index(window.phase),
+        "words": words,
+    }
+
+
+def _words(name: str, numbers: list[Any]) -> bytes:
+    if name == "count":
+        return struct.pack("q", len(numbers))
+    if name in ("min", "max"):
+        number = AGGREGATES[name](numbers)
+        return struct.pack("qdq", *((0, number, 2) if isinstance(number, float) else (number, 0.0, 1)))
+    doubles = [number for number in numbers if isinstance(number, float)]
+    carries, low = divmod(sum(number for number in numbers if isinstance(number, int)) + 2**63, 2**64)
+    count = [len(numbers)] if name == "avg" else []
+    return struct.pack("qdq" + "q" * len(count), low - 2**63, sum(doubles), (carries << 32) + len(doubles), *count)
+
+
+def elements_reference(config: WindowedAggregationConfig, history: Sequence[Event], clock_ms: int) -> Trace:
+    """Return the trace that the reference predicts."""
+    reference = ElementsReference(config, functions=FUNCTIONS)
+    notes = play(reference, history, clock_ms)
+    held = sorted(reference.windows, key=lambda window: (window.end, window.arrival, window.start))
+    return Trace(
+        emissions=[_told_window(window) | {"cause": cause} for window, cause in reference.emissions],
+        late=late_rows(reference.late, "its windows are closed", notes),
+        rejected=rejected_rows(reference.rejected, config, notes),
+        lateness=notes.lateness(reference.rejected),
+        applied=reference.applied,
+        stream_time=reference.stream_time,
+        held=[
+            *({"op": "put"} | _told_window(window) | _window_of_elements(window) for window in held),
+            *({"op": "put"} | _element(window, row) for window in held for row in window.numbers),
+        ],
+        held_bytes=sum(map(reference.size, held)),
+        stopped_at=reference.stopped_at,
+    )
+
+
+def _told_window(window: ElementsWindow) -> dict[str, Any]:
+    row = Row(window.key, window.value, window.timestamp, window.offset)
+    return columns(row) | {"window_start": window.start, "window_end": window.end}
+
+
+def _window_of_elements(window: ElementsWindow) -> dict[str, Any]:
+    phase = ["pending", "told", "closed"].index(window.phase)
+    return {"arrival": -1, "opened": window.arrival, "since": window.since, "phase": phase}
+
+
+def _element(window: ElementsWindow, row: Row) -> dict[str, Any]:
+    bounds = {"window_start": window.start, "window_end": window.end}
+    nothing = {"opened": None, "since": None, "phase": None}
+    return columns(row._replace(headers=b"")) | bounds | {"arrival": row.offset} | nothing
+
+
+def _number(row: Row) -> float:
+    found = [read_number(row.value, name) for name in (None, "n")]
+    return next((number for number, missing in found if not missing), float("nan"))
+
+
+def _listed(rows: list[Row]) -> bytes:
+    pairs = [[None if row.value is None else row.value.decode(), row.timestamp] for row in rows]
+    return json.dumps(pairs, separators=(",", ":")).encode()
+
+
+FUNCTIONS: dict[str, Callable[[list[Row]], Any]] = {
+    f"tidegate.testing.evictors:{name}": function
+    for name, function in {
+        "even": lambda rows: [_number(row) % 2 == 0 for row in rows],
+        "multiple_of_3": lambda rows: [_number(row) % 3 == 0 for row in rows],
+        "older_half": lambda rows: [at < len(rows) // 2 for at in range(len(rows))],
+        "length_apart": lambda rows: abs(len(rows[0].value or b"") - len(rows[1].value or b"")),
+        "listed": _listed,
+    }.items()
+}
+"""What the functions of `testing.evictors` do, on the rows of one window."""
+
+AGGREGATES: dict[str, Callable[[list[Any]], Any]] = {"count": len, "sum": total, "min": min, "max": max, "avg": average}
+
+
+CASES = {
+    "windowed_aggregation": Case(
+        configs=window_configs(),
+        histories=window_histories(),
+        reference=windows_reference,
+        holding=WindowedAggregationConfig.model_validate(
+            {
+                "input": "records",
+                "window": {"tumbling": "1h", "grace": 0},
+                "aggregate": {"count": True},
+                "emit": "final",
+            }
+        ),
+        bytes_per_record=220,
+    ),
+    "windowed_aggregation with elements": Case(
+        configs=element_window_configs(),
+        histories=element_histories(),
+        reference=elements_reference,
+        holding=WindowedAggregationConfig.model_validate(
+            {
+                "input": "records",
+                "window": {"tumbling": "1h", "grace": 0},
+                "aggregate": {"count": True},
+                "emit": "on_time",
+                "evictor": {"count": 10},
+            }
+        ),
+        bytes_per_record=340,
+    ),
+}

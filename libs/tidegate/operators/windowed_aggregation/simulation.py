@@ -1,0 +1,14 @@
+"""The configurations of windowed aggregations that simulated services run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_COUNT = {"aggregate": {"count": True}, "emit": "final"}
+SIMULATED: dict[str, dict[str, Any]] = {
+    "final counts": _COUNT | {"window": {"tumbling": "8ms", "grace": "5ms"}, "dead_letters": "refused"},
+    "sessions": _COUNT | {"window": {"session": "4ms", "grace": "5ms"}},
+    "evicted elements": _COUNT
+    | {"window": {"hopping": "8ms", "advance": "4ms", "grace": "5ms"}, "evictor": {"count": 2}},
+}
+"""By the name of the run."""

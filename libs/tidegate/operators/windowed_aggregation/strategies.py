@@ -1,0 +1,162 @@
+"""Hypothesis strategies for windowed aggregations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tidegate.contracts.event_time import MAX_TIME, parse_duration_ms
+from tidegate.contracts.records import Row
+from tidegate.operators.windowed_aggregation.config import WindowedAggregationConfig
+from tidegate.testing.laws import Event
+from tidegate.testing.strategies import (
+    buffers,
+    durations,
+    epochs,
+    headers,
+    histories,
+    lengths,
+    mostly,
+    others,
+    placed,
+    records,
+    soon,
+)
+
+_small = [b"1", b"-7", b"2.5", b'{"n": 2}', b'{"n": -0.25}', b'{"n": 10}', b'{"n": 3}', b'{"n": "x"}', b"{}", b"x"]
+
+_large = [b"9223372036854775807", b"-9223372036854775808", b'{"n":9223372036854775807}', b'{"n":-9223372036854775807}']
+
+_odd = [
+    rb'{"n":1,"s":"\ud83d"}',
+    rb'{"\u006e":4,"big":1e400}',
+    b' {"n":1,"m":[{"n":2}],"n":-0} ',
+    b'{"n":1e400}',
+    b"NaN",
+]
+
+_numbers = st.sampled_from([*_small, *_large, *_odd])
+
+
+@st.composite
+def window_histories(draw: st.DrawFn, max_size: int = 24) -> list[Event]:
+    """Histories whose values are numbers, objects with a number, or neither."""
+    history = draw(histories(max_size))
+    values = draw(st.lists(_numbers | st.none(), min_size=len(history), max_size=len(history)))
+    return [
+        event._replace(value=value) if isinstance(event, Row) else event
+        for event, value in zip(history, values, strict=True)
+    ]
+
+
+@st.composite
+def window_configs(draw: st.DrawFn) -> WindowedAggregationConfig:
+    """Any valid configuration."""
+    window = draw(_windows())
+    emits = ["updates"] if "unlimited" in window else ["updates", "on_time", "final", "final"]
+    raw: dict[str, Any] = {
+        "input": "records",
+        "window": window,
+        "aggregate": draw(_aggregates()),
+        "emit": draw(st.sampled_from(emits)),
+        "max_ahead": draw(st.none() | durations(10)),
+    }
+    if "unlimited" not in window and draw(st.booleans()):
+        raw["retention"] = draw(_retentions(window))
+    if raw["emit"] == "final" and draw(st.booleans()):
+        raw["buffer"] = draw(buffers()) | {"when_full": draw(st.sampled_from(["shut_down", "spill"]))}
+    return WindowedAggregationConfig.model_validate(raw)
+
+
+@st.composite
+def _windows(draw: st.DrawFn) -> dict[str, Any]:
+    kind = draw(st.sampled_from(["tumbling", "hopping", "session", "session", "unlimited"]))
+    if kind == "unlimited":
+        return {kind: True}
+    size = draw(mostly(st.integers(1, 10), st.just(MAX_TIME)))
+    window = {kind: f"{size}ms", "grace": draw(durations(8))}
+    if kind == "session" and draw(st.booleans()):
+        window["max_length"] = f"{draw(st.integers(1, 20))}ms"
+    return window | {"advance": f"{draw(st.integers(-(-size // 3), size))}ms"} if kind == "hopping" else window
+
+
+def _retentions(window: dict[str, Any]) -> st.SearchStrategy[str | None]:
+    """A retention of at least what the window needs; None if that would be longer than the maximum."""
+    least = sum(parse_duration_ms(window[name]) for name in window if name not in ("advance", "max_length"))
+    if least > MAX_TIME:
+        return st.none()
+    return st.integers(max(20, least), max(30, least)).map(lambda ms: f"{ms}ms")
+
+
+def _aggregates() -> st.SearchStrategy[dict[str, Any]]:
+    numbers = st.sampled_from([True, {"field": "n"}])
+    several = st.dictionaries(st.sampled_from(["sum", "min", "max", "avg"]), numbers, min_size=1)
+    return st.just({"count": True}) | several | several.map(lambda found: {"count": True} | found)
+
+
+@st.composite
+def element_window_configs(draw: st.DrawFn) -> WindowedAggregationConfig:
+    """Any valid configuration of windows that keep their elements."""
+    window = draw(_windows().filter(lambda window: "session" not in window))
+    emits = ["updates"] if "unlimited" in window else ["updates", "on_time", "on_time", "final"]
+    emit = draw(st.sampled_from([*emits, None]))
+    raw: dict[str, Any] = {
+        "input": "records",
+        "window": window,
+        "aggregate": draw(_of_elements()),
+        "emit": emit,
+        "every": draw(st.integers(1, 4)) if emit is None else None,
+        "max_ahead": draw(st.none() | durations(10)),
+        "evictor": draw(_evictors()),
+    }
+    if "unlimited" not in window and draw(st.booleans()):
+        raw["retention"] = draw(_retentions(window))
+    if emit == "final" and draw(st.booleans()):
+        raw["buffer"] = draw(buffers()) | {"when_full": draw(st.sampled_from(["shut_down", "spill"]))}
+    return WindowedAggregationConfig.model_validate(raw)
+
+
+def _of_elements() -> st.SearchStrategy[dict[str, Any]]:
+    numbers = st.dictionaries(st.sampled_from(["sum", "min", "max", "avg"]), st.just({"field": "n"}))
+    parts = st.dictionaries(st.sampled_from(["first", "last", "collect"]), st.sampled_from([True, {"field": "n"}]))
+    several = st.builds(lambda *found: {"count": True} | found[0] | found[1], numbers, parts)
+    return st.just({"function": f"{_FUNCTIONS}:listed"}) | several | st.just({"collect": True})
+
+
+@st.composite
+def element_histories(draw: st.DrawFn, max_size: int = 24) -> list[Event]:
+    """Histories in which most records are accepted and often share a window."""
+    min_size = draw(st.sampled_from([0, max_size // 3, 2 * max_size // 3]))
+    max_size *= draw(lengths)
+    return placed(
+        draw(st.lists(mostly(_elements, records, others), min_size=min_size, max_size=max_size)), draw(epochs)
+    )
+
+
+_of_n = st.sampled_from([b'{"n":%s}' % n for n in (b"1", b"2", b"3", b"6", b"-4", b"2.50", b" 10")] + _large[2:])
+
+_elements = st.tuples(st.sampled_from([b"a", b"a", b"b", b"a longer key"]), _of_n, soon, headers)
+
+
+@st.composite
+def _evictors(draw: st.DrawFn) -> dict[str, Any]:
+    when = draw(st.sampled_from([{}, {"when": "after"}]))
+    kind = draw(st.sampled_from(["count", "time", "delta", "function", "both"]))
+    if kind == "both":
+        before, after = (f"{_FUNCTIONS}:{draw(st.sampled_from(_MASKS))}" for _ in range(2))
+        return {"function": {"before": before, "after": after}}
+    values: dict[str, st.SearchStrategy[Any]] = {
+        "count": st.integers(0, 4),
+        "time": durations(8),
+        "delta": st.fixed_dictionaries({"threshold": st.sampled_from([-1, 0, 0.5, 2, 5.25]), "distance": _DISTANCES}),
+        "function": st.sampled_from(_MASKS).map(lambda name: f"{_FUNCTIONS}:{name}"),
+    }
+    return {kind: draw(values[kind])} | when
+
+
+_FUNCTIONS = "tidegate.testing.evictors"
+
+_MASKS = ("even", "multiple_of_3", "older_half")
+
+_DISTANCES = st.sampled_from([{"field": "n"}, {"field": "n"}, f"{_FUNCTIONS}:length_apart"])
