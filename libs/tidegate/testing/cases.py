@@ -13,7 +13,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config import OperatorConfig, OperatorRules
 from tidegate.contracts.event_time import MAX_TIME, NO_TIMESTAMP
 from tidegate.contracts.records import Row
 from tidegate.operators.keys_reference import Window
@@ -114,7 +114,7 @@ def late_rows(late: Sequence[tuple[Row, int, int]], cause: str, notes: Notes) ->
     ]
 
 
-def rejected_rows(rejected: Sequence[tuple[Row, str]], config: OperatorConfig, notes: Notes) -> list[dict[str, Any]]:
+def rejected_rows(rejected: Sequence[tuple[Row, str]], config: OperatorRules, notes: Notes) -> list[dict[str, Any]]:
     """Return rejected records as rows of the log."""
     found = []
     for row, cause in rejected:

@@ -12,6 +12,7 @@ from tidegate.operators.keys_reference import Window
 from tidegate.operators.stream_table_join.config import StreamTableJoinConfig
 from tidegate.operators.stream_table_join.reference import Reference as JoinReference
 from tidegate.operators.stream_table_join.strategies import join_histories, stream_table_join_configs
+from tidegate.operators.table_history.config import TableHistoryRules
 from tidegate.operators.table_history.reference import Reference as TableReference
 from tidegate.testing.cases import Case, columns, play, record_bytes, rejected_rows, window_columns
 from tidegate.testing.laws import Event, Table, Trace
@@ -19,7 +20,9 @@ from tidegate.testing.laws import Event, Table, Trace
 
 def stream_table_join_reference(config: StreamTableJoinConfig, history: Sequence[Event], clock_ms: int) -> Trace:
     """Return the trace that the reference predicts. Histories begin with a table."""
-    reference = JoinReference(config, _table(history[0], clock_ms), open_until=history[0].open_until)
+    table = history[0]
+    assert isinstance(table, Table)
+    reference = JoinReference(config, _table(table, clock_ms), open_until=table.open_until)
     notes = play(reference, history[1:], clock_ms, _table)
     return Trace(
         emissions=[_joined(config, *emission) for emission in reference.emissions],
@@ -36,6 +39,7 @@ def stream_table_join_reference(config: StreamTableJoinConfig, history: Sequence
 
 
 def _table(table: Table, clock_ms: int) -> TableReference:
+    assert isinstance(table.config, TableHistoryRules)
     reference = TableReference(table.config)
     for row in table.rows:
         reference.process(row, clock_ms)
