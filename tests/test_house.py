@@ -32,7 +32,7 @@ MAY_NAME_KINDS = {
     "libs/tidegate/operators/registry.py": "has one line per kind",
     "libs/tidegate/runtime/spark/history.py": "is the Python access to a table's history",
     "libs/tidegate/versioned_table.py": "is a table's history without a service",
-    "services/demo": "is a program of a user",
+    "libs/tidegate/devkit/demo": "is a program of a user",
     "services/stack_demo": "is a program of a user",
 } | {
     f"{folder}/{kind}": "is the folder of a kind"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from tidegate.contracts.records import Row
 from tidegate.operators.windowed_aggregation.config import WindowedAggregationConfig
@@ -28,7 +28,7 @@ def windows_reference(config: WindowedAggregationConfig, history: Sequence[Event
     """Return the trace that the reference predicts."""
     reference = WindowReference(config)
     notes = play(reference, history, clock_ms)
-    held = sorted(reference.windows, key=lambda window: (window.end, window.arrival, window.start))
+    held = _in_order(reference.windows)
     return Trace(
         emissions=[
             _window(config, window, taken_back=cause == "merged") | {"cause": cause}
@@ -43,6 +43,10 @@ def windows_reference(config: WindowedAggregationConfig, history: Sequence[Event
         held_bytes=sum(map(reference.size, held)),
         stopped_at=reference.stopped_at,
     )
+
+
+def _in_order(windows: list[AggregateWindow]) -> list[AggregateWindow]:
+    return sorted(windows, key=lambda window: (window.end, window.arrival, window.start))
 
 
 def _window(config: WindowedAggregationConfig, window: AggregateWindow, taken_back: bool = False) -> dict[str, Any]:
@@ -84,9 +88,11 @@ def elements_reference(config: WindowedAggregationConfig, history: Sequence[Even
     """Return the trace that the reference predicts."""
     reference = ElementsReference(config, functions=FUNCTIONS)
     notes = play(reference, history, clock_ms)
-    held = sorted(reference.windows, key=lambda window: (window.end, window.arrival, window.start))
+    held = [window for window in _in_order(reference.windows) if isinstance(window, ElementsWindow)]
     return Trace(
-        emissions=[_told_window(window) | {"cause": cause} for window, cause in reference.emissions],
+        emissions=[
+            _told_window(cast(ElementsWindow, window)) | {"cause": cause} for window, cause in reference.emissions
+        ],
         late=late_rows(reference.late, "its windows are closed", notes),
         rejected=rejected_rows(reference.rejected, config, notes),
         lateness=notes.lateness(reference.rejected),
@@ -94,7 +100,7 @@ def elements_reference(config: WindowedAggregationConfig, history: Sequence[Even
         stream_time=reference.stream_time,
         held=[
             *({"op": "put"} | _told_window(window) | _window_of_elements(window) for window in held),
-            *({"op": "put"} | _element(window, row) for window in held for row in window.numbers),
+            *({"op": "put"} | _element(window, cast(Row, row)) for window in held for row in window.numbers),
         ],
         held_bytes=sum(map(reference.size, held)),
         stopped_at=reference.stopped_at,
