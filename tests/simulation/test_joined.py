@@ -63,7 +63,7 @@ def test_each_version_of_the_log_has_the_state_of_its_batch(table: TableOracle) 
 
 def test_a_version_that_somebody_else_put_has_the_state_of_the_batch_below_it(table: TableOracle) -> None:
     for version in (NEWEST + 1, NEWEST + 2):
-        table.rewritten(version)
+        table.note_foreign_version(version)
     before, after = (table.state_at(version, 0) for version in (NEWEST, NEWEST + 2))
     rows = [sorted_rows(state.snapshot(), ["key", "value", "timestamp"]) for state in (before, after)]
     assert rows == [[(b"k", b"v", 5)]] * 2

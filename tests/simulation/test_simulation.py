@@ -24,8 +24,8 @@ FAST_SEEDS, SLOW_SEEDS = range(60), range(100_000, 101_000)
 def test_none_lost_none_twice_order_kept_in_a_few_runs() -> None:
     campaign = play_all(FAST_SEEDS, 1)
     _assert_passed(campaign)
-    assert campaign.seen["emissions"] > 5 * len(FAST_SEEDS)
-    assert campaign.seen["dead letters"] > len(FAST_SEEDS) // 2  # three configurations write them
+    assert campaign.events["emissions"] > 5 * len(FAST_SEEDS)
+    assert campaign.events["dead letters"] > len(FAST_SEEDS) // 2  # three configurations write them
     assert {fault for fault in RATES if not campaign.counts[fault]} == set()
 
 
@@ -33,14 +33,14 @@ def test_none_lost_none_twice_order_kept_in_a_few_runs() -> None:
 def test_none_lost_none_twice_order_kept_in_many_runs() -> None:
     campaign = play_all(SLOW_SEEDS, 2)
     _assert_passed(campaign)
-    reached = {point for point in get_args(KillPoint) if campaign.seen[point]}
-    died_at = {point for point in reached if campaign.seen[f"crash {point}"]}
+    reached = {point for point in get_args(KillPoint) if campaign.events[point]}
+    died_at = {point for point in reached if campaign.events[f"crash {point}"]}
     assert set(get_args(KillPoint)) - reached == {"during_configuration_change"}
     assert reached - died_at == set()
     assert min(campaign.counts[fault] for fault in RATES) > 20
-    assert campaign.seen["ended by Overtaken"] > 20
-    assert campaign.seen["transactions timed out"] > 20
-    assert min(campaign.seen[f"recovered by {way.value}"] for way in Way) > 20
+    assert campaign.events["ended by Overtaken"] > 20
+    assert campaign.events["transactions timed out"] > 20
+    assert min(campaign.events[f"recovered by {way.value}"] for way in Way) > 20
 
 
 @pytest.mark.fast
@@ -54,7 +54,7 @@ def test_what_once_failed_passes(file: Path) -> None:
 def test_the_same_settings_give_the_same_run() -> None:
     once, again = (simulate(replace(Settings.drawn(5), verbose=True)) for _ in range(2))
     assert _without_ids(once.story) == _without_ids(again.story)
-    assert (once.counts, once.seen) == (again.counts, again.seen)
+    assert (once.counts, once.events) == (again.counts, again.events)
 
 
 @pytest.mark.fast
@@ -65,9 +65,9 @@ def test_a_transactional_id_that_kafka_has_forgotten_costs_an_undo_and_no_rebuil
     ]  # has a replica to make
     reports = [simulate(replace(settings, faults=faults, intensity=3.0)) for settings in drawn]
     assert [report.problem for report in reports] == [None] * len(reports)
-    seen = sum((report.seen for report in reports), Counter[str]())
+    events = sum((report.events for report in reports), Counter[str]())
     assert sum(report.counts["forgotten_id"] for report in reports) > 10
-    assert (seen["recovered by undo"] > 3, seen["recovered by rebuild"]) == (True, 0)
+    assert (events["recovered by undo"] > 3, events["recovered by rebuild"]) == (True, 0)
 
 
 @pytest.mark.fast
@@ -88,8 +88,8 @@ def test_settings_round_trip() -> None:
 def test_without_faults_nothing_happens_but_the_work() -> None:
     report = simulate(replace(Settings.drawn(5), faults=()))
     assert (report.problem, report.counts) == (None, Counter())
-    assert report.seen["emissions"] > 0
-    assert [what for what in report.seen if what.startswith(("crash", "ended by"))] == ["ended by NoneType"]
+    assert report.events["emissions"] > 0
+    assert [what for what in report.events if what.startswith(("crash", "ended by"))] == ["ended by NoneType"]
 
 
 def _assert_passed(campaign: Campaign) -> None:

@@ -22,13 +22,13 @@ class Campaign:
     runs: int = 0
     failed: list[Report] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
-    seen: Counter[str] = field(default_factory=Counter)
+    events: Counter[str] = field(default_factory=Counter)
 
     def add(self, report: Report) -> None:
         """Add the report of one run to the totals."""
         self.runs += 1
         self.counts += report.counts
-        self.seen += report.seen
+        self.events += report.events
         if report.problem is not None:
             self.failed.append(report)
 

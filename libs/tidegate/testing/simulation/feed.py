@@ -46,7 +46,7 @@ class Feed:
         self._left = world.settings.records * (_TIMES_WITH_TABLE if self._with_table else 1)
         self._chance: Random = world.chance.of("feed")
 
-    def some(self) -> None:
+    def produce_some(self) -> None:
         """At random, end an open transaction and produce a few records, perhaps in a new transaction."""
         if self._open and self._chance.random() < 0.3:
             self._end(self._open.pop(0), commit=self._chance.random() < 0.5)
@@ -55,7 +55,7 @@ class Feed:
             self._left -= count
             self._produce(self._topic(), self._chance.randrange(len(self._times)), count)
 
-    def rest(self) -> None:
+    def produce_rest(self) -> None:
         """Commit the open transactions and produce the rest of the input."""
         for opened in self._open:
             self._end(opened, commit=True)

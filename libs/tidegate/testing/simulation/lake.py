@@ -31,7 +31,7 @@ from tidegate.testing.simulation.world import World
 
 _FATES = ("lost", "done", "late")
 """Fates of a log entry whose writer gets no answer."""
-_LANDS = 0.1
+_LANDING_PROBABILITY = 0.1
 """Probability that a delayed entry lands when another entry is written."""
 
 _put, _read_actions = log_entries.put, log_entries.read_actions
@@ -60,15 +60,15 @@ class Lake:
         unclear.
         """
         self._world.step("before the entry")
-        self._let_land()
+        self._write_some_delayed()
         if not self._world.chance.happens("unclear_commit"):
-            put = self._land(log, version, actions)
+            put = self._write_entry(log, version, actions)
             self._world.step("after the entry")
             return put
         fate = self._world.chance.of("fate").choice(_FATES)
         self._world.say("entry of version %d: unclear, %s", version, fate)
         if fate == "done":
-            self._land(log, version, actions)
+            self._write_entry(log, version, actions)
         if fate == "late":
             self._under_way.append((log, version, actions))
         raise OSError(errno.ETIMEDOUT, "the lake does not answer")
@@ -116,21 +116,21 @@ class Lake:
         removed = [remove(each, self._world.clock.now_ms()) for each in merged]
         self._world.say("OPTIMIZE as version %d: %s", version + 1, path)
         _put(log, version + 1, [{"commitInfo": {"operation": "OPTIMIZE"}}, *removed, add(file, changes_data=False)])
-        self._world.rewritten(log.name, version + 1)
+        self._world.note_foreign_version(log.name, version + 1)
 
-    def settle(self) -> None:
+    def finish_delayed(self) -> None:
         """Let all delayed entries land."""
         for entry in self._under_way:
-            self._land(*entry)
+            self._write_entry(*entry)
         self._under_way = []
 
-    def _let_land(self) -> None:
+    def _write_some_delayed(self) -> None:
         for entry in self._under_way[:]:
-            if _is_there(entry[0]) and self._world.chance.of("lake").random() < _LANDS:
+            if _is_there(entry[0]) and self._world.chance.of("lake").random() < _LANDING_PROBABILITY:
                 self._under_way.remove(entry)
-                self._land(*entry)
+                self._write_entry(*entry)
 
-    def _land(self, log: Path, version: int, actions: Sequence[Any]) -> bool:
+    def _write_entry(self, log: Path, version: int, actions: Sequence[Any]) -> bool:
         if not _put(log, version, actions):
             return False
         if (document := log_entries.document_of(actions)) is not None:
@@ -209,11 +209,11 @@ def _frozen(properties: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
 @lru_cache(maxsize=4)
 def _first_entry(schema: str, properties: tuple[tuple[str, Any], ...]) -> bytes:
     """Return the first log entry as delta-rs writes it, cached per schema."""
-    said = dict(properties)
+    values = dict(properties)
     with TemporaryDirectory() as folder:
         DeltaTable.create(
             folder,
             schema=Schema.from_json(schema),
-            **said | {"configuration": dict(said["configuration"]), "partition_by": list(said["partition_by"])},
+            **values | {"configuration": dict(values["configuration"]), "partition_by": list(values["partition_by"])},
         )
         return log_entries.entry_path(Path(folder), 0).read_bytes()

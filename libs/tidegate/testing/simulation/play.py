@@ -41,7 +41,7 @@ from tidegate.testing.simulation.machine import Machine
 from tidegate.testing.simulation.seams import substituted
 from tidegate.testing.simulation.settings import (
     APPLICATION,
-    BY_THE_CLOCK,
+    CLOCK_DEPENDENT,
     INPUT,
     JOINED,
     OPERATOR,
@@ -68,14 +68,14 @@ _JUMPS_MS = (-86_400_000, -30_000, -500, 700, 45_000, 86_400_000)
 class Report:
     """The result of a run.
 
-    `problem` says what was wrong, None if nothing. `counts` has the number of times that each fault occurred, `seen`
+    `problem` says what was wrong, None if nothing. `counts` has the number of times that each fault occurred, `events`
     that of other events, including places that processes reached and died at. `story` is the log of a verbose run.
     """
 
     settings: Settings
     problem: str | None
     counts: Counter[str] = field(default_factory=Counter)
-    seen: Counter[str] = field(default_factory=Counter)
+    events: Counter[str] = field(default_factory=Counter)
     story: list[str] = field(default_factory=list)
 
 
@@ -89,7 +89,7 @@ def simulate(settings: Settings) -> Report:
         with substituted(world, play.lake):
             problem = play.problem()
         return Report(
-            settings=settings, problem=problem, counts=world.chance.counts, seen=world.seen, story=world.story
+            settings=settings, problem=problem, counts=world.chance.counts, events=world.events, story=world.story
         )
 
 
@@ -195,18 +195,18 @@ class Play:
 
     def _moment(self) -> None:
         self._world.broker.tick()
-        self._feed.some()
-        self._weather()
-        self._weather_of_the_broker()
+        self._feed.produce_some()
+        self._inject_process_faults()
+        self._inject_broker_faults()
         for name in self._without_driver():
             self._start(self._chance.choice(self._world.machines), name)
         for actor in self._world.stage.actors:
             actor.paused = max(0, actor.paused - 1)
         if ready := [actor for actor in self._world.stage.actors if not actor.paused]:
             self._world.stage.resume(self._chance.choice(ready))
-        self._reap()
+        self._collect_ended()
 
-    def _weather(self) -> None:
+    def _inject_process_faults(self) -> None:
         world, chance, machine = self._world, self._world.chance, self._chance.choice(self._world.machines)
         if chance.happens("clock_jump"):
             world.clock.jump(self._chance.choice(_JUMPS_MS))
@@ -221,12 +221,12 @@ class Play:
             machine.lose_power(self._chance)
         if chance.happens("state_deleted"):
             machine.lose_folder()
-        self._weather_of_the_lake(chance)
+        self._inject_lake_faults(chance)
         for request in ("compaction", "flush"):
             if chance.happens(request):
                 self._ask(machine, "compact" if request == "compaction" else "flush")
 
-    def _weather_of_the_lake(self, chance: Chance) -> None:
+    def _inject_lake_faults(self, chance: Chance) -> None:
         folder = self._application.lake
         if chance.happens("foreign_optimize"):
             self.lake.optimize(log_path(folder, self._any_name()))
@@ -253,7 +253,7 @@ class Play:
         actor = self._world.stage.enter(f"driver {self._started} of {name}", machine, drive)
         self._drivers.append(Running(name, actor, stop))
 
-    def _weather_of_the_broker(self) -> None:
+    def _inject_broker_faults(self) -> None:
         world, chance = self._world, self._world.chance
         if chance.happens("broker_outage"):
             world.break_broker(self._chance.uniform(1, 200))
@@ -279,11 +279,11 @@ class Play:
         world, partition = self._world, self._chance.randrange(self._world.settings.partitions)
         self._kill(list(world.stage.actors))
         self.lake.come_back(self._application.lake)
-        self.lake.settle()
+        self.lake.finish_delayed()
         world.broker.tick(all_at_once=True)
         self._feed.finish(partition)
         log = world.broker.logs[INPUT, partition]
-        if places := log.whole_transactions_before():
+        if places := log.safe_cut_offsets():
             cut = self._chance.choice(places)
             log.truncate(cut)
             world.oracle.truncate(partition, cut)
@@ -293,14 +293,14 @@ class Play:
         world = self._world
         self._kill(list(world.stage.actors))
         self.lake.come_back(self._application.lake)
-        self.lake.settle()
+        self.lake.finish_delayed()
         machine = world.machines[0]
         application = self._application.model_copy(update={"state": machine.folder})
         lost = {p: (world.oracle.offsets()[p], end) for p, end in world.oracle.lost_from.items()}
         actor = world.stage.enter("person who skips", machine, lambda: skip(application, OPERATOR, lost))
         while not actor.ended:
             world.stage.resume(actor)
-        self._judge(actor)
+        self._check_end(actor)
 
     def _settle(self) -> None:
         """Run `settle`, as a person does after looking at what readers can see."""
@@ -310,15 +310,15 @@ class Play:
         machine = world.machines[0]
         application = self._application.model_copy(update={"state": machine.folder})
         for published in (True, False):
-            seen = [p for p in range(world.settings.partitions) if world.oracle.is_visible(p) is published]
+            visible = [p for p in range(world.settings.partitions) if world.oracle.is_visible(p) is published]
             actor = world.stage.enter(
                 f"person, {published}",
                 machine,
-                partial(settle, application, OPERATOR, published=published, partitions=seen),
+                partial(settle, application, OPERATOR, published=published, partitions=visible),
             )
             while not actor.ended:
                 world.stage.resume(actor)
-            self._judge(actor)
+            self._check_end(actor)
 
     def _ask(self, machine: Machine, kind: Kind) -> None:
         Requests(machine.folder / APPLICATION / OPERATOR).put(kind)
@@ -328,22 +328,22 @@ class Play:
             self._world.stage.kill(actor)
         self._drivers = [driver for driver in self._drivers if not driver.actor.ended]
 
-    def _reap(self) -> None:
+    def _collect_ended(self) -> None:
         """Remove drivers that have ended. Raise Violation if one ended with an unexpected error."""
         self._world.check()
         ended = [driver.actor for driver in self._drivers if driver.actor.ended]
         self._drivers = [driver for driver in self._drivers if not driver.actor.ended]
         for actor in ended:
-            self._judge(actor)
+            self._check_end(actor)
         if any(isinstance(actor.error, Undecided) for actor in ended):  # one call settles all, with all drivers stopped
             self._settle()
         if any(isinstance(actor.error, InputTruncated) for actor in ended):
             self._accept_truncation()
 
-    def _judge(self, actor: Actor) -> None:
+    def _check_end(self, actor: Actor) -> None:
         error = actor.error
         self._world.say("%s has ended: %r", actor.name, error)
-        self._world.seen[f"ended by {type(error).__name__}"] += 1
+        self._world.events[f"ended by {type(error).__name__}"] += 1
         if error is not None and not isinstance(error, _EXPECTED_ENDS):
             raise Violation("".join(traceback.format_exception(error)))
 
@@ -357,8 +357,8 @@ class Play:
         world = self._world
         world.chance.calm = True
         self.lake.come_back(self._application.lake)
-        self.lake.settle()
-        self._feed.rest()
+        self.lake.finish_delayed()
+        self._feed.produce_rest()
         for actor in world.stage.actors:
             actor.paused = 0
         self._until(self._done)
@@ -381,7 +381,7 @@ class Play:
                 self._start(world.machines[0], name)
             for actor in list(world.stage.actors):
                 world.stage.resume(actor)
-            self._reap()
+            self._collect_ended()
             if reached():
                 return
         here = [actor.name for actor in world.stage.actors]
@@ -390,7 +390,7 @@ class Play:
     def _done(self) -> bool:
         oracles = self._world.oracles.values()
         read = all(oracle.offsets() == self._feed.ends(oracle.input) for oracle in oracles)
-        left = not any(oracle.waits() for oracle in oracles)
+        left = not any(oracle.is_waiting_for_table() for oracle in oracles)
         return read and left and all(o.everything_is_visible() for o in oracles) and self._world.broker.settled()
 
     def _drain(self) -> None:
@@ -398,7 +398,7 @@ class Play:
             survivor.stop.set()
             while not survivor.actor.ended:
                 self._world.stage.resume(survivor.actor)
-        self._reap()
+        self._collect_ended()
         self._world.broker.tick(all_at_once=True)
         if not self._world.oracle.everything_is_visible():
             raise Violation("output of a drained driver cannot be read")
@@ -406,25 +406,27 @@ class Play:
     def _compare(self) -> None:
         """Compare the readable output, the state in the log and an undisturbed run with the oracle."""
         world, oracle = self._world, self._world.oracle
-        by_itself = world.settings.operator not in BY_THE_CLOCK and not oracle.flushed and not oracle.truncated
+        by_itself = world.settings.operator not in CLOCK_DEPENDENT and not oracle.flushed and not oracle.truncated
         written = OperatorLog.at(log_path(self._application.lake, OPERATOR), None)
         for (topic, partition), due in oracle.expected.items():
             there = self._readable(topic, partition) + world.broker.logs[topic, partition].deleted
-            _same(f"records to read in {topic}/{partition}", there, len(due))
+            _require_equal(f"records to read in {topic}/{partition}", there, len(due))
             if topic == OUTPUT:
                 rows = written.read("emission", partition, columns=["batch", "seq"]).to_pylist()
-                _same(f"emissions in the log of {partition}", [tuple(row.values()) for row in rows], _places(due))
-            world.seen["emissions" if topic == OUTPUT else "dead letters"] += len(due)
+                _require_equal(
+                    f"emissions in the log of {partition}", [tuple(row.values()) for row in rows], _places(due)
+                )
+            world.events["emissions" if topic == OUTPUT else "dead letters"] += len(due)
         for name, watching in world.oracles.items():
             log = OperatorLog.at(log_path(self._application.lake, name), None)
-            world.seen["batches"] += log.newest().batch  # type: ignore[union-attr]
+            world.events["batches"] += log.newest().batch  # type: ignore[union-attr]
             for partition in range(world.settings.partitions):
                 rows, held = live_rows(log.read("state", partition), watching.slot), watching.held(partition)
-                told = [sorted_rows(each, held.column_names) for each in (rows, held)]
-                _same(f"state in the log of {partition} of {name}", *told)
+                both = [sorted_rows(each, held.column_names) for each in (rows, held)]
+                _require_equal(f"state in the log of {partition} of {name}", *both)
         for partition in range(world.settings.partitions) if by_itself else ():
-            _same(f"output of {partition}", *oracle.came_and_was_due(partition))
-        world.seen["transactions timed out"] += world.broker.timed_out
+            _require_equal(f"output of {partition}", *oracle.actual_and_expected(partition))
+        world.events["transactions timed out"] += world.broker.timed_out
 
     def _readable(self, topic: str, partition: int) -> int:
         """Return the number of committed records that a reader finds in an output partition."""
@@ -441,6 +443,6 @@ def _places(emissions: Sequence[Emission]) -> list[tuple[int, int]]:
     return [(emission.batch, emission.seq) for emission in emissions]
 
 
-def _same(what: str, found: object, due: object) -> None:
+def _require_equal(what: str, found: object, due: object) -> None:
     if found != due:
         raise Violation(f"{what}: {found}, must be {due}")

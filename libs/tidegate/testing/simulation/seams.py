@@ -48,12 +48,12 @@ _DIRECTOR = threading.main_thread().ident
 @contextmanager
 def substituted(world: World, lake: Lake) -> Iterator[None]:
     """Replace this process's broker, lake, disk, clocks, boot id and kill points by those of the world."""
-    edges = Edges(world)
+    calls = SimulatedSystemCalls(world)
     client = SimulatedClient(world)
     replaced: list[tuple[Any, str, Any]] = [
         (clock, "now_ms", world.clock.now_ms),
-        (time, "monotonic", edges.monotonic),
-        (time, "sleep", edges.sleep),
+        (time, "monotonic", calls.monotonic),
+        (time, "sleep", calls.sleep),
         (kafka_client, "KafkaClient", lambda _options: client),
         (jobs, "warm_up", lambda _config: 0),
         (run, "side_by_side", map),
@@ -61,7 +61,7 @@ def substituted(world: World, lake: Lake) -> Iterator[None]:
         (claim, "traces_in_database", lambda _address, key: ["a batch"] if world.oracles[key.operator].newest else []),
         (driver, "beside", _at_once),
         (state_recovery, "beside", _at_once),
-        (run, "recover", edges.recover),
+        (run, "recover", calls.recover),
         (decisions, "MAX_BATCHES", _BATCHES_BETWEEN_COMPACTIONS),
         (run, "operator_for", _small_operator),
         (operator_log, "DeltaTable", lake),
@@ -72,12 +72,12 @@ def substituted(world: World, lake: Lake) -> Iterator[None]:
         (log_entries, "read_actions", lake.entry),
         (snapshot, "read_actions", lake.entry),
         (data_files, "_write_parquet", lake.write),
-        (disk, "sync", edges.sync),
-        (os, "posix_fallocate", edges.reserve),
-        (header.HeaderFile, "write", lambda file, new, *, synced: edges.write_header(file, new, synced)),
-        (local_state, "_BOOT_ID", edges),
+        (disk, "sync", calls.sync),
+        (os, "posix_fallocate", calls.reserve),
+        (header.HeaderFile, "write", lambda file, new, *, synced: calls.write_header(file, new, synced)),
+        (local_state, "_BOOT_ID", calls),
         (local_state, "seed_of", lambda _table_id: _SEED),
-        (leases, "write", edges.write_lease),
+        (leases, "write", calls.write_lease),
     ]
     with ExitStack() as stack:
         for owner, name, substitute in replaced:
@@ -127,7 +127,7 @@ def _small_operator(config: Any) -> Operator:
     return operator
 
 
-class Edges:
+class SimulatedSystemCalls:
     """Clocks and disks of the simulated processes. Other threads get the real ones."""
 
     def __init__(self, world: World) -> None:
@@ -186,7 +186,7 @@ class Edges:
         log, _, wanted, partition, _ = rest
         rebuilt = recovered.use.way is decisions.Way.REBUILD and recovered.rows > 0
         begun = recovered.use.way is decisions.Way.REBUILD and not rebuilt
-        self._world.seen["state begun" if begun else f"recovered by {recovered.use.way.value}"] += 1
+        self._world.events["state begun" if begun else f"recovered by {recovered.use.way.value}"] += 1
         self._world.oracles[log.name].recovered(partition, wanted.last, recovered.state)
         if rebuilt:
             self._world.clock.advance(self._world.settings.rebuild_s)

@@ -27,7 +27,7 @@ TABLE = TABLE_INPUT = str(OPERATORS[JOINED]["table"])
 TABLE_OPTIONS = {"kind": _TABLE_KIND} | test_part(_TABLE_KIND, "simulation").TABLE_OF_JOIN
 GRACE_MS = parse_duration_ms(OPERATORS[JOINED]["grace"])
 RETENTION_MS = parse_duration_ms(TABLE_OPTIONS["history_retention"])
-BY_THE_CLOCK = frozenset({"idle"})
+CLOCK_DEPENDENT = frozenset({"idle"})
 """Configurations whose output depends on when a batch was run."""
 
 
@@ -82,5 +82,5 @@ class Settings:
     @classmethod
     def from_json(cls, text: str) -> Settings:
         """Return the settings that `to_json` wrote."""
-        said = json.loads(text)
-        return cls(**said | {"faults": tuple(said["faults"])})
+        document = json.loads(text)
+        return cls(**document | {"faults": tuple(document["faults"])})

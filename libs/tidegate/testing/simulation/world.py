@@ -41,7 +41,7 @@ class World:
         self.broker = Broker(topics, settings.version, self.clock, self.chance)
         self.machines = [Machine(f"machine-{number}", folder / f"machine-{number}") for number in range(2)]
         self.broker.watchers = oracle.watchers
-        self.seen: Counter[str] = Counter()
+        self.events: Counter[str] = Counter()
         self.story: list[str] = []
         self._down_until_s = 0.0
 
@@ -52,9 +52,9 @@ class World:
             return
         self.clock.advance(STEP_S)
         self.check()
-        self.seen[place] += 1
+        self.events[place] += 1
         if self.chance.happens(_death(place)):
-            self.seen[f"crash {place}"] += 1
+            self.events[f"crash {place}"] += 1
             self.say("dies at %s", place)
             raise Crash(place)
         actor.budget -= 1
@@ -98,16 +98,16 @@ class World:
         ends = {partition: log.end for (topic, partition), log in self.broker.logs.items() if topic == oracle.input}
         oracle.committed(meta, ends, version)
 
-    def rewritten(self, operator: str, version: int) -> None:
+    def note_foreign_version(self, operator: str, version: int) -> None:
         """Pass on that another program has written that Delta version of the log, without changing data."""
-        self.oracles[operator].rewritten(version)
+        self.oracles[operator].note_foreign_version(version)
 
     def say(self, line: str, *facts: object) -> None:
         """Add the line to the story of the run if the run is verbose."""
         if self.settings.verbose:
             actor: Any = self.stage.current
-            said = (line % facts)[:_LONGEST_LINE]
-            self.story.append(f"{self.clock.monotonic():10.2f} {actor.name if actor else '-':20} {said}")
+            text = (line % facts)[:_LONGEST_LINE]
+            self.story.append(f"{self.clock.monotonic():10.2f} {actor.name if actor else '-':20} {text}")
 
 
 def _death(place: str) -> str:

@@ -47,7 +47,7 @@ class TableOracle(Oracle):
         cast(ReadTable, state).hold(floor, floor)
         return state
 
-    def rewritten(self, version: int) -> None:
+    def note_foreign_version(self, version: int) -> None:
         """Note a version of the log that another program wrote; it has the data of the previous one in other files."""
         for partition in range(len(self._partitions)):
             self._states[version, partition] = self._states[version - 1, partition]
@@ -64,8 +64,8 @@ class TableOracle(Oracle):
     def _committed(self, meta: BatchMeta, ends: dict[int, int], version: int) -> None:
         super()._committed(meta, ends, version)
         for partition, twin in enumerate(self._partitions):
-            told = (twin.state.snapshot(), twin.state.stream_time, meta.floor.get(partition, NEVER))
-            self._states[version, partition] = told
+            state = (twin.state.snapshot(), twin.state.stream_time, meta.floor.get(partition, NEVER))
+            self._states[version, partition] = state
 
 
 class JoinOracle(Oracle):
@@ -80,11 +80,11 @@ class JoinOracle(Oracle):
         self._met: list[list[Met]] = [[] for _ in range(partitions)]
         self._waiting = [0] * partitions
 
-    def waits(self) -> bool:
+    def is_waiting_for_table(self) -> bool:
         """Return True while records are held only because the table is behind."""
         return any(self._waiting)
 
-    def came_and_was_due(self, partition: int) -> tuple[list[Any], list[Any]]:
+    def actual_and_expected(self, partition: int) -> tuple[list[Any], list[Any]]:
         """Return what the emitted records that were not late were joined to, and what the complete table has for them.
 
         The first is in order of emission, the second in the order that is due.

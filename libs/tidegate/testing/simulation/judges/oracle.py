@@ -73,7 +73,7 @@ class Oracle:
         self._marked = [-1] * partitions
         self._ends: dict[int, int] = {}
         self.lost_from: dict[int, int] = {}
-        self._used_twice = [0] * partitions
+        self._reused_offsets = [0] * partitions
         self.truncated = False
         self._violation: Violation | None = None
         self.watchers = Watchers(published=self._guarded(self._published), marked=self._guarded(self._mark))
@@ -95,7 +95,7 @@ class Oracle:
             for outlet, due in self.expected.items()
         )
 
-    def rewritten(self, version: int) -> None:
+    def note_foreign_version(self, version: int) -> None:
         """Do nothing: another program wrote that version of the log, without changing data."""
 
     def truncate(self, partition: int, offset: int) -> None:
@@ -128,11 +128,11 @@ class Oracle:
             )
             raise self._violation
 
-    def waits(self) -> bool:
+    def is_waiting_for_table(self) -> bool:
         """Return True while records are held only because a table is behind; always False without a table."""
         return False
 
-    def came_and_was_due(self, partition: int) -> tuple[list[Any], list[Any]]:
+    def actual_and_expected(self, partition: int) -> tuple[list[Any], list[Any]]:
         """Return what was emitted, and what a single batch over the whole input would emit."""
         calm = self._new_partition()
         result = calm.play([row for _, row in sorted(self.inputs[partition].items())])
@@ -167,12 +167,12 @@ class Oracle:
                 raise Violation(f"batch {meta.batch}, partition {partition}: {counts}, must be {result.counts}")
             self._note(partition, result)
             self._expect(OUTPUT, partition, _emissions(meta.batch, result))
-            letters = _dead_letters(meta.batch, partition, result, self._used_twice[partition])
+            letters = _dead_letters(meta.batch, partition, result, self._reused_offsets[partition])
             self._expect(DEAD_LETTERS, partition, letters)
         for partition, (reached, end) in meta.skipped.items() if meta.action == "skip" else ():
             if self.lost_from.pop(partition, None) != end:
                 raise Violation(f"partition {partition} goes back to {end}")
-            self._used_twice[partition] += reached - end
+            self._reused_offsets[partition] += reached - end
         self.flushed |= meta.action == "flush"
         self.newest, self._ends = meta, ends
 
@@ -199,7 +199,7 @@ class Oracle:
             raise Violation(f"partition {partition} goes on at {start}; {self.lost_from[partition]} on was lost")
         if start != end:
             found = [row for offset, row in sorted(self.inputs[partition].items()) if start <= offset < end]
-            return twin.play([row._replace(offset=row.offset + self._used_twice[partition]) for row in found])
+            return twin.play([row._replace(offset=row.offset + self._reused_offsets[partition]) for row in found])
         if meta.action == "flush":
             return twin.play(Flush())
         growth = meta.stream_time[partition] - max(0, twin.state.stream_time)
@@ -215,9 +215,9 @@ class Oracle:
                 self._show((topic, partition), _emission(row))
 
     def _show(self, outlet: tuple[str, int], emission: Emission) -> None:
-        seen, due = self.visible[outlet], self.expected[outlet]
-        if seen >= len(due) or due[seen] != emission:
-            next_one = due[seen] if seen < len(due) else "nothing"
+        visible, expected = self.visible[outlet], self.expected[outlet]
+        if visible >= len(expected) or expected[visible] != emission:
+            next_one = expected[visible] if visible < len(expected) else "nothing"
             raise Violation(f"partition {outlet[1]} of {outlet[0]} shows {emission}, due is {next_one}")
         self.visible[outlet] += 1
 

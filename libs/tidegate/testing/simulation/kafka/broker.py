@@ -76,7 +76,7 @@ class Broker:
     def expire_offsets(self) -> None:
         """Drop offsets that were committed longer ago than the retention."""
         oldest = self._clock.monotonic() - OFFSET_RETENTION_S
-        self._offsets = {place: said for place, said in self._offsets.items() if self._committed_s[place] >= oldest}
+        self._offsets = {place: offset for place, offset in self._offsets.items() if self._committed_s[place] >= oldest}
 
     def settled(self) -> bool:
         """Return True if no transaction is open and no request is delayed."""

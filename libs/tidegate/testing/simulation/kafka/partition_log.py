@@ -67,8 +67,8 @@ class PartitionLog:
 
         A batch whose sequence numbers are known is treated as a duplicate, whatever its content.
         """
-        said = ENVELOPE.unpack_from(data)
-        attributes, last_delta, producer, epoch, sequence, count = said[5], said[6], *said[9:13]
+        fields = ENVELOPE.unpack_from(data)
+        attributes, last_delta, producer, epoch, sequence, count = fields[5], fields[6], *fields[9:13]
         if producer >= 0:
             code, known = self._check(producer, epoch, sequence, sequence + count - 1)
             if code or known:
@@ -90,7 +90,7 @@ class PartitionLog:
         self._store(_control(producer, epoch, commit), 0, producer)
         return mine
 
-    def whole_transactions_before(self) -> list[int]:
+    def safe_cut_offsets(self) -> list[int]:
         """Return the offsets at which the log can be cut without splitting a transaction."""
         ends = {batch.producer: batch.last for batch in self.batches if batch.producer >= 0}
         begins: dict[int, int] = {}
