@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.kernels.json_text import DEPTH, base64_size, is_json, write_base64
-from tidegate.operators.json_fields import FOUND, NO_FIELD, NO_JSON, NO_OBJECT, locate
+from tidegate.operators.json_values.json_fields import FOUND, NO_FIELD, NO_JSON, NO_OBJECT, locate
 
 pytestmark = pytest.mark.fast
 

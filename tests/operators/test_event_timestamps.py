@@ -6,7 +6,7 @@ import pytest
 
 from tests.operators.suppression.partitions import opened, records
 from tidegate.contracts.config import TimestampField
-from tidegate.operators.event_timestamps import REASONS, event_timestamps
+from tidegate.operators.json_values.event_timestamps import REASONS, event_timestamps
 
 pytestmark = pytest.mark.fast
 

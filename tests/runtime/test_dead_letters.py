@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.operators.event_timestamps import REASONS
+from tidegate.operators.json_values.event_timestamps import REASONS
 from tidegate.runtime.publishing.dead_letters import as_dead_letters, written_timestamps
 
 pytestmark = pytest.mark.fast

@@ -18,7 +18,7 @@ from tidegate.kernels import lateness_bins, window_keys
 from tidegate.kernels.columns import record_columns
 from tidegate.kernels.compiled import inlined
 from tidegate.kernels.payloads import Batch, Payloads, batch_of
-from tidegate.operators import event_timestamps, numbers
+from tidegate.operators.json_values import event_timestamps, numbers
 from tidegate.operators.result_tables import REFUSED, words
 
 ACCEPTED, LATE, NULL_KEY, NULL_VALUE, NEGATIVE_TIMESTAMP, OUT_OF_RANGE, TOO_FAR_AHEAD, UNDECODABLE = range(8)

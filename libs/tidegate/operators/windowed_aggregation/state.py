@@ -19,7 +19,8 @@ from tidegate.kernels import columns
 from tidegate.kernels import windows as windows_kernel
 from tidegate.kernels.payloads import Batch, batch_of
 from tidegate.kernels.time_buffer import HELD
-from tidegate.operators import numbers, refusals
+from tidegate.operators import refusals
+from tidegate.operators.json_values import numbers
 from tidegate.operators.windowed_aggregation import aggregates, measures, tables
 from tidegate.operators.windowed_aggregation import step as kernel
 from tidegate.operators.windowed_aggregation.aggregates import Numbers, Plan, Words

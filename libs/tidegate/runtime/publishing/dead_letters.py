@@ -8,7 +8,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.operators.event_timestamps import REASONS
+from tidegate.operators.json_values.event_timestamps import REASONS
 
 NO_TIMESTAMP = -1
 """Kafka's timestamp of a record that has none."""

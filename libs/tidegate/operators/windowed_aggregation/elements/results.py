@@ -14,7 +14,7 @@ from tidegate.contracts.records import NULL_LENGTH
 from tidegate.kernels.columns import assemble, binary_column
 from tidegate.kernels.compiled import compiled_in_place, inlined
 from tidegate.kernels.compiled.words import WORD, copy_bytes
-from tidegate.operators import json_fields
+from tidegate.operators.json_values import json_fields
 from tidegate.operators.windowed_aggregation import aggregates
 from tidegate.operators.windowed_aggregation.aggregates import Numbers, Plan, Words
 from tidegate.operators.windowed_aggregation.config import Aggregates, JsonField

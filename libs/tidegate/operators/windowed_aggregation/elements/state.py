@@ -21,7 +21,8 @@ from tidegate.kernels import windows as windows_kernel
 from tidegate.kernels.memory import growth, slots
 from tidegate.kernels.payloads import Batch, batch_of
 from tidegate.kernels.time_buffer import HELD
-from tidegate.operators import numbers, refusals
+from tidegate.operators import refusals
+from tidegate.operators.json_values import numbers
 from tidegate.operators.windowed_aggregation import measures
 from tidegate.operators.windowed_aggregation import step as common
 from tidegate.operators.windowed_aggregation.aggregates import Numbers, Plan

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tidegate.contracts.config import TimestampField
 from tidegate.contracts.event_time import MAX_TIME, NO_TIMESTAMP
 from tidegate.contracts.records import Int64s, Records
-from tidegate.operators import json_fields
+from tidegate.operators.json_values import json_fields
 
 REASONS = (
     "no timestamp: null value",

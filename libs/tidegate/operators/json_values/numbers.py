@@ -13,8 +13,8 @@ import numpy as np
 
 from tidegate.contracts.operator import Array
 from tidegate.contracts.records import Records
-from tidegate.operators import json_fields
-from tidegate.operators.json_fields import FOUND, NO_JSON
+from tidegate.operators.json_values import json_fields
+from tidegate.operators.json_values.json_fields import FOUND, NO_JSON
 
 REASONS = (
     "no number: null value",

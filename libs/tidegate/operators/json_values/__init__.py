@@ -1,0 +1,1 @@
+"""What operators read in JSON values: fields, numbers, and event timestamps."""
