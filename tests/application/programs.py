@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import tidegate as tg
 from tidegate.application.evictors import Evictor
 from tidegate.contracts.config import OperatorConfig
+from tidegate.operators.registry import kind_of
 from tidegate.runtime.configuration.application import settings_of
 
 FORMATS = {"bytes": tg.bytes_(), "string": tg.string(), "json": tg.json()}
@@ -28,9 +30,8 @@ def write(app: tg.Application, name: str, config: OperatorConfig) -> None:
         assert options == {}
         return
     output, windows = options.pop("output", None), options.pop("output_windows", None)
-    results = {"suppression": _suppress, "stream_table_join": _join, "windowed_aggregation": _aggregate}[kind](
-        _stream(app, name, options), options
-    )
+    verbs = {"suppression": _suppress, "stream_table_join": _join, "windowed_aggregation": _aggregate}
+    results = verbs.get(kind, partial(_apply, kind))(_stream(app, name, options), options)
     assert options == {}, "every option has a verb"
     if windows is not None:
         results.to(output or "out", key=tg.kafka_windows())
@@ -55,6 +56,13 @@ def _source(options: dict[str, Any]) -> dict[str, Any]:
     if "timestamp" in options:
         given["timestamp"] = tg.timestamp(**options.pop("timestamp"))
     return given
+
+
+def _apply(kind: str, stream: Any, options: dict[str, Any]) -> Any:
+    """The results of a kind that has no verb of its own."""
+    rules = kind_of(kind).rules.model_validate(options)
+    options.clear()
+    return stream.apply(rules)
 
 
 def _suppress(stream: Any, options: dict[str, Any]) -> Any:

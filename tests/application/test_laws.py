@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 import tidegate as tg
 from tests.application.programs import application, write
 from tests.hypothesis_profile import many
-from tests.laws.cases import CASES
 from tidegate.contracts.config import KeyRules, OperatorConfig
 from tidegate.contracts.errors import ConfigurationError
 from tidegate.operators.registry import config_type, kinds
 from tidegate.runtime.configuration.application import config_of, settings_of
+from tidegate.testing.cases import cases
 
 pytestmark = pytest.mark.fast
 
@@ -26,7 +26,7 @@ ALLOWED = ("tidegate.testing.joiners", "tidegate.testing.evictors")
 @st.composite
 def operators(draw: st.DrawFn, case: str) -> dict[str, OperatorConfig]:
     """Any operator of the kind, with topics and formats, and the table that it reads."""
-    config: OperatorConfig = draw(CASES[case].configs)
+    config: OperatorConfig = draw(cases()[case].configs)
     more = draw(st.fixed_dictionaries({}, optional=_everywhere(config)))
     config = config_of(settings_of(config) | more)
     read = config.reads()
@@ -52,7 +52,7 @@ def _everywhere(config: OperatorConfig) -> dict[str, st.SearchStrategy[Any]]:
     return options
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", cases())
 @given(data=st.data())
 @many
 def test_an_application_that_was_written_as_yaml_is_read_as_the_same(case: str, data: st.DataObject) -> None:
@@ -63,7 +63,7 @@ def test_an_application_that_was_written_as_yaml_is_read_as_the_same(case: str, 
     assert tg.Application.from_yaml(text).to_yaml() == text
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", cases())
 @given(data=st.data())
 @many
 def test_what_a_file_can_say_a_program_can_say(case: str, data: st.DataObject) -> None:
@@ -88,7 +88,7 @@ def program(found: dict[str, OperatorConfig]) -> tg.Application:
 
 
 def test_every_kind_can_be_written() -> None:
-    assert {case.holding.kind for case in CASES.values()} == set(kinds())
+    assert {case.holding.kind for case in cases().values()} == set(kinds())
 
 
 def test_every_setting_of_a_file_can_be_written() -> None:
@@ -112,7 +112,7 @@ def test_every_setting_of_a_file_can_be_written() -> None:
 
 @pytest.mark.parametrize("kind", kinds())
 def test_an_operator_of_any_kind_can_be_given_by_its_rules(kind: str) -> None:
-    config = next(case.holding for case in CASES.values() if case.holding.kind == kind)
+    config = next(case.holding for case in cases().values() if case.holding.kind == kind)
     rules_type: Any = next(each for each in config_type(kind).__mro__ if each.__name__.endswith("Rules"))
     rules = rules_type.model_validate(
         {name: value for name, value in settings_of(config).items() if name in rules_type.model_fields}
