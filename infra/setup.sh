@@ -82,17 +82,6 @@ project() { # this checkout as a package, with the tidegate command
     cp pyproject.toml "$VENV/pyproject.toml"
 }
 
-kernels() { # compiled and cached by running the operators' scenarios; a cache of changed sources is no good
-    local sources scenarios=(libs/tidegate/operators/*/scenarios/*.jsonl)
-    sources=$(cat libs/tidegate/kernels/*.py libs/tidegate/kernels/*/*.py libs/tidegate/operators/*/*.py "$VENV/requirements.lock" | sha256sum)
-    [ "$(cat "$VENV/kernels" 2>/dev/null)" = "$sources" ] && return
-    echo "Compiling the kernels (half a minute, once)"
-    find libs -name '*.nb[ic]' -delete
-    timed "Compiled the codec" "$VENV/bin/python" -m tidegate.runtime.task.warm_up
-    timed "Compiled the operators" "$VENV/bin/tidegate" conformance "${scenarios[@]}"
-    echo "$sources" >"$VENV/kernels"
-}
+prepare() { "$VENV/bin/tidegate" setup >/dev/null; } # jars and kernels; progress is on stderr
 
-jars() { "$VENV/bin/python" -m tidegate.runtime.install.jars; }
-
-for step in ${*:-check_java packages project jars kernels}; do "$step"; done
+for step in ${*:-check_java packages project prepare}; do "$step"; done

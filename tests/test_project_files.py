@@ -34,6 +34,14 @@ def test_the_workflow_runs_what_continuous_integration_runs() -> None:
     assert ".ci/run" in [step.get("run") for step in steps]
 
 
+def test_the_workflow_runs_every_version_of_python_that_is_supported() -> None:
+    job = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())["jobs"]["test"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    listed = [line.rpartition(" ")[2] for line in project["classifiers"] if line.count("::") == 2]
+    assert job["strategy"]["matrix"]["python"] == listed
+    assert project["requires-python"] == f">={listed[0]}"
+
+
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.stem)
 def test_a_form_names_its_fields_once(form: Path) -> None:
     fields = [field["id"] for field in yaml.safe_load(form.read_text())["body"]]

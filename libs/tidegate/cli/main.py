@@ -11,6 +11,7 @@ import click
 
 from tidegate.cli.shared import exit_code, remember_json, show_error
 from tidegate.contracts.errors import TidegateError
+from tidegate.contracts.extras import explained
 
 # name: (module that defines `command`, one-line help). To add a command, add one line here.
 COMMANDS = {
@@ -31,6 +32,7 @@ COMMANDS = {
     "settle": ("tidegate.cli.repair.settle", "Say whether output was published, where nothing tells."),
     "doctor": ("tidegate.cli.repair.doctor", "Find what is wrong around an application, with the remedy."),
     "db": ("tidegate.cli.repair.db", "Look after the control database."),
+    "setup": ("tidegate.cli.develop.setup", "Download the jars and compile the kernels, once."),
     "demo": ("tidegate.cli.develop.demo", "Run a year of flights through the operators, and check the results."),
     "kafka": ("tidegate.cli.develop.kafka", "Start and stop the embedded Kafka broker."),
     "topics": ("tidegate.cli.develop.topics", "Create and look at topics."),
@@ -66,6 +68,12 @@ class _Commands(click.Group):
         except TidegateError as error:
             show_error(error)
             ctx.exit(exit_code(error))
+        except ModuleNotFoundError as error:
+            missing = explained(error)
+            if missing is None:
+                raise
+            show_error(missing)
+            ctx.exit(exit_code(missing))
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -2,7 +2,8 @@
 
 TidegateError
     |- UserError            the user can fix it: a configuration, a command, a missing topic   (exit code 2)
-    |  `- ConfigurationError  all problems of a configuration at once
+    |  |- ConfigurationError  all problems of a configuration at once
+    |  `- MissingExtra        a library is not installed: install the extra that brings it (`contracts.extras`)
     |- BufferFull           a limit was reached under `when_full: shut_down`: raise it and start again
     |- StateError           stored data contradicts itself or belongs to another operator or log: stop, name the file
     |  |- Fenced            a newer driver owns the operator: this one stops

@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from tidegate.contracts.errors import EngineError
+from tidegate.contracts.extras import require
 from tidegate.control.address import Address
 
 LONGEST_WAIT_S = 5
@@ -36,6 +37,8 @@ class Database:
     """
 
     def __init__(self, address: Address) -> None:
+        if address.kind == "postgresql":
+            require("psycopg")
         self.address = address
         self._engine = create_engine(address.url, poolclass=NullPool, connect_args=_CONNECT[address.kind])
         if address.kind == "sqlite":

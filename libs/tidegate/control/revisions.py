@@ -91,6 +91,6 @@ def _locked(connection: Connection) -> None:
 
 def _config(connection: Connection | None = None) -> Config:
     config = Config(attributes={"connection": connection})
-    config.set_main_option("script_location", "migrations:")
+    config.set_main_option("script_location", "tidegate:migrations")
     config.set_main_option("path_separator", "os")
     return config

@@ -29,6 +29,7 @@ from kafka.errors import KafkaError
 
 from tidegate.contracts.errors import EngineError, UserError
 from tidegate.runtime.install.java import java_command
+from tidegate.runtime.install.paths import setup_remedy
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = 9092
@@ -184,7 +185,7 @@ class Broker:
 
 def _require_jars(jars: Path) -> None:
     if not any(jars.glob("kafka_*.jar")):
-        raise UserError("the jars of the Kafka broker are missing", value=jars, remedy="run `make setup`")
+        raise UserError("the jars of the Kafka broker are missing", value=jars, remedy=setup_remedy())
 
 
 def _require_unused(data: Path) -> None:

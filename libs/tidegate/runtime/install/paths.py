@@ -9,9 +9,19 @@ from typing import Literal
 _CHECKOUT = Path(__file__).resolve().parents[4]
 
 
+def is_checkout() -> bool:
+    """Return True if this package runs from a checkout, False if it was installed as a wheel."""
+    return (_CHECKOUT / "pyproject.toml").is_file()
+
+
 def project_root() -> Path:
     """Return the checkout that this package runs from; the working directory if it was installed as a wheel."""
-    return _CHECKOUT if (_CHECKOUT / "pyproject.toml").is_file() else Path.cwd()
+    return _CHECKOUT if is_checkout() else Path.cwd()
+
+
+def setup_remedy() -> str:
+    """Return what to do if something that the set-up installs is missing."""
+    return "run `make setup`" if is_checkout() else "run `tidegate setup`"
 
 
 def home() -> Path:
@@ -21,5 +31,5 @@ def home() -> Path:
 
 
 def jars(kind: Literal["spark", "broker"]) -> Path:
-    """Return the folder of the jars that `make setup` downloads: for a Spark session or for the embedded broker."""
+    """Return the folder of the jars that the set-up downloads: for a Spark session or for the embedded broker."""
     return home() / "jars" / kind

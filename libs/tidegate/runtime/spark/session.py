@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from tidegate.contracts.errors import EngineError, UserError
 from tidegate.runtime.install.java import java_command
-from tidegate.runtime.install.paths import jars
+from tidegate.runtime.install.paths import jars, setup_remedy
 
 # rule: one-stage-attempt
 _SETTINGS = {
@@ -117,5 +117,5 @@ def _start_errors() -> Iterator[None]:
 def _jars() -> str:
     found = sorted(Path(jars("spark")).glob("*.jar"))
     if not found:
-        raise UserError("Spark's Delta jars are not there", value=jars("spark"), remedy="run `make setup`")
+        raise UserError("Spark's Delta jars are not there", value=jars("spark"), remedy=setup_remedy())
     return ",".join(str(jar) for jar in found)

@@ -1,8 +1,4 @@
-"""Warm-up of a process before its first batch: import and compile what a batch needs.
-
-`python -m tidegate.runtime.task.warm_up` compiles the codec into numba's cache; the operators' scenarios do the same
-for their kernels.
-"""
+"""Warm-up of a process before its first batch: import and compile what a batch needs."""
 
 from __future__ import annotations
 
@@ -45,7 +41,3 @@ def spare_the_collector() -> None:
     """
     gc.collect()
     gc.freeze()
-
-
-if __name__ == "__main__":
-    warm_codec()

@@ -1,0 +1,78 @@
+"""`tidegate setup`: download the jars and compile the kernels."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+
+from tidegate.cli.shared import json_option, note, show
+from tidegate.contracts.errors import StateError
+from tidegate.runtime.install import jars
+from tidegate.runtime.install.java import java_command
+from tidegate.runtime.task.warm_up import warm_codec
+from tidegate.testing.conformance import run_files
+
+_PACKAGE = Path(__file__).parents[2]
+_COMPILED = ("kernels", "operators")
+"""The folders whose functions numba compiles."""
+
+
+@click.command("setup")
+@json_option
+def command() -> None:
+    """Download the jars of Spark and of the embedded broker, and compile the kernels. Nothing is done twice.
+
+    \b
+    Example:
+      pip install 'tidegate[demo]' && tidegate setup
+    """
+    java_command()
+    jars.install(note)
+    compile_kernels(Path(sys.prefix) / "tidegate-kernels")
+    show({"ready": True}, "Ready: try `tidegate demo`.")
+
+
+def compile_kernels(stamp: Path) -> None:
+    """Compile all kernels into numba's cache, unless the stamp file says that these sources were compiled.
+
+    numba notices a change of a function's own file only, so a cache of other sources is deleted.
+    """
+    sources = _fingerprint()
+    if stamp.is_file() and stamp.read_text() == sources:
+        return
+    note("Compiling the kernels (half a minute, once)")
+    started = time.monotonic()
+    for cached in _PACKAGE.rglob("*.nb[ic]"):
+        cached.unlink()
+    warm_codec()
+    _run_scenarios()
+    with contextlib.suppress(OSError):  # an environment that cannot be written keeps no cache beside the sources either
+        stamp.write_text(sources)
+    note(f"Compiled the kernels in {time.monotonic() - started:.0f} s")
+
+
+def _run_scenarios() -> None:
+    """Run the operators' recorded scenarios, which calls every kernel. Raise StateError if a result is wrong."""
+    results = run_files(sorted(_PACKAGE.glob("operators/*/scenarios/*.jsonl")))
+    if failed := [f"{result.operator} {result.file}" for result in results if result.failed]:
+        raise StateError("scenarios fail on this machine", value=", ".join(failed), remedy="install Tidegate again")
+
+
+def _fingerprint() -> str:
+    """Return a hash of the sources of all kernels, and of what compiles them."""
+    digest = sha256(f"{version('numba')} {version('numpy')}".encode())
+    for source in _sources():
+        digest.update(source.read_bytes())
+    return digest.hexdigest()
+
+
+def _sources() -> Iterator[Path]:
+    for folder in _COMPILED:
+        yield from sorted((_PACKAGE / folder).rglob("*.py"))
