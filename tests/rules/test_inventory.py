@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.rules import page
 from tests.rules.inventory import RULES
 from tests.rules.removals import Removal, condition, deleted, dropped, followed, outside, replaced
 from tests.rules.rule import Chapter, Rule, Trial, trials
@@ -56,6 +57,10 @@ def test_every_removal_changes_its_statement_and_leaves_a_program(trial: Trial) 
 def test_every_trial_is_there_once() -> None:
     counts = Counter((trial.rule.slug, trial.place, trial.removal.words) for trial in TRIALS)
     assert [key for key, count in counts.items() if count > 1] == []
+
+
+def test_the_page_of_the_rules_is_written_from_the_inventory() -> None:
+    assert page.PAGE.read_text() == page.text(), "write it with python -m tests.rules.page"
 
 
 EXAMPLE = """\
