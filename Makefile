@@ -22,6 +22,7 @@ test: lint ## every check and every test, the fast ones first
 	@infra/postgres.sh
 	@echo "Tests"
 	@HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -m fast -n auto --dist worksteal
+	@$(BIN)/python -m tests.quick_java
 	@echo "Fuzzing"
 	@NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.fuzzing --seconds 60 --seed 1
 	@HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -m 'not fast and not kill and not stack' -n 2 --dist loadfile
@@ -80,6 +81,6 @@ lock: ## resolve the Python packages again into requirements.lock (needs uv)
 		--universal --python-version 3.11 --generate-hashes --no-emit-index-url --quiet --output-file requirements.lock
 
 clean: ## remove what the other targets made; data of a broker in .tidegate/kafka stay
-	@rm -rf .venv .tidegate/jars .tidegate/jars.new .tidegate/python build dist libs/*.egg-info *.egg-info
+	@rm -rf .venv .tidegate/jars .tidegate/jars.new .tidegate/java .tidegate/python build dist libs/*.egg-info *.egg-info
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests import hypothesis_profile  # noqa: F401
+from tests import hypothesis_profile, quick_java  # noqa: F401
 from tidegate.devkit.embedded_broker import Broker
 from tidegate.runtime.install import paths
 from tidegate.runtime.kafka.topics import create_topic
+
+quick_java.use()
 
 NewTopic = Callable[..., str]
 

@@ -3,6 +3,8 @@
 A data folder belongs to one broker. It holds `server.properties`, `broker.log`, `topics/` (Kafka's own folder) and,
 after a start, `broker.json` with the process id and the port. Kafka's own lock on its folder shows whether a broker
 runs, so a process id that the system has since given to another program misleads nobody.
+
+`KAFKA_OPTS`, as for Kafka's own scripts, holds further options for its JVM.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import fcntl
 import json
 import os
 import random
+import shlex
 import signal
 import socket
 import subprocess
@@ -275,7 +278,7 @@ def _format_once(java: str, jars: Path, data: Path, security: Security | None) -
     scram = _scram_users(security.users) if security else []
     with (data / "broker.log").open("wb") as log:
         done = subprocess.run(
-            [java, *_TOOL_FLAGS, "-cp", f"{jars.resolve()}/*", *tool, *scram],
+            _command(java, _TOOL_FLAGS, jars, *tool, *scram),
             cwd=data,
             stdout=log,
             stderr=log,
@@ -302,13 +305,18 @@ def _cluster_id() -> str:
 def _launch(java: str, jars: Path, data: Path) -> subprocess.Popen[bytes]:
     with (data / "broker.log").open("wb") as log:
         return subprocess.Popen(
-            [java, *_BROKER_FLAGS, "-cp", f"{jars.resolve()}/*", "kafka.Kafka", "server.properties"],
+            _command(java, _BROKER_FLAGS, jars, "kafka.Kafka", "server.properties"),
             cwd=data,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,  # Ctrl-C in a terminal is for the caller alone, who stops its broker last
         )
+
+
+def _command(java: str, flags: list[str], jars: Path, *program: str) -> list[str]:
+    further = shlex.split(os.environ.get("KAFKA_OPTS", ""))
+    return [java, *flags, *further, "-cp", f"{jars.resolve()}/*", *program]
 
 
 def _answers(bootstrap: str) -> bool:
