@@ -15,7 +15,7 @@ from tidegate.contracts.config import read
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.contracts.records import Records
 from tidegate.kernels.memory.storage import MemoryStorage
-from tidegate.kernels.payloads import batch_of
+from tidegate.kernels.payloads import flat_records
 from tidegate.operators.registry import operator_for
 from tidegate.operators.suppression.config import SuppressionConfig
 from tidegate.operators.suppression.state import SuppressionState
@@ -75,7 +75,7 @@ def _run(records: Records) -> tuple[float, float]:
     inside = whole = 0.0
     for start in range(0, RECORDS, BATCH):
         part = records.slice(start, start + BATCH)
-        batch, outcome = batch_of(part), state._outcome(len(part))
+        batch, outcome = flat_records(part), state._outcome(len(part))
         decided = np.zeros(len(part), np.int8)
         began = time.perf_counter()
         stopped = state._run(

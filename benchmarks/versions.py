@@ -17,7 +17,7 @@ import pyarrow as pa
 from tidegate.contracts.config import read
 from tidegate.contracts.records import Bytes, Int64s, Records
 from tidegate.kernels.memory.storage import MemoryStorage
-from tidegate.kernels.version_chains import Trail, as_of_many
+from tidegate.kernels.version_chains import LookupScratch, as_of_many
 from tidegate.operators.registry import operator_for
 from tidegate.operators.result_tables import changes_schema
 from tidegate.operators.table_history.config import TableHistoryConfig
@@ -132,9 +132,9 @@ def _look_up(state: TableHistoryState, width: int, seed: int) -> float:
     starts = np.arange(LOOKUPS, dtype=np.int64) * width
     lengths = np.full(LOOKUPS, width, np.int64)
     times = FIRST_TIMESTAMP + rng.integers(0, VERSIONS // RECORDS_PER_MS, LOOKUPS)
-    trail, found = Trail(*np.empty((2, LOOKUPS), np.int64)), np.empty(LOOKUPS, np.int64)
+    scratch, found = LookupScratch(*np.empty((2, LOOKUPS), np.int64)), np.empty(LOOKUPS, np.int64)
     began = time.perf_counter()
-    as_of_many(state.versions, data, starts, lengths, times, trail, found)
+    as_of_many(state.versions, data, starts, lengths, times, scratch, found)
     took = time.perf_counter() - began
     assert (found >= 0).mean() > 0.85
     return took

@@ -24,10 +24,10 @@ from tidegate.contracts.records import Records, Row
 from tidegate.kernels import window_store as kernel
 from tidegate.kernels.columns import binary_column, record_columns, records_of
 from tidegate.kernels.memory.storage import MemoryStorage
-from tidegate.kernels.payloads import Batch, batch_of
+from tidegate.kernels.payloads import FlatRecords, flat_records
 from tidegate.kernels.time_buffer import HELD
 from tidegate.kernels.version_chains import NONE
-from tidegate.kernels.window_store import NEXT_ROW, STREAM_TIME, TAKEN, WANTED
+from tidegate.kernels.window_store import NEEDED, NEXT_ROW, STREAM_TIME, TAKEN
 from tidegate.kernels.windows import ARRAYS, CAPACITY, DONE, make_room, windows_of
 
 LAYOUT = Layout(
@@ -37,7 +37,7 @@ LAYOUT = Layout(
     capacity=CAPACITY,
 )
 _ORDER = [("window_start", "ascending"), ("key", "ascending"), ("inserted", "ascending")]
-_NO_DATA = batch_of(Records.from_rows([]))
+_NO_DATA = flat_records(Records.from_rows([]))
 
 
 class Entry(NamedTuple):
@@ -90,7 +90,7 @@ class WindowStore:
 
     def put(self, key: bytes, value: bytes | None, window_start: int) -> bool:
         """Set the window's value; return False if the window is too late to be written. T advances either way."""
-        return self._put(batch_of(Records.from_rows([Row(_present(key), value, _start(window_start), 0)]))) == 1
+        return self._put(flat_records(Records.from_rows([Row(_present(key), value, _start(window_start), 0)]))) == 1
 
     def put_many(self, keys: pa.Array, values: pa.Array, window_starts: Array) -> int:
         """Put each row in turn, as `put` does; return how many were written.
@@ -115,7 +115,7 @@ class WindowStore:
 
         With `until`, iterate over the key's windows that start from `time` to `until`.
         """
-        batch = batch_of(Records.from_rows([Row(_present(key), None, time, 0)]))
+        batch = flat_records(Records.from_rows([Row(_present(key), None, time, 0)]))
         if until is None:
             value: bytes | None = self._fetch(batch)[0].as_py()
             return value
@@ -143,10 +143,10 @@ class WindowStore:
         """Iterate over all windows."""
         return self._entries(self._started(0, MAX_TIMESTAMP), backward)
 
-    def _put(self, batch: Batch) -> int:
+    def _put(self, batch: FlatRecords) -> int:
         self._numbers[NEXT_ROW] = self._numbers[TAKEN] = 0
         while (signal := kernel.put_many(self._windows, self._numbers, batch, self._rules)) != DONE:
-            make_room(self._storage, self._windows, signal, int(self._numbers[WANTED]))
+            make_room(self._storage, self._windows, signal, int(self._numbers[NEEDED]))
             self._map()
         return int(self._numbers[TAKEN])
 
@@ -155,14 +155,14 @@ class WindowStore:
         arrays = self._storage.arrays()
         self._numbers, self._windows = arrays["numbers"], windows_of(arrays)
 
-    def _fetch(self, batch: Batch) -> pa.ChunkedArray:
+    def _fetch(self, batch: FlatRecords) -> pa.ChunkedArray:
         count = len(batch.timestamp)
         starts, lengths = np.zeros(count, np.int64), np.full(count, -1)
         if not self._rules.retain_duplicates:
             kernel.fetch_many(self._windows, batch, starts, lengths)
         return binary_column(batch.data, self._windows.versions.payloads.arena.data, starts, lengths)
 
-    def _chain(self, batch: Batch, first: int, last: int) -> Array:
+    def _chain(self, batch: FlatRecords, first: int, last: int) -> Array:
         """Return the slots of the key's windows that start from `first` to `last`."""
         found = np.zeros(3, np.int64)
         kernel.first_and_end(self._windows, batch, max(first, 0), last, found)
@@ -239,7 +239,7 @@ def _all_present(keys: pa.Array) -> None:
         _present(None)
 
 
-def _batch(keys: pa.Array, values: pa.Array, window_starts: Array) -> Batch:
+def _batch(keys: pa.Array, values: pa.Array, window_starts: Array) -> FlatRecords:
     times = pa.array(window_starts, pa.int64())
     columns = {"key": keys, "value": values, "headers": pa.nulls(len(keys), pa.binary()), "timestamp": times}
-    return batch_of(records_of(pa.record_batch(columns | {"offset": times})))
+    return flat_records(records_of(pa.record_batch(columns | {"offset": times})))

@@ -19,7 +19,7 @@ from tidegate.kernels.memory.arena import (
     WORD,
     Arena,
 )
-from tidegate.kernels.payloads import Payloads, batch_of
+from tidegate.kernels.payloads import Payloads, flat_records
 
 pytestmark = pytest.mark.fast
 
@@ -74,7 +74,7 @@ def test_no_room_is_told_by_position_0() -> None:
 @given(sizes=st.lists(lengths, min_size=1, max_size=20), dropped=st.sets(st.integers(0, 19)))
 def test_packing_keeps_every_payload_and_frees_the_rest(sizes: list[int], dropped: set[int]) -> None:
     rows = [Row(b"k" * (size // 3), b"%d" % at * (size // 2), at, at) for at, size in enumerate(sizes)]
-    batch = batch_of(Records.from_rows(rows))
+    batch = flat_records(Records.from_rows(rows))
     stored = Payloads(
         empty(5_000),
         np.zeros(20, np.int32),

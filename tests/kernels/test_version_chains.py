@@ -17,8 +17,8 @@ from tidegate.kernels.hash_index import Index, fingerprint
 from tidegate.kernels.memory import arena, slots
 from tidegate.kernels.memory.arena import Arena
 from tidegate.kernels.memory.slots import SlotPool
-from tidegate.kernels.payloads import Batch, Payloads
-from tidegate.kernels.version_chains import NONE, READABLE_FROM, TIMELESS, Trail, Versions
+from tidegate.kernels.payloads import FlatRecords, Payloads
+from tidegate.kernels.version_chains import NONE, READABLE_FROM, TIMELESS, LookupScratch, Versions
 
 pytestmark = pytest.mark.fast
 
@@ -96,15 +96,15 @@ class Table:
     def as_of(self, questions: list[tuple[bytes, int]]) -> list[int]:
         """The versions that are found."""
         data = batch(Records.from_rows([Row(key, b"", timestamp, 0) for key, timestamp in questions]))
-        trail, found = Trail(*np.empty((2, len(questions)), np.int64)), np.empty(len(questions), np.int64)
+        scratch, found = LookupScratch(*np.empty((2, len(questions)), np.int64)), np.empty(len(questions), np.int64)
         version_chains.as_of_many(
-            self.versions, data.data, data.key_start, data.key_length, data.timestamp, trail, found
+            self.versions, data.data, data.key_start, data.key_length, data.timestamp, scratch, found
         )
         return found.tolist()
 
 
-def batch(records: Records) -> Batch:
-    return payloads.batch_of(records)
+def batch(records: Records) -> FlatRecords:
+    return payloads.flat_records(records)
 
 
 def filled(changes: list[tuple[bytes, int, str]]) -> Table:

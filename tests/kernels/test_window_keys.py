@@ -15,7 +15,7 @@ from tests.oracle.record import VECTORS
 from tidegate.contracts.event_time import MAX_TIME
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels import window_keys
-from tidegate.kernels.payloads import batch_of
+from tidegate.kernels.payloads import flat_records
 
 pytestmark = pytest.mark.fast
 
@@ -51,7 +51,9 @@ def test_keys_are_written_as_kafka_streams_writes_them(windows) -> None:
 
 def test_keys_of_sessions_are_read_as_kafka_streams_reads_them() -> None:
     keys, start, end, written = recorded("session", in_range)
-    batch, bounds = window_keys.split(batch_of(Records.from_rows(Row(key, b"", 0, 0) for key in written)), None)
+    batch, bounds = window_keys.split_kafka_keys(
+        flat_records(Records.from_rows(Row(key, b"", 0, 0) for key in written)), None
+    )
     assert keys_of(batch) == keys
     assert (bounds.start.tolist(), bounds.end.tolist(), bounds.code.any()) == (start.tolist(), end.tolist(), False)
 
@@ -60,8 +62,8 @@ def test_keys_of_time_windows_are_read_with_the_size_which_their_bytes_do_not_sa
     lines = sorted(zip(*recorded("time", in_range), strict=True), key=lambda line: line[2] - line[1])
     for size, group in groupby(lines, key=lambda line: line[2] - line[1]):
         keys, start, end, written = zip(*group, strict=True)
-        batch = batch_of(Records.from_rows(Row(key, b"", 0, 0) for key in written))
-        batch, bounds = window_keys.split(batch, int(size))
+        batch = flat_records(Records.from_rows(Row(key, b"", 0, 0) for key in written))
+        batch, bounds = window_keys.split_kafka_keys(batch, int(size))
         assert keys_of(batch) == list(keys)
         assert (bounds.start.tolist(), bounds.end.tolist()) == (list(start), list(end))
 
@@ -69,11 +71,13 @@ def test_keys_of_time_windows_are_read_with_the_size_which_their_bytes_do_not_sa
 @pytest.mark.parametrize("start", [-1, MAX_TIME + 1, 2**63 - 1])
 def test_windows_that_start_out_of_the_range_of_time_are_none(start) -> None:
     rows = [Row(b"a" + start.to_bytes(8, "big", signed=True), b"", 0, 0)]
-    assert window_keys.split(batch_of(Records.from_rows(rows)), MAX_TIME)[1].code.tolist() == [window_keys.BAD_BOUNDS]
+    assert window_keys.split_kafka_keys(flat_records(Records.from_rows(rows)), MAX_TIME)[1].code.tolist() == [
+        window_keys.BAD_BOUNDS
+    ]
 
 
 def test_null_keys_stay_null_both_ways() -> None:
-    batch, bounds = window_keys.split(batch_of(Records.from_rows([Row(None, b"", 0, 0)])), 10)
+    batch, bounds = window_keys.split_kafka_keys(flat_records(Records.from_rows([Row(None, b"", 0, 0)])), 10)
     assert (batch.key_length.tolist(), bounds.code.tolist()) == ([-1], [0])
     zero = np.zeros(1, np.int64)
     assert window_keys.kafka_keys(pa.array([None], pa.binary()), zero, zero).to_pylist() == [None]

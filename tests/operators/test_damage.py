@@ -150,7 +150,7 @@ def test_a_suppression_whose_mark_of_windows_is_turned_is_rebuilt() -> None:
     partition.play([Row(b"a", b"x", 0, 0)])
     numbers = partition.storage.arrays()["numbers"]
     numbers[WINDOWED] = 1 - numbers[WINDOWED]
-    assert operator.damage(partition.storage) == "its numbers cannot be"
+    assert operator.damage(partition.storage) == "its numbers are impossible"
 
 
 def test_a_value_whose_words_are_turned_is_found(case: Case) -> None:

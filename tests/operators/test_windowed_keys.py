@@ -17,7 +17,7 @@ pytestmark = pytest.mark.fast
 
 FIRST, SECOND = (0, 10), (10, 20)
 UPDATES = Records.from_rows([of_window(b"a", b"1", 8, FIRST, 0), of_window(b"a", b"2", 11, SECOND, 1)])
-UNTOLD = "its key is of a window; write windows: headers, or windows: ignore to leave windows out of keys"
+UNEXPECTED_WINDOWS = "its key is of a window; write windows: headers, or windows: ignore to leave windows out of keys"
 
 
 def suppression(**given):
@@ -35,7 +35,7 @@ def table(**given):
 @pytest.mark.parametrize("opened", [suppression, table])
 def test_records_of_windows_are_rejected_with_the_remedy_where_nobody_spoke_of_windows(opened) -> None:
     result = opened().step(UPDATES, 0)
-    assert [row["cause"] for row in result.rejected.to_pylist()] == [UNTOLD, UNTOLD]
+    assert [row["cause"] for row in result.rejected.to_pylist()] == [UNEXPECTED_WINDOWS, UNEXPECTED_WINDOWS]
     assert (result.counts.rejected, result.counts.superseded, result.counts.held) == (2, 0, 0)
 
 

@@ -12,7 +12,7 @@ from tidegate.contracts.operator import Array
 from tidegate.contracts.records import NULL_LENGTH, Records
 from tidegate.kernels.compiled import compiled_in_place
 from tidegate.kernels.compiled.words import WORD, copy_bytes, prefetch
-from tidegate.kernels.payloads import Batch, Located, Payloads, batch_of, locate
+from tidegate.kernels.payloads import FlatRecords, Located, Payloads, flat_records, locate
 
 CHUNK_BYTES = 2**31 - 1
 """Arrow's binary columns have 32-bit offsets: longer columns are cut into chunks of at most this size."""
@@ -25,7 +25,7 @@ AHEAD = 24
 
 def record_columns(
     payloads: Payloads,
-    batch: Batch,
+    batch: FlatRecords,
     sources: Array,
     only_key: Array | None = None,
     keys: pa.ChunkedArray | None = None,
@@ -134,12 +134,12 @@ def gather(data: Array, arena: Array, starts: Array, lengths: Array, content: Ar
             at += lengths[row]
 
 
-def keys_of(payloads: Payloads, slots: Array) -> Batch:
+def keys_of(payloads: Payloads, slots: Array) -> FlatRecords:
     """Return a row per slot, with the key, timestamp and offset of the stored record, and nothing else."""
     starts, lengths = ~(payloads.block[slots].astype(np.int64) * WORD), payloads.key_length[slots].astype(np.int64)
     data, key_start, key_length = binary_parts(binary_column(_NO_BYTES, payloads.arena.data, starts, lengths))
     nothing = np.zeros(len(slots), np.int64)
-    return batch_of(
+    return flat_records(
         Records(
             data=data,
             offset=payloads.offset[slots],

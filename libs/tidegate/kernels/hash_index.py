@@ -38,12 +38,12 @@ class Index(NamedTuple):
 
 @inlined
 def fingerprint(index: Index, data: Array, start: int, length: int) -> Any:
-    """Return an int64 that identifies a key that is `told_by_fingerprint`, and is a hash of any other key.
+    """Return an int64 that identifies a key that is `fingerprint_is_exact`, and is a hash of any other key.
 
     The fingerprint of a short key is its bytes with its length above them, so it is >= 0. That of a long key is
     negative.
     """
-    if not told_by_fingerprint(length):
+    if not fingerprint_is_exact(length):
         return _hash(index.seed, data, start, length) | _LONG
     if start + WORD <= len(data):
         return word_at(data, start) & ((1 << 8 * length) - 1) | length << 56
@@ -54,7 +54,7 @@ def fingerprint(index: Index, data: Array, start: int, length: int) -> Any:
 
 
 @inlined
-def told_by_fingerprint(length: int) -> bool:
+def fingerprint_is_exact(length: int) -> bool:
     """Return whether a key of that many bytes is identified by its fingerprint: no other key has the same one."""
     return length < WORD
 

@@ -58,7 +58,7 @@ def take_words(taken: Array, first: int, words: int) -> bool:
 
 
 @inlined
-def chain_can_be(versions: Versions, key: int, taken: Array, longest: int) -> bool:
+def chain_is_possible(versions: Versions, key: int, taken: Array, longest: int) -> bool:
     """Return whether the key's block has its stated length and overlaps no other, and its chain lies within it.
 
     `taken`: the words of the chains' blocks. `longest`: how many versions a key may have.

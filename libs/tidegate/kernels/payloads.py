@@ -27,7 +27,7 @@ from tidegate.kernels.memory.arena import (
 )
 
 
-class Batch(NamedTuple):
+class FlatRecords(NamedTuple):
     """The columns of `contracts.Records` as kernels take them: read-only, contiguous, always of the same types."""
 
     data: Array
@@ -45,7 +45,7 @@ class Payloads(NamedTuple):
     """The stored records, by slot.
 
     Per slot: the first word of its block (0: none), the three lengths (value -1: null), the record's timestamp and
-    offset, and in `check` a checksum of the slot (0 while it has no block).
+    offset, and in `checksum` a checksum of the slot (0 while it has no block).
     """
 
     arena: Arena
@@ -55,7 +55,7 @@ class Payloads(NamedTuple):
     headers_length: Array
     timestamp: Array
     offset: Array
-    check: Array
+    checksum: Array
 
 
 class Located(NamedTuple):
@@ -74,12 +74,12 @@ class Located(NamedTuple):
     offset: Array
 
 
-def batch_of(records: Records, timestamp: Array | None = None) -> Batch:
+def flat_records(records: Records, timestamp: Array | None = None) -> FlatRecords:
     """Return the records for kernels, without a copy. If `timestamp` is given, it replaces their event timestamps."""
-    arrays = {name: _frozen(getattr(records, name)) for name in Batch._fields}
+    arrays = {name: _frozen(getattr(records, name)) for name in FlatRecords._fields}
     if timestamp is not None:
         arrays["timestamp"] = _frozen(timestamp)
-    return Batch(**arrays)
+    return FlatRecords(**arrays)
 
 
 def _frozen(array: Array) -> Array:
@@ -120,13 +120,13 @@ def payload_length(payloads: Payloads, slot: int) -> Any:
 
 
 @inlined
-def record_length(batch: Batch, row: int) -> Any:
+def record_length(batch: FlatRecords, row: int) -> Any:
     """Return the length of a record of the batch in bytes: key, value and headers, where a null has none."""
     return max(0, batch.key_length[row]) + max(0, batch.value_length[row]) + max(0, batch.headers_length[row])
 
 
 @inlined
-def store(payloads: Payloads, slot: int, batch: Batch, row: int) -> bool:
+def store(payloads: Payloads, slot: int, batch: FlatRecords, row: int) -> bool:
     """Store the record of the row in the slot, in the slot's old block if that fits.
 
     Return False if the arena has no room.
@@ -147,7 +147,7 @@ def store(payloads: Payloads, slot: int, batch: Batch, row: int) -> bool:
 
 
 @inlined
-def _write(payloads: Payloads, slot: int, batch: Batch, row: int) -> None:
+def _write(payloads: Payloads, slot: int, batch: FlatRecords, row: int) -> None:
     data = payloads.arena.data
     at = start_of(payloads, slot)
     copy_bytes(batch.data, batch.key_start[row], data, at, wide(payloads.key_length[slot]))
@@ -188,7 +188,7 @@ def repack(payloads: Payloads, slots: int, spare: Array) -> None:
 
 
 @compiled_in_place
-def locate(payloads: Payloads, batch: Batch, sources: Array, located: Located) -> None:
+def locate(payloads: Payloads, batch: FlatRecords, sources: Array, located: Located) -> None:
     """Write to `located` where the parts of each source are: a row of the batch (>= 0) or a slot (`~slot`)."""
     for at in range(len(sources)):
         if sources[at] >= 0:
@@ -198,7 +198,7 @@ def locate(payloads: Payloads, batch: Batch, sources: Array, located: Located) -
 
 
 @inlined
-def _locate_row(batch: Batch, row: int, located: Located, at: int) -> None:
+def _locate_row(batch: FlatRecords, row: int, located: Located, at: int) -> None:
     located.key_start[at] = batch.key_start[row]
     located.key_length[at] = batch.key_length[row]
     located.value_start[at] = batch.value_start[row]

@@ -113,67 +113,82 @@ def _unless_tombstone(versions: Versions, key: int, at: int) -> Any:
     return version if versions.payloads.value_length[version] >= 0 else NONE
 
 
-class Trail(NamedTuple):
+class LookupScratch(NamedTuple):
     """Scratch arrays of a micro-batch, int64 by row: fingerprints of the keys, and the key slots found for them."""
 
-    prints: Array
+    fingerprints: Array
     keys: Array
 
 
 @compiled_in_place
 def as_of_many(
-    versions: Versions, data: Array, key_start: Array, key_length: Array, timestamps: Array, trail: Trail, found: Array
+    versions: Versions,
+    data: Array,
+    key_start: Array,
+    key_length: Array,
+    timestamps: Array,
+    scratch: LookupScratch,
+    found: Array,
 ) -> None:
     """Write to `found` what `as_of` returns for each key and timestamp."""
-    take_prints(versions, data, key_start, key_length, trail)
+    compute_fingerprints(versions, data, key_start, key_length, scratch)
     rows = len(found)
     # The steps of one row are AHEAD rows apart, so that each step finds what the step before has prefetched.
     for row in range(-FAR_AHEAD, rows + 2 * AHEAD):
-        fetch_chains(versions, trail, row + AHEAD)
+        fetch_chains(versions, scratch, row + AHEAD)
         if 0 <= row < rows:
-            key = trail.keys[row]
+            key = scratch.keys[row]
             at = entry_as_of(versions, key, timestamps[row]) if key != NONE else NONE
             found[row] = version_at(versions, key, at) if at != NONE else NONE
             prefetch(versions.payloads.value_length, found[row])
         at = row - AHEAD
-        if 0 <= at < rows and trail.prints[at] < 0 and found[at] != NONE:
+        if 0 <= at < rows and scratch.fingerprints[at] < 0 and found[at] != NONE:
             prefetch(versions.payloads.arena.data, payloads.start_of(versions.payloads, found[at]))
         at = row - 2 * AHEAD
         if at >= 0:
-            found[at] = _checked(versions, trail, at, data, key_start[at], key_length[at], timestamps[at], found[at])
+            found[at] = _checked(versions, scratch, at, data, key_start[at], key_length[at], timestamps[at], found[at])
 
 
 @inlined
 def _checked(
-    versions: Versions, trail: Trail, row: int, data: Array, start: int, length: int, timestamp: int, version: int
+    versions: Versions,
+    scratch: LookupScratch,
+    row: int,
+    data: Array,
+    start: int,
+    length: int,
+    timestamp: int,
+    version: int,
 ) -> Any:
     """Return what `as_of` returns, given `version` as the answer for a key with the row's fingerprint."""
-    if trail.keys[row] == NONE:
+    if scratch.keys[row] == NONE:
         return NONE
-    if trail.prints[row] < 0 and (version == NONE or not _has_key(versions, version, data, start, length)):
+    if scratch.fingerprints[row] < 0 and (version == NONE or not _has_key(versions, version, data, start, length)):
         return as_of(versions, data, start, length, timestamp)
     return version if version != NONE and versions.payloads.value_length[version] >= 0 else NONE
 
 
 @inlined
-def take_prints(versions: Versions, data: Array, key_start: Array, key_length: Array, trail: Trail) -> None:
-    """Write the fingerprint of each key to the trail."""
-    for row in range(len(trail.prints)):
+def compute_fingerprints(
+    versions: Versions, data: Array, key_start: Array, key_length: Array, scratch: LookupScratch
+) -> None:
+    """Write the fingerprint of each key to the scratch."""
+    for row in range(len(scratch.fingerprints)):
         length = max(0, key_length[row])
-        trail.prints[row] = hash_index.fingerprint(versions.key_index, data, key_start[row], length)
+        scratch.fingerprints[row] = hash_index.fingerprint(versions.key_index, data, key_start[row], length)
 
 
 @inlined
-def fetch_ahead(versions: Versions, trail: Trail, row: int) -> None:
+def prefetch_ahead(versions: Versions, scratch: LookupScratch, row: int) -> None:
     """Prefetch what it takes to find the keys of the rows after this one.
 
     Each call takes one step for each of several rows; a step needs what the step before has prefetched. The steps are
     those of `fetch_chains`; then, for keys that their fingerprint does not identify, the version and the bytes to
     compare the key with. A loop begins at row -FAR_AHEAD, and does nothing else before row 0.
     """
-    prints, keys = trail.prints, trail.keys
+    prints, keys = scratch.fingerprints, scratch.keys
     rows = len(prints)
-    fetch_chains(versions, trail, row + 3 * AHEAD)
+    fetch_chains(versions, scratch, row + 3 * AHEAD)
     at = row + 2 * AHEAD
     if 0 <= at < rows and keys[at] != NONE and prints[at] < 0:
         prefetch(versions.payloads.block, _newest(versions, keys[at]))
@@ -185,13 +200,13 @@ def fetch_ahead(versions: Versions, trail: Trail, row: int) -> None:
 
 
 @inlined
-def fetch_chains(versions: Versions, trail: Trail, row: int) -> None:
-    """Prefetch the ends and the middle of the chain of the row's key, and write the key to the trail.
+def fetch_chains(versions: Versions, scratch: LookupScratch, row: int) -> None:
+    """Prefetch the ends and the middle of the chain of the row's key, and write the key to the scratch.
 
     The key is any key with the row's fingerprint: no step before compares bytes. For the rows after this one, the place
     in the index, and then the key, is prefetched.
     """
-    prints = trail.prints
+    prints = scratch.fingerprints
     rows = len(prints)
     at = row + 2 * AHEAD
     if 0 <= at < rows:
@@ -201,21 +216,21 @@ def fetch_chains(versions: Versions, trail: Trail, row: int) -> None:
         place = hash_index.home(versions.key_index, prints[at])
         prefetch(versions.fingerprint, wide(versions.key_index.places[place]) - 1)
     if 0 <= row < rows:
-        trail.keys[row] = _printed(versions, prints[row])
-        if trail.keys[row] != NONE:
-            _fetch_chain(versions, trail.keys[row])
+        scratch.keys[row] = _printed(versions, prints[row])
+        if scratch.keys[row] != NONE:
+            _fetch_chain(versions, scratch.keys[row])
 
 
 @inlined
 def _fetch_chain(versions: Versions, key: int) -> None:
     words, length = versions.chains.words, wide(versions.length[key])
-    fetch_first(versions, key)
+    prefetch_first(versions, key)
     prefetch(words, _entry(versions, key, length >> 1))
     prefetch(words, _entry(versions, key, length - 1))
 
 
 @inlined
-def fetch_first(versions: Versions, key: int) -> None:
+def prefetch_first(versions: Versions, key: int) -> None:
     """Prefetch the first entries of the key's chain."""
     prefetch(versions.chains.words, _entry(versions, key, 0))
 
@@ -229,17 +244,19 @@ def _printed(versions: Versions, wanted: int) -> Any:
 
 
 @inlined
-def find_fetched(versions: Versions, trail: Trail, row: int, data: Array, key_start: int, key_length: int) -> Any:
-    """Return what `find` returns, for a row that `fetch_ahead` has prefetched.
+def find_prefetched(
+    versions: Versions, scratch: LookupScratch, row: int, data: Array, key_start: int, key_length: int
+) -> Any:
+    """Return what `find` returns, for a row that `prefetch_ahead` has prefetched.
 
     Keys may have been added or dropped since then.
     """
-    wanted = trail.prints[row]
-    key = trail.keys[row]
+    wanted = scratch.fingerprints[row]
+    key = scratch.keys[row]
     if key != NONE and versions.fingerprint[key] == wanted and versions.capacity[key] != 0:
         if _has_key(versions, _newest(versions, key), data, key_start, key_length):
             return key
-    return find_printed(versions, wanted, data, key_start, key_length)
+    return find_by_fingerprint(versions, wanted, data, key_start, key_length)
 
 
 @inlined
@@ -290,13 +307,13 @@ def entries_until(versions: Versions, key: int, timestamp: int) -> Any:
 @inlined
 def find(versions: Versions, data: Array, key_start: int, key_length: int) -> Any:
     """Return the slot of the key; NONE if it has no version."""
-    return find_printed(
+    return find_by_fingerprint(
         versions, hash_index.fingerprint(versions.key_index, data, key_start, key_length), data, key_start, key_length
     )
 
 
 @inlined
-def find_printed(versions: Versions, wanted: int, data: Array, key_start: int, key_length: int) -> Any:
+def find_by_fingerprint(versions: Versions, wanted: int, data: Array, key_start: int, key_length: int) -> Any:
     """Return the slot of a key with a known fingerprint; NONE if it has no version."""
     place = hash_index.home(versions.key_index, wanted)
     while True:
@@ -316,7 +333,7 @@ def is_key(versions: Versions, key: int, data: Array, start: int, length: int) -
 @inlined
 def _has_key(versions: Versions, version: int, data: Array, start: int, length: int) -> bool:
     """Return whether the version's key, which has the fingerprint of the bytes, equals the bytes."""
-    if hash_index.told_by_fingerprint(length):
+    if hash_index.fingerprint_is_exact(length):
         return True
     stored = versions.payloads
     if stored.key_length[version] != length:

@@ -17,7 +17,7 @@ from tidegate.contracts.operator import Array
 from tidegate.kernels.columns import assemble, binary_column, binary_parts, gather
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.compiled.words import copy_bytes
-from tidegate.kernels.payloads import Batch
+from tidegate.kernels.payloads import FlatRecords
 from tidegate.kernels.record_format.varint import read_varint
 
 REASONS = (
@@ -26,7 +26,7 @@ REASONS = (
     "no window: its key is too short to name one in Kafka's bytes",
     "its key is of a window; write windows: headers, or windows: ignore to leave windows out of keys",
 )
-NO_BOUNDS, BAD_BOUNDS, TOO_SHORT, UNTOLD = 1, 2, 3, 4
+NO_BOUNDS, BAD_BOUNDS, TOO_SHORT, UNEXPECTED_WINDOWS = 1, 2, 3, 4
 
 BOUNDS_BYTES = 16
 START_BYTES, SESSION_BYTES = 8, 16
@@ -50,7 +50,7 @@ class Bounds(NamedTuple):
     code: Array
 
 
-def bounds_of(batch: Batch) -> Bounds:
+def bounds_of(batch: FlatRecords) -> Bounds:
     """Return the windows that the records' headers name. Of several headers with the same name the last one counts."""
     count = len(batch.offset)
     bounds = Bounds(np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int8))
@@ -126,12 +126,12 @@ def _number(data: Array, at: int, length: int) -> Any:
     return number
 
 
-def untold(batch: Batch) -> Array:
-    """Return a code per row: UNTOLD for records whose headers have a window's start and end, otherwise 0."""
-    return np.where(bounds_of(batch).code == NO_BOUNDS, 0, UNTOLD).astype(np.int8)
+def unexpected_windows(batch: FlatRecords) -> Array:
+    """Return a code per row: UNEXPECTED_WINDOWS for records whose headers have a window's bounds, otherwise 0."""
+    return np.where(bounds_of(batch).code == NO_BOUNDS, 0, UNEXPECTED_WINDOWS).astype(np.int8)
 
 
-def split(batch: Batch, size: int | None) -> tuple[Batch, Bounds]:
+def split_kafka_keys(batch: FlatRecords, size: int | None) -> tuple[FlatRecords, Bounds]:
     """Return the records under their keys without windows, and the windows that Kafka's bytes after these keys name.
 
     `size`: length of time windows, ms; None: the windows are sessions.
@@ -198,7 +198,7 @@ def _append(data: Array, starts: Array, lengths: Array, behind: Array, content: 
         at += behind.shape[1]
 
 
-def with_windows(batch: Batch, start: Array, end: Array) -> Batch:
+def with_windows(batch: FlatRecords, start: Array, end: Array) -> FlatRecords:
     """Return the records with windowed keys; null keys stay null."""
     present = batch.key_length >= 0
     lengths = np.where(present, batch.key_length + BOUNDS_BYTES, batch.key_length)
@@ -214,7 +214,7 @@ def with_windows(batch: Batch, start: Array, end: Array) -> Batch:
 
 
 @compiled_in_place
-def _compose(batch: Batch, bounds: Array, starts: Array, data: Array) -> None:
+def _compose(batch: FlatRecords, bounds: Array, starts: Array, data: Array) -> None:
     for row in range(len(starts)):
         if batch.key_length[row] >= 0:
             for place in range(BOUNDS_BYTES):
@@ -223,7 +223,7 @@ def _compose(batch: Batch, bounds: Array, starts: Array, data: Array) -> None:
             copy_bytes(batch.data, batch.key_start[row], data, starts[row] + BOUNDS_BYTES, batch.key_length[row])
 
 
-def bare(table: pa.Table) -> pa.Table:
+def without_windows(table: pa.Table) -> pa.Table:
     """Return the table with windowed keys in its column `key` replaced by the keys without windows."""
     data, starts, lengths = binary_parts(table["key"])
     lengths = np.where(lengths >= 0, lengths - BOUNDS_BYTES, lengths)

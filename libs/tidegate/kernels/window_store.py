@@ -17,12 +17,12 @@ from tidegate.kernels import (
 )
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.memory import arena
-from tidegate.kernels.payloads import Batch
+from tidegate.kernels.payloads import FlatRecords
 from tidegate.kernels.time_buffer import HELD
 from tidegate.kernels.version_chains import NONE
 from tidegate.kernels.windows import DONE, NEEDS_ARENA, Windows
 
-STREAM_TIME, PUTS, NEXT_ROW, TAKEN, WANTED = range(5)
+STREAM_TIME, PUTS, NEXT_ROW, TAKEN, NEEDED = range(5)
 NUMBERS = 5
 """T; the arrival number of the next window; for the rows to put: the next row, how many were taken, the bytes wanted.
 """
@@ -37,7 +37,7 @@ class Rules(NamedTuple):
 
 
 @compiled_in_place
-def put_many(store: Windows, numbers: Array, batch: Batch, rules: Rules) -> Any:
+def put_many(store: Windows, numbers: Array, batch: FlatRecords, rules: Rules) -> Any:
     """Put the rows from numbers[NEXT_ROW] on; return DONE, or which room is lacking.
 
     The timestamp of a row is the start of its window.
@@ -65,7 +65,7 @@ def expire(store: Windows, until: int) -> None:
 
 
 @inlined
-def _put(store: Windows, numbers: Array, batch: Batch, row: int, retain_duplicates: bool) -> Any:
+def _put(store: Windows, numbers: Array, batch: FlatRecords, row: int, retain_duplicates: bool) -> Any:
     key = version_chains.find(store.versions, batch.data, batch.key_start[row], batch.key_length[row])
     at = wide(0) if key == NONE else version_chains.entries_until(store.versions, key, batch.timestamp[row])
     there = not retain_duplicates and _starts_at(store, key, at - 1, batch.timestamp[row])
@@ -75,8 +75,8 @@ def _put(store: Windows, numbers: Array, batch: Batch, row: int, retain_duplicat
         return DONE
     if there:
         return _replace(store, numbers, batch, row, version_chains.version_at(store.versions, key, at - 1))
-    lacking, wanted = windows.lacks(store, key, at, payloads.record_length(batch, row))
-    numbers[WANTED] = wanted
+    lacking, wanted = windows.missing_room(store, key, at, payloads.record_length(batch, row))
+    numbers[NEEDED] = wanted
     if lacking == DONE:
         slot = windows.open_window(store, batch, row, key, at, batch.timestamp[row])
         time_buffer.push(store.order, slot, batch.timestamp[row], numbers[PUTS], wide(0))
@@ -90,17 +90,17 @@ def _starts_at(store: Windows, key: int, at: int, start: int) -> bool:
 
 
 @inlined
-def _replace(store: Windows, numbers: Array, batch: Batch, row: int, slot: int) -> Any:
+def _replace(store: Windows, numbers: Array, batch: FlatRecords, row: int, slot: int) -> Any:
     """Store the row's value in the window, and return DONE, or NEEDS_ARENA if there is no room for it."""
-    numbers[WANTED] = payloads.record_length(batch, row)
-    if not arena.has_room(store.versions.payloads.arena, numbers[WANTED]):
+    numbers[NEEDED] = payloads.record_length(batch, row)
+    if not arena.has_room(store.versions.payloads.arena, numbers[NEEDED]):
         return NEEDS_ARENA
     payloads.store(store.versions.payloads, slot, batch, row)
     return DONE
 
 
 @compiled_in_place
-def fetch_many(store: Windows, batch: Batch, starts: Array, lengths: Array) -> None:
+def fetch_many(store: Windows, batch: FlatRecords, starts: Array, lengths: Array) -> None:
     """Look up the value of each row's key and window start.
 
     Write to `starts` where it is in the arena (`~position`), and to `lengths` its length, -1 if there is none.
@@ -118,7 +118,7 @@ def fetch_many(store: Windows, batch: Batch, starts: Array, lengths: Array) -> N
 
 
 @compiled_in_place
-def first_and_end(store: Windows, batch: Batch, first: int, last: int, found: Array) -> None:
+def first_and_end(store: Windows, batch: FlatRecords, first: int, last: int, found: Array) -> None:
     """Find the entries of the first row's key that start in [first, last].
 
     Write to `found` the slot of the key (NONE: no such key), the first of these entries, and the entry after the last

@@ -23,7 +23,7 @@ from tidegate.kernels.hash_index import Index
 from tidegate.kernels.memory import arena, growth, slots
 from tidegate.kernels.memory.arena import Arena
 from tidegate.kernels.memory.slots import SlotPool
-from tidegate.kernels.payloads import Batch, Payloads
+from tidegate.kernels.payloads import FlatRecords, Payloads
 from tidegate.kernels.time_buffer import TimeBuffer
 from tidegate.kernels.version_chains import NONE, Versions
 
@@ -32,9 +32,9 @@ DONE, NEEDS_SLOT, NEEDS_KEY, NEEDS_CHAINS, NEEDS_ARENA = range(5)
 
 SLOT = np.dtype(
     [
-        *((name, "i8") for name in ("timestamp", "offset", "check", "arrival")),
+        *((name, "i8") for name in ("timestamp", "offset", "checksum", "arrival")),
         *((name, "i4") for name in ("block", "key_length", "value_length", "headers_length")),
-        *((name, "i4") for name in ("size", "key", "mark", "phase")),
+        *((name, "i4") for name in ("size", "key", "status", "phase")),
     ]
 )
 """The fields of a window lie side by side in one cache line. Heap positions are apart: the heap moves many at once."""
@@ -61,13 +61,13 @@ CAPACITY = {"fixed": 1, "slots": 2048, "keys": 2048, "index": 4096, "chains": 65
 
 
 class Windows(NamedTuple):
-    """All windows of a partition. Per window: its key's slot, and `mark` and `phase`, which its owner defines."""
+    """All windows of a partition. Per window: its key's slot, and `status` and `phase`, which its owner defines."""
 
     versions: Versions
     pool: SlotPool
     order: TimeBuffer
     key: Array
-    mark: Array
+    status: Array
     phase: Array
 
 
@@ -98,7 +98,7 @@ def windows_of(arrays: Mapping[str, Array]) -> Windows:
             slot["size"],
         ),
         slot["key"],
-        slot["mark"],
+        slot["status"],
         slot["phase"],
     )
 
@@ -136,7 +136,7 @@ def _spare(blocks: Arena) -> Array:
 
 
 @inlined
-def lacks(windows: Windows, key: int, at: int, length: int) -> Any:
+def missing_room(windows: Windows, key: int, at: int, length: int) -> Any:
     """Return what is lacking to open a window before that entry of the key's chain (or DONE), and the bytes wanted.
 
     `key`: NONE for a new key. `length`: of the record that the window is to hold.
@@ -153,8 +153,8 @@ def lacks(windows: Windows, key: int, at: int, length: int) -> Any:
 
 
 @inlined
-def open_window(windows: Windows, batch: Batch, row: int, key: int, at: int, start: int) -> Any:
-    """Open a window that holds the row's record, and return its slot. `lacks` must have returned DONE.
+def open_window(windows: Windows, batch: FlatRecords, row: int, key: int, at: int, start: int) -> Any:
+    """Open a window that holds the row's record, and return its slot. `missing_room` must have returned DONE.
 
     The window is not in the order yet.
     """
@@ -162,8 +162,8 @@ def open_window(windows: Windows, batch: Batch, row: int, key: int, at: int, sta
     slot = slots.take(windows.pool)
     if unused:
         windows.versions.payloads.block[slot] = 0
-        windows.versions.payloads.check[slot] = 0
-        windows.mark[slot] = 0
+        windows.versions.payloads.checksum[slot] = 0
+        windows.status[slot] = 0
     windows.order.position[slot] = time_buffer.NOT_HELD
     payloads.store(windows.versions.payloads, slot, batch, row)
     if key == NONE:

@@ -17,8 +17,8 @@ from tidegate.contracts.errors import UserError
 from tidegate.contracts.operator import Array
 from tidegate.kernels import window_keys
 from tidegate.kernels.columns import int_column
-from tidegate.kernels.payloads import Batch
-from tidegate.operators import refusals
+from tidegate.kernels.payloads import FlatRecords
+from tidegate.operators import acceptance
 
 WINDOW = ("window_start", "window_end")
 """The columns that identify a windowed key, together with `key`."""
@@ -27,10 +27,10 @@ WINDOW = ("window_start", "window_end")
 class Keyed(NamedTuple):
     """Records under the operator's keys, with a window end (plain keys: 0) and a code for each.
 
-    `missing`: 0, or the code in `refusals` of what the record lacks: a timestamp or a window.
+    `missing`: 0, or the code in `acceptance` of what the record lacks: a timestamp or a window.
     """
 
-    batch: Batch
+    batch: FlatRecords
     end: Array
     missing: Array
 
@@ -44,26 +44,26 @@ class PlainKeys:
         # rule: unexpected-window
         self._refuses = windows == "none"
 
-    def keyed(self, batch: Batch, undecodable: Array) -> Keyed:
+    def keyed(self, batch: FlatRecords, missing: Array) -> Keyed:
         """Return the batch as it is, with window ends of 0."""
         if self._refuses and batch.headers_length.any():
-            undecodable = _missing(undecodable, window_keys.untold(batch))
-        return Keyed(batch, np.zeros(len(batch.offset), np.int64), undecodable)
+            missing = _missing(missing, window_keys.unexpected_windows(batch))
+        return Keyed(batch, np.zeros(len(batch.offset), np.int64), missing)
 
     def key(self, key: bytes, window: tuple[int, int] | None) -> bytes:
         """Return the operator's key as the kernels see it: the record's key. `window` is ignored."""
         return key
 
-    def replayed(self, batch: Batch, rows: pa.RecordBatch) -> Batch:
+    def from_changelog(self, batch: FlatRecords, rows: pa.RecordBatch) -> FlatRecords:
         """Return the records of changelog rows, which are `batch`, under the operator's keys.
 
         Raise UserError if some rows have windows.
         """
         if _windows(rows):
-            raise other_keys()
+            raise key_kind_error()
         return batch
 
-    def shown(self, table: pa.Table) -> pa.Table:
+    def with_record_keys(self, table: pa.Table) -> pa.Table:
         """Return the table as it is stored and queried: unchanged."""
         return table
 
@@ -76,34 +76,34 @@ class WindowKeys:
     def __init__(self, windows: Windows = "headers") -> None:
         self._windows = windows
 
-    def keyed(self, batch: Batch, undecodable: Array) -> Keyed:
+    def keyed(self, batch: FlatRecords, missing: Array) -> Keyed:
         """Return the records under windowed keys, with the window ends; `missing` also says why there is no window."""
         if self._windows == "headers":
             bounds = window_keys.bounds_of(batch)
         else:
             size = self._windows.time if isinstance(self._windows, TimeWindows) else None
-            batch, bounds = window_keys.split(batch, size)
-        missing = _missing(undecodable, np.where(batch.key_length < 0, 0, bounds.code))
+            batch, bounds = window_keys.split_kafka_keys(batch, size)
+        missing = _missing(missing, np.where(batch.key_length < 0, 0, bounds.code))
         return Keyed(window_keys.with_windows(batch, bounds.start, bounds.end), bounds.end, missing)
 
     def key(self, key: bytes, window: tuple[int, int] | None) -> bytes:
         """Return the operator's key as the kernels see it: the window's bounds as int64, then the record's key."""
         return np.array(window, np.int64).tobytes() + key
 
-    def replayed(self, batch: Batch, rows: pa.RecordBatch) -> Batch:
+    def from_changelog(self, batch: FlatRecords, rows: pa.RecordBatch) -> FlatRecords:
         """Return the records of changelog rows, which are `batch`, under windowed keys.
 
         Raise UserError if some rows have no window.
         """
         if _windows(rows) < rows.num_rows:
-            raise other_keys()
+            raise key_kind_error()
         start, end = (int_column(rows.column(name)) for name in WINDOW)
         return window_keys.with_windows(batch, start, end)
 
-    def shown(self, table: pa.Table) -> pa.Table:
+    def with_record_keys(self, table: pa.Table) -> pa.Table:
         """Return the table as it is stored and queried: record keys in `key`, windows in columns of their own."""
         bounds = window_keys.bounds_in(table["key"])
-        table = window_keys.bare(table)
+        table = window_keys.without_windows(table)
         for field, column in zip(self.columns, bounds, strict=True):
             table = table.append_column(field, pa.array(column, pa.int64()))
         return table
@@ -122,9 +122,9 @@ def slot_of(config: KeyRules, *more: str) -> tuple[str, ...]:
     return ("key", *(WINDOW if config.windowed else ()), *more)
 
 
-def _missing(undecodable: Array, code: Array) -> Array:
-    """Return a code per row: the one of `undecodable`; where that is 0, the one for the window's `code`, if any."""
-    return np.where((undecodable == 0) & (code > 0), refusals.NO_WINDOW - 1 + code, undecodable).astype(np.int8)
+def _missing(missing: Array, code: Array) -> Array:
+    """Return a code per row: the one of `missing`; where that is 0, the one for the window's `code`, if any."""
+    return np.where((missing == 0) & (code > 0), acceptance.NO_WINDOW - 1 + code, missing).astype(np.int8)
 
 
 def _windows(rows: pa.RecordBatch) -> int:
@@ -134,7 +134,7 @@ def _windows(rows: pa.RecordBatch) -> int:
     return int(rows.num_rows - rows.column("window_end").null_count)
 
 
-def other_keys() -> UserError:
+def key_kind_error() -> UserError:
     """Return the error for state whose keys are windowed and the configuration's are not, or the other way round."""
     return UserError(
         "what is held has other keys than the configuration asks for: windows' keys or plain ones",

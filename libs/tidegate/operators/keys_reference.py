@@ -16,7 +16,7 @@ from tidegate.kernels.record_format.record_headers import decode_headers, header
 Window = tuple[int, int] | None
 
 
-class Told(NamedTuple):
+class KeyAndWindow(NamedTuple):
     """A record's own key and its window. `fault`: why the record is rejected for its window; empty: it is not."""
 
     key: bytes | None
@@ -24,35 +24,35 @@ class Told(NamedTuple):
     fault: str = ""
 
 
-def told(row: Row, config: KeyRules) -> Told:
+def key_and_window(row: Row, config: KeyRules) -> KeyAndWindow:
     """Return the record's own key and window as `windows` of the configuration says."""
     windows = config.windows
     if row.key is None or windows == "ignore":
-        return Told(row.key)
+        return KeyAndWindow(row.key)
     if windows == "none":
-        told_unasked = {HEADER_WINDOW_START, HEADER_WINDOW_END} <= _names(row)
-        return Told(row.key, None, _UNTOLD if told_unasked else "")
+        names_window = {HEADER_WINDOW_START, HEADER_WINDOW_END} <= _names(row)
+        return KeyAndWindow(row.key, None, _UNEXPECTED_WINDOW if names_window else "")
     if windows == "headers":
         return _by_headers(row)
     return _by_bytes(row.key, windows.time if isinstance(windows, TimeWindows) else None)
 
 
-_UNTOLD = "its key is of a window; write windows: headers, or windows: ignore to leave windows out of keys"
+_UNEXPECTED_WINDOW = "its key is of a window; write windows: headers, or windows: ignore to leave windows out of keys"
 
 
 def _names(row: Row) -> set[str]:
     return {name.decode() for name, _ in decode_headers(row.headers)}
 
 
-def _by_headers(row: Row) -> Told:
+def _by_headers(row: Row) -> KeyAndWindow:
     if not {HEADER_WINDOW_START, HEADER_WINDOW_END} <= _names(row):
-        return Told(row.key, None, "no window: headers with its bounds are missing")
+        return KeyAndWindow(row.key, None, "no window: headers with its bounds are missing")
     bounds = [header_value(row.headers, name) or b"" for name in (HEADER_WINDOW_START, HEADER_WINDOW_END)]
     start, end = (int(bound) if bound.isdigit() and len(bound) < 20 else -1 for bound in bounds)
     return _within(row.key, start, end)
 
 
-def _by_bytes(key: bytes, size: int | None) -> Told:
+def _by_bytes(key: bytes, size: int | None) -> KeyAndWindow:
     """Return the key and window of Kafka's bytes of a windowed key.
 
     Behind the key are the start of a time window, or the end and then the start of a session, 8 bytes each.
@@ -60,13 +60,13 @@ def _by_bytes(key: bytes, size: int | None) -> Told:
     """
     added = 16 if size is None else 8
     if len(key) < added:
-        return Told(key, None, "no window: its key is too short to name one in Kafka's bytes")
+        return KeyAndWindow(key, None, "no window: its key is too short to name one in Kafka's bytes")
     start = int.from_bytes(key[-8:], "big", signed=True)
     end = int.from_bytes(key[-16:-8], "big", signed=True) if size is None else start + size
     return _within(key[:-added], start, end)
 
 
-def _within(key: bytes | None, start: int, end: int) -> Told:
+def _within(key: bytes | None, start: int, end: int) -> KeyAndWindow:
     if not (0 <= start <= MAX_TIME and start <= end and (end <= MAX_WINDOW_END or end == MAX_TIMESTAMP)):
-        return Told(key, None, "no window: its bounds are no interval within the range of time")
-    return Told(key, (start, end))
+        return KeyAndWindow(key, None, "no window: its bounds are no interval within the range of time")
+    return KeyAndWindow(key, (start, end))

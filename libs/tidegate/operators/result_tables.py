@@ -19,7 +19,7 @@ _CAUSE = pa.dictionary(pa.int8(), pa.string())
 _OPS = pa.array(["put", "delete"])
 
 EMISSIONS = pa.schema(_RECORD | {"cause": _CAUSE})
-REFUSED = pa.schema(_RECORD | {"cause": _CAUSE, "lateness": pa.int64(), "bound": pa.int64()})
+LATE_AND_REJECTED = pa.schema(_RECORD | {"cause": _CAUSE, "lateness": pa.int64(), "bound": pa.int64()})
 
 
 def changes_schema(columns: Iterable[pa.Field] = ()) -> pa.Schema:
@@ -27,7 +27,7 @@ def changes_schema(columns: Iterable[pa.Field] = ()) -> pa.Schema:
     return pa.schema([pa.field("op", pa.string()), *pa.schema(_RECORD), *columns])
 
 
-def words(codes: Array, texts: pa.Array) -> pa.Array:
+def dictionary_column(codes: Array, texts: pa.Array) -> pa.Array:
     """Return the text of each code, as a dictionary array; a code is an index into `texts`."""
     return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int8()), texts)
 

@@ -170,7 +170,7 @@ RULES = (
         ),
         removals=(
             instead("raise"),
-            value("undecodable", way="row"),
+            value("missing", way="row"),
         ),
     ),
 )

@@ -129,7 +129,7 @@ RULES = (
             *tests("operators/stream_table_join/test_step", "a_record_leaves_once_the_table_is_complete_for_its_time"),
             *_LAW,
         ),
-        removals=(replaced("state.time.place[0] > moment.open_until", "False"),),
+        removals=(replaced("state.time.place[0] > limits.open_until", "False"),),
     ),
     Rule(
         slug="gate-of-due",

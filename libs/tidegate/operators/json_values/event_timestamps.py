@@ -47,11 +47,11 @@ def event_timestamps(records: Records, field: TimestampField | None) -> tuple[In
     if field is None:
         return records.timestamp, (NULL_TIMESTAMP * (records.timestamp == NO_TIMESTAMP)).astype(np.int8)
     found = json_fields.fields_of(records, field.field)
-    numbers = json_fields.wholes_of(found)
+    numbers = json_fields.integers_of(found)
     codes = np.where(found.code == json_fields.FOUND, np.where(numbers.is_number, 0, NO_NUMBER), _CODES[found.code])
     timestamps = records.timestamp.copy()
     for row in np.flatnonzero(codes == 0).tolist():
-        number = int(numbers.whole[row]) if numbers.is_whole[row] else _number(found.text(row))
+        number = int(numbers.whole[row]) if numbers.is_integer[row] else _number(found.text(row))
         timestamp, codes[row] = _milliseconds(number, field.unit)
         if codes[row] == 0:
             timestamps[row] = timestamp

@@ -36,11 +36,11 @@ class Fields(NamedTuple):
         return bytes(self.data[self.start[row] : self.start[row] + self.length[row]])
 
 
-class Wholes(NamedTuple):
+class Integers(NamedTuple):
     """Per text: whether it is a number, whether it is written as an integer that fits into int64, and that integer."""
 
     is_number: Array
-    is_whole: Array
+    is_integer: Array
     whole: Array
 
 
@@ -92,23 +92,23 @@ def _trimmed(data: Array, start: int, end: int) -> Any:
     return start, end
 
 
-def wholes_of(fields: Fields) -> Wholes:
+def integers_of(fields: Fields) -> Integers:
     """Return which of the texts are numbers, and the integers among them; a missing field is not a number."""
     rows = len(fields.start)
-    found = Wholes(np.zeros(rows, np.bool_), np.zeros(rows, np.bool_), np.zeros(rows, np.int64))
-    _read_wholes(fields, found)
+    found = Integers(np.zeros(rows, np.bool_), np.zeros(rows, np.bool_), np.zeros(rows, np.int64))
+    _read_integers(fields, found)
     return found
 
 
 @compiled_in_place
-def _read_wholes(fields: Fields, found: Wholes) -> None:
+def _read_integers(fields: Fields, found: Integers) -> None:
     for row in range(len(fields.start)):
         if fields.code[row] == FOUND:
             at = fields.start[row]
             first = fields.data[at]
             found.is_number[row] = first == _MINUS or _ZERO <= first < _ZERO + 10
             if found.is_number[row]:
-                found.is_whole[row], found.whole[row] = _whole(fields.data, at, at + fields.length[row])
+                found.is_integer[row], found.whole[row] = _whole(fields.data, at, at + fields.length[row])
 
 
 @inlined

@@ -31,11 +31,11 @@ REASONS = (
 NO_NUMBER, VALUE_NO_NUMBER = 5, 6
 """Further codes, after those of `json_fields`: the field is not a number, or the value itself is not."""
 
-PART = 6
+PART_OFFSET = 6
 """Added to the codes of `json_fields` for a missing part that need not be a number (`no value: ...` in REASONS)."""
 
 
-class Read(NamedTuple):
+class ReadNumbers(NamedTuple):
     """Numbers, [field, row]: `double` where `is_double`, otherwise `whole`; and a code per row.
 
     The code is 0, or 1 + the index in REASONS of the reason why a number is missing; then all numbers of the row are 0.
@@ -47,10 +47,12 @@ class Read(NamedTuple):
     code: Array
 
 
-def read_numbers(records: Records, fields: tuple[str | None, ...]) -> Read:
+def read_numbers(records: Records, fields: tuple[str | None, ...]) -> ReadNumbers:
     """Read the fields' numbers in each record; None: the value itself. The code is that of the first missing one."""
     shape = len(fields), len(records)
-    read = Read(np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape, np.bool_), np.zeros(shape[1], np.int8))
+    read = ReadNumbers(
+        np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape, np.bool_), np.zeros(shape[1], np.int8)
+    )
     for at, field in enumerate(fields):
         codes = _read_field(records, field, read.whole[at], read.double[at], read.is_double[at])
         np.copyto(read.code, codes, where=read.code == FOUND)
@@ -62,11 +64,11 @@ def read_numbers(records: Records, fields: tuple[str | None, ...]) -> Read:
 def _read_field(records: Records, field: str | None, whole: Array, double: Array, is_double: Array) -> Array:
     """Write the field's numbers into the three arrays, and return a code per record."""
     found = json_fields.fields_of(records, field)
-    numbers = json_fields.wholes_of(found)
+    numbers = json_fields.integers_of(found)
     whole[:] = numbers.whole
     no_number = VALUE_NO_NUMBER if field is None else NO_NUMBER
     codes = np.where((found.code == FOUND) & ~numbers.is_number, no_number, found.code)
-    for row in np.flatnonzero(numbers.is_number & ~numbers.is_whole).tolist():
+    for row in np.flatnonzero(numbers.is_number & ~numbers.is_integer).tolist():
         double[row] = float(found.text(row))
         is_double[row] = True
         if math.isinf(double[row]):
@@ -83,5 +85,5 @@ def missing_parts(records: Records, fields: tuple[str | None, ...]) -> Array:
     for field in fields:
         missing = json_fields.fields_of(records, field).code
         lacks = (missing == NO_JSON) if field is None else (missing != FOUND)
-        np.copyto(codes, missing + PART, where=lacks & (codes == 0))
+        np.copyto(codes, missing + PART_OFFSET, where=lacks & (codes == 0))
     return codes

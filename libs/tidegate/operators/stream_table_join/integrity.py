@@ -12,15 +12,15 @@ from tidegate.kernels import integrity, payloads, time_buffer
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.memory import arena, slots
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES, NOT_HELD
-from tidegate.operators.stream_table_join.step import CHECK, State, check_of
+from tidegate.operators.stream_table_join.step import CHECKSUM, State, checksum_of
 
 
-def damage(state: State) -> str | None:
+def find_damage(state: State) -> str | None:
     """Return what is damaged in the state, or None. Reads all of it; to be called between two batches."""
     used, words = int(state.pool.numbers[slots.USED]), int(state.payloads.arena.numbers[arena.USED])
     held = int(state.time.numbers[HELD])
     if not (0 <= held <= used <= len(state.row) and 0 <= words <= len(state.payloads.arena.words)):
-        return "its sizes cannot be"
+        return "its sizes are impossible"
     taken = np.zeros(max(words, 1), np.bool_)
     if not _slots_are_whole(state, taken):
         return "a record that it holds is damaged"
@@ -47,21 +47,21 @@ def _slots_are_whole(state: State, taken: Array) -> bool:
         if state.row[slot] != 0:
             return False
         if state.time.position[slot] == NOT_HELD:
-            if state.payloads.block[slot] != 0 or state.payloads.check[slot] != 0:
+            if state.payloads.block[slot] != 0 or state.payloads.checksum[slot] != 0:
                 return False
             continue
         if not (integrity.is_at_its_node(state.time, slot) and _is_at_its_time(state, slot)):
             return False
         words = integrity.take_block(state.payloads, slot, taken)
         size = payloads.payload_length(state.payloads, slot)
-        if words == 0 or state.time.size[slot] != size or state.payloads.check[slot] != check_of(state, slot):
+        if words == 0 or state.time.size[slot] != size or state.payloads.checksum[slot] != checksum_of(state, slot):
             return False
         held += 1
         total += size
         live += words
-        checks += wide(state.payloads.check[slot])
+        checks += wide(state.payloads.checksum[slot])
     numbers = state.time.numbers
-    right = held == numbers[HELD] and total == numbers[HELD_BYTES] and checks == state.numbers[CHECK]
+    right = held == numbers[HELD] and total == numbers[HELD_BYTES] and checks == state.numbers[CHECKSUM]
     return bool(right and live == state.payloads.arena.numbers[arena.LIVE])
 
 

@@ -63,8 +63,8 @@ def _measure(
 ) -> None:
     """Fill `kinds` with the kinds of stream values (row 0) and table values (row 1), `lengths` with object lengths."""
     for row in range(len(lengths)):
-        _fetch_ahead(stream, row)
-        _fetch_ahead(table, row)
+        _prefetch_ahead(stream, row)
+        _prefetch_ahead(table, row)
         kinds[0, row] = _kind(stream, row, open_at)
         kinds[1, row] = _kind_of_version(table, row, version[row], known, open_at)
         size = _size(kinds[0, row], stream.length[row], len(_STREAM), len(_STREAM_BYTES))
@@ -72,7 +72,7 @@ def _measure(
 
 
 @inlined
-def _fetch_ahead(strings: Strings, row: int) -> None:
+def _prefetch_ahead(strings: Strings, row: int) -> None:
     """Prefetch both ends of the value some rows ahead."""
     row = min(row + AHEAD, len(strings.start) - 1)
     start = strings.start[row]
@@ -116,8 +116,8 @@ def _size(kind: int, length: int, name: int, name_of_bytes: int) -> Any:
 def _write(stream: Strings, table: Strings, kinds: Array, first: int, last: int, out: Array) -> None:
     at = 0
     for row in range(first, last):
-        _fetch_ahead(stream, row)
-        _fetch_ahead(table, row)
+        _prefetch_ahead(stream, row)
+        _prefetch_ahead(table, row)
         at = _write_value(stream, row, kinds[0, row], _STREAM, _STREAM_BYTES, out, at)
         at = _write_value(table, row, kinds[1, row], _TABLE, _TABLE_BYTES, out, at)
         at = _put(_END, out, at)

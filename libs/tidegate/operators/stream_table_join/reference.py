@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from tidegate.contracts.event_time import ALWAYS, MAX_TIME, NO_TIMESTAMP
 from tidegate.contracts.records import Row
-from tidegate.operators.keys_reference import Told, Window, told
+from tidegate.operators.keys_reference import KeyAndWindow, Window, key_and_window
 from tidegate.operators.stream_table_join.config import StreamTableJoinRules
 
 
@@ -126,6 +126,6 @@ class Reference:
         keyed = self.config.join == "inner" or self.config.windowed
         return "null key" if row.key is None and keyed else ""
 
-    def _told(self, row: Row) -> Told:
+    def _told(self, row: Row) -> KeyAndWindow:
         """Return the record's key and window. Without windowed keys the record's own key is looked up as it is."""
-        return told(row, self.config) if self.config.windowed else Told(row.key)
+        return key_and_window(row, self.config) if self.config.windowed else KeyAndWindow(row.key)

@@ -18,20 +18,20 @@ from tidegate.contracts.records import Records
 from tidegate.kernels import columns, hash_index, time_buffer
 from tidegate.kernels.hash_index import Index
 from tidegate.kernels.memory import arena, growth, slots
-from tidegate.kernels.payloads import Batch, Payloads, batch_of, record_length, repack
+from tidegate.kernels.payloads import FlatRecords, Payloads, flat_records, record_length, repack
 from tidegate.kernels.version_chains import READABLE_FROM, VersionedState
-from tidegate.operators import refusals, result_tables
+from tidegate.operators import acceptance, result_tables
+from tidegate.operators.acceptance import Timestamped
 from tidegate.operators.keys import PlainKeys, WindowKeys
-from tidegate.operators.refusals import Dated
 from tidegate.operators.stream_table_join import measures, tables
 from tidegate.operators.stream_table_join import step as kernel
 from tidegate.operators.stream_table_join.config import StreamTableJoinRules
-from tidegate.operators.stream_table_join.integrity import damage
+from tidegate.operators.stream_table_join.integrity import find_damage
 from tidegate.operators.stream_table_join.joiner import Joiner
 
 STREAM_TIME, OPENED = range(2)
 
-_LONGS, _INTS = ("offset", "timestamp", "arrived", "check"), ("row", "size", "block", "key_length")
+_LONGS, _INTS = ("offset", "timestamp", "arrived", "checksum"), ("row", "size", "block", "key_length")
 _MORE_INTS = ("value_length", "headers_length")
 
 _SLOT = np.dtype([*((name, "i8") for name in _LONGS), *((name, "i4") for name in (*_INTS, *_MORE_INTS))])
@@ -71,7 +71,7 @@ def state_of(arrays: Mapping[str, Array]) -> kernel.State:
     """Return the storage's arrays as the kernels take them."""
     record = arrays["record"].view(_SLOT)
     blocks = arena.Arena(arrays["arena"], arrays["arena"].view(np.int64), arrays["arena_numbers"])
-    stored = (record[name] for name in ("block", "key_length", *_MORE_INTS, "timestamp", "offset", "check"))
+    stored = (record[name] for name in ("block", "key_length", *_MORE_INTS, "timestamp", "offset", "checksum"))
     return kernel.State(
         time_buffer.TimeBuffer(
             arrays["time_numbers"],
@@ -91,7 +91,7 @@ def state_of(arrays: Mapping[str, Array]) -> kernel.State:
 
 def damage_of(arrays: Mapping[str, Array]) -> str | None:
     """Return what is damaged in the arrays of a state, or None. To be called between two batches."""
-    return "its numbers cannot be" if arrays["numbers"][OPENED] != 1 else damage(state_of(arrays))
+    return "its numbers are impossible" if arrays["numbers"][OPENED] != 1 else find_damage(state_of(arrays))
 
 
 class StreamTableJoinState:
@@ -130,12 +130,12 @@ class StreamTableJoinState:
         The result's changelog describes all changes of the state. Raise UserError, in the middle of the batch, if the
         stream is before the history of its table and `before_history` is `stop`.
         """
-        own, undecodable, newest = refusals.dated(records, self._config, clock_ms)
-        batch, _, missing = self._keys.keyed(own, undecodable)
-        dated = Dated(batch, missing, newest)
+        own, missing, newest = acceptance.with_timestamps(records, self._config, clock_ms)
+        batch, _, missing = self._keys.keyed(own, missing)
+        dated = Timestamped(batch, missing, newest)
         outcome = self._outcome(len(records))
-        moment = self._moment(clock_ms)
-        self._run(lambda: kernel.absorb(self._state, dated, moment, self._rules, outcome))
+        limits = self._limits(clock_ms)
+        self._run(lambda: kernel.absorb(self._state, dated, limits, self._rules, outcome))
         return self._result(dated, outcome, own)
 
     def advance(self, stream_time: int) -> StepResult:
@@ -143,13 +143,13 @@ class StreamTableJoinState:
         outcome = self._outcome(0)
         outcome.tally[kernel.STREAM_TIME] = advanced(self.stream_time, stream_time)
         due = int(outcome.tally[kernel.STREAM_TIME]) - self._rules.grace
-        kernel.release(self._state, due, self._moment(0), self._rules.wait, outcome)
+        kernel.release(self._state, due, self._limits(0), self._rules.wait, outcome)
         return self._without_records(outcome)
 
     def flush(self) -> StepResult:
         """Join everything that is held, without waiting for the table."""
         outcome = self._outcome(0)
-        kernel.release(self._state, kernel.MAX, kernel.Moment(0, ALWAYS, NEVER), self._rules.wait, outcome)
+        kernel.release(self._state, kernel.MAX, kernel.Limits(0, ALWAYS, NEVER), self._rules.wait, outcome)
         return self._without_records(outcome)
 
     def restore(self, rows: pa.Table, stream_time: int) -> None:
@@ -165,7 +165,7 @@ class StreamTableJoinState:
         count = time.numbers[time_buffer.HELD]
         held = time.heap[:count]
         in_order = held[np.lexsort((time.arrival[held], time.place[:count]))]
-        return self._keys.shown(tables.changes(self._state, batch_of(_NO_RECORDS), in_order))
+        return self._keys.with_record_keys(tables.changes(self._state, flat_records(_NO_RECORDS), in_order))
 
     def _map(self) -> None:
         """Map the storage's current arrays for the kernels; necessary after each growth."""
@@ -173,11 +173,13 @@ class StreamTableJoinState:
         self._numbers = arrays["numbers"]
         self._state = state_of(arrays)
 
-    def _moment(self, clock_ms: int) -> kernel.Moment:
+    def _limits(self, clock_ms: int) -> kernel.Limits:
         open_until = self._open_until if self._rules.grace else ALWAYS
-        return kernel.Moment(clock_ms, open_until, self._history() if self._config.before_history == "stop" else NEVER)
+        return kernel.Limits(
+            clock_ms, open_until, self._complete_from() if self._config.before_history == "stop" else NEVER
+        )
 
-    def _history(self) -> int:
+    def _complete_from(self) -> int:
         """Return the first time from which on the table knows all versions."""
         return NEVER if self._table is None else int(self._table.versions.numbers[READABLE_FROM])
 
@@ -192,7 +194,7 @@ class StreamTableJoinState:
             emitted=np.empty(held + records, np.int64),
             late=np.empty(held + records, np.bool_),
             touched=np.empty(held + records, np.int32),
-            refused=refusals.no_refusals(records),
+            unaccepted=acceptance.none_yet(records),
             tally=tally,
         )
 
@@ -203,20 +205,20 @@ class StreamTableJoinState:
         """
         while (signal := work()) != kernel.DONE:
             if signal == kernel.BEFORE_HISTORY:
-                self._refuse_to_go_on()
+                self._raise_before_history()
             self._storage.grow(growth.more_slots(self._storage.capacity(), "slots"))
             self._map()
 
-    def _refuse_to_go_on(self) -> None:
+    def _raise_before_history(self) -> None:
         raise UserError(
             "the stream stands before the history of its table: what its records should meet may be gone",
-            value=f"the table is complete from event time {self._history()} ms on",
+            value=f"the table is complete from event time {self._complete_from()} ms on",
             remedy="raise the table's history_retention and let it read its topic again, give the join a table of its "
             "own, which then keeps what this join needs, or write before_history: join to join what is still known",
         )
 
     def _replay(self, rows: pa.RecordBatch) -> None:
-        batch = self._keys.replayed(batch_of(columns.records_of(rows)), rows)
+        batch = self._keys.from_changelog(flat_records(columns.records_of(rows)), rows)
         deleted = np.asarray(rows.column("op").to_numpy(zero_copy_only=False) == "delete", np.bool_)
         arrived = columns.int_column(rows.column(tables.ARRIVED.name))
         outcome, index = self._outcome(len(rows)), self._offsets
@@ -245,14 +247,14 @@ class StreamTableJoinState:
         kernel.index_by_offset(self._state, slots, index)
         return index
 
-    def _result(self, dated: Dated, outcome: kernel.Outcome, own: Batch) -> StepResult:
+    def _result(self, dated: Timestamped, outcome: kernel.Outcome, own: FlatRecords) -> StepResult:
         """Return the outcome as tables, and settle the batch. `own`: the records under their own keys."""
         self._by_offset = None
         batch = dated.batch
         changed = np.empty(outcome.tally[kernel.TOUCHED], np.int32)
         changed = changed[: kernel.net_changes(self._state, outcome, changed)]
         emissions = self._emissions(batch, outcome)
-        rejected = refusals.rejected(self._state.payloads, own, outcome.refused, dated.newest)
+        rejected = acceptance.rejected(self._state.payloads, own, outcome.unaccepted, dated.newest)
         changes = tables.changes(self._state, batch, changed)
         undo = tables.undo(self._state, batch, changed, changes["key"])
         self._settle(batch, outcome)
@@ -261,10 +263,10 @@ class StreamTableJoinState:
         due = self.stream_time - self._rules.grace
         return StepResult(
             emissions=emissions,
-            late=result_tables.REFUSED.empty_table(),
+            late=result_tables.LATE_AND_REJECTED.empty_table(),
             rejected=rejected,
-            changes=self._keys.shown(changes),
-            undo=self._keys.shown(undo),
+            changes=self._keys.with_record_keys(changes),
+            undo=self._keys.with_record_keys(undo),
             counts=measures.counts(outcome, emissions.num_rows, held, held_bytes),
             stream_time=self.stream_time,
             measures=measures.measures(outcome, emissions, kernel.waiting(self._state, due), held, held_bytes),
@@ -272,18 +274,18 @@ class StreamTableJoinState:
         )
 
     def _without_records(self, outcome: kernel.Outcome) -> StepResult:
-        dated = refusals.dated(_NO_RECORDS, self._config, 0)
+        dated = acceptance.with_timestamps(_NO_RECORDS, self._config, 0)
         return self._result(dated, outcome, dated.batch)
 
-    def _emissions(self, batch: Batch, outcome: kernel.Outcome) -> pa.Table:
+    def _emissions(self, batch: FlatRecords, outcome: kernel.Outcome) -> pa.Table:
         if outcome.tally[kernel.EMITTED] == 0:
-            return self._keys.shown(tables.EMISSIONS.empty_table())
+            return self._keys.with_record_keys(tables.EMISSIONS.empty_table())
         if self._table is None:
             raise AssertionError("records were joined before a table was read")
         versions, inner = self._table.versions, self._rules.inner
         return tables.emissions(self._state, batch, outcome, versions, self._keys, inner, self._joiner)
 
-    def _settle(self, batch: Batch, outcome: kernel.Outcome) -> None:
+    def _settle(self, batch: FlatRecords, outcome: kernel.Outcome) -> None:
         """Store the payloads of held records, and drop those of the others. Build the batch's tables before."""
         while not kernel.settle(self._state, batch, outcome):
             row = self._state.row[outcome.touched[outcome.tally[kernel.SETTLED]]] - 1

@@ -25,11 +25,11 @@ from tidegate.kernels.compiled.words import prefetch
 from tidegate.kernels.hash_index import Index
 from tidegate.kernels.memory import slots
 from tidegate.kernels.memory.slots import SlotPool
-from tidegate.kernels.payloads import Batch, Located, Payloads
+from tidegate.kernels.payloads import FlatRecords, Located, Payloads
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES, TimeBuffer
-from tidegate.kernels.version_chains import FAR_AHEAD, NONE, READABLE_FROM, Trail, Versions
-from tidegate.operators import refusals
-from tidegate.operators.refusals import ACCEPTED, Dated, Refused
+from tidegate.kernels.version_chains import FAR_AHEAD, NONE, READABLE_FROM, LookupScratch, Versions
+from tidegate.operators import acceptance
+from tidegate.operators.acceptance import ACCEPTED, Timestamped, Unaccepted
 
 DONE, NEEDS_SLOT, BEFORE_HISTORY = range(3)
 """Why a kernel returned: all rows are done, it needs a slot, or the stream is before the table's history."""
@@ -42,7 +42,7 @@ MAX = 2**63 - 1
 NEXT_ROW, STREAM_TIME, EMITTED, TOUCHED, HELD_MAX, HELD_BYTES_MAX, SETTLED, EXPIRED = range(8)
 TALLIES = 8
 
-CHECK, NUMBERS = 2, 3
+CHECKSUM, NUMBERS = 2, 3
 """The index of the sum of all slots' checksums among a state's `numbers`, and the number of these."""
 
 NO_LIMIT = MAX
@@ -64,22 +64,22 @@ class Rules(NamedTuple):
     keyed: bool
 
 
-class Moment(NamedTuple):
+class Limits(NamedTuple):
     """The times that bound a batch.
 
     `clock`: the batch's clock, ms; 0: no wait for the table runs out. `open_until`: the event time up to which the
-    table is complete. `history`: the event time before which the stream must not be.
+    table is complete. `complete_from`: the event time before which the stream must not be.
     """
 
     clock: int
     open_until: int
-    history: int
+    complete_from: int
 
 
 class State(NamedTuple):
     """All arrays of a partition. In the time buffer a record's place is its timestamp, and its arrival its offset.
 
-    `arrived`: per slot the clock of the batch in which its record arrived. `numbers`: see CHECK.
+    `arrived`: per slot the clock of the batch in which its record arrived. `numbers`: see CHECKSUM.
     """
 
     time: TimeBuffer
@@ -96,11 +96,11 @@ class Outcome(NamedTuple):
     emitted: Array
     late: Array
     touched: Array
-    refused: Refused
+    unaccepted: Unaccepted
     tally: Array
 
 
-class Met(NamedTuple):
+class Found(NamedTuple):
     """The versions found for some records: slot, position and length of the value, and valid_from.
 
     `version` is NONE without one, and EXPIRED_VERSION where it may have expired; `length` is NULL_LENGTH then.
@@ -113,17 +113,17 @@ class Met(NamedTuple):
 
 
 @compiled_in_place
-def absorb(state: State, dated: Dated, moment: Moment, rules: Rules, outcome: Outcome) -> Any:
+def absorb(state: State, dated: Timestamped, limits: Limits, rules: Rules, outcome: Outcome) -> Any:
     """Release what is due, then process the rows from tally[NEXT_ROW] on; return DONE, or why it stopped before one."""
     tally = outcome.tally
-    release(state, tally[STREAM_TIME] - rules.grace, moment, rules.wait, outcome)
+    release(state, tally[STREAM_TIME] - rules.grace, limits, rules.wait, outcome)
     for row in range(tally[NEXT_ROW], len(dated.batch.offset)):
         tally[NEXT_ROW] = row
         timestamp = dated.batch.timestamp[row]
-        code = _refusal(dated, row, rules)
+        code = _verdict(dated, row, rules)
         if code != ACCEPTED:
-            refusals.refuse(outcome.refused, row, code, timestamp, tally[STREAM_TIME])
-        elif dated.batch.key_length[row] >= 0 and max(timestamp, tally[STREAM_TIME]) < moment.history:
+            acceptance.note(outcome.unaccepted, row, code, timestamp, tally[STREAM_TIME])
+        elif dated.batch.key_length[row] >= 0 and max(timestamp, tally[STREAM_TIME]) < limits.complete_from:
             # rule: stream-behind-history
             return BEFORE_HISTORY
         elif _is_joined_at_once(dated.batch, row, tally[STREAM_TIME], rules):
@@ -132,20 +132,20 @@ def absorb(state: State, dated: Dated, moment: Moment, rules: Rules, outcome: Ou
             if not slots.has_slot(state.pool):
                 return NEEDS_SLOT
             _observe_time(outcome, timestamp)
-            _hold(state, dated.batch, row, moment.clock, outcome)
-            release(state, tally[STREAM_TIME] - rules.grace, moment, rules.wait, outcome)
+            _hold(state, dated.batch, row, limits.clock, outcome)
+            release(state, tally[STREAM_TIME] - rules.grace, limits, rules.wait, outcome)
             _observe_size(tally, state.time)
     tally[NEXT_ROW] = len(dated.batch.offset)
     return DONE
 
 
 @inlined
-def release(state: State, due: int, moment: Moment, wait: int, outcome: Outcome) -> None:
+def release(state: State, due: int, limits: Limits, wait: int, outcome: Outcome) -> None:
     """Release held records up to the timestamp `due`, in order; stop at the first one that waits for the table."""
     while state.time.numbers[HELD] > 0 and state.time.place[0] <= due:
         slot = wide(state.time.heap[0])
         # rule: due-after-table
-        if state.time.place[0] > moment.open_until and moment.clock - state.arrived[slot] < wait:
+        if state.time.place[0] > limits.open_until and limits.clock - state.arrived[slot] < wait:
             return
         _emit(outcome, wide(state.row[slot]) - 1 if state.row[slot] > 0 else ~slot, False)
         _leave(state, slot, outcome)
@@ -170,7 +170,7 @@ def waiting(state: State, due: int) -> tuple[int, int]:
 
 
 @compiled_in_place
-def replay(state: State, index: Index, batch: Batch, deleted: Array, arrived: Array, out: Outcome) -> Any:
+def replay(state: State, index: Index, batch: FlatRecords, deleted: Array, arrived: Array, out: Outcome) -> Any:
     """Apply the changelog rows from tally[NEXT_ROW] on; return DONE, or NEEDS_SLOT before the row that needs one.
 
     `index`: a hash index of the held slots, by offset.
@@ -191,7 +191,7 @@ def replay(state: State, index: Index, batch: Batch, deleted: Array, arrived: Ar
 
 
 @inlined
-def _home(index: Index, batch: Batch, row: int) -> Any:
+def _home(index: Index, batch: FlatRecords, row: int) -> Any:
     return hash_index.home(index, batch.offset[row])
 
 
@@ -218,26 +218,26 @@ def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
 
 
 @compiled_in_place
-def settle(state: State, batch: Batch, outcome: Outcome) -> bool:
+def settle(state: State, batch: FlatRecords, outcome: Outcome) -> bool:
     """Store payloads of touched held slots, free those that left; return False if the arena needs room (call again)."""
     for at in range(outcome.tally[SETTLED], outcome.tally[TOUCHED]):
         outcome.tally[SETTLED] = at
-        _fetch_ahead(state, batch, outcome, at)
+        _prefetch_ahead(state, batch, outcome, at)
         slot = wide(outcome.touched[at])
         if time_buffer.is_held(state.time, slot):
             if not payloads.store(state.payloads, slot, batch, wide(state.row[slot]) - 1):
                 return False
-            _set_check(state, slot, check_of(state, slot))
+            _set_checksum(state, slot, checksum_of(state, slot))
         elif state.payloads.block[slot] != 0:
             payloads.drop(state.payloads, slot)
-            _set_check(state, slot, wide(0))
+            _set_checksum(state, slot, wide(0))
             slots.give_back(state.pool, slot)
         state.row[slot] = 0
     return True
 
 
 @inlined
-def _fetch_ahead(state: State, batch: Batch, outcome: Outcome, at: int) -> None:
+def _prefetch_ahead(state: State, batch: FlatRecords, outcome: Outcome, at: int) -> None:
     """Prefetch the record of the touched slot some places ahead."""
     row = wide(state.row[outcome.touched[min(at + AHEAD, outcome.tally[TOUCHED] - 1)]]) - 1
     if row >= 0:
@@ -246,30 +246,32 @@ def _fetch_ahead(state: State, batch: Batch, outcome: Outcome, at: int) -> None:
 
 
 @compiled_in_place
-def meet(versions: Versions, data: Array, arena: Array, records: Located, trail: Trail, met: Met) -> Any:
-    """Fill `met` with the version of each record's key that was valid at the record's timestamp. `trail`: scratch.
+def look_up(
+    versions: Versions, data: Array, arena: Array, records: Located, scratch: LookupScratch, found: Found
+) -> Any:
+    """Fill `found` with the version of each record's key that was valid at the record's timestamp.
 
-    Return for how many records that version may have expired.
+    `scratch` is overwritten. Return for how many records that version may have expired.
     """
     expired = 0
-    rows = len(met.version)
+    rows = len(found.version)
     for row in range(rows):
-        trail.prints[row] = _fingerprint(
+        scratch.fingerprints[row] = _fingerprint(
             versions.key_index, data, arena, records.key_start[row], records.key_length[row]
         )
     for row in range(-FAR_AHEAD, rows):
-        version_chains.fetch_ahead(versions, trail, row)
+        version_chains.prefetch_ahead(versions, scratch, row)
         if row >= 0:
-            met.version[row] = _version(versions, data, arena, records, trail, row)
-            prefetch(versions.payloads.value_length, met.version[row])
+            found.version[row] = _version(versions, data, arena, records, scratch, row)
+            prefetch(versions.payloads.value_length, found.version[row])
     for row in range(rows):
-        version = met.version[row]
-        found = version >= 0 and versions.payloads.value_length[version] >= 0
-        met.version[row] = version if found else min(version, NONE)
+        version = found.version[row]
+        has_value = version >= 0 and versions.payloads.value_length[version] >= 0
+        found.version[row] = version if has_value else min(version, NONE)
         expired += 1 if version == EXPIRED_VERSION else 0
-        met.start[row] = version_chains.value_start(versions, version) if found else 0
-        met.length[row] = versions.payloads.value_length[version] if found else NULL_LENGTH
-        met.valid_from[row] = version_chains.valid_from(versions, version) if found else 0
+        found.start[row] = version_chains.value_start(versions, version) if has_value else 0
+        found.length[row] = versions.payloads.value_length[version] if has_value else NULL_LENGTH
+        found.valid_from[row] = version_chains.valid_from(versions, version) if has_value else 0
     return expired
 
 
@@ -282,7 +284,7 @@ def _fingerprint(index: Index, data: Array, arena: Array, start: int, length: in
 
 
 @inlined
-def _version(versions: Versions, data: Array, arena: Array, records: Located, trail: Trail, row: int) -> Any:
+def _version(versions: Versions, data: Array, arena: Array, records: Located, scratch: LookupScratch, row: int) -> Any:
     """Return the slot of the version valid at the record's timestamp, which may be a tombstone; NONE without one.
 
     Return EXPIRED_VERSION if the key has versions, but the one that was valid then may have expired.
@@ -292,9 +294,9 @@ def _version(versions: Versions, data: Array, arena: Array, records: Located, tr
     if length < 0:
         return NONE
     if start >= 0:
-        key = version_chains.find_fetched(versions, trail, row, data, start, length)
+        key = version_chains.find_prefetched(versions, scratch, row, data, start, length)
     else:
-        key = version_chains.find_fetched(versions, trail, row, arena, ~start, length)
+        key = version_chains.find_prefetched(versions, scratch, row, arena, ~start, length)
     if key == NONE:
         return NONE
     at = version_chains.entry_as_of(versions, key, records.timestamp[row])
@@ -305,43 +307,43 @@ def _version(versions: Versions, data: Array, arena: Array, records: Located, tr
 
 
 @inlined
-def check_of(state: State, slot: int) -> Any:
+def checksum_of(state: State, slot: int) -> Any:
     """Return a 32-bit checksum of the slot: its stored record, the clock of its arrival, and its place."""
     seed = hash_index.mix(state.arrived[slot] ^ time_buffer.place_of(state.time, slot))
     return payloads.content_hash(state.payloads, slot, seed) & 0xFFFFFFFF
 
 
 @inlined
-def _set_check(state: State, slot: int, check: int) -> None:
-    state.numbers[CHECK] += check - wide(state.payloads.check[slot])
-    state.payloads.check[slot] = check
+def _set_checksum(state: State, slot: int, check: int) -> None:
+    state.numbers[CHECKSUM] += check - wide(state.payloads.checksum[slot])
+    state.payloads.checksum[slot] = check
 
 
 @inlined
-def _refusal(dated: Dated, row: int, rules: Rules) -> Any:
+def _verdict(dated: Timestamped, row: int, rules: Rules) -> Any:
     if dated.batch.value_length[row] < 0:
-        return refusals.NULL_VALUE
-    code = refusals.bad_timestamp(dated.batch.timestamp[row], dated.undecodable[row], dated.newest)
+        return acceptance.NULL_VALUE
+    code = acceptance.bad_timestamp(dated.batch.timestamp[row], dated.missing[row], dated.newest)
     if code == ACCEPTED and rules.keyed and dated.batch.key_length[row] < 0:
-        return refusals.NULL_KEY
+        return acceptance.NULL_KEY
     return code
 
 
 @inlined
-def _is_joined_at_once(batch: Batch, row: int, stream_time: int, rules: Rules) -> bool:
+def _is_joined_at_once(batch: FlatRecords, row: int, stream_time: int, rules: Rules) -> bool:
     """Return True for every record if there is no grace; otherwise for a late one and one without a key."""
     return bool(rules.grace == 0 or batch.key_length[row] < 0 or batch.timestamp[row] < stream_time - rules.grace)
 
 
 @inlined
-def _join_at_once(batch: Batch, row: int, rules: Rules, outcome: Outcome) -> None:
+def _join_at_once(batch: FlatRecords, row: int, rules: Rules, outcome: Outcome) -> None:
     """Release the record without buffering it. It advances stream time only if there is no grace and it has a key."""
     timestamp = batch.timestamp[row]
     has_key = batch.key_length[row] >= 0
     if rules.grace == 0 and has_key:
         _observe_time(outcome, timestamp)
     else:
-        refusals.observe_lateness(outcome.refused, timestamp, outcome.tally[STREAM_TIME])
+        acceptance.observe_lateness(outcome.unaccepted, timestamp, outcome.tally[STREAM_TIME])
     _emit(outcome, row, rules.grace > 0 and has_key)
 
 
@@ -350,18 +352,18 @@ def _observe_time(outcome: Outcome, timestamp: int) -> None:
     """Advance stream time to at least the timestamp, and count the record's lateness."""
     tally = outcome.tally
     tally[STREAM_TIME] = max(tally[STREAM_TIME], timestamp)
-    refusals.observe_lateness(outcome.refused, timestamp, tally[STREAM_TIME])
+    acceptance.observe_lateness(outcome.unaccepted, timestamp, tally[STREAM_TIME])
 
 
 @inlined
-def _hold(state: State, batch: Batch, row: int, arrived: int, outcome: Outcome) -> Any:
+def _hold(state: State, batch: FlatRecords, row: int, arrived: int, outcome: Outcome) -> Any:
     """Hold the row's record in a new slot; return the slot."""
     unused = state.pool.numbers[slots.FREE] == 0
     slot = slots.take(state.pool)
     if unused:
         state.row[slot] = 0
         state.payloads.block[slot] = 0
-        state.payloads.check[slot] = 0
+        state.payloads.checksum[slot] = 0
     if state.row[slot] == 0:
         _list(outcome, slot)
     state.row[slot] = row + 1

@@ -10,12 +10,12 @@ import pyarrow as pa
 from tidegate.contracts.operator import Array
 from tidegate.contracts.records import NULL_LENGTH
 from tidegate.kernels.columns import binary_column, record_columns
-from tidegate.kernels.payloads import Batch, Located, locate
+from tidegate.kernels.payloads import FlatRecords, Located, locate
 from tidegate.kernels.time_buffer import NOT_HELD
-from tidegate.kernels.version_chains import Trail, Versions
+from tidegate.kernels.version_chains import LookupScratch, Versions
 from tidegate.operators import result_tables
 from tidegate.operators.keys import Keys
-from tidegate.operators.result_tables import changes_schema, ops, words
+from tidegate.operators.result_tables import changes_schema, dictionary_column, ops
 from tidegate.operators.stream_table_join import step
 from tidegate.operators.stream_table_join.joiner import Joiner
 from tidegate.operators.stream_table_join.pairs import Strings, paired
@@ -28,7 +28,7 @@ EMISSIONS = result_tables.EMISSIONS.append(VALID_FROM)
 CHANGES = changes_schema([ARRIVED])
 UNDO = CHANGES.append(SLOT)
 
-Columns = TypeVar("Columns", Located, step.Met, Trail)
+Columns = TypeVar("Columns", Located, step.Found, LookupScratch)
 
 MATCHED, UNMATCHED, LATE, EXPIRED = range(4)
 CAUSES = pa.array(["matched", "unmatched", "late", "expired"])
@@ -36,7 +36,7 @@ CAUSES = pa.array(["matched", "unmatched", "late", "expired"])
 
 def emissions(
     state: step.State,
-    batch: Batch,
+    batch: FlatRecords,
     outcome: step.Outcome,
     versions: Versions,
     keys: Keys,
@@ -46,27 +46,27 @@ def emissions(
     """Return the joined records in order; one without a version has a null table value, or is dropped if `inner`."""
     count = outcome.tally[step.EMITTED]
     buffers = batch.data, state.payloads.arena.data
-    records, met, trail = _empty(Located, count), _empty(step.Met, count), _empty(Trail, count)
+    records, found, scratch = _empty(Located, count), _empty(step.Found, count), _empty(LookupScratch, count)
     locate(state.payloads, batch, outcome.emitted[:count], records)
-    outcome.tally[step.EXPIRED] = step.meet(versions, *buffers, records, trail, met)
-    late, found = outcome.late[:count], met.length != NULL_LENGTH
-    if inner and not found.all():
-        records, met = _chosen(records, found), _chosen(met, found)
-        late, found = late[found], found[found]
+    outcome.tally[step.EXPIRED] = step.look_up(versions, *buffers, records, scratch, found)
+    late, matched = outcome.late[:count], found.length != NULL_LENGTH
+    if inner and not matched.all():
+        records, found = _chosen(records, matched), _chosen(found, matched)
+        late, matched = late[matched], matched[matched]
     values = Strings(*buffers, records.value_start, records.value_length)
-    table = Strings(versions.payloads.arena.data, versions.payloads.arena.data, met.start, met.length)
-    answered = np.where(late, LATE, np.where(found, MATCHED, UNMATCHED))
-    causes = np.where(met.version == step.EXPIRED_VERSION, EXPIRED, answered)
+    table = Strings(versions.payloads.arena.data, versions.payloads.arena.data, found.start, found.length)
+    answered = np.where(late, LATE, np.where(matched, MATCHED, UNMATCHED))
+    causes = np.where(found.version == step.EXPIRED_VERSION, EXPIRED, answered)
     columns = {
         "key": binary_column(*buffers, records.key_start, records.key_length),
         "headers": binary_column(*buffers, records.headers_start, _null_if_none(records.headers_length)),
         "timestamp": pa.array(records.timestamp),
-        "valid_from": pa.array(met.valid_from, mask=~found),
+        "valid_from": pa.array(found.valid_from, mask=~matched),
         "offset": pa.array(records.offset),
-        "cause": words(causes, CAUSES),
+        "cause": dictionary_column(causes, CAUSES),
     }
-    rows = keys.shown(pa.table(columns))
-    value = paired(values, table, met.version) if joiner is None else _joined(joiner, rows, values, table)
+    rows = keys.with_record_keys(pa.table(columns))
+    value = paired(values, table, found.version) if joiner is None else _joined(joiner, rows, values, table)
     schema = pa.schema([*EMISSIONS, *keys.columns])
     return rows.append_column("value", value).select(schema.names).cast(schema)
 
@@ -90,7 +90,7 @@ def _null_if_none(lengths: Array) -> Array:
     return np.where(lengths > 0, lengths, NULL_LENGTH)
 
 
-def changes(state: step.State, batch: Batch, slots: Array) -> pa.Table:
+def changes(state: step.State, batch: FlatRecords, slots: Array) -> pa.Table:
     """Return the changelog of the slots: full `put` rows for held ones, otherwise `delete` rows with their identity."""
     if len(slots) == 0:
         return CHANGES.empty_table()
@@ -106,7 +106,7 @@ def changes(state: step.State, batch: Batch, slots: Array) -> pa.Table:
     )
 
 
-def undo(state: step.State, batch: Batch, slots: Array, keys: pa.ChunkedArray) -> pa.Table:
+def undo(state: step.State, batch: FlatRecords, slots: Array, keys: pa.ChunkedArray) -> pa.Table:
     """Return the changelog that restores the buffer before the batch.
 
     It has a `put` for slots that were stored before the batch, and a `delete` for the others. A stored record never

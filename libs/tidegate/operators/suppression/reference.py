@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tidegate.contracts.event_time import MAX_TIME, NO_TIMESTAMP
 from tidegate.contracts.records import Row
-from tidegate.operators.keys_reference import Window, told
+from tidegate.operators.keys_reference import Window, key_and_window
 from tidegate.operators.suppression.config import SuppressionRules, TimeLimit
 
 
@@ -89,7 +89,7 @@ class Reference:
         """Return the bound that a late record missed; None if the record is not late."""
         if self.closes:
             open_after = self.stream_time - (self.config.grace or 0)
-            key, window, _ = told(row, self.config)
+            key, window, _ = key_and_window(row, self.config)
             assert key is not None and window is not None
             slot = self.held.get((key, window))
             return open_after if window[1] <= open_after or (slot and slot.closed) else None
@@ -101,7 +101,7 @@ class Reference:
             return "null key"
         if row.timestamp == NO_TIMESTAMP:
             return "no timestamp: null"
-        if fault := told(row, self.config).fault:
+        if fault := key_and_window(row, self.config).fault:
             return fault
         if row.timestamp < 0:
             return "negative timestamp"
@@ -112,7 +112,7 @@ class Reference:
 
     def _accept(self, row: Row) -> None:
         before = dict(self.held), list(self.emissions), self.stream_time
-        key, window, _ = told(row, self.config)
+        key, window, _ = key_and_window(row, self.config)
         assert key is not None
         old = self.held.get((key, window))
         fresh = window[1] if window is not None and self.config.timer == "window_end" else row.timestamp

@@ -18,20 +18,20 @@ from tidegate.contracts.records import Records
 from tidegate.kernels import columns, time_buffer
 from tidegate.kernels.hash_index import Index
 from tidegate.kernels.memory import arena, growth, slots
-from tidegate.kernels.payloads import Batch, Payloads, batch_of, record_length, repack
-from tidegate.operators import refusals
+from tidegate.kernels.payloads import FlatRecords, Payloads, flat_records, record_length, repack
+from tidegate.operators import acceptance
 from tidegate.operators.bounds import EagerBuffer, StrictBuffer
-from tidegate.operators.keys import keys_of, other_keys
+from tidegate.operators.keys import key_kind_error, keys_of
 from tidegate.operators.suppression import measures, tables
 from tidegate.operators.suppression import step as kernel
 from tidegate.operators.suppression.config import SuppressionRules, TimeLimit
-from tidegate.operators.suppression.integrity import damage
+from tidegate.operators.suppression.integrity import find_damage
 
 STREAM_TIME, OPENED, BYTES_OF, WINDOWED = range(kernel.CLOSED)
 HALF_LINE = 32
 
 _FINDING_LONGS, _FINDING_INTS = ("fingerprint", "arrival"), ("row", "size", "block", "key_length")
-_RECORD_LONGS, _RECORD_INTS = ("timestamp", "offset", "check"), ("value_length", "headers_length")
+_RECORD_LONGS, _RECORD_INTS = ("timestamp", "offset", "checksum"), ("value_length", "headers_length")
 
 LAYOUT = Layout(
     kind="suppression",
@@ -61,7 +61,7 @@ Heap positions are in an array of their own: the heap changes those of many slot
 """
 
 _STOP_REASONS = {kernel.FULL_KEYS: "buffer.max_keys is reached", kernel.FULL_BYTES: "buffer.max_bytes is reached"}
-_NO_RECORDS = batch_of(Records.from_rows([]))
+_NO_RECORDS = flat_records(Records.from_rows([]))
 
 
 def rules_of(config: SuppressionRules) -> kernel.Rules:
@@ -96,7 +96,7 @@ def state_of(arrays: Mapping[str, Array]) -> kernel.State:
     """Return the storage's arrays as the kernels take them."""
     finding, record = arrays["finding"].view(_FINDING), arrays["record"].view(_RECORD)
     blocks = arena.Arena(arrays["arena"], arrays["arena"].view(np.int64), arrays["arena_numbers"])
-    stored = (record[name] for name in ("value_length", "headers_length", "timestamp", "offset", "check"))
+    stored = (record[name] for name in ("value_length", "headers_length", "timestamp", "offset", "checksum"))
     return kernel.State(
         time_buffer.TimeBuffer(
             arrays["time_numbers"],
@@ -119,8 +119,8 @@ def damage_of(arrays: Mapping[str, Array], config: SuppressionRules) -> str | No
     """Return what is damaged in the arrays of a state, or None. To be called between two batches."""
     opened, bytes_of_record, windowed = arrays["numbers"][[OPENED, BYTES_OF, WINDOWED]]
     if opened != 1 or bytes_of_record not in (0, 1) or windowed != config.windowed:
-        return "its numbers cannot be"
-    return damage(state_of(arrays), bool(bytes_of_record))
+        return "its numbers are impossible"
+    return find_damage(state_of(arrays), bool(bytes_of_record))
 
 
 class SuppressionState:
@@ -145,8 +145,8 @@ class SuppressionState:
         Every record is counted once, up to the one at which `shut_down` stops. The result's changelog describes all
         changes of the state.
         """
-        own, undecodable, newest = refusals.dated(records, self._config, clock_ms)
-        batch, ends, missing = self._keys.keyed(own, undecodable)
+        own, missing, newest = acceptance.with_timestamps(records, self._config, clock_ms)
+        batch, ends, missing = self._keys.keyed(own, missing)
         places = ends if self._config.timer == "window_end" else batch.timestamp
         outcome = self._outcome(len(records))
         stopped = self._run(lambda: kernel.absorb(self._state, batch, places, missing, newest, self._rules, outcome))
@@ -184,7 +184,7 @@ class SuppressionState:
 
     def snapshot(self) -> pa.Table:
         """Return the rows (all `put`) from which `restore` builds an equal state, in emission order."""
-        return self._keys.shown(tables.changes(self._state, _NO_RECORDS, self._in_order()))
+        return self._keys.with_record_keys(tables.changes(self._state, _NO_RECORDS, self._in_order()))
 
     def _in_order(self) -> Array:
         """Return the held slots in the order in which they would be emitted."""
@@ -206,7 +206,7 @@ class SuppressionState:
             self._numbers[STREAM_TIME] = NO_STREAM_TIME
             self._numbers[WINDOWED] = self._config.windowed
         if self._numbers[WINDOWED] != self._config.windowed:
-            raise other_keys()
+            raise key_kind_error()
         if self._numbers[BYTES_OF] != self._rules.bytes_of_record:
             kernel.recount(self._state, self._rules)
             self._numbers[BYTES_OF] = self._rules.bytes_of_record
@@ -225,7 +225,7 @@ class SuppressionState:
             touched=np.empty(held + records, np.int32),
             place_before=np.empty(held + records, np.int64),
             arrival_before=np.empty(held + records, np.int64),
-            refused=refusals.no_refusals(records),
+            unaccepted=acceptance.none_yet(records),
             tally=tally,
         )
 
@@ -251,7 +251,7 @@ class SuppressionState:
             kernel.reindex(self._state)
 
     def _replay(self, rows: pa.RecordBatch) -> None:
-        batch = self._keys.replayed(batch_of(columns.records_of(rows)), rows)
+        batch = self._keys.from_changelog(flat_records(columns.records_of(rows)), rows)
         deleted = np.asarray(rows.column("op").to_numpy(zero_copy_only=False) == "delete", np.bool_)
         places, arrivals = (columns.int_column(rows.column(field.name)) for field in tables.PLACE_COLUMNS)
         outcome = self._outcome(len(rows))
@@ -260,9 +260,9 @@ class SuppressionState:
 
     def _result(
         self,
-        batch: Batch,
+        batch: FlatRecords,
         outcome: kernel.Outcome,
-        own: Batch = _NO_RECORDS,
+        own: FlatRecords = _NO_RECORDS,
         newest: int = MAX_TIMESTAMP,
         stopped: int = kernel.DONE,
     ) -> StepResult:
@@ -271,10 +271,10 @@ class SuppressionState:
         changed = changed[: kernel.net_changes(self._state, outcome, changed)]
         if self._rules.closes:
             kernel.forget_tombstones(self._state, batch, outcome)
-        keys, refused, payloads = self._keys, outcome.refused, self._state.payloads
-        emissions = keys.shown(tables.emissions(self._state, batch, outcome))
-        late = refusals.late(payloads, own, refused, *self._lateness())
-        rejected = refusals.rejected(payloads, own, refused, newest)
+        keys, unaccepted, payloads = self._keys, outcome.unaccepted, self._state.payloads
+        emissions = keys.with_record_keys(tables.emissions(self._state, batch, outcome))
+        late = acceptance.late(payloads, own, unaccepted, *self._lateness())
+        rejected = acceptance.rejected(payloads, own, unaccepted, newest)
         changes = tables.changes(self._state, batch, outcome.touched[changed])
         undo = tables.undo(self._state, batch, outcome, changed, changes["key"])
         self._settle(batch, outcome)
@@ -284,8 +284,8 @@ class SuppressionState:
             emissions=emissions,
             late=late,
             rejected=rejected,
-            changes=self._keys.shown(changes),
-            undo=self._keys.shown(undo),
+            changes=self._keys.with_record_keys(changes),
+            undo=self._keys.with_record_keys(undo),
             counts=measures.counts(outcome, held, held_bytes),
             stream_time=self.stream_time,
             stopped_at=None if stopped == kernel.DONE else int(batch.offset[outcome.tally[kernel.NEXT_ROW]]),
@@ -299,7 +299,7 @@ class SuppressionState:
             return self._rules.time_limit, "its window is closed"
         return self._rules.max_lateness, "older than max_lateness"
 
-    def _settle(self, batch: Batch, outcome: kernel.Outcome) -> None:
+    def _settle(self, batch: FlatRecords, outcome: kernel.Outcome) -> None:
         """Store the payloads of held records, and drop those of the others. Build the batch's tables before."""
         while not kernel.settle(self._state, batch, outcome):
             row = self._state.row[outcome.touched[outcome.tally[kernel.SETTLED]]] - 1

@@ -21,10 +21,10 @@ from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.hash_index import Index
 from tidegate.kernels.memory import slots
 from tidegate.kernels.memory.slots import SlotPool
-from tidegate.kernels.payloads import Batch, Payloads
+from tidegate.kernels.payloads import FlatRecords, Payloads
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES, TimeBuffer
-from tidegate.operators import refusals
-from tidegate.operators.refusals import ACCEPTED, LATE, Refused
+from tidegate.operators import acceptance
+from tidegate.operators.acceptance import ACCEPTED, LATE, Unaccepted
 
 CAUSES = ("time", "keys", "bytes", "flush", "idle", "window_close")
 TIME, KEYS, BYTES, FLUSH, IDLE, WINDOW_CLOSE = range(6)
@@ -46,7 +46,7 @@ OVERTIME_SUM, OVERTIME_MIN, OVERTIME_COUNT, HELD_MAX, HELD_BYTES_MAX, SETTLED = 
 TALLIES = 12
 
 
-NUMBERS, CLOSED, CHECK = 6, 4, 5
+NUMBERS, CLOSED, CHECKSUM = 6, 4, 5
 """The number of a state's `numbers`, and the indexes of the last two: the count of closed windows, and the sum of the
 checksums of all slots."""
 
@@ -69,7 +69,7 @@ class Rules(NamedTuple):
 
 
 class State(NamedTuple):
-    """All arrays of a partition's state. `numbers`: see CLOSED and CHECK."""
+    """All arrays of a partition's state. `numbers`: see CLOSED and CHECKSUM."""
 
     time: TimeBuffer
     pool: SlotPool
@@ -91,17 +91,17 @@ class Outcome(NamedTuple):
     touched: Array
     place_before: Array
     arrival_before: Array
-    refused: Refused
+    unaccepted: Unaccepted
     tally: Array
 
 
 @compiled_in_place
 def absorb(
-    state: State, batch: Batch, places: Array, undecodable: Array, newest: int, rules: Rules, outcome: Outcome
+    state: State, batch: FlatRecords, places: Array, missing: Array, newest: int, rules: Rules, outcome: Outcome
 ) -> Any:
     """Process the rows from tally[NEXT_ROW] on; return DONE, or why it stopped before the row at tally[NEXT_ROW].
 
-    `places`: the place that each row would have in the order of eviction. `undecodable`: a code per row, 0 where
+    `places`: the place that each row would have in the order of eviction. `missing`: a code per row, 0 where
     nothing is missing. `newest`: the largest timestamp that is accepted.
     """
     tally = outcome.tally
@@ -110,9 +110,9 @@ def absorb(
     for row in range(tally[NEXT_ROW], len(batch.offset)):
         tally[NEXT_ROW] = row
         timestamp = batch.timestamp[row]
-        code = _refusal(batch, row, places[row], undecodable[row], newest, rules, tally[STREAM_TIME])
+        code = _verdict(batch, row, places[row], missing[row], newest, rules, tally[STREAM_TIME])
         if code != ACCEPTED:
-            refusals.refuse(outcome.refused, row, code, timestamp, tally[STREAM_TIME])
+            acceptance.note(outcome.unaccepted, row, code, timestamp, tally[STREAM_TIME])
             continue
         stream_time = max(tally[STREAM_TIME], timestamp)
         due = due_until(rules.time_limit, stream_time)
@@ -120,7 +120,7 @@ def absorb(
         slot = _find(state, batch, row, fingerprint)
         # rule: flushed-window-closed/absorb
         if slot >= 0 and is_closed(state, slot):
-            refusals.refuse(outcome.refused, row, wide(LATE), timestamp, tally[STREAM_TIME])
+            acceptance.note(outcome.unaccepted, row, wide(LATE), timestamp, tally[STREAM_TIME])
             continue
         full = _full(state, batch, row, slot, places[row], due, rules)
         if full != DONE:
@@ -128,7 +128,7 @@ def absorb(
         if slot < 0 and not slots.has_slot(state.pool):
             return NEEDS_SLOT
         tally[STREAM_TIME] = stream_time
-        refusals.observe_lateness(outcome.refused, timestamp, stream_time)
+        acceptance.observe_lateness(outcome.unaccepted, timestamp, stream_time)
         _insert_or_update(state, batch, row, slot, fingerprint, places[row], rules, outcome)
         evict(state, due, cause, rules, outcome)
         _observe_size(tally, state)
@@ -166,7 +166,7 @@ def evict(state: State, due: int, cause_of_due: int, rules: Rules, outcome: Outc
 
 
 @compiled_in_place
-def close(state: State, windows: Array, keys: Batch, rules: Rules, outcome: Outcome) -> None:
+def close(state: State, windows: Array, keys: FlatRecords, rules: Rules, outcome: Outcome) -> None:
     """Emit the results of these windows with cause `flush`, and keep the windows as closed.
 
     `windows`: slots. `keys`: a row per slot with the key and nothing else.
@@ -188,7 +188,7 @@ def is_closed(state: State, slot: int) -> bool:
 
 @compiled_in_place
 def replay(
-    state: State, batch: Batch, deleted: Array, places: Array, arrivals: Array, rules: Rules, out: Outcome
+    state: State, batch: FlatRecords, deleted: Array, places: Array, arrivals: Array, rules: Rules, out: Outcome
 ) -> Any:
     """Apply the changelog rows from tally[NEXT_ROW] on; return DONE, or NEEDS_SLOT before the row that needs one."""
     for row in range(out.tally[NEXT_ROW], len(batch.offset)):
@@ -207,7 +207,7 @@ def replay(
 
 
 @compiled_in_place
-def forget_tombstones(state: State, batch: Batch, outcome: Outcome) -> None:
+def forget_tombstones(state: State, batch: FlatRecords, outcome: Outcome) -> None:
     """Remove emissions without a value: a window's null retracts a result that was never emitted."""
     kept = 0
     for at in range(outcome.tally[EMITTED]):
@@ -236,7 +236,7 @@ def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
 
 
 @compiled_in_place
-def settle(state: State, batch: Batch, outcome: Outcome) -> bool:
+def settle(state: State, batch: FlatRecords, outcome: Outcome) -> bool:
     """Store the payloads of touched held slots, free ghosts; return False if the arena needs room (then call again)."""
     for at in range(outcome.tally[SETTLED], outcome.tally[TOUCHED]):
         outcome.tally[SETTLED] = at
@@ -244,17 +244,17 @@ def settle(state: State, batch: Batch, outcome: Outcome) -> bool:
         if time_buffer.is_held(state.time, slot):
             if not payloads.store(state.payloads, slot, batch, wide(state.row[slot]) - 1):
                 return False
-            _set_check(state, slot, check_of(state, slot))
+            _set_checksum(state, slot, checksum_of(state, slot))
         elif state.payloads.block[slot] != 0:
             payloads.drop(state.payloads, slot)
-            _set_check(state, slot, wide(0))
+            _set_checksum(state, slot, wide(0))
             _free(state, slot)
         state.row[slot] = 0
     return True
 
 
 @inlined
-def check_of(state: State, slot: int) -> Any:
+def checksum_of(state: State, slot: int) -> Any:
     """Return a 32-bit checksum of the slot: its stored record, fingerprint, arrival and place."""
     seed = hash_index.mix(state.fingerprint[slot] ^ state.time.arrival[slot])
     seed = hash_index.mix(seed ^ time_buffer.place_of(state.time, slot))
@@ -262,9 +262,9 @@ def check_of(state: State, slot: int) -> Any:
 
 
 @inlined
-def _set_check(state: State, slot: int, check: int) -> None:
-    state.numbers[CHECK] += check - wide(state.payloads.check[slot])
-    state.payloads.check[slot] = check
+def _set_checksum(state: State, slot: int, check: int) -> None:
+    state.numbers[CHECKSUM] += check - wide(state.payloads.checksum[slot])
+    state.payloads.checksum[slot] = check
 
 
 @compiled_in_place
@@ -288,11 +288,13 @@ def recount(state: State, rules: Rules) -> None:
 
 
 @inlined
-def _refusal(batch: Batch, row: int, place: int, undecodable: int, newest: int, rules: Rules, stream_time: int) -> Any:
+def _verdict(
+    batch: FlatRecords, row: int, place: int, missing: int, newest: int, rules: Rules, stream_time: int
+) -> Any:
     timestamp = batch.timestamp[row]
     if batch.key_length[row] < 0:
-        return refusals.NULL_KEY
-    code = refusals.bad_timestamp(timestamp, undecodable, newest)
+        return acceptance.NULL_KEY
+    code = acceptance.bad_timestamp(timestamp, missing, newest)
     if code != ACCEPTED:
         return code
     if rules.closes:
@@ -301,7 +303,7 @@ def _refusal(batch: Batch, row: int, place: int, undecodable: int, newest: int, 
 
 
 @inlined
-def _full(state: State, batch: Batch, row: int, slot: int, place: int, due: int, rules: Rules) -> Any:
+def _full(state: State, batch: FlatRecords, row: int, slot: int, place: int, due: int, rules: Rules) -> Any:
     """Return DONE, or the bound of `shut_down` that this record would exceed even after the evictions by time.
 
     `slot`: the slot of the record's key, -1 if it has none. `place`: the place that the record would have. Visits only
@@ -352,7 +354,7 @@ def _due_besides(time: TimeBuffer, slot: int, due: int) -> Any:
 
 @inlined
 def _insert_or_update(
-    state: State, batch: Batch, row: int, slot: int, fingerprint: int, place: int, rules: Rules, outcome: Outcome
+    state: State, batch: FlatRecords, row: int, slot: int, fingerprint: int, place: int, rules: Rules, outcome: Outcome
 ) -> None:
     if slot < 0 or not time_buffer.is_held(state.time, slot):
         outcome.tally[APPLIED] += 1
@@ -368,7 +370,7 @@ def _insert_or_update(
 @inlined
 def _hold(
     state: State,
-    batch: Batch,
+    batch: FlatRecords,
     row: int,
     slot: int,
     fingerprint: int,
@@ -396,7 +398,7 @@ def _new_slot(state: State) -> Any:
     if unused:
         state.row[slot] = 0
         state.payloads.block[slot] = 0
-        state.payloads.check[slot] = 0
+        state.payloads.checksum[slot] = 0
         state.time.position[slot] = time_buffer.NOT_HELD
     return slot
 
@@ -448,7 +450,7 @@ def _free(state: State, slot: int) -> None:
 
 
 @inlined
-def _find(state: State, batch: Batch, row: int, fingerprint: int) -> Any:
+def _find(state: State, batch: FlatRecords, row: int, fingerprint: int) -> Any:
     """Return the slot of the row's key, held or a ghost; -1 if the key has none."""
     place = hash_index.home(state.key_index, fingerprint)
     while True:
@@ -460,11 +462,11 @@ def _find(state: State, batch: Batch, row: int, fingerprint: int) -> Any:
 
 
 @inlined
-def _has_key(state: State, batch: Batch, slot: int, row: int) -> bool:
+def _has_key(state: State, batch: FlatRecords, slot: int, row: int) -> bool:
     """Return True if the slot, whose fingerprint is that of the row's key, has the same key."""
     start = batch.key_start[row]
     length = batch.key_length[row]
-    if hash_index.told_by_fingerprint(length):
+    if hash_index.fingerprint_is_exact(length):
         return True
     if state.payloads.block[slot] != 0:
         if state.payloads.key_length[slot] != length:
@@ -478,7 +480,7 @@ def _has_key(state: State, batch: Batch, slot: int, row: int) -> bool:
 
 
 @inlined
-def _record_size(batch: Batch, row: int, rules: Rules) -> Any:
+def _record_size(batch: FlatRecords, row: int, rules: Rules) -> Any:
     if rules.bytes_of_record:
         return payloads.record_length(batch, row)
     return max(0, batch.value_length[row])
@@ -496,7 +498,7 @@ def stored_size(state: State, slot: int, bytes_of_record: bool) -> Any:
 
 @inlined
 def _observe_overtime(tally: Array, overtime: int) -> None:
-    refusals.add(tally, OVERTIME_SUM, overtime)
+    acceptance.add(tally, OVERTIME_SUM, overtime)
     tally[OVERTIME_MIN] = min(tally[OVERTIME_MIN], overtime)
     tally[OVERTIME_COUNT] += 1
 

@@ -7,9 +7,9 @@ import pyarrow as pa
 
 from tidegate.contracts.operator import Array
 from tidegate.kernels.columns import record_columns
-from tidegate.kernels.payloads import Batch
+from tidegate.kernels.payloads import FlatRecords
 from tidegate.kernels.time_buffer import NOT_HELD
-from tidegate.operators.result_tables import EMISSIONS, changes_schema, ops, words
+from tidegate.operators.result_tables import EMISSIONS, changes_schema, dictionary_column, ops
 from tidegate.operators.suppression import step
 
 PLACE_COLUMNS = (pa.field("place", pa.int64()), pa.field("arrival", pa.int64()))
@@ -18,16 +18,16 @@ CHANGES = changes_schema(PLACE_COLUMNS)
 _CAUSES = pa.array(step.CAUSES)
 
 
-def emissions(state: step.State, batch: Batch, outcome: step.Outcome) -> pa.Table:
+def emissions(state: step.State, batch: FlatRecords, outcome: step.Outcome) -> pa.Table:
     """Return the emissions in order, with their causes."""
     count = outcome.tally[step.EMITTED]
     if count == 0:
         return EMISSIONS.empty_table()
     rows = record_columns(state.payloads, batch, outcome.emitted[:count])
-    return pa.table(rows | {"cause": words(outcome.cause[:count], _CAUSES)}, EMISSIONS)
+    return pa.table(rows | {"cause": dictionary_column(outcome.cause[:count], _CAUSES)}, EMISSIONS)
 
 
-def changes(state: step.State, batch: Batch, slots: Array) -> pa.Table:
+def changes(state: step.State, batch: FlatRecords, slots: Array) -> pa.Table:
     """Return the changelog of the slots: `put` with all columns for held ones, `delete` with the key for the others."""
     if len(slots) == 0:
         return CHANGES.empty_table()
@@ -44,7 +44,9 @@ def changes(state: step.State, batch: Batch, slots: Array) -> pa.Table:
     )
 
 
-def undo(state: step.State, batch: Batch, outcome: step.Outcome, changed: Array, keys: pa.ChunkedArray) -> pa.Table:
+def undo(
+    state: step.State, batch: FlatRecords, outcome: step.Outcome, changed: Array, keys: pa.ChunkedArray
+) -> pa.Table:
     """Return the changelog that restores the state before the batch.
 
     It has a `put` for slots that were stored before the batch, whose old records stay intact until the batch is

@@ -13,7 +13,7 @@ HOLD_FOR_READERS = 2**30
 
 
 class TableHistoryRules(KeyRules):
-    """The rules of a table: every version of every key is kept for a retention, or only the latest values are kept."""
+    """The rules of a table: every version of every key is kept for a retention, or only the latest values are."""
 
     live: ClassVar[frozenset[str]] = frozenset({"history_retention", "hold_for_readers", "windows"})
 

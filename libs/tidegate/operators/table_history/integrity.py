@@ -20,26 +20,26 @@ from tidegate.kernels.time_buffer import HELD, HELD_BYTES, NOT_HELD
 from tidegate.kernels.version_chains import ENTRY
 from tidegate.operators.table_history.step import (
     BYTES_HELD,
-    CHECK,
+    CHECKSUM,
     FREE,
     KEYS_HELD,
     STORED,
     VERSIONS_HELD,
     State,
-    check_of,
+    checksum_of,
 )
 
 
-def damage(state: State, longest: int) -> str | None:
+def find_damage(state: State, longest: int) -> str | None:
     """Return what is damaged in the state, or None. Reads all of it; to be called between two batches.
 
     `longest`: how many versions a key may have.
     """
-    if not all(_sizes_can_be(state)):
-        return "its sizes cannot be"
+    if not all(_sizes_are_possible(state)):
+        return "its sizes are impossible"
     versions, numbers = state.versions, state.numbers
     records, blocks = _untaken(versions.payloads.arena), _untaken(versions.chains)
-    held = np.array(state.standing[: state.pool.numbers[slots.USED]] == STORED)
+    held = np.array(state.status[: state.pool.numbers[slots.USED]] == STORED)
     held_keys = versions.capacity[: versions.keys.numbers[slots.USED]] != 0
     if not _versions_are_whole(state, records):
         return "a version that it holds is damaged"
@@ -57,9 +57,9 @@ def damage(state: State, longest: int) -> str | None:
     return None
 
 
-def _sizes_can_be(state: State) -> Iterator[bool]:
+def _sizes_are_possible(state: State) -> Iterator[bool]:
     versions = state.versions
-    yield bool(0 <= state.numbers[VERSIONS_HELD] <= state.pool.numbers[slots.USED] <= len(state.standing))
+    yield bool(0 <= state.numbers[VERSIONS_HELD] <= state.pool.numbers[slots.USED] <= len(state.status))
     yield bool(0 <= state.numbers[KEYS_HELD] <= versions.keys.numbers[slots.USED] <= len(versions.length))
     yield bool(0 <= state.expiry.numbers[HELD] <= state.numbers[KEYS_HELD])
     for blocks in (versions.payloads.arena, versions.chains):
@@ -82,19 +82,19 @@ def _versions_are_whole(state: State, taken: Array) -> bool:
     checks = 0
     live = 0
     for version in range(state.pool.numbers[slots.USED]):
-        if state.standing[version] == FREE:
-            if stored.block[version] != 0 or stored.check[version] != 0:
+        if state.status[version] == FREE:
+            if stored.block[version] != 0 or stored.checksum[version] != 0:
                 return False
             continue
-        words = integrity.take_block(stored, version, taken) if state.standing[version] == STORED else 0
-        if words == 0 or stored.check[version] != check_of(state, version):
+        words = integrity.take_block(stored, version, taken) if state.status[version] == STORED else 0
+        if words == 0 or stored.checksum[version] != checksum_of(state, version):
             return False
         held += 1
         total += payloads.payload_length(stored, version)
         live += words
-        checks += wide(stored.check[version])
+        checks += wide(stored.checksum[version])
     numbers = state.numbers
-    right = held == numbers[VERSIONS_HELD] and total == numbers[BYTES_HELD] and checks == numbers[CHECK]
+    right = held == numbers[VERSIONS_HELD] and total == numbers[BYTES_HELD] and checks == numbers[CHECKSUM]
     return bool(right and live == stored.arena.numbers[arena.LIVE])
 
 
@@ -113,7 +113,9 @@ def _keys_are_whole(state: State, taken: Array, unseen: Array, longest: int) -> 
         if versions.capacity[key] == 0:
             continue
         words = ENTRY * wide(versions.capacity[key])
-        if not (integrity.chain_can_be(state.versions, key, taken, longest) and _chain_is_whole(state, key, unseen)):
+        if not (
+            integrity.chain_is_possible(state.versions, key, taken, longest) and _chain_is_whole(state, key, unseen)
+        ):
             return False
         if not _is_scheduled(state, key):
             return False

@@ -6,7 +6,7 @@ The name of a measure says how batches combine: of `*_now` the newest counts, of
 from __future__ import annotations
 
 from tidegate.contracts.schema import Counts
-from tidegate.operators import refusals
+from tidegate.operators import acceptance
 from tidegate.operators.table_history import step
 
 
@@ -15,13 +15,13 @@ def counts(state: step.State, outcome: step.Outcome) -> Counts:
 
     The versions held include the newest of each key.
     """
-    refused, late = (int(number) for number in outcome.refused.numbers[: refusals.LATENESS_SUM])
+    unaccepted, late = (int(number) for number in outcome.unaccepted.numbers[: acceptance.LATENESS_SUM])
     return Counts(
         records_in=int(outcome.tally[step.NEXT_ROW]),
         applied=int(outcome.tally[step.APPLIED]),
         superseded=int(outcome.tally[step.SUPERSEDED]),
         late=late,
-        rejected=refused - late,
+        rejected=unaccepted - late,
         held=int(state.numbers[step.VERSIONS_HELD]),
         held_bytes=int(state.numbers[step.BYTES_HELD]),
     )
@@ -29,7 +29,7 @@ def counts(state: step.State, outcome: step.Outcome) -> Counts:
 
 def measures(state: step.State, outcome: step.Outcome) -> dict[str, int]:
     """Return lateness in ms, and the numbers of expired versions, of those that readers still needed, and of keys."""
-    return refusals.measures(outcome.refused, int(outcome.tally[step.NEXT_ROW])) | {
+    return acceptance.measures(outcome.unaccepted, int(outcome.tally[step.NEXT_ROW])) | {
         "expired": int(outcome.tally[step.EXPIRED]),
         "given_up": int(outcome.tally[step.GIVEN_UP]),
         "keys_now": int(state.numbers[step.KEYS_HELD]),

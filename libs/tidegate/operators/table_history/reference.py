@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tidegate.contracts.event_time import ALWAYS, MAX_TIME, NEVER, NO_STREAM_TIME, NO_TIMESTAMP
 from tidegate.contracts.records import Row
-from tidegate.operators.keys_reference import Window, told
+from tidegate.operators.keys_reference import Window, key_and_window
 from tidegate.operators.table_history.config import TableHistoryRules
 
 
@@ -107,7 +107,7 @@ class Reference:
             return "null key"
         if row.timestamp == NO_TIMESTAMP:
             return "no timestamp: null"
-        if fault := told(row, self.config).fault:
+        if fault := key_and_window(row, self.config).fault:
             return fault
         if row.timestamp < 0:
             return "negative timestamp"
@@ -117,7 +117,7 @@ class Reference:
         return "too far ahead" if ahead is not None and row.timestamp > clock_ms + ahead else ""
 
     def _accept(self, row: Row) -> None:
-        key, window, _ = told(row, self.config)
+        key, window, _ = key_and_window(row, self.config)
         assert key is not None
         history = self.versions.setdefault((key, window), {})
         self.superseded += row.timestamp in history

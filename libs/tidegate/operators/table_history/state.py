@@ -24,16 +24,16 @@ from tidegate.kernels import (
 from tidegate.kernels.hash_index import Index
 from tidegate.kernels.memory import arena, growth, slots
 from tidegate.kernels.memory.arena import Arena
-from tidegate.kernels.payloads import Batch, Payloads, batch_of
+from tidegate.kernels.payloads import FlatRecords, Payloads, flat_records
 from tidegate.kernels.time_buffer import TimeBuffer
-from tidegate.kernels.version_chains import READABLE_FROM, TIMELESS, Trail, Versions
-from tidegate.operators import refusals
+from tidegate.kernels.version_chains import READABLE_FROM, TIMELESS, LookupScratch, Versions
+from tidegate.operators import acceptance
 from tidegate.operators.keys import keys_of
 from tidegate.operators.result_tables import EMISSIONS
 from tidegate.operators.table_history import measures, tables
 from tidegate.operators.table_history import step as kernel
 from tidegate.operators.table_history.config import TableHistoryRules
-from tidegate.operators.table_history.integrity import damage
+from tidegate.operators.table_history.integrity import find_damage
 from tidegate.operators.table_history.reading import Version, get, get_range
 
 STREAM_TIME, OPENED = kernel.NUMBERS, kernel.NUMBERS + 1
@@ -44,7 +44,7 @@ _KEY = np.dtype(
 )
 _VERSION = np.dtype(
     [("timestamp", "i8"), ("offset", "i8")]
-    + [(name, "i4") for name in ("block", "key_length", "value_length", "headers_length", "check", "standing")]
+    + [(name, "i4") for name in ("block", "key_length", "value_length", "headers_length", "checksum", "status")]
 )
 
 LAYOUT = Layout(
@@ -73,10 +73,10 @@ LAYOUT = Layout(
 MAX_VERSIONS = growth.MAX_SLOTS
 """Maximum number of versions of one key."""
 
-KEPT_BYTES = 4096
+REPLACED_BYTES = 4096
 """Initial room, in bytes, for the records that a batch replaces."""
 
-_NO_RECORDS = batch_of(Records.from_rows([]))
+_NO_RECORDS = flat_records(Records.from_rows([]))
 
 
 def state_of(arrays: Mapping[str, Array], reading: Array) -> kernel.State:
@@ -95,7 +95,7 @@ def state_of(arrays: Mapping[str, Array], reading: Array) -> kernel.State:
     no_sizes = as_strided(np.zeros(1, np.int32), (len(heap),), (0,))  # one zero for all: the order of keys needs none
     expiry = TimeBuffer(numbers, heap, place, position, key["arrival"], no_sizes)
     pool = slots.SlotPool(arrays["pool_numbers"], version["offset"])
-    return kernel.State(versions, pool, expiry, version["standing"], arrays["numbers"])
+    return kernel.State(versions, pool, expiry, version["status"], arrays["numbers"])
 
 
 def _arena(arrays: Mapping[str, Array], name: str) -> Arena:
@@ -106,9 +106,9 @@ def _arena(arrays: Mapping[str, Array], name: str) -> Arena:
 def damage_of(arrays: Mapping[str, Array], config: TableHistoryRules) -> str | None:
     """Return what is damaged in the arrays of a state, or None. To be called between two batches."""
     if arrays["numbers"][OPENED] != 1:
-        return "its numbers cannot be"
+        return "its numbers are impossible"
     longest = 1 if config.versions == "latest" else MAX_VERSIONS
-    return damage(state_of(arrays, np.zeros(version_chains.NUMBERS, np.int64)), longest)
+    return find_damage(state_of(arrays, np.zeros(version_chains.NUMBERS, np.int64)), longest)
 
 
 class TableHistoryState:
@@ -163,15 +163,15 @@ class TableHistoryState:
 
     def put(self, row: Row) -> bool:
         """Apply one record, whose key must not be null, without a changelog. Return False if it is late."""
-        batch = batch_of(Records.from_rows([row]))
+        batch = flat_records(Records.from_rows([row]))
         outcome = self._absorb(batch, np.zeros(1, np.int8), MAX_TIMESTAMP, self._outcome(1))
         self._settle(outcome)
-        return bool(outcome.refused.numbers[refusals.COUNT] == 0)
+        return bool(outcome.unaccepted.numbers[acceptance.COUNT] == 0)
 
     def step(self, records: Records, clock_ms: int) -> StepResult:
         """Process a batch: count every record once, and return the changelog of all changes of the state."""
-        own, undecodable, newest = refusals.dated(records, self._config, clock_ms)
-        keyed = self._keys.keyed(own, undecodable)
+        own, missing, newest = acceptance.with_timestamps(records, self._config, clock_ms)
+        keyed = self._keys.keyed(own, missing)
         outcome = self._absorb(keyed.batch, keyed.missing, newest, self._outcome(len(records)))
         return self._result(keyed.batch, outcome, own, newest)
 
@@ -196,9 +196,9 @@ class TableHistoryState:
     def snapshot(self) -> pa.Table:
         """Return the rows (all `put`) from which `restore` builds an equal state, by timestamp and offset."""
         stored, used = self.versions.payloads, self._state.pool.numbers[slots.USED]
-        held = np.flatnonzero(self._state.standing[:used] == kernel.STORED)
+        held = np.flatnonzero(self._state.status[:used] == kernel.STORED)
         in_order = held[np.lexsort((stored.offset[held], stored.timestamp[held]))]
-        return self._keys.shown(tables.changes(self._state, _NO_RECORDS, in_order))
+        return self._keys.with_record_keys(tables.changes(self._state, _NO_RECORDS, in_order))
 
     def _map(self) -> None:
         """Map the storage's current arrays for the kernels; necessary after each growth."""
@@ -227,15 +227,15 @@ class TableHistoryState:
         tally[kernel.STREAM_TIME] = self.stream_time
         tally[kernel.FLOOR] = self._floor_at(self.stream_time)
         room = int(self._state.pool.numbers[slots.USED]) + records
-        lengths_and_times = (np.empty(records, np.int64) for _ in kernel.Kept._fields[1:])
-        kept = kernel.Kept(np.empty(KEPT_BYTES, np.uint8), *lengths_and_times)
-        return kernel.Outcome(np.empty(room, np.int32), kept, refusals.no_refusals(records), tally)
+        lengths_and_times = (np.empty(records, np.int64) for _ in kernel.Replaced._fields[1:])
+        replaced = kernel.Replaced(np.empty(REPLACED_BYTES, np.uint8), *lengths_and_times)
+        return kernel.Outcome(np.empty(room, np.int32), replaced, acceptance.none_yet(records), tally)
 
-    def _absorb(self, batch: Batch, undecodable: Array, newest: int, outcome: kernel.Outcome) -> kernel.Outcome:
+    def _absorb(self, batch: FlatRecords, missing: Array, newest: int, outcome: kernel.Outcome) -> kernel.Outcome:
         """Apply the records and remove what expires; return the outcome, which may be an enlarged copy."""
-        retention, trail = self._retention, self._trail(len(undecodable))
+        retention, scratch = self._retention, self._scratch(len(missing))
         outcome = self._run(
-            lambda outcome: kernel.absorb(self._state, batch, undecodable, newest, retention, trail, outcome), outcome
+            lambda outcome: kernel.absorb(self._state, batch, missing, newest, retention, scratch, outcome), outcome
         )
         self._expire(outcome)
         return outcome
@@ -259,16 +259,16 @@ class TableHistoryState:
         They are only measured if the whole partition exceeds that bound.
         """
         tally, bound = outcome.tally, self._config.hold_for_readers
-        kept = tally[kernel.STREAM_TIME] - self._retention
-        if tally[kernel.FLOOR] >= kept or self._numbers[kernel.BYTES_HELD] <= bound:
+        kept_from = tally[kernel.STREAM_TIME] - self._retention
+        if tally[kernel.FLOOR] >= kept_from or self._numbers[kernel.BYTES_HELD] <= bound:
             return
-        if kernel.held_back(self._state, kept, due) > bound:
+        if kernel.bytes_for_readers(self._state, kept_from, due) > bound:
             expired = tally[kernel.EXPIRED]
-            kernel.expire(self._state, kept, due, outcome)
-            tally[kernel.FLOOR], tally[kernel.GIVEN_UP] = kept, tally[kernel.EXPIRED] - expired
+            kernel.expire(self._state, kept_from, due, outcome)
+            tally[kernel.FLOOR], tally[kernel.GIVEN_UP] = kept_from, tally[kernel.EXPIRED] - expired
 
-    def _trail(self, rows: int) -> Trail:
-        return Trail(np.empty(rows, np.int64), np.empty(rows, np.int64))
+    def _scratch(self, rows: int) -> LookupScratch:
+        return LookupScratch(np.empty(rows, np.int64), np.empty(rows, np.int64))
 
     def _settle(self, outcome: kernel.Outcome) -> None:
         """End the batch: mark touched versions as stored, or free them. Build the batch's tables before."""
@@ -279,14 +279,14 @@ class TableHistoryState:
     def _run(self, work: Callable[[kernel.Outcome], int], outcome: kernel.Outcome) -> kernel.Outcome:
         """Run the kernel until all rows are done, making room whenever it needs some; return its outcome."""
         while (signal := work(outcome)) != kernel.DONE:
-            if signal == kernel.NEEDS_KEPT:
-                outcome = outcome._replace(kept=_larger(outcome))
+            if signal == kernel.NEEDS_REPLACED:
+                outcome = outcome._replace(replaced=_larger(outcome))
             elif signal == kernel.NEEDS_SLOT:
                 self._grow(growth.more_slots(self._storage.capacity(), "versions"))
             elif signal == kernel.NEEDS_KEY:
                 self._add_keys()
             else:
-                self._make_room(signal, int(outcome.tally[kernel.WANTED]))
+                self._make_room(signal, int(outcome.tally[kernel.NEEDED]))
         return outcome
 
     def _grow(self, capacity: Mapping[str, int]) -> None:
@@ -317,29 +317,31 @@ class TableHistoryState:
             version_chains.repack(versions, spare)
 
     def _replay(self, rows: pa.RecordBatch) -> None:
-        batch = self._keys.replayed(batch_of(columns.records_of(rows)), rows)
+        batch = self._keys.from_changelog(flat_records(columns.records_of(rows)), rows)
         deleted = np.asarray(rows.column("op").to_numpy(zero_copy_only=False) == "delete", np.bool_)
-        outcome, trail = self._outcome(0), self._trail(len(deleted))
-        self._run(lambda outcome: kernel.replay(self._state, batch, deleted, self._retention, trail, outcome), outcome)
+        outcome, scratch = self._outcome(0), self._scratch(len(deleted))
+        self._run(
+            lambda outcome: kernel.replay(self._state, batch, deleted, self._retention, scratch, outcome), outcome
+        )
 
     def _result(
-        self, batch: Batch, outcome: kernel.Outcome, own: Batch = _NO_RECORDS, newest: int = MAX_TIMESTAMP
+        self, batch: FlatRecords, outcome: kernel.Outcome, own: FlatRecords = _NO_RECORDS, newest: int = MAX_TIMESTAMP
     ) -> StepResult:
         """Return the outcome as tables, and settle the batch. `own`: the records under their own keys."""
         changed = np.empty(outcome.tally[kernel.TOUCHED], np.int32)
         changed = changed[: kernel.net_changes(self._state, outcome, changed)]
-        stored, refused = self.versions.payloads, outcome.refused
+        stored, unaccepted = self.versions.payloads, outcome.unaccepted
         changes = tables.changes(self._state, batch, outcome.touched[changed])
         undo = tables.undo(self._state, outcome, changed, changes["key"])
-        late = refusals.late(stored, own, refused, self._retention, "older than history_retention")
-        rejected = refusals.rejected(stored, own, refused, newest)
+        late = acceptance.late(stored, own, unaccepted, self._retention, "older than history_retention")
+        rejected = acceptance.rejected(stored, own, unaccepted, newest)
         self._settle(outcome)
         return StepResult(
             emissions=EMISSIONS.empty_table(),
             late=late,
             rejected=rejected,
-            changes=self._keys.shown(changes),
-            undo=self._keys.shown(undo),
+            changes=self._keys.with_record_keys(changes),
+            undo=self._keys.with_record_keys(undo),
             counts=measures.counts(self._state, outcome),
             stream_time=self.stream_time,
             measures=measures.measures(self._state, outcome),
@@ -347,9 +349,12 @@ class TableHistoryState:
         )
 
 
-def _larger(outcome: kernel.Outcome) -> kernel.Kept:
-    """Return a copy of the kept records with more room for bytes."""
-    kept, used, wanted = outcome.kept, *(int(outcome.tally[name]) for name in (kernel.KEPT_BYTES, kernel.WANTED))
-    data = np.empty(2 * (len(kept.data) + wanted), np.uint8)
-    data[:used] = kept.data[:used]
-    return kept._replace(data=data)
+def _larger(outcome: kernel.Outcome) -> kernel.Replaced:
+    """Return a copy of the replaced records with more room for bytes."""
+    replaced, used, wanted = (
+        outcome.replaced,
+        *(int(outcome.tally[name]) for name in (kernel.REPLACED_BYTES, kernel.NEEDED)),
+    )
+    data = np.empty(2 * (len(replaced.data) + wanted), np.uint8)
+    data[:used] = replaced.data[:used]
+    return replaced._replace(data=data)

@@ -1,7 +1,7 @@
 """A table's kernels: the effects of a record, an advance and a changelog row on the versions.
 
 A version is stored as soon as its record is read, so chains and payloads agree after every record. At the end of a
-batch, the `standing` of a version says what the batch did to it. An expired version keeps its slot until the batch's
+batch, the `status` of a version says what the batch did to it. An expired version keeps its slot until the batch's
 tables are built. Every version that the batch touched is listed once.
 
 Expiry needs no time per version: a version expires when its successor is as old as the retention. So only the second
@@ -19,47 +19,47 @@ from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.compiled.words import copy_bytes, prefetch
 from tidegate.kernels.memory import arena, slots
 from tidegate.kernels.memory.slots import SlotPool
-from tidegate.kernels.payloads import Batch
+from tidegate.kernels.payloads import FlatRecords
 from tidegate.kernels.time_buffer import HELD, TimeBuffer
-from tidegate.kernels.version_chains import AHEAD, FAR_AHEAD, NONE, Trail, Versions
-from tidegate.operators import refusals
-from tidegate.operators.refusals import ACCEPTED, LATE, Refused
+from tidegate.kernels.version_chains import AHEAD, FAR_AHEAD, NONE, LookupScratch, Versions
+from tidegate.operators import acceptance
+from tidegate.operators.acceptance import ACCEPTED, LATE, Unaccepted
 
-FREE, STORED, OPENED, CHANGED, GONE, PASSED = range(6)
-"""The `standing` of a version. FREE: its slot is free. STORED: it is there since before the batch, and unchanged.
-OPENED: it is new in the batch. CHANGED: the batch replaced its record. GONE: it was stored before the batch, and has
-expired in it. PASSED: it was opened in the batch, and has expired in it."""
+FREE, STORED, OPENED, CHANGED, REMOVED, OPENED_AND_REMOVED = range(6)
+"""The `status` of a version. FREE: its slot is free. STORED: it was there before the batch, and is unchanged.
+OPENED: it is new in the batch. CHANGED: the batch replaced its record. REMOVED: it was stored before the batch, and has
+expired in it. OPENED_AND_REMOVED: it was opened in the batch, and has expired in it."""
 
-DONE, NEEDS_SLOT, NEEDS_KEY, NEEDS_ARENA, NEEDS_CHAINS, NEEDS_KEPT = range(6)
+DONE, NEEDS_SLOT, NEEDS_KEY, NEEDS_ARENA, NEEDS_CHAINS, NEEDS_REPLACED = range(6)
 """Why a kernel returned: all rows are done, or it needs more room."""
 
-NEXT_ROW, STREAM_TIME, TOUCHED, APPLIED, SUPERSEDED, EXPIRED, WANTED, KEPT_BYTES, FLOOR, GIVEN_UP = range(10)
+NEXT_ROW, STREAM_TIME, TOUCHED, APPLIED, SUPERSEDED, EXPIRED, NEEDED, REPLACED_BYTES, FLOOR, GIVEN_UP = range(10)
 TALLIES = 10
-"""WANTED: the bytes for which there was no room. KEPT_BYTES: the bytes of replaced records in Kept. FLOOR: the first
+"""NEEDED: the bytes for which there was no room. REPLACED_BYTES: the bytes of the records in Replaced. FLOOR: the first
 time from which on all versions are kept. GIVEN_UP: versions that were removed although readers may still need them."""
 
 LATEST = -1
 """The value of `retention` for a table of latest values."""
 
-CHECK, KEYS_HELD, VERSIONS_HELD, BYTES_HELD = range(4)
+CHECKSUM, KEYS_HELD, VERSIONS_HELD, BYTES_HELD = range(4)
 NUMBERS = 4
 """The sum of the checksums of all versions, the numbers of keys and versions, and the bytes of the records."""
 
 
 class State(NamedTuple):
-    """All arrays of a partition. `expiry`: keys by the valid_from of their second version. `standing`: per version."""
+    """All arrays of a partition. `expiry`: keys by the valid_from of their second version. `status`: per version."""
 
     versions: Versions
     pool: SlotPool
     expiry: TimeBuffer
-    standing: Array
+    status: Array
     numbers: Array
 
 
-class Kept(NamedTuple):
+class Replaced(NamedTuple):
     """Copies of the old records of versions that the batch replaced: the version itself has room for the new one only.
 
-    Per touched version: the start of its old record in `data` (NOT_KEPT: it was not replaced), its lengths, its
+    Per touched version: the start of its old record in `data` (NOT_REPLACED: it was not replaced), its lengths, its
     timestamp and its offset. The arrays are as long as the batch has records: a batch replaces no more versions, and
     it touches these before those that expire.
     """
@@ -73,78 +73,86 @@ class Kept(NamedTuple):
     offset: Array
 
 
-NOT_KEPT = -1
-"""The `start` in Kept of a touched version whose record was not replaced."""
+NOT_REPLACED = -1
+"""The `start` in Replaced of a touched version whose record was not replaced."""
 
 
 class Outcome(NamedTuple):
     """The effects of a batch: touched versions, replaced records, late and rejected rows, and the tallies."""
 
     touched: Array
-    kept: Kept
-    refused: Refused
+    replaced: Replaced
+    unaccepted: Unaccepted
     tally: Array
 
 
 @compiled_in_place
 def absorb(
-    state: State, batch: Batch, undecodable: Array, newest: int, retention: int, trail: Trail, outcome: Outcome
+    state: State,
+    batch: FlatRecords,
+    missing: Array,
+    newest: int,
+    retention: int,
+    scratch: LookupScratch,
+    outcome: Outcome,
 ) -> Any:
     """Process the rows from tally[NEXT_ROW] on; return DONE, or which room is missing for the row at tally[NEXT_ROW].
 
-    `undecodable`: a code per row, 0 where nothing is missing. `newest`: the largest timestamp that is accepted.
+    `missing`: a code per row, 0 where nothing is missing. `newest`: the largest timestamp that is accepted.
     """
     tally = outcome.tally
-    version_chains.take_prints(state.versions, batch.data, batch.key_start, batch.key_length, trail)
+    version_chains.compute_fingerprints(state.versions, batch.data, batch.key_start, batch.key_length, scratch)
     begin = tally[NEXT_ROW]
     for row in range(begin - FAR_AHEAD, len(batch.offset)):
-        version_chains.fetch_ahead(state.versions, trail, row)
+        version_chains.prefetch_ahead(state.versions, scratch, row)
         if row < begin:
             continue
         tally[NEXT_ROW] = row
         timestamp = batch.timestamp[row]
-        code = _refusal(batch, row, undecodable[row], newest, retention, tally[STREAM_TIME])
+        code = _verdict(batch, row, missing[row], newest, retention, tally[STREAM_TIME])
         if code != ACCEPTED:
-            refusals.refuse(outcome.refused, row, code, timestamp, tally[STREAM_TIME])
+            acceptance.note(outcome.unaccepted, row, code, timestamp, tally[STREAM_TIME])
             continue
-        key = _find(state, batch, row, trail)
-        at, there = _locate(state.versions, key, timestamp, retention)
-        lacking = _lacks(state, batch, row, key, at, there, outcome)
+        key = _find(state, batch, row, scratch)
+        at, replaces = _locate(state.versions, key, timestamp, retention)
+        lacking = _missing_room(state, batch, row, key, at, replaces, outcome)
         if lacking != DONE:
             return lacking
         tally[STREAM_TIME] = max(tally[STREAM_TIME], timestamp)
-        refusals.observe_lateness(outcome.refused, timestamp, tally[STREAM_TIME])
-        tally[SUPERSEDED if there and version_chains.time_at(state.versions, key, at) == timestamp else APPLIED] += 1
-        if there:
-            _keep(state, version_chains.version_at(state.versions, key, at), outcome)
-        version = _write(state, batch, row, key, at, there, trail)
-        if not there:
-            _list(outcome, version)
-            state.standing[version] = OPENED
+        acceptance.observe_lateness(outcome.unaccepted, timestamp, tally[STREAM_TIME])
+        tally[SUPERSEDED if replaces and version_chains.time_at(state.versions, key, at) == timestamp else APPLIED] += 1
+        if replaces:
+            _save_replaced(state, version_chains.version_at(state.versions, key, at), outcome)
+        version = _write(state, batch, row, key, at, replaces, scratch)
+        if not replaces:
+            _list_touched(outcome, version)
+            state.status[version] = OPENED
     tally[NEXT_ROW] = len(batch.offset)
     return DONE
 
 
 @compiled_in_place
-def replay(state: State, batch: Batch, deleted: Array, retention: int, trail: Trail, outcome: Outcome) -> Any:
+def replay(
+    state: State, batch: FlatRecords, deleted: Array, retention: int, scratch: LookupScratch, outcome: Outcome
+) -> Any:
     """Apply the changelog rows from tally[NEXT_ROW] on; return DONE, or which room is missing for that row."""
-    version_chains.take_prints(state.versions, batch.data, batch.key_start, batch.key_length, trail)
+    version_chains.compute_fingerprints(state.versions, batch.data, batch.key_start, batch.key_length, scratch)
     begin = outcome.tally[NEXT_ROW]
     for row in range(begin - FAR_AHEAD, len(batch.offset)):
-        version_chains.fetch_ahead(state.versions, trail, row)
+        version_chains.prefetch_ahead(state.versions, scratch, row)
         if row < begin:
             continue
         outcome.tally[NEXT_ROW] = row
-        key = _find(state, batch, row, trail)
-        at, there = _locate(state.versions, key, batch.timestamp[row], retention)
+        key = _find(state, batch, row, scratch)
+        at, replaces = _locate(state.versions, key, batch.timestamp[row], retention)
         if deleted[row]:
-            if there:
-                _delete(state, key, at)
+            if replaces:
+                _remove(state, key, at)
             continue
-        lacking = _lacks(state, batch, row, key, at, there, outcome)
+        lacking = _missing_room(state, batch, row, key, at, replaces, outcome)
         if lacking != DONE:
             return lacking
-        state.standing[_write(state, batch, row, key, at, there, trail)] = STORED
+        state.status[_write(state, batch, row, key, at, replaces, scratch)] = STORED
     outcome.tally[NEXT_ROW] = len(batch.offset)
     return DONE
 
@@ -154,13 +162,13 @@ def expire(state: State, until: int, due: Array, outcome: Outcome) -> None:
     """Remove the versions whose successor is valid from `until` or earlier. `due`: scratch with room for all keys."""
     keys = _list_due(state.expiry, until, due)
     for at in range(-2 * AHEAD, keys):
-        _fetch_due(state.versions, due, keys, at)
+        _prefetch_due(state.versions, due, keys, at)
         if at >= 0:
             _expire_key(state, wide(due[at]), until, outcome)
 
 
 @compiled_in_place
-def held_back(state: State, until: int, due: Array) -> Any:
+def bytes_for_readers(state: State, until: int, due: Array) -> Any:
     """Return the bytes of the versions that `expire` would remove: those that are kept only for readers."""
     versions = state.versions
     total = 0
@@ -188,12 +196,12 @@ def _list_due(expiry: TimeBuffer, until: int, due: Array) -> Any:
 
 
 @inlined
-def _fetch_due(versions: Versions, due: Array, keys: int, at: int) -> None:
+def _prefetch_due(versions: Versions, due: Array, keys: int, at: int) -> None:
     """Prefetch the oldest chain entries of keys that come after this one."""
     if at + 2 * AHEAD < keys:
         prefetch(versions.fingerprint, due[at + 2 * AHEAD])
     if 0 <= at + AHEAD < keys:
-        version_chains.fetch_first(versions, wide(due[at + AHEAD]))
+        version_chains.prefetch_first(versions, wide(due[at + AHEAD]))
 
 
 @inlined
@@ -203,10 +211,10 @@ def _expire_key(state: State, key: int, until: int, outcome: Outcome) -> None:
     expired = version_chains.entries_until(versions, key, until) - 1
     for at in range(expired):
         version = version_chains.version_at(versions, key, at)
-        standing = state.standing[version]
-        if standing == STORED:
-            _list(outcome, version)
-        state.standing[version] = PASSED if standing == OPENED else GONE
+        status = state.status[version]
+        if status == STORED:
+            _list_touched(outcome, version)
+        state.status[version] = OPENED_AND_REMOVED if status == OPENED else REMOVED
     outcome.tally[EXPIRED] += expired
     version_chains.remove_first(versions, key, expired)
     _reschedule(state, key)
@@ -221,7 +229,7 @@ def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
     count = 0
     for at in range(outcome.tally[TOUCHED]):
         version = wide(outcome.touched[at])
-        if state.standing[version] != PASSED:
+        if state.status[version] != OPENED_AND_REMOVED:
             changed[count] = at
             count += 1
     return count
@@ -233,32 +241,32 @@ def settle(state: State, outcome: Outcome) -> None:
     touched = outcome.tally[TOUCHED]
     for at in range(touched):
         version = wide(outcome.touched[at])
-        if state.standing[version] in (GONE, PASSED):
+        if state.status[version] in (REMOVED, OPENED_AND_REMOVED):
             _drop(state, version)
         else:
-            state.standing[version] = STORED
+            state.status[version] = STORED
 
 
 @inlined
-def check_of(state: State, version: int) -> Any:
+def checksum_of(state: State, version: int) -> Any:
     """Return a 31-bit checksum of the version's stored record."""
     return payloads.content_hash(state.versions.payloads, version, 0) & 0x7FFFFFFF
 
 
 @inlined
-def _refusal(batch: Batch, row: int, undecodable: int, newest: int, retention: int, stream_time: int) -> Any:
+def _verdict(batch: FlatRecords, row: int, missing: int, newest: int, retention: int, stream_time: int) -> Any:
     if batch.key_length[row] < 0:
-        return refusals.NULL_KEY
-    code = refusals.bad_timestamp(batch.timestamp[row], undecodable, newest)
+        return acceptance.NULL_KEY
+    code = acceptance.bad_timestamp(batch.timestamp[row], missing, newest)
     if code == ACCEPTED and retention != LATEST and batch.timestamp[row] < stream_time - retention:
         return LATE
     return code
 
 
 @inlined
-def _find(state: State, batch: Batch, row: int, trail: Trail) -> Any:
+def _find(state: State, batch: FlatRecords, row: int, scratch: LookupScratch) -> Any:
     start, length = batch.key_start[row], batch.key_length[row]
-    return version_chains.find_fetched(state.versions, trail, row, batch.data, start, length)
+    return version_chains.find_prefetched(state.versions, scratch, row, batch.data, start, length)
 
 
 @inlined
@@ -278,33 +286,37 @@ def _locate(versions: Versions, key: int, timestamp: int, retention: int) -> Any
 
 
 @inlined
-def _lacks(state: State, batch: Batch, row: int, key: int, at: int, there: bool, outcome: Outcome) -> Any:
+def _missing_room(
+    state: State, batch: FlatRecords, row: int, key: int, at: int, replaces: bool, outcome: Outcome
+) -> Any:
     """Return DONE, or which room is missing to write the row at that entry."""
     length = payloads.record_length(batch, row)
     if not arena.has_room(state.versions.payloads.arena, length):
-        outcome.tally[WANTED] = length
+        outcome.tally[NEEDED] = length
         return NEEDS_ARENA
-    if there:
-        kept = payloads.payload_length(state.versions.payloads, version_chains.version_at(state.versions, key, at))
-        if outcome.tally[KEPT_BYTES] + kept > len(outcome.kept.data):
-            outcome.tally[WANTED] = kept
-            return NEEDS_KEPT
+    if replaces:
+        length = payloads.payload_length(state.versions.payloads, version_chains.version_at(state.versions, key, at))
+        if outcome.tally[REPLACED_BYTES] + length > len(outcome.replaced.data):
+            outcome.tally[NEEDED] = length
+            return NEEDS_REPLACED
         return DONE
     if not slots.has_slot(state.pool):
         return NEEDS_SLOT
     if key == NONE and not slots.has_slot(state.versions.keys):
         return NEEDS_KEY
     if not version_chains.has_room(state.versions, key, at):
-        outcome.tally[WANTED] = version_chains.wanted_bytes(state.versions, key)
+        outcome.tally[NEEDED] = version_chains.wanted_bytes(state.versions, key)
         return NEEDS_CHAINS
     return DONE
 
 
 @inlined
-def _write(state: State, batch: Batch, row: int, key: int, at: int, there: bool, trail: Trail) -> Any:
-    """Write the row's record into the version at entry `at` if `there`, else into a new one before it; return it."""
+def _write(
+    state: State, batch: FlatRecords, row: int, key: int, at: int, replaces: bool, scratch: LookupScratch
+) -> Any:
+    """Write the row's record into the version at entry `at` if `replaces`, else into a new one before it; return it."""
     versions = state.versions
-    if there:
+    if replaces:
         version = version_chains.version_at(versions, key, at)
         _store(state, version, batch, row)
         version_chains.set_time(versions, key, at, batch.timestamp[row])
@@ -312,7 +324,7 @@ def _write(state: State, batch: Batch, row: int, key: int, at: int, there: bool,
         version = _new_version(state)
         _store(state, version, batch, row)
         if key == NONE:
-            key = _new_key(state, trail.prints[row])
+            key = _new_key(state, scratch.fingerprints[row])
         version_chains.make_room(versions, key, at)
         version_chains.insert(versions, key, at, batch.timestamp[row], version)
     if at <= 1:
@@ -334,14 +346,14 @@ def _new_version(state: State) -> Any:
     unused = state.pool.numbers[slots.FREE] == 0
     version = slots.take(state.pool)
     if unused:
-        state.standing[version] = FREE
+        state.status[version] = FREE
         state.versions.payloads.block[version] = 0
-        state.versions.payloads.check[version] = 0
+        state.versions.payloads.checksum[version] = 0
     return version
 
 
 @inlined
-def _store(state: State, version: int, batch: Batch, row: int) -> None:
+def _store(state: State, version: int, batch: FlatRecords, row: int) -> None:
     stored = state.versions.payloads
     if stored.block[version] != 0:
         state.numbers[BYTES_HELD] -= payloads.payload_length(stored, version)
@@ -349,39 +361,44 @@ def _store(state: State, version: int, batch: Batch, row: int) -> None:
         state.numbers[VERSIONS_HELD] += 1
     payloads.store(stored, version, batch, row)
     state.numbers[BYTES_HELD] += payloads.payload_length(stored, version)
-    _set_check(state, version, check_of(state, version))
+    _set_checksum(state, version, checksum_of(state, version))
 
 
 @inlined
-def _keep(state: State, version: int, outcome: Outcome) -> None:
-    """Copy the record of a version that is about to be replaced, if it is there since before the batch."""
-    if state.standing[version] != STORED:
+def _save_replaced(state: State, version: int, outcome: Outcome) -> None:
+    """Copy the record of a version that is about to be replaced, if it was there before the batch."""
+    if state.status[version] != STORED:
         return
-    stored, kept, at, start = state.versions.payloads, outcome.kept, outcome.tally[TOUCHED], outcome.tally[KEPT_BYTES]
-    _list(outcome, version)
-    state.standing[version] = CHANGED
+    stored, replaced, at, start = (
+        state.versions.payloads,
+        outcome.replaced,
+        outcome.tally[TOUCHED],
+        outcome.tally[REPLACED_BYTES],
+    )
+    _list_touched(outcome, version)
+    state.status[version] = CHANGED
     length = payloads.payload_length(stored, version)
-    kept.start[at] = start
-    kept.key_length[at] = stored.key_length[version]
-    kept.value_length[at] = stored.value_length[version]
-    kept.headers_length[at] = stored.headers_length[version]
-    kept.timestamp[at] = stored.timestamp[version]
-    kept.offset[at] = stored.offset[version]
-    copy_bytes(stored.arena.data, payloads.start_of(stored, version), kept.data, start, length)
-    outcome.tally[KEPT_BYTES] += length
+    replaced.start[at] = start
+    replaced.key_length[at] = stored.key_length[version]
+    replaced.value_length[at] = stored.value_length[version]
+    replaced.headers_length[at] = stored.headers_length[version]
+    replaced.timestamp[at] = stored.timestamp[version]
+    replaced.offset[at] = stored.offset[version]
+    copy_bytes(stored.arena.data, payloads.start_of(stored, version), replaced.data, start, length)
+    outcome.tally[REPLACED_BYTES] += length
 
 
 @inlined
-def _list(outcome: Outcome, version: int) -> None:
+def _list_touched(outcome: Outcome, version: int) -> None:
     at = outcome.tally[TOUCHED]
     outcome.touched[at] = version
-    if at < len(outcome.kept.start):
-        outcome.kept.start[at] = NOT_KEPT
+    if at < len(outcome.replaced.start):
+        outcome.replaced.start[at] = NOT_REPLACED
     outcome.tally[TOUCHED] += 1
 
 
 @inlined
-def _delete(state: State, key: int, at: int) -> None:
+def _remove(state: State, key: int, at: int) -> None:
     """Remove the version of that entry, and with its last version the key."""
     version = version_chains.version_at(state.versions, key, at)
     version_chains.remove(state.versions, key, at)
@@ -397,24 +414,24 @@ def _delete(state: State, key: int, at: int) -> None:
 def _drop(state: State, version: int) -> None:
     """Drop the version's record, and free its slot."""
     stored = state.versions.payloads
-    state.standing[version] = FREE
+    state.status[version] = FREE
     state.numbers[VERSIONS_HELD] -= 1
     state.numbers[BYTES_HELD] -= payloads.payload_length(stored, version)
     payloads.drop(stored, version)
-    _set_check(state, version, wide(0))
+    _set_checksum(state, version, wide(0))
     slots.give_back(state.pool, version)
 
 
 @inlined
-def _set_check(state: State, version: int, check: int) -> None:
-    checks = state.versions.payloads.check
-    state.numbers[CHECK] += check - wide(checks[version])
+def _set_checksum(state: State, version: int, check: int) -> None:
+    checks = state.versions.payloads.checksum
+    state.numbers[CHECKSUM] += check - wide(checks[version])
     checks[version] = check
 
 
 @inlined
 def _reschedule(state: State, key: int) -> None:
-    """Put the key at its second version's time and offset in the expiry order; remove it if there is no second."""
+    """Put the key at its second version's time and offset in the expiry order; remove it if replaces is no second."""
     versions, expiry = state.versions, state.expiry
     held = time_buffer.is_held(expiry, key)
     if versions.length[key] < 2:

@@ -8,20 +8,20 @@ import pyarrow as pa
 from tidegate.contracts.operator import Array
 from tidegate.contracts.records import Records
 from tidegate.kernels.columns import located_columns, record_columns
-from tidegate.kernels.payloads import Batch, Located, batch_of, locate
+from tidegate.kernels.payloads import FlatRecords, Located, flat_records, locate
 from tidegate.operators.result_tables import changes_schema, ops
 from tidegate.operators.table_history import step
 
 CHANGES = changes_schema()
-NO_BATCH = batch_of(Records.from_rows([]))
+NO_BATCH = flat_records(Records.from_rows([]))
 
 
-def changes(state: step.State, batch: Batch, versions: Array) -> pa.Table:
+def changes(state: step.State, batch: FlatRecords, versions: Array) -> pa.Table:
     """Return the changelog of the versions: full `put` rows; for those gone, `delete` rows with key and timestamp."""
     if len(versions) == 0:
         return CHANGES.empty_table()
     stored = state.versions.payloads
-    gone = state.standing[versions] == step.GONE
+    gone = state.status[versions] == step.REMOVED
     columns = record_columns(stored, batch, ~versions.astype(np.int64), only_key=gone)
     return pa.table({"op": ops(gone)} | columns | {"timestamp": pa.array(stored.timestamp[versions])}, CHANGES)
 
@@ -30,22 +30,22 @@ def undo(state: step.State, outcome: step.Outcome, changed: Array, keys: pa.Chun
     """Return the changelog that restores the versions before the batch.
 
     It has a `put` for each version stored before the batch, and a `delete` for each that the batch opened. A replaced
-    record is in `outcome.kept`; an expired one stays intact until the batch is settled. `changed`: indexes into the
+    record is in `outcome.replaced`; an expired one stays intact until the batch is settled. `changed`: indexes into the
     touched versions. `keys`: the keys of these versions.
     """
     if len(changed) == 0:
         return CHANGES.empty_table()
-    stored, kept, versions = state.versions.payloads, outcome.kept, outcome.touched[changed].astype(np.int64)
+    stored, old, versions = state.versions.payloads, outcome.replaced, outcome.touched[changed].astype(np.int64)
     located = Located(*(np.empty(len(changed), np.int64) for _ in Located._fields))
     locate(stored, NO_BATCH, ~versions, located)
-    replaced = np.flatnonzero(changed < len(kept.start))
-    replaced = replaced[kept.start[changed[replaced]] != step.NOT_KEPT]
+    replaced = np.flatnonzero(changed < len(old.start))
+    replaced = replaced[old.start[changed[replaced]] != step.NOT_REPLACED]
     at = changed[replaced]
-    located.key_start[replaced] = kept.start[at]
-    located.value_start[replaced] = kept.start[at] + kept.key_length[at]
-    located.headers_start[replaced] = located.value_start[replaced] + np.maximum(kept.value_length[at], 0)
+    located.key_start[replaced] = old.start[at]
+    located.value_start[replaced] = old.start[at] + old.key_length[at]
+    located.headers_start[replaced] = located.value_start[replaced] + np.maximum(old.value_length[at], 0)
     for name in ("key_length", "value_length", "headers_length", "timestamp", "offset"):
-        getattr(located, name)[replaced] = getattr(kept, name)[at]
-    opened = state.standing[versions] == step.OPENED
-    columns = located_columns((kept.data, stored.arena.data), located, opened, keys)
+        getattr(located, name)[replaced] = getattr(old, name)[at]
+    opened = state.status[versions] == step.OPENED
+    columns = located_columns((old.data, stored.arena.data), located, opened, keys)
     return pa.table({"op": ops(opened)} | columns | {"timestamp": pa.array(located.timestamp)}, CHANGES)

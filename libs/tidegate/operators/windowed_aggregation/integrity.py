@@ -30,40 +30,42 @@ from tidegate.operators.windowed_aggregation.spans import (
     place_of,
 )
 from tidegate.operators.windowed_aggregation.step import (
-    BELOW,
-    CHECK,
+    CHECKSUM,
+    CLOSED_OFFSET,
     FREE,
     OPEN,
     OPEN_BYTES,
     STORED,
     State,
-    check_of,
+    checksum_of,
     size_of,
 )
 
 
-def damage(state: State, plan: Plan, rules: Rules) -> str | None:
+def find_damage(state: State, plan: Plan, rules: Rules) -> str | None:
     """Return what is damaged in a state between two batches; None if nothing is. Reads all of the state.
 
     `rules`: those by which the windows were put in order.
     """
-    if not all(_sizes_can_be(state, plan)):
-        return "its sizes cannot be"
+    if not all(_sizes_are_possible(state, plan)):
+        return "its sizes are impossible"
     windows, versions = state.windows, state.windows.versions
-    keys, blocks = untaken(versions.payloads.arena), untaken(versions.chains)
+    keys, blocks = no_words_taken(versions.payloads.arena), no_words_taken(versions.chains)
     if not (_windows_are_whole(state, plan, rules, keys) and integrity.is_in_order(windows.order)):
         return "a window that it holds is damaged"
-    return damage_around(windows, (state.start, state.end), rules, keys, blocks)
+    return find_damage_around(windows, (state.start, state.end), rules, keys, blocks)
 
 
-def damage_around(windows: Windows, spans: tuple[Array, Array], rules: Rules, keys: Array, blocks: Array) -> str | None:
+def find_damage_around(
+    windows: Windows, spans: tuple[Array, Array], rules: Rules, keys: Array, blocks: Array
+) -> str | None:
     """Return what is damaged in the structures around windows that are each intact; None if nothing is.
 
     `spans`: starts and ends of the windows. `keys`: a mark per word of the keys' blocks, set where a window has it.
     `blocks`: a mark per word of the chains' blocks, none set yet.
     """
     versions = windows.versions
-    held = np.array(windows.mark[: windows.pool.numbers[slots.USED]] == STORED)
+    held = np.array(windows.status[: windows.pool.numbers[slots.USED]] == STORED)
     held_keys = np.array(versions.capacity[: versions.keys.numbers[slots.USED]] != 0)
     if not _chains_are_whole(windows, spans, rules, blocks, held.copy()):
         return "the chain of a key's windows is damaged"
@@ -79,21 +81,21 @@ def damage_around(windows: Windows, spans: tuple[Array, Array], rules: Rules, ke
     return None
 
 
-def _sizes_can_be(state: State, plan: Plan) -> Iterator[bool]:
-    yield from sizes_can_be(state.windows)
+def _sizes_are_possible(state: State, plan: Plan) -> Iterator[bool]:
+    yield from sizes_are_possible(state.windows)
     yield bool(state.windows.pool.numbers[slots.USED] <= len(state.words.whole) // width(plan))
 
 
-def sizes_can_be(windows: Windows) -> Iterator[bool]:
+def sizes_are_possible(windows: Windows) -> Iterator[bool]:
     """Yield for each structure whether the sizes that it states are possible in its arrays."""
     versions = windows.versions
-    yield bool(0 <= windows.order.numbers[HELD] <= windows.pool.numbers[slots.USED] <= len(windows.mark))
+    yield bool(0 <= windows.order.numbers[HELD] <= windows.pool.numbers[slots.USED] <= len(windows.status))
     yield bool(0 <= versions.keys.numbers[slots.USED] <= len(versions.length))
     for blocks in (versions.payloads.arena, versions.chains):
         yield bool(0 <= blocks.numbers[arena.USED] <= len(blocks.words))
 
 
-def untaken(blocks: Arena) -> Array:
+def no_words_taken(blocks: Arena) -> Array:
     """Return a mark per word of the blocks, none of which is set: no word is taken."""
     return np.zeros(max(int(blocks.numbers[arena.USED]), 1), np.bool_)
 
@@ -112,23 +114,27 @@ def _windows_are_whole(state: State, plan: Plan, rules: Rules, taken: Array) -> 
     checks = 0
     live = 0
     for slot in range(state.windows.pool.numbers[slots.USED]):
-        if state.windows.mark[slot] == FREE:
-            if stored.block[slot] != 0 or stored.check[slot] != 0:
+        if state.windows.status[slot] == FREE:
+            if stored.block[slot] != 0 or stored.checksum[slot] != 0:
                 return False
             continue
-        words = integrity.take_block(stored, slot, taken) if state.windows.mark[slot] == STORED else 0
-        if words == 0 or not _is_ordered(state, slot, plan, rules) or stored.check[slot] != check_of(state, slot, plan):
+        words = integrity.take_block(stored, slot, taken) if state.windows.status[slot] == STORED else 0
+        if (
+            words == 0
+            or not _is_ordered(state, slot, plan, rules)
+            or stored.checksum[slot] != checksum_of(state, slot, plan)
+        ):
             return False
         held += 1
         total += order.size[slot]
         if state.windows.phase[slot] != CLOSED:
             unclosed += 1
             unclosed_bytes += order.size[slot]
-        checks += wide(stored.check[slot])
+        checks += wide(stored.checksum[slot])
         live += words
     right = held == order.numbers[HELD] and total == order.numbers[HELD_BYTES]
     right = right and unclosed == state.numbers[OPEN] and unclosed_bytes == state.numbers[OPEN_BYTES]
-    return bool(right and checks == state.numbers[CHECK] and live == stored.arena.numbers[arena.LIVE])
+    return bool(right and checks == state.numbers[CHECKSUM] and live == stored.arena.numbers[arena.LIVE])
 
 
 @inlined
@@ -154,7 +160,7 @@ def _chains_are_whole(windows: Windows, spans: tuple[Array, Array], rules: Rules
     for key in range(versions.keys.numbers[slots.USED]):
         if versions.capacity[key] == 0:
             continue
-        whole = integrity.chain_can_be(versions, key, taken, MAX_SLOTS) and _chain_is_whole(
+        whole = integrity.chain_is_possible(versions, key, taken, MAX_SLOTS) and _chain_is_whole(
             windows, spans, rules, key, unseen
         )
         if not whole:
@@ -186,7 +192,7 @@ def _chain_is_whole(windows: Windows, spans: tuple[Array, Array], rules: Rules, 
 @inlined
 def _place_of(windows: Windows, spans: tuple[Array, Array], slot: int, rules: Rules) -> Any:
     start, end = spans
-    return end[slot] + BELOW if rules.kind == SESSION and windows.phase[slot] == CLOSED else start[slot]
+    return end[slot] + CLOSED_OFFSET if rules.kind == SESSION and windows.phase[slot] == CLOSED else start[slot]
 
 
 @inlined

@@ -13,14 +13,14 @@ import numpy as np
 from tidegate.contracts.operator import Array
 from tidegate.contracts.schema import Counts
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES, TimeBuffer
-from tidegate.operators import refusals
+from tidegate.operators import acceptance
+from tidegate.operators.acceptance import Unaccepted
 from tidegate.operators.bounds import sizes
-from tidegate.operators.refusals import Refused
 from tidegate.operators.windowed_aggregation import step
 from tidegate.operators.windowed_aggregation.config import WindowedAggregationRules
 
 
-class Batch(Protocol):
+class KernelOutcome(Protocol):
     """What a kernel recorded of a batch: causes of emissions, late and rejected records, and the tallies of `step`."""
 
     @property
@@ -29,7 +29,7 @@ class Batch(Protocol):
         ...
 
     @property
-    def refused(self) -> Refused:
+    def unaccepted(self) -> Unaccepted:
         """Return the late and the rejected records."""
         ...
 
@@ -39,23 +39,23 @@ class Batch(Protocol):
         ...
 
 
-def counts(order: TimeBuffer, outcome: Batch, elements: int = 0, elements_bytes: int = 0) -> Counts:
+def counts(order: TimeBuffer, outcome: KernelOutcome, elements: int = 0, elements_bytes: int = 0) -> Counts:
     """Return where each record went, and what is held: windows, closed ones included, and `elements` beside them."""
     tally = outcome.tally
-    refused, late = (int(number) for number in outcome.refused.numbers[: refusals.LATENESS_SUM])
+    unaccepted, late = (int(number) for number in outcome.unaccepted.numbers[: acceptance.LATENESS_SUM])
     return Counts(
         records_in=int(tally[step.NEXT_ROW]),
         applied=int(tally[step.APPLIED]),
         late=late,
-        rejected=refused - late,
-        emitted=int(tally[step.EMITTED]),
+        rejected=unaccepted - late,
+        emitted=int(tally[step.EMITTED_COUNT]),
         held=int(order.numbers[HELD]) + elements,
         held_bytes=int(order.numbers[HELD_BYTES]) + elements_bytes,
     )
 
 
 def measures(
-    numbers: Array, outcome: Batch, config: WindowedAggregationRules, names: tuple[str, ...] = step.CAUSES
+    numbers: Array, outcome: KernelOutcome, config: WindowedAggregationRules, names: tuple[str, ...] = step.CAUSES
 ) -> dict[str, int]:
     """Return the measures of the batch.
 
@@ -63,13 +63,13 @@ def measures(
     the size of the open windows in memory and on disk.
     """
     tally = [int(number) for number in outcome.tally]
-    causes = np.bincount(outcome.cause[: tally[step.EMITTED]], minlength=len(names))
-    found = refusals.measures(outcome.refused, tally[step.NEXT_ROW])
+    causes = np.bincount(outcome.cause[: tally[step.EMITTED_COUNT]], minlength=len(names))
+    found = acceptance.measures(outcome.unaccepted, tally[step.NEXT_ROW])
     found |= {f"emitted_{cause}": int(count) for cause, count in zip(names, causes, strict=True)}
     found["suppressed"] = tally[step.SUPPRESSED]
     if tally[step.OVERTIME_COUNT]:
         found |= {"overtime_sum": tally[step.OVERTIME_SUM], "overtime_min": tally[step.OVERTIME_MIN]}
         found["overtime_count"] = tally[step.OVERTIME_COUNT]
-    now, now_bytes = (int(number) for number in numbers[: step.CHECK])
+    now, now_bytes = (int(number) for number in numbers[: step.CHECKSUM])
     largest, largest_bytes = tally[step.OPEN_MAX], tally[step.OPEN_BYTES_MAX]
     return found | sizes(config.buffer, now, now_bytes, "now") | sizes(config.buffer, largest, largest_bytes, "max")

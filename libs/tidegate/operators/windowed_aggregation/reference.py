@@ -62,7 +62,7 @@ class Reference:
             return
         before = copy.deepcopy((self.windows, self.emissions)), self.stream_time
         self.stream_time = max(self.stream_time, row.timestamp)
-        joined = self._join_session(row) if isinstance(self.config.window, Session) else self._join_spans(row)
+        joined = self._add_to_session(row) if isinstance(self.config.window, Session) else self._add_to_spans(row)
         for window in joined:
             self._take(window, row, numbers)
         self._pass_time("on_time", "window_close")
@@ -104,7 +104,7 @@ class Reference:
         advance = getattr(window, "advance", size)
         return max(0, ((stream_time - window.grace - size) // advance + 1) * advance)
 
-    def _join_spans(self, row: Row) -> list[Window]:
+    def _add_to_spans(self, row: Row) -> list[Window]:
         window = self.config.window
         closed_until = self.stream_time - getattr(window, "grace", 0)
         size = window.tumbling if isinstance(window, Tumbling) else getattr(window, "hopping", MAX_TIMESTAMP)
@@ -115,7 +115,7 @@ class Reference:
         found = [self._find(row, start, end) or self._open(row, start, end, []) for start, end in bounds]
         return [window for window in found if window.phase != "closed"]
 
-    def _join_session(self, row: Row) -> list[Window]:
+    def _add_to_session(self, row: Row) -> list[Window]:
         assert isinstance(self.config.window, Session)
         gap, late_until = self.config.window.session, self.bound(self.stream_time)
         touched = [w for w in self.windows if w.key == row.key and w.start - gap <= row.timestamp <= w.end + gap]

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from tidegate.kernels import version_chains
 from tidegate.kernels.compiled import inlined, wide
-from tidegate.kernels.payloads import Batch
+from tidegate.kernels.payloads import FlatRecords
 from tidegate.kernels.version_chains import NONE
 from tidegate.kernels.windows import Windows
 from tidegate.operators.windowed_aggregation.config import (
@@ -23,7 +23,7 @@ UPDATES, ON_TIME_FIRST, FINAL, EVERY = range(4)
 SPAN, SESSION, UNLIMITED = range(3)
 """Kinds of windows; tumbling and hopping windows are spans."""
 
-PENDING, TOLD, CLOSED = range(3)
+PENDING, EMITTED, CLOSED = range(3)
 """Phases of a window: changed since its last result; not changed since; closed, so that it accepts no records."""
 
 MAX = 2**63 - 1
@@ -68,7 +68,7 @@ def rules_of(config: WindowedAggregationRules) -> Rules:
 
 
 @inlined
-def find_key(windows: Windows, batch: Batch, row: int) -> Any:
+def find_key(windows: Windows, batch: FlatRecords, row: int) -> Any:
     """Return the slot of the row's key; NONE if the key has no window, or the row has no key."""
     if batch.key_length[row] < 0:
         return NONE

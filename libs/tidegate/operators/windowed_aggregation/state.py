@@ -17,15 +17,15 @@ from tidegate.contracts.operator import Array, ArraySpec, Layout, StepResult, St
 from tidegate.contracts.records import Records
 from tidegate.kernels import columns
 from tidegate.kernels import windows as windows_kernel
-from tidegate.kernels.payloads import Batch, batch_of
+from tidegate.kernels.payloads import FlatRecords, flat_records
 from tidegate.kernels.time_buffer import HELD
-from tidegate.operators import refusals
+from tidegate.operators import acceptance
 from tidegate.operators.json_values import numbers
 from tidegate.operators.windowed_aggregation import aggregates, measures, tables
 from tidegate.operators.windowed_aggregation import step as kernel
 from tidegate.operators.windowed_aggregation.aggregates import Numbers, Plan, Words
 from tidegate.operators.windowed_aggregation.config import Aggregates, JsonField, WindowedAggregationRules
-from tidegate.operators.windowed_aggregation.integrity import damage
+from tidegate.operators.windowed_aggregation.integrity import find_damage
 from tidegate.operators.windowed_aggregation.spans import (
     MAX,
     PENDING,
@@ -82,9 +82,9 @@ def damage_of(arrays: Mapping[str, Array], config: WindowedAggregationRules) -> 
     """Return what is damaged in the arrays of a state between two batches; None if nothing is."""
     plan, numbers = plan_of(config.aggregate)[0], arrays["numbers"]
     if numbers[OPENED] != 1 or numbers[WIDTH] != aggregates.width(plan):
-        return "its numbers cannot be"
+        return "its numbers are impossible"
     rules = Rules(*(int(number) for number in numbers[RULES]))
-    return damage(state_of(arrays), plan, rules)
+    return find_damage(state_of(arrays), plan, rules)
 
 
 class WindowsState:
@@ -108,9 +108,9 @@ class WindowsState:
 
         The state is then what the changelog describes.
         """
-        batch, undecodable, newest = refusals.dated(records, self._config, clock_ms)
+        batch, missing, newest = acceptance.with_timestamps(records, self._config, clock_ms)
         read = numbers.read_numbers(records, self._fields)
-        missing = np.where((undecodable == 0) & (read.code > 0), refusals.NO_NUMBER - 1 + read.code, undecodable)
+        missing = np.where((missing == 0) & (read.code > 0), acceptance.NO_NUMBER - 1 + read.code, missing)
         codes, values = missing.astype(np.int8), Numbers(read.whole, read.double, read.is_double)
         keys = keys_of(batch)
         outcome = self._run(
@@ -124,7 +124,7 @@ class WindowsState:
         outcome = self._outcome()
         outcome.tally[kernel.STREAM_TIME] = advanced(self.stream_time, stream_time)
         kernel.advance(self._state, self._rules, self._plan, outcome)
-        return self._result(batch_of(_NO_RECORDS), outcome)
+        return self._result(flat_records(_NO_RECORDS), outcome)
 
     def flush(self) -> StepResult:
         """Emit every pending result with cause `flush`; with final results, close these windows."""
@@ -132,7 +132,7 @@ class WindowsState:
         pending = held[self._state.windows.phase[held] == PENDING]
         outcome = self._outcome()
         kernel.flush(self._state, pending, self._rules, self._plan, outcome)
-        return self._result(batch_of(_NO_RECORDS), outcome)
+        return self._result(flat_records(_NO_RECORDS), outcome)
 
     def restore(self, rows: pa.Table, stream_time: int) -> None:
         """Apply the changelog rows, of which the latest of a window comes last, and set T to `stream_time`."""
@@ -143,7 +143,7 @@ class WindowsState:
 
     def snapshot(self) -> pa.Table:
         """Return the rows (all `put`) from which `restore` makes an equal state, by window end and arrival."""
-        return tables.changes(self._state, batch_of(_NO_RECORDS), self._held(), self._plan)
+        return tables.changes(self._state, flat_records(_NO_RECORDS), self._held(), self._plan)
 
     def _held(self) -> Array:
         """Return the slots of all windows, by end, arrival and start."""
@@ -188,9 +188,9 @@ class WindowsState:
         """
         tally = np.zeros(kernel.TALLIES, np.int64)
         tally[kernel.STREAM_TIME] = self.stream_time
-        tally[kernel.NEXT_START] = kernel.ANEW
+        tally[kernel.NEXT_START] = kernel.NEXT_RECORD
         tally[kernel.OVERTIME_MIN] = MAX
-        tally[[kernel.OPEN_MAX, kernel.OPEN_BYTES_MAX]] = self._numbers[: kernel.CHECK]
+        tally[[kernel.OPEN_MAX, kernel.OPEN_BYTES_MAX]] = self._numbers[: kernel.CHECKSUM]
         room, slots = 2 * records + int(self._state.windows.order.numbers[HELD]), self._storage.capacity()["slots"]
         return Outcome(
             slot=np.empty(room, np.int64),
@@ -205,7 +205,7 @@ class WindowsState:
                 timestamp=np.empty(slots, np.int64),
                 offset=np.empty(slots, np.int64),
             ),
-            refused=refusals.no_refusals(records),
+            unaccepted=acceptance.none_yet(records),
             tally=tally,
         )
 
@@ -215,7 +215,7 @@ class WindowsState:
         Returns the outcome and the last signal.
         """
         while (signal := work(outcome)) not in (*STOP_REASONS, windows_kernel.DONE):
-            wanted = int(outcome.tally[kernel.WANTED])
+            wanted = int(outcome.tally[kernel.NEEDED])
             if signal == kernel.NEEDS_EMISSIONS:
                 held = int(self._state.windows.order.numbers[HELD])
                 room = 2 * len(outcome.slot) + held + wanted
@@ -230,7 +230,7 @@ class WindowsState:
     def _replay(self, rows: pa.RecordBatch) -> None:
         if "words" not in rows.schema.names:
             raise other_aggregates()
-        keys = keys_of(batch_of(columns.records_of(rows)))
+        keys = keys_of(flat_records(columns.records_of(rows)))
         deleted = np.asarray(rows.column("op").to_numpy(zero_copy_only=False) == "delete", np.bool_)
         read = kernel.Changes(
             deleted,
@@ -254,7 +254,7 @@ class WindowsState:
         return np.frombuffer(fixed.buffers()[1], np.int64)[fixed.offset * size // 8 :][: len(fixed) * size // 8].copy()
 
     def _result(
-        self, batch: Batch, outcome: Outcome, stopped: int = windows_kernel.DONE, newest: int = MAX_TIMESTAMP
+        self, batch: FlatRecords, outcome: Outcome, stopped: int = windows_kernel.DONE, newest: int = MAX_TIMESTAMP
     ) -> StepResult:
         """Build the tables of the batch from the outcome, then settle the batch."""
         changed = np.empty(outcome.tally[kernel.TOUCHED], np.int32)
@@ -263,8 +263,8 @@ class WindowsState:
         changes = tables.changes(self._state, batch, outcome.touched[changed], self._plan)
         undo = tables.undo(self._state, outcome, changed, self._plan)
         stored = self._state.windows.versions.payloads
-        late = tables.late(stored, batch, outcome.refused, self._rules)
-        rejected = refusals.rejected(stored, batch, outcome.refused, newest)
+        late = tables.late(stored, batch, outcome.unaccepted, self._rules)
+        rejected = acceptance.rejected(stored, batch, outcome.unaccepted, newest)
         kernel.settle(self._state, self._plan, outcome)
         self._numbers[STREAM_TIME] = outcome.tally[kernel.STREAM_TIME]
         return StepResult(
@@ -289,7 +289,7 @@ def other_aggregates() -> UserError:
     )
 
 
-def keys_of(batch: Batch) -> Batch:
+def keys_of(batch: FlatRecords) -> FlatRecords:
     """Return the records without values and headers: a window stores its key only."""
     none = np.zeros(len(batch.offset), np.int64)
     return batch._replace(value_length=none - 1, headers_length=none)
@@ -297,7 +297,7 @@ def keys_of(batch: Batch) -> Batch:
 
 def _larger(outcome: Outcome, room: int, width: int) -> Outcome:
     """Return the outcome with more room for emissions."""
-    used = int(outcome.tally[kernel.EMITTED])
+    used = int(outcome.tally[kernel.EMITTED_COUNT])
     return outcome._replace(
         slot=longer(outcome.slot, room, used),
         cause=longer(outcome.cause, room, used),

@@ -4,9 +4,9 @@ Windows are ordered by the stream time at which their next event is due: first t
 closing, then the expiry. A removed window keeps its slot until the batch's tables are made, which show its key and its
 bounds. Until then it is a ghost, which is in no chain. Every window that a batch touches is listed once.
 
-A key's chain has its windows by start. Closed sessions stand in it at `BELOW` + end instead, so that open sessions,
-which alone take records, follow behind all closed ones; they are more than a gap apart. Closed sessions are ordered by
-end because they may overlap: a record that touches a closed session and an open one is in the open one alone.
+A key's chain has its windows by start. Closed sessions stand in it at `CLOSED_OFFSET` + end instead, so that open
+sessions, which alone take records, follow behind all closed ones; they are more than a gap apart. Closed sessions are
+ordered by end because they may overlap: a record that touches both a closed and an open session is in the open one.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from tidegate.contracts.operator import Array
 from tidegate.kernels import hash_index, payloads, time_buffer, version_chains
 from tidegate.kernels import windows as kernel
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
-from tidegate.kernels.payloads import Batch
+from tidegate.kernels.payloads import FlatRecords
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES
 from tidegate.kernels.version_chains import NONE
 from tidegate.kernels.windows import DONE, Windows
-from tidegate.operators import refusals
-from tidegate.operators.refusals import ACCEPTED, LATE, Refused
+from tidegate.operators import acceptance
+from tidegate.operators.acceptance import ACCEPTED, LATE, Unaccepted
 from tidegate.operators.windowed_aggregation import aggregates
 from tidegate.operators.windowed_aggregation.aggregates import Numbers, Plan, Words
 from tidegate.operators.windowed_aggregation.spans import (
     CLOSED,
+    EMITTED,
     FINAL,
     MAX,
     ON_TIME_FIRST,
     PENDING,
     SESSION,
-    TOLD,
     UPDATES,
     Rules,
     end_of,
@@ -48,30 +48,30 @@ from tidegate.operators.windowed_aggregation.spans import (
 CAUSES = ("update", "on_time", "window_close", "merged", "flush", "idle")
 UPDATE, ON_TIME, WINDOW_CLOSE, MERGED, FLUSH, IDLE = range(6)
 
-FREE, STORED, OPENED, CHANGED, GONE, PASSED = range(6)
+FREE, STORED, OPENED, CHANGED, REMOVED, OPENED_AND_REMOVED = range(6)
 """State of a slot: free; stored before the batch; opened, changed or removed in it; opened and removed in it."""
 
 NEEDS_EMISSIONS, FULL_KEYS, FULL_BYTES, FULL_LENGTH = range(5, 9)
 """Signals of a kernel that returned, in addition to those of `kernels.windows`."""
 
-NEXT_ROW, NEXT_START, STREAM_TIME, EMITTED, TOUCHED, APPLIED, WANTED = range(7)
+NEXT_ROW, NEXT_START, STREAM_TIME, EMITTED_COUNT, TOUCHED, APPLIED, NEEDED = range(7)
 OVERTIME_SUM, OVERTIME_MIN, OVERTIME_COUNT, OPEN_MAX, OPEN_BYTES_MAX, SUPPRESSED = range(7, 13)
 TALLIES = 13
 """Tallies of a batch.
 
-NEXT_START: start of the window at which a row resumes after the kernel returned for room, else ANEW. WANTED: how many
-bytes (or emissions) were lacking when a kernel returned.
+NEXT_START: start of the window at which a row resumes after the kernel returned for room, else NEXT_RECORD. NEEDED: how
+many bytes (or emissions) were lacking when a kernel returned.
 """
 
-OPEN, OPEN_BYTES, CHECK = range(3)
+OPEN, OPEN_BYTES, CHECKSUM = range(3)
 NUMBERS = 3
 """Number of open windows, their bytes, and the sum of the checksums of all windows."""
 
 STOP = 64
 """Added to the signal of a kernel, to tell it from the codes of late and rejected records."""
 
-ANEW = -1
-BELOW = -(2**63)
+NEXT_RECORD = -1
+CLOSED_OFFSET = -(2**63)
 """Added to the end of a closed session, it gives its place in its key's chain: below 0, in the order of ends."""
 
 WINDOW_BYTES = 16
@@ -110,16 +110,16 @@ class Outcome(NamedTuple):
     words: Array
     touched: Array
     before: Before
-    refused: Refused
+    unaccepted: Unaccepted
     tally: Array
 
 
 @compiled_in_place
 def absorb(
     state: State,
-    batch: Batch,
+    batch: FlatRecords,
     numbers: Numbers,
-    undecodable: Array,
+    missing: Array,
     newest: int,
     rules: Rules,
     plan: Plan,
@@ -127,37 +127,37 @@ def absorb(
 ) -> Any:
     """Process the rows from tally[NEXT_ROW] on; return DONE, or a signal if it stopped before that row.
 
-    `undecodable`: a code per row, 0 where nothing is missing. `newest`: the largest timestamp that is accepted.
+    `missing`: a code per row, 0 where nothing is missing. `newest`: the largest timestamp that is accepted.
     """
     tally = outcome.tally
-    if tally[NEXT_START] == ANEW:  # only new rules can make something due before a record
+    if tally[NEXT_START] == NEXT_RECORD:  # only new rules can make something due before a record
         pass_time(state, wide(ON_TIME), wide(WINDOW_CLOSE), rules, plan, outcome)
     for row in range(tally[NEXT_ROW], len(batch.offset)):
         tally[NEXT_ROW] = row
         timestamp = batch.timestamp[row]
         key = find_key(state.windows, batch, row)
-        if tally[NEXT_START] == ANEW:
-            code = refusals.NULL_KEY
+        if tally[NEXT_START] == NEXT_RECORD:
+            code = acceptance.NULL_KEY
             if batch.key_length[row] >= 0:
-                code = refusals.bad_timestamp(timestamp, undecodable[row], newest)
+                code = acceptance.bad_timestamp(timestamp, missing[row], newest)
             if code == ACCEPTED:
-                code = _admit(state, batch, row, key, rules, plan, outcome)
+                code = _verdict(state, batch, row, key, rules, plan, outcome)
             if code > STOP:
                 return code - STOP
             if code != ACCEPTED:
-                refusals.refuse(outcome.refused, row, code, timestamp, tally[STREAM_TIME])
+                acceptance.note(outcome.unaccepted, row, code, timestamp, tally[STREAM_TIME])
                 continue
             tally[STREAM_TIME] = max(tally[STREAM_TIME], timestamp)
             tally[NEXT_START] = 0
         if rules.kind == SESSION:
-            lacking = _join_session(state, batch, numbers, row, key, rules, plan, outcome)
+            lacking = _add_to_session(state, batch, numbers, row, key, rules, plan, outcome)
         else:
-            lacking = _join_spans(state, batch, numbers, row, key, rules, plan, outcome)
+            lacking = _add_to_spans(state, batch, numbers, row, key, rules, plan, outcome)
         if lacking != DONE:
             return lacking
-        tally[NEXT_START] = ANEW
+        tally[NEXT_START] = NEXT_RECORD
         tally[APPLIED] += 1
-        refusals.observe_lateness(outcome.refused, timestamp, tally[STREAM_TIME])
+        acceptance.observe_lateness(outcome.unaccepted, timestamp, tally[STREAM_TIME])
         pass_time(state, wide(ON_TIME), wide(WINDOW_CLOSE), rules, plan, outcome)
         tally[OPEN_MAX] = max(tally[OPEN_MAX], state.numbers[OPEN])
         tally[OPEN_BYTES_MAX] = max(tally[OPEN_BYTES_MAX], state.numbers[OPEN_BYTES])
@@ -166,18 +166,18 @@ def absorb(
 
 
 @inlined
-def _admit(state: State, batch: Batch, row: int, key: int, rules: Rules, plan: Plan, outcome: Outcome) -> Any:
+def _verdict(state: State, batch: FlatRecords, row: int, key: int, rules: Rules, plan: Plan, outcome: Outcome) -> Any:
     """Return ACCEPTED or LATE; or a signal + STOP if emissions lack room, or if a bound is reached."""
     stream_time = max(outcome.tally[STREAM_TIME], batch.timestamp[row])
     if rules.kind == SESSION:
-        taking, fresh, emissions = _count_session(state, batch, row, key, stream_time, rules)
+        taking, fresh, emissions = _effects_on_session(state, batch, row, key, stream_time, rules)
     else:
-        taking, fresh, emissions = _count_spans(state, batch, row, key, stream_time, rules)
+        taking, fresh, emissions = _effects_on_spans(state, batch, row, key, stream_time, rules)
     if not taking:
         return LATE
     # The record advances time, by which each held window emits at most one result.
-    if outcome.tally[EMITTED] + emissions + state.windows.order.numbers[HELD] > len(outcome.slot):
-        outcome.tally[WANTED] = emissions
+    if outcome.tally[EMITTED_COUNT] + emissions + state.windows.order.numbers[HELD] > len(outcome.slot):
+        outcome.tally[NEEDED] = emissions
         return NEEDS_EMISSIONS + STOP
     if rules.stop_length != MAX and _length(state, batch, row, key, rules) > rules.stop_length:
         return FULL_LENGTH + STOP
@@ -186,7 +186,7 @@ def _admit(state: State, batch: Batch, row: int, key: int, rules: Rules, plan: P
 
 
 @inlined
-def _full(state: State, batch: Batch, row: int, fresh: int, stream_time: int, rules: Rules, plan: Plan) -> Any:
+def _full(state: State, batch: FlatRecords, row: int, fresh: int, stream_time: int, rules: Rules, plan: Plan) -> Any:
     """Return DONE, or the bound that `fresh` more open windows would exceed.
 
     Open windows that are due do not count: they close first.
@@ -225,7 +225,7 @@ def size_of(key_length: int, plan: Plan) -> Any:
 
 
 @inlined
-def _count_spans(state: State, batch: Batch, row: int, key: int, stream_time: int, rules: Rules) -> Any:
+def _effects_on_spans(state: State, batch: FlatRecords, row: int, key: int, stream_time: int, rules: Rules) -> Any:
     """Return whether any window takes the row's record, how many it opens, and the most emissions that it causes."""
     timestamp = batch.timestamp[row]
     first = first_start(timestamp, rules)
@@ -243,8 +243,8 @@ def _count_spans(state: State, batch: Batch, row: int, key: int, stream_time: in
 
 
 @inlined
-def _join_spans(
-    state: State, batch: Batch, numbers: Numbers, row: int, key: int, rules: Rules, plan: Plan, outcome: Outcome
+def _add_to_spans(
+    state: State, batch: FlatRecords, numbers: Numbers, row: int, key: int, rules: Rules, plan: Plan, outcome: Outcome
 ) -> Any:
     """Add the row's record to each window that takes it, from tally[NEXT_START] on; return DONE or what lacks room."""
     tally = outcome.tally
@@ -258,7 +258,7 @@ def _join_spans(
         slot = find_span(state.windows, key, start)
         if slot == NONE:
             at = wide(0) if key == NONE else version_chains.entries_until(state.windows.versions, key, start)
-            lacking = _lacks(state, batch, row, key, at, outcome)
+            lacking = _missing_room(state, batch, row, key, at, outcome)
             if lacking != DONE:
                 tally[NEXT_START] = start
                 return lacking
@@ -271,29 +271,29 @@ def _join_spans(
 
 
 @inlined
-def _lacks(state: State, batch: Batch, row: int, key: int, at: int, outcome: Outcome) -> Any:
-    lacking, wanted = kernel.lacks(state.windows, key, at, payloads.record_length(batch, row))
-    outcome.tally[WANTED] = wanted
+def _missing_room(state: State, batch: FlatRecords, row: int, key: int, at: int, outcome: Outcome) -> Any:
+    lacking, wanted = kernel.missing_room(state.windows, key, at, payloads.record_length(batch, row))
+    outcome.tally[NEEDED] = wanted
     return lacking
 
 
 @inlined
 def _open(
-    state: State, batch: Batch, row: int, key: int, at: int, start: int, end: int, plan: Plan, outcome: Outcome
+    state: State, batch: FlatRecords, row: int, key: int, at: int, start: int, end: int, plan: Plan, outcome: Outcome
 ) -> Any:
     """Open a window without a record before that entry of the key's chain; return its slot."""
     slot = kernel.open_window(state.windows, batch, row, key, at, start)
     state.start[slot] = start
     state.end[slot] = end
-    state.windows.phase[slot] = TOLD
+    state.windows.phase[slot] = EMITTED
     state.windows.versions.payloads.timestamp[slot] = 0
     aggregates.clear(state.words, slot * plan.word[-1], plan)
     size = size_of(batch.key_length[row], plan)
     time_buffer.push(state.windows.order, slot, wide(MAX), batch.offset[row], size)
     state.numbers[OPEN] += 1
     state.numbers[OPEN_BYTES] += size
-    state.windows.mark[slot] = OPENED
-    _list(state, slot, plan, outcome)
+    state.windows.status[slot] = OPENED
+    _record_before(state, slot, plan, outcome)
     return slot
 
 
@@ -318,12 +318,12 @@ def _take(
     if rules.emit == UPDATES:
         _emit(state, slot, wide(UPDATE), plan, outcome)
     else:
-        hold_back(state.windows, slot, outcome.tally)
+        mark_pending(state.windows, slot, outcome.tally)
     _reschedule(state, slot, rules)
 
 
 @inlined
-def hold_back(windows: Windows, slot: int, tally: Array) -> None:
+def mark_pending(windows: Windows, slot: int, tally: Array) -> None:
     """Mark the window's result as pending; if it already was, count a suppressed result."""
     if windows.phase[slot] == PENDING:
         tally[SUPPRESSED] += 1
@@ -366,7 +366,7 @@ def close(state: State, slot: int, rules: Rules) -> None:
     state.numbers[OPEN] -= 1
     state.numbers[OPEN_BYTES] -= order.size[slot]
     if rules.kind == SESSION:
-        place = state.end[slot] + BELOW
+        place = state.end[slot] + CLOSED_OFFSET
         versions, key = state.windows.versions, wide(state.windows.key[slot])
         before = version_chains.entries_until(versions, key, place)
         version_chains.move(versions, key, kernel.index_of(state.windows, slot, state.start[slot]), before, place)
@@ -381,20 +381,20 @@ def _remove(state: State, slot: int, rules: Rules, plan: Plan, outcome: Outcome)
         state.numbers[OPEN] -= 1
         state.numbers[OPEN_BYTES] -= state.windows.order.size[slot]
     elif rules.kind == SESSION:
-        place = state.end[slot] + BELOW
+        place = state.end[slot] + CLOSED_OFFSET
     at = kernel.index_of(state.windows, slot, place)
     kernel.take_out(state.windows, wide(state.windows.key[slot]), at)
-    standing = state.windows.mark[slot]
-    if standing == STORED:
-        _list(state, slot, plan, outcome)
-    state.windows.mark[slot] = PASSED if standing == OPENED else GONE
+    status = state.windows.status[slot]
+    if status == STORED:
+        _record_before(state, slot, plan, outcome)
+    state.windows.status[slot] = OPENED_AND_REMOVED if status == OPENED else REMOVED
 
 
 @inlined
 def _free(state: State, slot: int) -> None:
-    _set_check(state, slot, wide(0))
+    _set_checksum(state, slot, wide(0))
     kernel.free(state.windows, slot)
-    state.windows.mark[slot] = FREE
+    state.windows.status[slot] = FREE
 
 
 @inlined
@@ -427,7 +427,7 @@ def _merged_end(state: State, key: int, first: int, last: int, timestamp: int) -
 
 
 @inlined
-def _count_session(state: State, batch: Batch, row: int, key: int, stream_time: int, rules: Rules) -> Any:
+def _effects_on_session(state: State, batch: FlatRecords, row: int, key: int, stream_time: int, rules: Rules) -> Any:
     """Return whether a session takes the row's record, how many more are open then, and the most emissions caused."""
     timestamp = batch.timestamp[row]
     first, last = _touching(state, key, timestamp, rules)
@@ -439,7 +439,7 @@ def _count_session(state: State, batch: Batch, row: int, key: int, stream_time: 
 
 
 @inlined
-def _length(state: State, batch: Batch, row: int, key: int, rules: Rules) -> Any:
+def _length(state: State, batch: FlatRecords, row: int, key: int, rules: Rules) -> Any:
     """Return the length of the session with the row's record."""
     timestamp = batch.timestamp[row]
     first, last = _touching(state, key, timestamp, rules)
@@ -457,7 +457,7 @@ def _touches_closed(state: State, key: int, timestamp: int, late_until: int, rul
     versions = state.windows.versions
     since = max(late_until, timestamp - rules.size)
     at = version_chains.entries_until(versions, key, wide(-1)) - 1
-    while at >= 0 and version_chains.time_at(versions, key, at) - BELOW >= since:
+    while at >= 0 and version_chains.time_at(versions, key, at) - CLOSED_OFFSET >= since:
         if state.start[version_chains.version_at(versions, key, at)] <= timestamp + rules.size:
             return True
         at -= 1
@@ -465,8 +465,8 @@ def _touches_closed(state: State, key: int, timestamp: int, late_until: int, rul
 
 
 @inlined
-def _join_session(
-    state: State, batch: Batch, numbers: Numbers, row: int, key: int, rules: Rules, plan: Plan, outcome: Outcome
+def _add_to_session(
+    state: State, batch: FlatRecords, numbers: Numbers, row: int, key: int, rules: Rules, plan: Plan, outcome: Outcome
 ) -> Any:
     """Merge the row's record and all sessions that touch it into one; return DONE or what lacks room."""
     timestamp = batch.timestamp[row]
@@ -475,7 +475,7 @@ def _join_session(
     end = _merged_end(state, key, first, last, timestamp)
     stays = last - first == 1 and _has_bounds(state, key, first, start, end)
     if not stays:
-        lacking = _lacks(state, batch, row, key, first, outcome)
+        lacking = _missing_room(state, batch, row, key, first, outcome)
         if lacking != DONE:
             return lacking
     if start != end or not stays:
@@ -501,7 +501,7 @@ def _retract(state: State, key: int, first: int, last: int, plan: Plan, outcome:
     """Take back the results of those sessions that were emitted, with cause `merged`."""
     for at in range(first, last):
         slot = version_chains.version_at(state.windows.versions, key, at)
-        if state.windows.phase[slot] == TOLD:
+        if state.windows.phase[slot] == EMITTED:
             _emit(state, slot, wide(MERGED), plan, outcome)
 
 
@@ -518,7 +518,7 @@ def _absorb_session(state: State, slot: int, key: int, at: int, rules: Rules, pl
 @inlined
 def _emit(state: State, slot: int, cause: int, plan: Plan, outcome: Outcome) -> None:
     """Emit the window's result."""
-    at = outcome.tally[EMITTED]
+    at = outcome.tally[EMITTED_COUNT]
     outcome.slot[at] = slot
     outcome.cause[at] = cause
     outcome.timestamp[at] = state.windows.versions.payloads.timestamp[slot]
@@ -526,14 +526,14 @@ def _emit(state: State, slot: int, cause: int, plan: Plan, outcome: Outcome) -> 
     width = plan.word[-1]
     for word in range(width):
         outcome.words[at * width + word] = state.words.whole[slot * width + word]
-    outcome.tally[EMITTED] += 1
-    state.windows.phase[slot] = TOLD
+    outcome.tally[EMITTED_COUNT] += 1
+    state.windows.phase[slot] = EMITTED
 
 
 @inlined
 def observe_overtime(tally: Array, overtime: int) -> None:
     """Count how long after it was due a final result was emitted."""
-    refusals.add(tally, OVERTIME_SUM, overtime)
+    acceptance.add(tally, OVERTIME_SUM, overtime)
     tally[OVERTIME_MIN] = min(tally[OVERTIME_MIN], overtime)
     tally[OVERTIME_COUNT] += 1
 
@@ -541,13 +541,13 @@ def observe_overtime(tally: Array, overtime: int) -> None:
 @inlined
 def _touch(state: State, slot: int, plan: Plan, outcome: Outcome) -> None:
     """List the window as touched, before its first change in the batch."""
-    if state.windows.mark[slot] == STORED:
-        state.windows.mark[slot] = CHANGED
-        _list(state, slot, plan, outcome)
+    if state.windows.status[slot] == STORED:
+        state.windows.status[slot] = CHANGED
+        _record_before(state, slot, plan, outcome)
 
 
 @inlined
-def _list(state: State, slot: int, plan: Plan, outcome: Outcome) -> None:
+def _record_before(state: State, slot: int, plan: Plan, outcome: Outcome) -> None:
     """Append the window to the touched ones, with what it is before the change."""
     at, before, stored = outcome.tally[TOUCHED], outcome.before, state.windows.versions.payloads
     outcome.touched[at] = slot
@@ -588,7 +588,7 @@ def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
     count = 0
     for at in range(outcome.tally[TOUCHED]):
         slot = wide(outcome.touched[at])
-        if state.windows.mark[slot] != PASSED:
+        if state.windows.status[slot] != OPENED_AND_REMOVED:
             changed[count] = at
             count += 1
     return count
@@ -599,16 +599,16 @@ def settle(state: State, plan: Plan, outcome: Outcome) -> None:
     """Mark each touched window as stored, or free its slot if it was removed."""
     for at in range(outcome.tally[TOUCHED]):
         slot = wide(outcome.touched[at])
-        standing = state.windows.mark[slot]
-        if standing in (GONE, PASSED):
+        status = state.windows.status[slot]
+        if status in (REMOVED, OPENED_AND_REMOVED):
             _free(state, slot)
         else:
-            state.windows.mark[slot] = STORED
-            _set_check(state, slot, check_of(state, slot, plan))
+            state.windows.status[slot] = STORED
+            _set_checksum(state, slot, checksum_of(state, slot, plan))
 
 
 @inlined
-def check_of(state: State, slot: int, plan: Plan) -> Any:
+def checksum_of(state: State, slot: int, plan: Plan) -> Any:
     """Return a checksum, 32 bits, of what the slot holds: the key, the window, and its place in the order."""
     seed = hash_index.mix(state.start[slot] ^ state.windows.order.arrival[slot])
     seed = hash_index.mix(seed ^ state.end[slot] ^ wide(state.windows.phase[slot]))
@@ -619,9 +619,9 @@ def check_of(state: State, slot: int, plan: Plan) -> Any:
 
 
 @inlined
-def _set_check(state: State, slot: int, check: int) -> None:
-    checks = state.windows.versions.payloads.check
-    state.numbers[CHECK] += check - wide(checks[slot])
+def _set_checksum(state: State, slot: int, check: int) -> None:
+    checks = state.windows.versions.payloads.checksum
+    state.numbers[CHECKSUM] += check - wide(checks[slot])
     checks[slot] = check
 
 
@@ -637,7 +637,7 @@ class Changes(NamedTuple):
 
 
 @compiled_in_place
-def replay(state: State, batch: Batch, changes: Changes, rules: Rules, plan: Plan, outcome: Outcome) -> Any:
+def replay(state: State, batch: FlatRecords, changes: Changes, rules: Rules, plan: Plan, outcome: Outcome) -> Any:
     """Apply the changelog rows from tally[NEXT_ROW] on; return DONE, or what lacks room before that row."""
     for row in range(outcome.tally[NEXT_ROW], len(batch.offset)):
         outcome.tally[NEXT_ROW] = row
@@ -655,13 +655,13 @@ def replay(state: State, batch: Batch, changes: Changes, rules: Rules, plan: Pla
 
 
 @inlined
-def _find_window(state: State, batch: Batch, row: int, start: int, end: int, rules: Rules) -> Any:
+def _find_window(state: State, batch: FlatRecords, row: int, start: int, end: int, rules: Rules) -> Any:
     """Return the slot of the row's key with those bounds, open or closed; NONE if there is none."""
     versions = state.windows.versions
     key = version_chains.find(versions, batch.data, batch.key_start[row], batch.key_length[row])
     if key == NONE:
         return NONE
-    for place in (start, end + BELOW):
+    for place in (start, end + CLOSED_OFFSET):
         at = version_chains.entries_until(versions, key, place) - 1
         while at >= 0 and version_chains.time_at(versions, key, at) == place:
             slot = version_chains.version_at(versions, key, at)
@@ -672,19 +672,21 @@ def _find_window(state: State, batch: Batch, row: int, start: int, end: int, rul
 
 
 @inlined
-def _restore(state: State, batch: Batch, row: int, changes: Changes, rules: Rules, plan: Plan, outcome: Outcome) -> Any:
+def _restore(
+    state: State, batch: FlatRecords, row: int, changes: Changes, rules: Rules, plan: Plan, outcome: Outcome
+) -> Any:
     """Store the window of the row; return DONE or what lacks room."""
     versions = state.windows.versions
     key = version_chains.find(versions, batch.data, batch.key_start[row], batch.key_length[row])
     closed = changes.phase[row] == CLOSED
-    place = changes.end[row] + BELOW if closed and rules.kind == SESSION else changes.start[row]
+    place = changes.end[row] + CLOSED_OFFSET if closed and rules.kind == SESSION else changes.start[row]
     at = wide(0) if key == NONE else version_chains.entries_until(versions, key, place)
-    lacking = _lacks(state, batch, row, key, at, outcome)
+    lacking = _missing_room(state, batch, row, key, at, outcome)
     if lacking != DONE:
         return lacking
     slot = _open(state, batch, row, key, at, changes.start[row], changes.end[row], plan, outcome)
     outcome.tally[TOUCHED] = 0
-    state.windows.mark[slot] = STORED
+    state.windows.status[slot] = STORED
     state.windows.order.arrival[slot] = changes.arrival[row]
     versions.payloads.timestamp[slot] = batch.timestamp[row]
     width = plan.word[-1]
@@ -697,7 +699,7 @@ def _restore(state: State, batch: Batch, row: int, changes: Changes, rules: Rule
     state.windows.phase[slot] = changes.phase[row]
     place = place_of(state.start[slot], state.end[slot], changes.phase[row], rules)
     time_buffer.move(state.windows.order, slot, place)  # the arrival changed, even if the place did not
-    _set_check(state, slot, check_of(state, slot, plan))
+    _set_checksum(state, slot, checksum_of(state, slot, plan))
     return DONE
 
 

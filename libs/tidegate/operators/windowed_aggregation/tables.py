@@ -9,18 +9,18 @@ import pyarrow.compute as pc
 from tidegate.contracts.operator import Array
 from tidegate.contracts.records import Records
 from tidegate.kernels.columns import record_columns
-from tidegate.kernels.payloads import Batch, Payloads, batch_of
-from tidegate.operators import refusals
-from tidegate.operators.refusals import Refused
+from tidegate.kernels.payloads import FlatRecords, Payloads, flat_records
+from tidegate.operators import acceptance
+from tidegate.operators.acceptance import Unaccepted
 from tidegate.operators.result_tables import EMISSIONS as RECORD_EMISSIONS
-from tidegate.operators.result_tables import changes_schema, ops, words
+from tidegate.operators.result_tables import changes_schema, dictionary_column, ops
 from tidegate.operators.windowed_aggregation import step
 from tidegate.operators.windowed_aggregation.aggregates import Plan, results, width
 from tidegate.operators.windowed_aggregation.spans import SESSION, Rules
 from tidegate.operators.windowed_aggregation.step import (
-    GONE,
     MERGED,
     OPENED,
+    REMOVED,
     Outcome,
     State,
 )
@@ -34,13 +34,13 @@ _BOUNDS = (pa.field("window_start", pa.int64()), pa.field("window_end", pa.int64
 EMISSIONS = pa.schema([*RECORD_EMISSIONS, *_BOUNDS])
 CHANGES = changes_schema([*_BOUNDS, *WINDOW_COLUMNS])
 
-NO_BATCH = batch_of(Records.from_rows([]))
+NO_BATCH = flat_records(Records.from_rows([]))
 _CAUSES = pa.array(step.CAUSES)
 
 
-def emissions(state: State, batch: Batch, outcome: Outcome, plan: Plan) -> pa.Table:
+def emissions(state: State, batch: FlatRecords, outcome: Outcome, plan: Plan) -> pa.Table:
     """Return the results in order, with their causes; a null value takes a result back."""
-    count = outcome.tally[step.EMITTED]
+    count = outcome.tally[step.EMITTED_COUNT]
     if count == 0:
         return EMISSIONS.empty_table()
     slots, causes = outcome.slot[:count], outcome.cause[:count]
@@ -51,15 +51,15 @@ def emissions(state: State, batch: Batch, outcome: Outcome, plan: Plan) -> pa.Ta
         rows
         | {"value": pc.if_else(taken_back, pa.scalar(None, pa.binary()), found)}
         | {"timestamp": outcome.timestamp[:count], "offset": outcome.offset[:count]}
-        | {"cause": words(causes, _CAUSES)}
+        | {"cause": dictionary_column(causes, _CAUSES)}
         | {"window_start": state.start[slots], "window_end": state.end[slots]},
         EMISSIONS,
     )
 
 
-def late(stored: Payloads, batch: Batch, refused: Refused, rules: Rules) -> pa.Table:
+def late(stored: Payloads, batch: FlatRecords, unaccepted: Unaccepted, rules: Rules) -> pa.Table:
     """Return the late records, with the smallest timestamp whose window was still open."""
-    rows = refusals.late(stored, batch, refused, 0, "its windows are closed")
+    rows = acceptance.late(stored, batch, unaccepted, 0, "its windows are closed")
     stream_time = rows["bound"].to_numpy()
     at = rows.schema.get_field_index("bound")
     return rows.set_column(at, rows.schema.field(at), pa.array(_bound(stream_time, rules)))
@@ -72,12 +72,12 @@ def _bound(stream_time: Array, rules: Rules) -> Array:
     return np.asarray(np.maximum(-((rules.size - first_end) // rules.advance) * rules.advance, 0))
 
 
-def changes(state: State, batch: Batch, slots: Array, plan: Plan) -> pa.Table:
+def changes(state: State, batch: FlatRecords, slots: Array, plan: Plan) -> pa.Table:
     """Return the changelog of the windows: `put` with all columns if held, `delete` with key and bounds if not."""
     if len(slots) == 0:
         return CHANGES.empty_table()
     slots = slots.astype(np.int64)
-    gone = state.windows.mark[slots] == GONE
+    gone = state.windows.status[slots] == REMOVED
     held = state.words.whole.reshape(-1, width(plan))[slots]
     rows = record_columns(state.windows.versions.payloads, batch, ~slots, only_key=gone)
     no_value = pa.scalar(None, pa.binary())
@@ -104,7 +104,7 @@ def undo(state: State, outcome: Outcome, changed: Array, plan: Plan) -> pa.Table
         return CHANGES.empty_table()
     changed, before = changed[::-1], outcome.before
     slots = outcome.touched[changed].astype(np.int64)
-    opened = state.windows.mark[slots] == OPENED
+    opened = state.windows.status[slots] == OPENED
     words_before = before.words[: outcome.tally[step.TOUCHED] * width(plan)].reshape(-1, width(plan))[changed]
     return pa.table(
         {"op": ops(opened)}

@@ -17,50 +17,52 @@ from tidegate.operators.windowed_aggregation.elements.step import (
     ELEMENTS,
     ELEMENTS_BYTES,
     State,
-    check_of,
-    check_of_element,
+    checksum_of,
+    checksum_of_element,
 )
 from tidegate.operators.windowed_aggregation.elements.store import FREE, NONE, STORED
-from tidegate.operators.windowed_aggregation.integrity import damage_around, sizes_can_be, untaken
+from tidegate.operators.windowed_aggregation.integrity import find_damage_around, no_words_taken, sizes_are_possible
 from tidegate.operators.windowed_aggregation.spans import CLOSED, Rules, place_of
 from tidegate.operators.windowed_aggregation.step import (
-    CHECK,
+    CHECKSUM,
     OPEN,
     OPEN_BYTES,
     WINDOW_BYTES,
 )
 
-CHECKS, LIVE = range(2)
+CHECKSUMS, LIVE = range(2)
 """Sums over all elements that the check of the windows needs: their checksums, and the words of their values."""
 
 
-def damage(state: State, rules: Rules) -> str | None:
+def find_damage(state: State, rules: Rules) -> str | None:
     """Return what is damaged in a state between two batches; None if nothing is. Reads all of the state.
 
     `rules`: those by which the windows were put in order.
     """
-    if not all(_sizes_can_be(state)):
-        return "its sizes cannot be"
+    if not all(_sizes_are_possible(state)):
+        return "its sizes are impossible"
     stored, chains = state.windows.versions.payloads, state.windows.versions.chains
-    keys, blocks, values = (untaken(found) for found in (stored.arena, chains, state.elements.payloads.arena))
+    keys, blocks, values = (no_words_taken(found) for found in (stored.arena, chains, state.elements.payloads.arena))
     sums = np.zeros(2, np.int64)
     if not _elements_are_whole(state, values, sums):
         return "an element that it holds is damaged"
     if not (_windows_are_whole(state, rules, keys, sums) and integrity.is_in_order(state.windows.order)):
         return "a window that it holds is damaged"
-    return damage_around(state.windows, (state.start, state.end), rules, keys, blocks) or _free_elements(state, values)
+    return find_damage_around(state.windows, (state.start, state.end), rules, keys, blocks) or _free_elements(
+        state, values
+    )
 
 
-def _sizes_can_be(state: State) -> Iterator[bool]:
-    yield from sizes_can_be(state.windows)
+def _sizes_are_possible(state: State) -> Iterator[bool]:
+    yield from sizes_are_possible(state.windows)
     elements = state.elements
-    yield bool(0 <= state.numbers[ELEMENTS] <= elements.pool.numbers[slots.USED] <= len(elements.mark))
+    yield bool(0 <= state.numbers[ELEMENTS] <= elements.pool.numbers[slots.USED] <= len(elements.status))
     yield bool(0 <= elements.payloads.arena.numbers[arena.USED] <= len(elements.payloads.arena.words))
 
 
 def _free_elements(state: State, values: Array) -> str | None:
     elements = state.elements
-    held = np.array(elements.mark[: elements.pool.numbers[slots.USED]] == STORED)
+    held = np.array(elements.status[: elements.pool.numbers[slots.USED]] == STORED)
     if not integrity.free_slots_are_whole(elements.pool, held, int(held.sum())):
         return "its free slots are damaged"
     return None if integrity.free_blocks_are_whole(elements.payloads.arena, values) else "its free space is damaged"
@@ -76,18 +78,18 @@ def _elements_are_whole(state: State, taken: Array, sums: Array) -> bool:
     live = 0
     checks = 0
     for element in range(state.elements.pool.numbers[slots.USED]):
-        if state.elements.mark[element] == FREE:
-            if stored.block[element] != 0 or stored.check[element] != 0:
+        if state.elements.status[element] == FREE:
+            if stored.block[element] != 0 or stored.checksum[element] != 0:
                 return False
             continue
-        words = integrity.take_block(stored, element, taken) if state.elements.mark[element] == STORED else 0
+        words = integrity.take_block(stored, element, taken) if state.elements.status[element] == STORED else 0
         if words == 0 or stored.key_length[element] != 0 or stored.headers_length[element] != 0:
             return False
-        if stored.check[element] != check_of_element(state, element):
+        if stored.checksum[element] != checksum_of_element(state, element):
             return False
         live += words
-        checks += wide(stored.check[element])
-    sums[CHECKS] = checks
+        checks += wide(stored.checksum[element])
+    sums[CHECKSUMS] = checks
     sums[LIVE] = live
     return bool(live == stored.arena.numbers[arena.LIVE])
 
@@ -106,14 +108,14 @@ def _windows_are_whole(state: State, rules: Rules, taken: Array, sums: Array) ->
     live = 0
     elements = 0
     elements_bytes = 0
-    checks = sums[CHECKS]
+    checks = sums[CHECKSUMS]
     for slot in range(state.windows.pool.numbers[slots.USED]):
-        if state.windows.mark[slot] == FREE:
-            if stored.block[slot] != 0 or stored.check[slot] != 0:
+        if state.windows.status[slot] == FREE:
+            if stored.block[slot] != 0 or stored.checksum[slot] != 0:
                 return False
             continue
-        words = integrity.take_block(stored, slot, taken) if state.windows.mark[slot] == STORED else 0
-        if words == 0 or not _is_ordered(state, slot, rules) or stored.check[slot] != check_of(state, slot):
+        words = integrity.take_block(stored, slot, taken) if state.windows.status[slot] == STORED else 0
+        if words == 0 or not _is_ordered(state, slot, rules) or stored.checksum[slot] != checksum_of(state, slot):
             return False
         if not _list_is_whole(state, slot):
             return False
@@ -124,13 +126,13 @@ def _windows_are_whole(state: State, rules: Rules, taken: Array, sums: Array) ->
         if state.windows.phase[slot] != CLOSED:
             unclosed += 1
             unclosed_bytes += order.size[slot] + state.content.bytes[slot]
-        checks += wide(stored.check[slot])
+        checks += wide(stored.checksum[slot])
         live += words
     right = held == order.numbers[HELD] and total == order.numbers[HELD_BYTES]
     right = right and elements == state.numbers[ELEMENTS] and elements_bytes == state.numbers[ELEMENTS_BYTES]
     right = right and unclosed == state.numbers[OPEN] and unclosed_bytes == state.numbers[OPEN_BYTES]
     right = right and elements == _stored_elements(state)
-    return bool(right and checks == state.numbers[CHECK] and live == stored.arena.numbers[arena.LIVE])
+    return bool(right and checks == state.numbers[CHECKSUM] and live == stored.arena.numbers[arena.LIVE])
 
 
 @inlined
@@ -148,14 +150,14 @@ def _is_ordered(state: State, slot: int, rules: Rules) -> bool:
 def _list_is_whole(state: State, slot: int) -> bool:
     """Return True if the window's list has the elements that it counts, all its own, in order of arrival."""
     content, elements = state.content, state.elements
-    if content.waits[slot] != 0 or content.length[slot] < 0 or content.since[slot] < 0:
+    if content.eviction_pending[slot] != 0 or content.length[slot] < 0 or content.since[slot] < 0:
         return False
     used = elements.pool.numbers[slots.USED]
     before = wide(NONE)
     element = wide(content.first[slot])
     size = wide(0)
     for _ in range(content.length[slot]):
-        if element < 0 or element >= used or elements.mark[element] != STORED:
+        if element < 0 or element >= used or elements.status[element] != STORED:
             return False
         if elements.window[element] != slot or elements.before[element] != before:
             return False
@@ -171,6 +173,6 @@ def _list_is_whole(state: State, slot: int) -> bool:
 def _stored_elements(state: State) -> Any:
     count = 0
     for element in range(state.elements.pool.numbers[slots.USED]):
-        if state.elements.mark[element] == STORED:
+        if state.elements.status[element] == STORED:
             count += 1
     return count

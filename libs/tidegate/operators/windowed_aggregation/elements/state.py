@@ -19,9 +19,9 @@ from tidegate.contracts.records import NULL_LENGTH, Records
 from tidegate.kernels import columns, payloads
 from tidegate.kernels import windows as windows_kernel
 from tidegate.kernels.memory import growth, slots
-from tidegate.kernels.payloads import Batch, batch_of
+from tidegate.kernels.payloads import FlatRecords, flat_records
 from tidegate.kernels.time_buffer import HELD
-from tidegate.operators import refusals
+from tidegate.operators import acceptance
 from tidegate.operators.json_values import numbers
 from tidegate.operators.windowed_aggregation import measures
 from tidegate.operators.windowed_aggregation import step as common
@@ -36,7 +36,7 @@ from tidegate.operators.windowed_aggregation.elements.functions import (
     Functions,
     Windows,
 )
-from tidegate.operators.windowed_aggregation.elements.integrity import damage
+from tidegate.operators.windowed_aggregation.elements.integrity import find_damage
 from tidegate.operators.windowed_aggregation.elements.results import Lists
 from tidegate.operators.windowed_aggregation.elements.step import (
     Outcome,
@@ -113,8 +113,8 @@ def damage_of(arrays: Mapping[str, Array], config: WindowedAggregationRules) -> 
     """Return what is damaged in the arrays of a state between two batches; None if nothing is."""
     found = arrays["numbers"]
     if found[OPENED] != 1 or found[READ] != _hash(read_of(config)[1]):
-        return "its numbers cannot be"
-    return damage(state_of(arrays), Rules(*(int(number) for number in found[RULES])))
+        return "its numbers are impossible"
+    return find_damage(state_of(arrays), Rules(*(int(number) for number in found[RULES])))
 
 
 def _hash(fields: tuple[str | None, ...]) -> int:
@@ -139,14 +139,14 @@ class ElementsState:
         """Return T of the partition; NO_STREAM_TIME before the first accepted record."""
         return int(self._numbers[STREAM_TIME])
 
-    def step(self, records: Records, clock_ms: int, moves: Array | None = None) -> StepResult:
+    def step(self, records: Records, clock_ms: int, advances_to: Array | None = None) -> StepResult:
         """Process the records up to a stop, and count each of them once.
 
-        The state is then what the changelog describes. `moves`: the least T after each record, so that time can come
-        from elsewhere; default: the record's timestamp.
+        The state is then what the changelog describes. `advances_to`: the least T after each record, so that time can
+        come from elsewhere; default: the record's timestamp.
         """
-        batch, undecodable, newest = refusals.dated(records, self._config, clock_ms)
-        rows = self._rows(records, batch, undecodable, newest, moves)
+        batch, missing, newest = acceptance.with_timestamps(records, self._config, clock_ms)
+        rows = self._rows(records, batch, missing, newest, advances_to)
         run = _Run(clock_ms, self._outcome(len(records)))
         stopped = self._run(lambda: kernel.absorb(self._state, rows, self._rules, self._trigger, run.outcome), run)
         return self._result(batch, run, stopped, newest)
@@ -156,7 +156,7 @@ class ElementsState:
         run = _Run(None, self._outcome())
         run.outcome.tally[common.STREAM_TIME] = advanced(self.stream_time, stream_time)
         self._run(lambda: kernel.advance(self._state, self._rules, self._trigger, run.outcome), run)
-        return self._result(batch_of(_NO_RECORDS), run)
+        return self._result(flat_records(_NO_RECORDS), run)
 
     def flush(self) -> StepResult:
         """Emit every pending result with cause `flush`; with final results, close these windows."""
@@ -164,7 +164,7 @@ class ElementsState:
         pending = held[self._state.windows.phase[held] == PENDING]
         run = _Run(None, self._outcome())
         self._run(lambda: kernel.flush(self._state, pending, self._rules, self._trigger, run.outcome), run)
-        return self._result(batch_of(_NO_RECORDS), run)
+        return self._result(flat_records(_NO_RECORDS), run)
 
     def restore(self, rows: pa.Table, stream_time: int) -> None:
         """Apply the changelog rows, of which the latest of a slot comes last, and set T to `stream_time`."""
@@ -182,7 +182,7 @@ class ElementsState:
         rank = np.zeros(len(self._state.start), np.int64)
         rank[held] = np.arange(len(held))
         used = int(elements.pool.numbers[slots.USED])
-        listed = np.flatnonzero(elements.mark[:used] == store.STORED)
+        listed = np.flatnonzero(elements.status[:used] == store.STORED)
         order = np.lexsort((elements.payloads.offset[listed], rank[elements.window[listed]]))
         return tables.changes(self._state, held, listed[order])
 
@@ -213,14 +213,16 @@ class ElementsState:
             self._numbers[RULES] = self._rules
             kernel.reorder(self._state, self._rules)
 
-    def _rows(self, records: Records, batch: Batch, undecodable: Array, newest: int, moves: Array | None) -> Rows:
+    def _rows(
+        self, records: Records, batch: FlatRecords, missing: Array, newest: int, advances_to: Array | None
+    ) -> Rows:
         """Return the records with the numbers read from them, and the reason where something is missing."""
         read = numbers.read_numbers(records, self._fields)
-        codes = np.where(undecodable > 0, undecodable, _coded(read.code))
+        codes = np.where(missing > 0, missing, _coded(read.code))
         codes = np.where(codes > 0, codes, _coded(self._missing_parts(records)))
-        moves = batch.timestamp if moves is None else _frozen(moves)
+        advances_to = batch.timestamp if advances_to is None else _frozen(advances_to)
         whole = Numbers(read.whole, read.double, read.is_double)
-        return Rows(keys_of(batch), _values_of(batch), moves, whole, codes.astype(np.int8), newest)
+        return Rows(keys_of(batch), _values_of(batch), advances_to, whole, codes.astype(np.int8), newest)
 
     def _missing_parts(self, records: Records) -> Array:
         given = self._config.aggregate
@@ -235,9 +237,9 @@ class ElementsState:
         """
         tally = np.zeros(kernel.TALLIES, np.int64)
         tally[common.STREAM_TIME] = self.stream_time
-        tally[common.NEXT_START] = common.ANEW
+        tally[common.NEXT_START] = common.NEXT_RECORD
         tally[common.OVERTIME_MIN] = MAX
-        tally[[common.OPEN_MAX, common.OPEN_BYTES_MAX]] = self._numbers[: common.CHECK]
+        tally[[common.OPEN_MAX, common.OPEN_BYTES_MAX]] = self._numbers[: common.CHECKSUM]
         room, capacity = 2 * records + 1, self._storage.capacity()
         return Outcome(
             slot=np.empty(room, np.int64),
@@ -255,7 +257,7 @@ class ElementsState:
                 offset=np.empty(capacity["slots"], np.int64),
             ),
             touched_elements=np.empty(capacity["elements"], np.int32),
-            refused=refusals.no_refusals(records),
+            unaccepted=acceptance.none_yet(records),
             tally=tally,
         )
 
@@ -272,10 +274,10 @@ class ElementsState:
     def _serve(self, signal: int, run: _Run) -> None:
         """Do what the kernel asked for, so that it can be called again."""
         tally = run.outcome.tally
-        wanted = int(tally[common.WANTED])
+        wanted = int(tally[common.NEEDED])
         if signal == common.NEEDS_EMISSIONS:
             run.outcome = _with_emissions(run.outcome, 2 * len(run.outcome.slot))
-        elif signal == kernel.NEEDS_ROUND and tally[common.EMITTED] > tally[kernel.ROUND]:
+        elif signal == kernel.NEEDS_ROUND and tally[common.EMITTED_COUNT] > tally[kernel.ROUND]:
             self._round(run)
         elif signal == kernel.NEEDS_ROUND:
             run.outcome = run.outcome._replace(listed=np.empty(2 * wanted, np.int32))
@@ -302,7 +304,7 @@ class ElementsState:
     def _round(self, run: _Run) -> None:
         """Compute the values of windows that fired since the last round, and remove what functions choose."""
         outcome = run.outcome
-        first, last = int(outcome.tally[kernel.ROUND]), int(outcome.tally[common.EMITTED])
+        first, last = int(outcome.tally[kernel.ROUND]), int(outcome.tally[common.EMITTED_COUNT])
         if first == last:
             return
         offsets = np.concatenate([[0], outcome.ends[first:last]])
@@ -342,7 +344,7 @@ class ElementsState:
         if "since" not in rows.schema.names:
             raise other_aggregates()
         records = columns.records_of(rows)
-        whole, arrival = batch_of(records)._replace(headers_length=_zeros(rows)), _numbers(rows, "arrival")
+        whole, arrival = flat_records(records)._replace(headers_length=_zeros(rows)), _numbers(rows, "arrival")
         read = self._read_elements(records, arrival)
         changes = kernel.Changes(
             np.asarray(rows.column("op").to_numpy(zero_copy_only=False) == "delete", np.bool_),
@@ -365,7 +367,7 @@ class ElementsState:
         return Numbers(read.whole, read.double, read.is_double)
 
     def _result(
-        self, batch: Batch, run: _Run, stopped: int = windows_kernel.DONE, newest: int = MAX_TIMESTAMP
+        self, batch: FlatRecords, run: _Run, stopped: int = windows_kernel.DONE, newest: int = MAX_TIMESTAMP
     ) -> StepResult:
         """Build the tables of the batch from the run, then settle the batch."""
         outcome = run.outcome
@@ -377,14 +379,14 @@ class ElementsState:
         self._keep_values(emissions, run)
         changes = tables.changes(self._state, outcome.touched[changed], elements)
         stored = self._state.windows.versions.payloads
-        refused = late(stored, batch, outcome.refused, self._rules)
-        rejected = refusals.rejected(stored, batch, outcome.refused, newest)
+        unaccepted = late(stored, batch, outcome.unaccepted, self._rules)
+        rejected = acceptance.rejected(stored, batch, outcome.unaccepted, newest)
         kernel.settle(self._state, outcome)
         self._numbers[STREAM_TIME] = outcome.tally[common.STREAM_TIME]
         more, more_bytes = (int(number) for number in self._numbers[[kernel.ELEMENTS, kernel.ELEMENTS_BYTES]])
         return StepResult(
             emissions=emissions,
-            late=refused,
+            late=unaccepted,
             rejected=rejected,
             changes=changes,
             undo=undo,
@@ -402,10 +404,10 @@ class ElementsState:
         last = np.sort(len(fired) - 1 - from_end)
         last = last[self._state.windows.order.position[fired[last]] >= 0]
         for rows in emissions.select(list(_ROW)).take(last).to_batches():
-            whole, kept = batch_of(columns.records_of(rows)), fired[last[: len(rows)]]
+            whole, kept = flat_records(columns.records_of(rows)), fired[last[: len(rows)]]
             last = last[len(rows) :]
             while (signal := kernel.keep_values(self._state, whole, kept, run.outcome)) != windows_kernel.DONE:
-                self._make_room(signal, int(run.outcome.tally[common.WANTED]))
+                self._make_room(signal, int(run.outcome.tally[common.NEEDED]))
 
 
 class _Run:
@@ -421,19 +423,19 @@ _TOUCHED = (common.TOUCHED, kernel.ELEMENTS_TOUCHED)
 _ROW = ("key", "value", "headers", "timestamp", "offset")
 
 
-def _frozen(moves: Array) -> Array:
+def _frozen(advances_to: Array) -> Array:
     """Return a read-only view, as timestamps are, so that the kernel is compiled only once."""
-    view = moves.view()
+    view = advances_to.view()
     view.flags.writeable = False
     return view
 
 
 def _coded(codes: Array) -> Array:
-    """Return the codes of `numbers` as the codes of `refusals`."""
-    return np.where(codes > 0, refusals.NO_NUMBER - 1 + codes, 0)
+    """Return the codes of `numbers` as the codes of `acceptance`."""
+    return np.where(codes > 0, acceptance.NO_NUMBER - 1 + codes, 0)
 
 
-def _values_of(batch: Batch) -> Batch:
+def _values_of(batch: FlatRecords) -> FlatRecords:
     """Return the records' values alone, which are what an element stores."""
     none = np.zeros(len(batch.offset), np.int64)
     return batch._replace(key_length=none, headers_length=none)
@@ -454,7 +456,7 @@ def _chunked(parts: list[pa.Array]) -> pa.ChunkedArray:
 
 def _with_emissions(outcome: Outcome, room: int) -> Outcome:
     """Return the outcome with more room for emissions."""
-    used = int(outcome.tally[common.EMITTED])
+    used = int(outcome.tally[common.EMITTED_COUNT])
     return outcome._replace(
         slot=longer(outcome.slot, room, used),
         cause=longer(outcome.cause, room, used),

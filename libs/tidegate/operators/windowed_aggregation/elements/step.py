@@ -20,11 +20,11 @@ from tidegate.kernels import (
 from tidegate.kernels import windows as kernel
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.memory import arena
-from tidegate.kernels.payloads import Batch
+from tidegate.kernels.payloads import FlatRecords
 from tidegate.kernels.time_buffer import HELD
 from tidegate.kernels.windows import DONE, NEEDS_ARENA, Windows
-from tidegate.operators import refusals
-from tidegate.operators.refusals import ACCEPTED, LATE, Refused
+from tidegate.operators import acceptance
+from tidegate.operators.acceptance import ACCEPTED, LATE, Unaccepted
 from tidegate.operators.windowed_aggregation import step
 from tidegate.operators.windowed_aggregation.aggregates import Numbers
 from tidegate.operators.windowed_aggregation.elements import evictors, store
@@ -37,22 +37,22 @@ from tidegate.operators.windowed_aggregation.elements.evictors import (
 from tidegate.operators.windowed_aggregation.elements.store import (
     CHANGED,
     FREE,
-    GONE,
     NONE,
     OPENED,
-    PASSED,
+    OPENED_AND_REMOVED,
+    REMOVED,
     STORED,
     Content,
     Elements,
 )
 from tidegate.operators.windowed_aggregation.spans import (
     CLOSED,
+    EMITTED,
     EVERY,
     FINAL,
     MAX,
     ON_TIME_FIRST,
     PENDING,
-    TOLD,
     UPDATES,
     Rules,
     end_of,
@@ -64,15 +64,16 @@ from tidegate.operators.windowed_aggregation.spans import (
     windows_from,
 )
 from tidegate.operators.windowed_aggregation.step import (
-    ANEW,
     APPLIED,
-    CHECK,
-    EMITTED,
+    CHECKSUM,
+    EMITTED_COUNT,
     FLUSH,
     FULL_BYTES,
     FULL_KEYS,
     IDLE,
+    NEEDED,
     NEEDS_EMISSIONS,
+    NEXT_RECORD,
     NEXT_ROW,
     NEXT_START,
     ON_TIME,
@@ -84,7 +85,6 @@ from tidegate.operators.windowed_aggregation.step import (
     STREAM_TIME,
     TOUCHED,
     UPDATE,
-    WANTED,
     WINDOW_BYTES,
     WINDOW_CLOSE,
 )
@@ -106,7 +106,7 @@ ELEMENTS, ELEMENTS_BYTES = range(step.NUMBERS, step.NUMBERS + 2)
 NUMBERS = step.NUMBERS + 2
 """Numbers in addition to those of the core `step`: the elements and their bytes. OPEN_BYTES includes these bytes."""
 
-TIME_PASSES = -2
+RECORD_JOINED = -2
 """In NEXT_START: the row's record is in its windows, and time has yet to pass."""
 
 ROUND_BYTES = 2**28
@@ -160,23 +160,23 @@ class Outcome(NamedTuple):
     touched: Array
     before: Before
     touched_elements: Array
-    refused: Refused
+    unaccepted: Unaccepted
     tally: Array
 
 
 class Rows(NamedTuple):
     """A batch's records for the kernel.
 
-    `keys`, `values`: the records with their keys or values alone. `moves`: the T that each advances to. `numbers`: what
-    was read from them. `undecodable`: a code per row, 0 where nothing is missing. `newest`: the largest timestamp that
-    is accepted.
+    `keys`, `values`: the records with their keys or values alone. `advances_to`: T after each of them. `numbers`:
+    what was read from them. `missing`: a code per row, 0 where nothing is missing. `newest`: the largest accepted
+    timestamp.
     """
 
-    keys: Batch
-    values: Batch
-    moves: Array
+    keys: FlatRecords
+    values: FlatRecords
+    advances_to: Array
     numbers: Numbers
-    undecodable: Array
+    missing: Array
     newest: int
 
 
@@ -184,33 +184,33 @@ class Rows(NamedTuple):
 def absorb(state: State, rows: Rows, rules: Rules, trigger: Trigger, outcome: Outcome) -> Any:
     """Process the rows from tally[NEXT_ROW] on; return DONE, or a signal if it stopped before they were processed."""
     tally = outcome.tally
-    if tally[NEXT_START] == ANEW:  # only new rules can make something due before a record
+    if tally[NEXT_START] == NEXT_RECORD:  # only new rules can make something due before a record
         lacking = pass_time(state, wide(ON_TIME), wide(WINDOW_CLOSE), rules, trigger, outcome)
         if lacking != DONE:
             return lacking
-    for row in range(tally[NEXT_ROW], len(rows.moves)):
+    for row in range(tally[NEXT_ROW], len(rows.advances_to)):
         tally[NEXT_ROW] = row
         key = find_key(state.windows, rows.keys, row)
-        if tally[NEXT_START] == ANEW:
-            code = _admit(state, rows, row, key, rules, outcome)
+        if tally[NEXT_START] == NEXT_RECORD:
+            code = _verdict(state, rows, row, key, rules, outcome)
             if code == FULL_KEYS + STOP or code == FULL_BYTES + STOP:
                 return code - STOP
             if code != ACCEPTED:
-                refusals.refuse(outcome.refused, row, code, rows.values.timestamp[row], tally[STREAM_TIME])
+                acceptance.note(outcome.unaccepted, row, code, rows.values.timestamp[row], tally[STREAM_TIME])
                 continue
-            tally[STREAM_TIME] = max(tally[STREAM_TIME], rows.moves[row])
+            tally[STREAM_TIME] = max(tally[STREAM_TIME], rows.advances_to[row])
             tally[NEXT_START] = 0
-        if tally[NEXT_START] != TIME_PASSES:
-            lacking = _join(state, rows, row, key, rules, trigger, outcome)
+        if tally[NEXT_START] != RECORD_JOINED:
+            lacking = _add_to_windows(state, rows, row, key, rules, trigger, outcome)
             if lacking != DONE:
                 return lacking
-            tally[NEXT_START] = TIME_PASSES
+            tally[NEXT_START] = RECORD_JOINED
         lacking = pass_time(state, wide(ON_TIME), wide(WINDOW_CLOSE), rules, trigger, outcome)
         if lacking != DONE:
             return lacking
         _count(state, rows.values.timestamp[row], outcome)
-        tally[NEXT_START] = ANEW
-    tally[NEXT_ROW] = len(rows.moves)
+        tally[NEXT_START] = NEXT_RECORD
+    tally[NEXT_ROW] = len(rows.advances_to)
     return DONE
 
 
@@ -218,22 +218,22 @@ def absorb(state: State, rows: Rows, rules: Rules, trigger: Trigger, outcome: Ou
 def _count(state: State, timestamp: int, outcome: Outcome) -> None:
     tally = outcome.tally
     tally[APPLIED] += 1
-    refusals.observe_lateness(outcome.refused, timestamp, tally[STREAM_TIME])
+    acceptance.observe_lateness(outcome.unaccepted, timestamp, tally[STREAM_TIME])
     tally[OPEN_MAX] = max(tally[OPEN_MAX], state.numbers[OPEN])
     tally[OPEN_BYTES_MAX] = max(tally[OPEN_BYTES_MAX], state.numbers[OPEN_BYTES])
 
 
 @inlined
-def _admit(state: State, rows: Rows, row: int, key: int, rules: Rules, outcome: Outcome) -> Any:
+def _verdict(state: State, rows: Rows, row: int, key: int, rules: Rules, outcome: Outcome) -> Any:
     """Return ACCEPTED, LATE, the code of why the record is rejected, or the bound + STOP that is reached."""
     if rows.keys.key_length[row] < 0:
-        return refusals.NULL_KEY
+        return acceptance.NULL_KEY
     timestamp = rows.values.timestamp[row]
-    code = refusals.bad_timestamp(timestamp, rows.undecodable[row], rows.newest)
+    code = acceptance.bad_timestamp(timestamp, rows.missing[row], rows.newest)
     if code != ACCEPTED:
         return code
-    stream_time = max(outcome.tally[STREAM_TIME], rows.moves[row])
-    taking, fresh = _count_spans(state, timestamp, key, stream_time, rules)
+    stream_time = max(outcome.tally[STREAM_TIME], rows.advances_to[row])
+    taking, fresh = _effects_on_spans(state, timestamp, key, stream_time, rules)
     if not taking:
         return LATE
     more = fresh * (rows.keys.key_length[row] + WINDOW_BYTES) + taking * store.size_of(rows.values.value_length[row])
@@ -242,7 +242,7 @@ def _admit(state: State, rows: Rows, row: int, key: int, rules: Rules, outcome: 
 
 
 @inlined
-def _count_spans(state: State, timestamp: int, key: int, stream_time: int, rules: Rules) -> Any:
+def _effects_on_spans(state: State, timestamp: int, key: int, stream_time: int, rules: Rules) -> Any:
     """Return how many windows take a record of that time, and how many of them it opens."""
     first = first_start(timestamp, rules)
     taking = 0
@@ -292,7 +292,9 @@ def _closing(state: State, stream_time: int) -> Any:
 
 
 @inlined
-def _join(state: State, rows: Rows, row: int, key: int, rules: Rules, trigger: Trigger, outcome: Outcome) -> Any:
+def _add_to_windows(
+    state: State, rows: Rows, row: int, key: int, rules: Rules, trigger: Trigger, outcome: Outcome
+) -> Any:
     """Add the row's record to each window that takes it, from tally[NEXT_START] on; return DONE or what is lacking."""
     tally = outcome.tally
     timestamp = rows.values.timestamp[row]
@@ -305,7 +307,7 @@ def _join(state: State, rows: Rows, row: int, key: int, rules: Rules, trigger: T
         slot = find_span(state.windows, key, start)
         if slot != NONE and state.windows.phase[slot] == CLOSED:
             continue
-        lacking = _lacks(state, rows, row, key, slot, start, rules, trigger, outcome)
+        lacking = _missing_room(state, rows, row, key, slot, start, rules, trigger, outcome)
         if lacking != DONE:
             tally[NEXT_START] = start
             return lacking
@@ -317,7 +319,7 @@ def _join(state: State, rows: Rows, row: int, key: int, rules: Rules, trigger: T
 
 
 @inlined
-def _lacks(
+def _missing_room(
     state: State,
     rows: Rows,
     row: int,
@@ -329,29 +331,29 @@ def _lacks(
     outcome: Outcome,
 ) -> Any:
     """Return DONE, or what is lacking for the window to take the row's record. NONE: a new window."""
-    lacking = lacks_element(state, rows.values, row, outcome)
+    lacking = missing_room_for_element(state, rows.values, row, outcome)
     if lacking == DONE and slot == NONE:
-        lacking = _lacks_window(state, rows.keys, row, key, start, outcome)
+        lacking = _missing_room_for_window(state, rows.keys, row, key, start, outcome)
     if lacking == DONE and _fires(state, slot, rules, trigger):
-        lacking = _lacks_firing(state, slot, store.size_of(rows.values.value_length[row]), outcome)
+        lacking = _cannot_fire(state, slot, store.size_of(rows.values.value_length[row]), outcome)
     return lacking
 
 
 @inlined
-def lacks_element(state: State, values: Batch, row: int, outcome: Outcome) -> Any:
+def missing_room_for_element(state: State, values: FlatRecords, row: int, outcome: Outcome) -> Any:
     """Return DONE, or what is lacking for the row to become an element."""
     if not store.has_slot(state.elements):
         return NEEDS_ELEMENT
     length = payloads.record_length(values, row)
-    outcome.tally[WANTED] = length
+    outcome.tally[NEEDED] = length
     return DONE if arena.has_room(state.elements.payloads.arena, length) else NEEDS_VALUES
 
 
 @inlined
-def _lacks_window(state: State, keys: Batch, row: int, key: int, start: int, outcome: Outcome) -> Any:
+def _missing_room_for_window(state: State, keys: FlatRecords, row: int, key: int, start: int, outcome: Outcome) -> Any:
     at = _entry_for(state, key, start)
-    lacking, wanted = kernel.lacks(state.windows, key, at, payloads.record_length(keys, row))
-    outcome.tally[WANTED] = wanted
+    lacking, wanted = kernel.missing_room(state.windows, key, at, payloads.record_length(keys, row))
+    outcome.tally[NEEDED] = wanted
     return lacking
 
 
@@ -369,39 +371,39 @@ def _fires(state: State, slot: int, rules: Rules, trigger: Trigger) -> bool:
 
 
 @inlined
-def _lacks_firing(state: State, slot: int, more: int, outcome: Outcome) -> Any:
+def _cannot_fire(state: State, slot: int, more: int, outcome: Outcome) -> Any:
     """Return DONE, or why the window cannot fire yet. `more`: the bytes of an element that is yet to be added, or 0."""
     tally = outcome.tally
-    if tally[EMITTED] == len(outcome.slot):
-        tally[WANTED] = 1
+    if tally[EMITTED_COUNT] == len(outcome.slot):
+        tally[NEEDED] = 1
         return NEEDS_EMISSIONS
     count = wide(more > 0)
     size = wide(more)
     if slot != NONE:
-        if state.content.waits[slot] != 0:
+        if state.content.eviction_pending[slot] != 0:
             return NEEDS_ROUND
         count += state.content.length[slot]
         size += state.content.bytes[slot]
-    tally[WANTED] = count
+    tally[NEEDED] = count
     too_many = tally[LISTED] + count > len(outcome.listed)
     return NEEDS_ROUND if too_many or (tally[LISTED] > 0 and tally[LISTED_BYTES] + size > ROUND_BYTES) else DONE
 
 
 @inlined
-def _open(state: State, keys: Batch, row: int, key: int, start: int, end: int, outcome: Outcome) -> Any:
+def _open(state: State, keys: FlatRecords, row: int, key: int, start: int, end: int, outcome: Outcome) -> Any:
     """Open a window without elements; return its slot."""
     slot = kernel.open_window(state.windows, keys, row, key, _entry_for(state, key, start), start)
     state.start[slot] = start
     state.end[slot] = end
-    state.windows.phase[slot] = TOLD
+    state.windows.phase[slot] = EMITTED
     state.windows.versions.payloads.timestamp[slot] = 0
     store.clear(state.content, slot)
     size = keys.key_length[row] + WINDOW_BYTES
     time_buffer.push(state.windows.order, slot, wide(MAX), keys.offset[row], size)
     state.numbers[OPEN] += 1
     state.numbers[OPEN_BYTES] += size
-    state.windows.mark[slot] = OPENED
-    _list(state, slot, outcome)
+    state.windows.status[slot] = OPENED
+    _record_before(state, slot, outcome)
     return slot
 
 
@@ -415,14 +417,14 @@ def _take(state: State, slot: int, rows: Rows, row: int, rules: Rules, trigger: 
     state.content.since[slot] += 1
     stored.timestamp[slot] = max(stored.timestamp[slot], rows.values.timestamp[row])
     stored.offset[slot] = rows.values.offset[row]
-    step.hold_back(state.windows, slot, outcome.tally)
+    step.mark_pending(state.windows, slot, outcome.tally)
     if fires:
         _fire(state, slot, wide(UPDATE) if rules.emit == UPDATES else wide(EVERY_N), trigger, outcome)
     _reschedule(state, slot, rules)
 
 
 @inlined
-def add_element(state: State, slot: int, values: Batch, row: int, numbers: Numbers, outcome: Outcome) -> Any:
+def add_element(state: State, slot: int, values: FlatRecords, row: int, numbers: Numbers, outcome: Outcome) -> Any:
     """Add the row to the window as an element, for which there must be room; return the element's slot."""
     element = store.append(state.elements, state.content, slot, values, row, numbers)
     size = store.size_of(values.value_length[row])
@@ -441,11 +443,11 @@ def remove_element(state: State, element: int, outcome: Outcome) -> None:
     state.numbers[ELEMENTS] -= 1
     state.numbers[ELEMENTS_BYTES] -= size
     state.numbers[OPEN_BYTES] -= size
-    if state.elements.mark[element] == STORED:
-        state.elements.mark[element] = GONE
+    if state.elements.status[element] == STORED:
+        state.elements.status[element] = REMOVED
         _list_element(outcome, element)
     else:
-        state.elements.mark[element] = PASSED
+        state.elements.status[element] = OPENED_AND_REMOVED
 
 
 @inlined
@@ -460,7 +462,7 @@ def _fire(state: State, slot: int, cause: int, trigger: Trigger, outcome: Outcom
     tally, stored = outcome.tally, state.windows.versions.payloads
     if trigger.evictor.when == BEFORE:
         _evict(state, slot, trigger.evictor, outcome)
-    at = tally[EMITTED]
+    at = tally[EMITTED_COUNT]
     outcome.slot[at] = slot
     outcome.cause[at] = cause
     outcome.timestamp[at] = stored.timestamp[slot]
@@ -468,13 +470,13 @@ def _fire(state: State, slot: int, cause: int, trigger: Trigger, outcome: Outcom
     outcome.stream_time[at] = tally[STREAM_TIME]
     _list_elements(state, slot, outcome)
     outcome.ends[at] = tally[LISTED]
-    tally[EMITTED] += 1
+    tally[EMITTED_COUNT] += 1
     state.content.since[slot] = 0
-    state.windows.phase[slot] = TOLD
+    state.windows.phase[slot] = EMITTED
     if trigger.evictor.when == AFTER:
         _evict(state, slot, trigger.evictor, outcome)
     if trigger.evictor.kind == FUNCTION:
-        state.content.waits[slot] = 1
+        state.content.eviction_pending[slot] = 1
 
 
 @inlined
@@ -507,7 +509,7 @@ def remove_chosen(state: State, chosen: Array, outcome: Outcome) -> None:
     """Remove those elements, unless they are removed already."""
     for at in range(len(chosen)):
         element = wide(chosen[at])
-        if state.elements.mark[element] == STORED or state.elements.mark[element] == OPENED:
+        if state.elements.status[element] == STORED or state.elements.status[element] == OPENED:
             remove_element(state, element, outcome)
 
 
@@ -515,9 +517,9 @@ def remove_chosen(state: State, chosen: Array, outcome: Outcome) -> None:
 def end_round(state: State, outcome: Outcome) -> None:
     """End the round: every firing has its value, and no window waits for its removals."""
     tally = outcome.tally
-    for at in range(tally[ROUND], tally[EMITTED]):
-        state.content.waits[outcome.slot[at]] = 0
-    tally[ROUND] = tally[EMITTED]
+    for at in range(tally[ROUND], tally[EMITTED_COUNT]):
+        state.content.eviction_pending[outcome.slot[at]] = 0
+    tally[ROUND] = tally[EMITTED_COUNT]
     tally[LISTED] = 0
     tally[LISTED_BYTES] = 0
 
@@ -544,7 +546,7 @@ def pass_time(state: State, on_time: int, on_close: int, rules: Rules, trigger: 
             continue
         ends = phase == PENDING and rules.emit == ON_TIME_FIRST
         if ends or rules.emit == FINAL:
-            lacking = _lacks_firing(state, slot, wide(0), outcome)
+            lacking = _cannot_fire(state, slot, wide(0), outcome)
             if lacking != DONE:
                 return lacking
         _touch(state, slot, outcome)
@@ -585,21 +587,21 @@ def _remove(state: State, slot: int, outcome: Outcome) -> None:
         state.numbers[OPEN_BYTES] -= state.windows.order.size[slot]
     at = kernel.index_of(state.windows, slot, state.start[slot])
     kernel.take_out(state.windows, wide(state.windows.key[slot]), at)
-    standing = state.windows.mark[slot]
-    if standing == STORED:
-        _list(state, slot, outcome)
-    state.windows.mark[slot] = PASSED if standing == OPENED else GONE
+    status = state.windows.status[slot]
+    if status == STORED:
+        _record_before(state, slot, outcome)
+    state.windows.status[slot] = OPENED_AND_REMOVED if status == OPENED else REMOVED
 
 
 @inlined
 def _touch(state: State, slot: int, outcome: Outcome) -> None:
-    if state.windows.mark[slot] == STORED:
-        state.windows.mark[slot] = CHANGED
-        _list(state, slot, outcome)
+    if state.windows.status[slot] == STORED:
+        state.windows.status[slot] = CHANGED
+        _record_before(state, slot, outcome)
 
 
 @inlined
-def _list(state: State, slot: int, outcome: Outcome) -> None:
+def _record_before(state: State, slot: int, outcome: Outcome) -> None:
     """Append the window to the touched ones, with what it is before the change."""
     at, before, stored = outcome.tally[TOUCHED], outcome.before, state.windows.versions.payloads
     outcome.touched[at] = slot
@@ -622,7 +624,7 @@ def flush(state: State, pending: Array, rules: Rules, trigger: Trigger, outcome:
     for at in range(outcome.tally[NEXT_ROW], len(pending)):
         outcome.tally[NEXT_ROW] = at
         slot = wide(pending[at])
-        lacking = _lacks_firing(state, slot, wide(0), outcome)
+        lacking = _cannot_fire(state, slot, wide(0), outcome)
         if lacking != DONE:
             return lacking
         _touch(state, slot, outcome)
@@ -636,7 +638,7 @@ def flush(state: State, pending: Array, rules: Rules, trigger: Trigger, outcome:
 
 
 @compiled_in_place
-def keep_values(state: State, results: Batch, slots: Array, outcome: Outcome) -> Any:
+def keep_values(state: State, results: FlatRecords, slots: Array, outcome: Outcome) -> Any:
     """Store the values of the rows from tally[KEPT] on as the last values of those windows.
 
     Returns DONE or what lacks room.
@@ -651,11 +653,11 @@ def keep_values(state: State, results: Batch, slots: Array, outcome: Outcome) ->
 
 
 @inlined
-def store_window(state: State, slot: int, whole: Batch, row: int, outcome: Outcome) -> Any:
+def store_window(state: State, slot: int, whole: FlatRecords, row: int, outcome: Outcome) -> Any:
     """Store the row's key and value in the window's slot, whose times stay; return DONE or what lacks room."""
     stored = state.windows.versions.payloads
     length = payloads.record_length(whole, row)
-    outcome.tally[WANTED] = length
+    outcome.tally[NEEDED] = length
     if not arena.has_room(stored.arena, length):
         return NEEDS_ARENA
     timestamp, offset = stored.timestamp[slot], stored.offset[slot]
@@ -674,7 +676,7 @@ def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
     count = 0
     for at in range(outcome.tally[TOUCHED]):
         slot = wide(outcome.touched[at])
-        if state.windows.mark[slot] != PASSED:
+        if state.windows.status[slot] != OPENED_AND_REMOVED:
             changed[count] = at
             count += 1
     return count
@@ -686,7 +688,7 @@ def net_elements(state: State, outcome: Outcome, changed: Array) -> Any:
     count = 0
     for at in range(outcome.tally[ELEMENTS_TOUCHED]):
         element = wide(outcome.touched_elements[at])
-        if state.elements.mark[element] != PASSED:
+        if state.elements.status[element] != OPENED_AND_REMOVED:
             changed[count] = element
             count += 1
     return count
@@ -697,15 +699,15 @@ def settle(state: State, outcome: Outcome) -> None:
     """Mark all touched windows and elements as stored, or free the slots of those that were removed."""
     for at in range(outcome.tally[ELEMENTS_TOUCHED]):
         element = wide(outcome.touched_elements[at])
-        if state.elements.mark[element] == OPENED:
-            state.elements.mark[element] = STORED
-            _set_check(state, state.elements.payloads.check, element, check_of_element(state, element))
+        if state.elements.status[element] == OPENED:
+            state.elements.status[element] = STORED
+            _set_checksum(state, state.elements.payloads.checksum, element, checksum_of_element(state, element))
         else:
             _free_element(state, element)
     for at in range(outcome.tally[TOUCHED]):
         slot = wide(outcome.touched[at])
-        standing = state.windows.mark[slot]
-        if standing in (GONE, PASSED):
+        status = state.windows.status[slot]
+        if status in (REMOVED, OPENED_AND_REMOVED):
             _free(state, slot)
         else:
             _settle_window(state, slot)
@@ -713,31 +715,31 @@ def settle(state: State, outcome: Outcome) -> None:
 
 @inlined
 def _settle_window(state: State, slot: int) -> None:
-    state.windows.mark[slot] = STORED
-    _set_check(state, state.windows.versions.payloads.check, slot, check_of(state, slot))
+    state.windows.status[slot] = STORED
+    _set_checksum(state, state.windows.versions.payloads.checksum, slot, checksum_of(state, slot))
 
 
 @inlined
 def _free(state: State, slot: int) -> None:
-    _set_check(state, state.windows.versions.payloads.check, slot, wide(0))
+    _set_checksum(state, state.windows.versions.payloads.checksum, slot, wide(0))
     kernel.free(state.windows, slot)
-    state.windows.mark[slot] = FREE
+    state.windows.status[slot] = FREE
 
 
 @inlined
 def _free_element(state: State, element: int) -> None:
-    _set_check(state, state.elements.payloads.check, element, wide(0))
+    _set_checksum(state, state.elements.payloads.checksum, element, wide(0))
     store.free(state.elements, element)
 
 
 @inlined
-def _set_check(state: State, checks: Array, at: int, check: int) -> None:
-    state.numbers[CHECK] += check - wide(checks[at])
+def _set_checksum(state: State, checks: Array, at: int, check: int) -> None:
+    state.numbers[CHECKSUM] += check - wide(checks[at])
     checks[at] = check
 
 
 @inlined
-def check_of(state: State, slot: int) -> Any:
+def checksum_of(state: State, slot: int) -> Any:
     """Return a checksum, 32 bits, of what the window's slot holds, without its elements."""
     seed = hash_index.mix(state.start[slot] ^ state.windows.order.arrival[slot])
     seed = hash_index.mix(seed ^ state.end[slot] ^ wide(state.windows.phase[slot]))
@@ -746,7 +748,7 @@ def check_of(state: State, slot: int) -> Any:
 
 
 @inlined
-def check_of_element(state: State, element: int) -> Any:
+def checksum_of_element(state: State, element: int) -> Any:
     """Return a checksum, 32 bits, of what the element's slot holds."""
     elements = state.elements
     seed = hash_index.mix(wide(elements.window[element]))
@@ -772,20 +774,20 @@ class Changes(NamedTuple):
 
 
 @compiled_in_place
-def replay(state: State, whole: Batch, rows: Rows, changes: Changes, rules: Rules, outcome: Outcome) -> Any:
+def replay(state: State, whole: FlatRecords, rows: Rows, changes: Changes, rules: Rules, outcome: Outcome) -> Any:
     """Apply the changelog rows from tally[NEXT_ROW] on; return DONE, or what lacks room before that row.
 
     `whole`: keys and values.
     """
-    for row in range(outcome.tally[NEXT_ROW], len(rows.moves)):
+    for row in range(outcome.tally[NEXT_ROW], len(rows.advances_to)):
         outcome.tally[NEXT_ROW] = row
         key = find_key(state.windows, rows.keys, row)
         slot = find_span(state.windows, key, changes.start[row])
         if changes.deleted[row]:
-            _take_back(state, slot, changes.arrival[row], outcome)
+            _undo_row(state, slot, changes.arrival[row], outcome)
             continue
         if slot == NONE:
-            lacking = _lacks_window(state, rows.keys, row, key, changes.start[row], outcome)
+            lacking = _missing_room_for_window(state, rows.keys, row, key, changes.start[row], outcome)
             if lacking != DONE:
                 return lacking
             slot = _open(state, rows.keys, row, key, changes.start[row], changes.end[row], outcome)
@@ -797,7 +799,7 @@ def replay(state: State, whole: Batch, rows: Rows, changes: Changes, rules: Rule
         if lacking != DONE:
             return lacking
         _forget(outcome)
-    outcome.tally[NEXT_ROW] = len(rows.moves)
+    outcome.tally[NEXT_ROW] = len(rows.advances_to)
     return DONE
 
 
@@ -808,7 +810,7 @@ def _forget(outcome: Outcome) -> None:
 
 
 @inlined
-def _take_back(state: State, slot: int, arrival: int, outcome: Outcome) -> None:
+def _undo_row(state: State, slot: int, arrival: int, outcome: Outcome) -> None:
     """Remove the window, or its element of that arrival, as a `delete` in the changelog asks for."""
     if slot == NONE:
         return
@@ -833,7 +835,7 @@ def _drop_element(state: State, element: int, outcome: Outcome) -> None:
 
 @inlined
 def _restore_window(
-    state: State, slot: int, whole: Batch, row: int, changes: Changes, rules: Rules, outcome: Outcome
+    state: State, slot: int, whole: FlatRecords, row: int, changes: Changes, rules: Rules, outcome: Outcome
 ) -> Any:
     """Set the window to what the row says; return DONE or what lacks room."""
     stored, order = state.windows.versions.payloads, state.windows.order
@@ -861,12 +863,12 @@ def _restore_element(state: State, slot: int, rows: Rows, row: int, outcome: Out
     """Add the row's element to the window, unless it is there; return DONE or what lacks room."""
     if store.find(state.elements, state.content, slot, rows.values.offset[row]) != NONE:
         return DONE
-    lacking = lacks_element(state, rows.values, row, outcome)
+    lacking = missing_room_for_element(state, rows.values, row, outcome)
     if lacking != DONE:
         return lacking
     element = add_element(state, slot, rows.values, row, rows.numbers, outcome)
-    state.elements.mark[element] = STORED
-    _set_check(state, state.elements.payloads.check, element, check_of_element(state, element))
+    state.elements.status[element] = STORED
+    _set_checksum(state, state.elements.payloads.checksum, element, checksum_of_element(state, element))
     return DONE
 
 

@@ -17,26 +17,26 @@ from tidegate.kernels.compiled import inlined, wide
 from tidegate.kernels.memory import arena, slots
 from tidegate.kernels.memory.arena import Arena
 from tidegate.kernels.memory.slots import SlotPool
-from tidegate.kernels.payloads import Batch, Payloads
+from tidegate.kernels.payloads import FlatRecords, Payloads
 from tidegate.operators.windowed_aggregation.aggregates import Numbers
 
 NONE = -1
 """No element."""
 
-FREE, STORED, OPENED, CHANGED, GONE, PASSED = range(6)
+FREE, STORED, OPENED, CHANGED, REMOVED, OPENED_AND_REMOVED = range(6)
 """State of the slot of a window or an element, as in the core `step`. An element never changes."""
 
 ELEMENT_BYTES = 16
 """Bytes that count for an element beside its value: its times."""
 
-_LONGS, _LENGTHS = ("timestamp", "offset", "check"), ("key_length", "value_length", "headers_length")
+_LONGS, _LENGTHS = ("timestamp", "offset", "checksum"), ("key_length", "value_length", "headers_length")
 _ELEMENT = np.dtype(
     [
         *((name, "i8") for name in _LONGS),
-        *((name, "i4") for name in ("block", *_LENGTHS, "window", "before", "after", "mark")),
+        *((name, "i4") for name in ("block", *_LENGTHS, "window", "before", "after", "status")),
     ]
 )
-_COUNTS = ("first", "last", "length", "waits")
+_COUNTS = ("first", "last", "length", "eviction_pending")
 _CONTENT = np.dtype([("since", "i8"), ("bytes", "i8"), *((name, "i4") for name in _COUNTS)])
 
 
@@ -53,7 +53,7 @@ class Elements(NamedTuple):
     window: Array
     before: Array
     after: Array
-    mark: Array
+    status: Array
     whole: Array
     double: Array
     is_double: Array
@@ -72,7 +72,7 @@ class Content(NamedTuple):
     first: Array
     last: Array
     length: Array
-    waits: Array
+    eviction_pending: Array
 
 
 def arrays_of(numbers: int) -> tuple[ArraySpec, ...]:
@@ -108,7 +108,7 @@ def elements_of(arrays: Mapping[str, Array]) -> Elements:
         element["window"],
         element["before"],
         element["after"],
-        element["mark"],
+        element["status"],
         amounts,
         amounts.view(np.float64),
         arrays.get("amounts_are_doubles", np.zeros(0, np.uint8)),
@@ -130,7 +130,7 @@ def clear(content: Content, window: int) -> None:
     content.first[window] = NONE
     content.last[window] = NONE
     content.length[window] = 0
-    content.waits[window] = 0
+    content.eviction_pending[window] = 0
 
 
 @inlined
@@ -146,16 +146,16 @@ def size_of(value_length: int) -> Any:
 
 
 @inlined
-def append(elements: Elements, content: Content, window: int, values: Batch, row: int, numbers: Numbers) -> Any:
+def append(elements: Elements, content: Content, window: int, values: FlatRecords, row: int, numbers: Numbers) -> Any:
     """Add an element to the window, in its place by arrival, and return its slot. There must be room."""
     unused = elements.pool.numbers[slots.FREE] == 0
     slot = slots.take(elements.pool)
     if unused:
         elements.payloads.block[slot] = 0
-        elements.payloads.check[slot] = 0
+        elements.payloads.checksum[slot] = 0
     payloads.store(elements.payloads, slot, values, row)
     elements.window[slot] = window
-    elements.mark[slot] = OPENED
+    elements.status[slot] = OPENED
     for number in range(elements.width):
         _keep_number(elements, slot * elements.width + number, numbers, number, row)
     after = wide(NONE)
@@ -225,4 +225,4 @@ def free(elements: Elements, slot: int) -> None:
     """Free the slot, which is in no list."""
     payloads.drop(elements.payloads, slot)
     slots.give_back(elements.pool, slot)
-    elements.mark[slot] = FREE
+    elements.status[slot] = FREE

@@ -8,16 +8,16 @@ import pyarrow as pa
 from tidegate.contracts.operator import Array
 from tidegate.contracts.records import Records
 from tidegate.kernels.columns import record_columns
-from tidegate.kernels.payloads import batch_of
-from tidegate.operators.result_tables import changes_schema, ops, words
+from tidegate.kernels.payloads import flat_records
+from tidegate.operators.result_tables import changes_schema, dictionary_column, ops
 from tidegate.operators.windowed_aggregation.elements.step import (
     CAUSES,
     WINDOW,
     Outcome,
     State,
 )
-from tidegate.operators.windowed_aggregation.elements.store import GONE, OPENED
-from tidegate.operators.windowed_aggregation.step import EMITTED
+from tidegate.operators.windowed_aggregation.elements.store import OPENED, REMOVED
+from tidegate.operators.windowed_aggregation.step import EMITTED_COUNT
 from tidegate.operators.windowed_aggregation.tables import EMISSIONS
 
 COLUMNS = (
@@ -38,7 +38,7 @@ _BOUNDS = (pa.field("window_start", pa.int64()), pa.field("window_end", pa.int64
 CHANGES = changes_schema([*_BOUNDS, *COLUMNS])
 
 _CAUSES = pa.array(CAUSES)
-_NO_BATCH = batch_of(Records.from_rows([]))
+_NO_BATCH = flat_records(Records.from_rows([]))
 
 
 def keys(state: State, slots: Array) -> pa.ChunkedArray:
@@ -48,7 +48,7 @@ def keys(state: State, slots: Array) -> pa.ChunkedArray:
 
 def emissions(state: State, outcome: Outcome, values: pa.ChunkedArray) -> pa.Table:
     """Return the results in order, with their values and causes."""
-    count = outcome.tally[EMITTED]
+    count = outcome.tally[EMITTED_COUNT]
     if count == 0:
         return EMISSIONS.empty_table()
     slots = outcome.slot[:count]
@@ -56,7 +56,7 @@ def emissions(state: State, outcome: Outcome, values: pa.ChunkedArray) -> pa.Tab
         record_columns(state.windows.versions.payloads, _NO_BATCH, ~slots)
         | {"value": values}
         | {"timestamp": outcome.timestamp[:count], "offset": outcome.offset[:count]}
-        | {"cause": words(outcome.cause[:count], _CAUSES)}
+        | {"cause": dictionary_column(outcome.cause[:count], _CAUSES)}
         | {"window_start": state.start[slots], "window_end": state.end[slots]},
         EMISSIONS,
     )
@@ -70,13 +70,13 @@ def changes(state: State, windows: Array, elements: Array) -> pa.Table:
     tables = []
     if len(windows):
         slots = windows.astype(np.int64)
-        gone = state.windows.mark[slots] == GONE
+        gone = state.windows.status[slots] == REMOVED
         since = pa.array(state.content.since[slots], mask=gone)
         phase = pa.array(state.windows.phase[slots].astype(np.int8), mask=gone)
         tables.append(_windows(state, slots, gone, {"since": since, "phase": phase}))
     if len(elements):
         slots = elements.astype(np.int64)
-        tables.append(_elements(state, slots, state.elements.mark[slots] == GONE))
+        tables.append(_elements(state, slots, state.elements.status[slots] == REMOVED))
     return pa.concat_tables(tables) if tables else CHANGES.empty_table()
 
 
@@ -89,14 +89,14 @@ def undo(state: State, outcome: Outcome, changed: Array, elements: Array) -> pa.
     """
     changed = changed[::-1]  # a window may be opened with the bounds of one that was removed before it
     windows, elements = outcome.touched[changed].astype(np.int64), elements.astype(np.int64)
-    opened = state.windows.mark[windows] == OPENED
+    opened = state.windows.status[windows] == OPENED
     before = {name: pa.array(column[changed], mask=opened) for name, column in outcome.before._asdict().items()}
     before["phase"] = before["phase"].cast(pa.int8())
     tables = []
     if len(windows):
         tables.append(_windows(state, windows, opened, before))
     if len(elements):
-        tables.append(_elements(state, elements, state.elements.mark[elements] == OPENED))
+        tables.append(_elements(state, elements, state.elements.status[elements] == OPENED))
     return pa.concat_tables(tables) if tables else CHANGES.empty_table()
 
 

@@ -17,9 +17,9 @@ from tidegate.contracts.records import UNREADABLE, Records
 from tidegate.kernels import lateness_bins, window_keys
 from tidegate.kernels.columns import record_columns
 from tidegate.kernels.compiled import inlined
-from tidegate.kernels.payloads import Batch, Payloads, batch_of
+from tidegate.kernels.payloads import FlatRecords, Payloads, flat_records
 from tidegate.operators.json_values import event_timestamps, numbers
-from tidegate.operators.result_tables import REFUSED, words
+from tidegate.operators.result_tables import LATE_AND_REJECTED, dictionary_column
 
 ACCEPTED, LATE, NULL_KEY, NULL_VALUE, NEGATIVE_TIMESTAMP, OUT_OF_RANGE, TOO_FAR_AHEAD, UNDECODABLE = range(8)
 """Why a record is late or rejected. Codes from UNDECODABLE on say why it has no timestamp."""
@@ -45,7 +45,7 @@ NUMBERS = 4
 MAX = 2**63 - 1
 
 
-class Refused(NamedTuple):
+class Unaccepted(NamedTuple):
     """The late and rejected records of a batch: row, code of the reason, and stream time when the record was read.
 
     `numbers`: the count of both, the count of late records, then the sum and the maximum of the lateness of all records
@@ -59,31 +59,31 @@ class Refused(NamedTuple):
     bins: Array
 
 
-class Dated(NamedTuple):
+class Timestamped(NamedTuple):
     """Records for kernels, with their event timestamps.
 
-    `undecodable`: a code per row, 0 where there is a timestamp. `newest`: the largest timestamp that is accepted.
+    `missing`: a code per row, 0 where there is a timestamp. `newest`: the largest timestamp that is accepted.
     """
 
-    batch: Batch
-    undecodable: Array
+    batch: FlatRecords
+    missing: Array
     newest: int
 
 
-def dated(records: Records, config: OperatorRules, clock_ms: int) -> Dated:
+def with_timestamps(records: Records, config: OperatorRules, clock_ms: int) -> Timestamped:
     """Return the records of a batch with their event timestamps. `clock_ms`: the batch's clock, for `max_ahead`."""
     timestamps, codes = event_timestamps.event_timestamps(records, config.timestamp)
-    undecodable = np.where(codes > 0, codes + (UNDECODABLE - 1), 0).astype(np.int8)
+    missing = np.where(codes > 0, codes + (UNDECODABLE - 1), 0).astype(np.int8)
     if records.unreadable is not None:
         # rule: unreadable-batch-rejected/row
-        undecodable = np.where(records.unreadable > 0, records.unreadable + np.int8(NO_BATCH - 1), undecodable)
+        missing = np.where(records.unreadable > 0, records.unreadable + np.int8(NO_BATCH - 1), missing)
     newest = MAX_TIME if config.max_ahead is None else min(clock_ms + config.max_ahead, MAX_TIME)
-    return Dated(batch_of(records, timestamps), undecodable, newest)
+    return Timestamped(flat_records(records, timestamps), missing, newest)
 
 
-def no_refusals(records: int) -> Refused:
-    """Return an empty Refused with room for so many records."""
-    return Refused(
+def none_yet(records: int) -> Unaccepted:
+    """Return an empty Unaccepted with room for so many records."""
+    return Unaccepted(
         row=np.empty(records, np.int64),
         code=np.empty(records, np.int8),
         stream_time=np.empty(records, np.int64),
@@ -93,10 +93,10 @@ def no_refusals(records: int) -> Refused:
 
 
 @inlined
-def bad_timestamp(timestamp: int, undecodable: int, newest: int) -> Any:
+def bad_timestamp(timestamp: int, missing: int, newest: int) -> Any:
     """Return the code for which a record with this timestamp is rejected, or ACCEPTED."""
-    if undecodable != 0:
-        return undecodable
+    if missing != 0:
+        return missing
     if timestamp < 0:
         return NEGATIVE_TIMESTAMP
     # rule: time-range
@@ -106,28 +106,28 @@ def bad_timestamp(timestamp: int, undecodable: int, newest: int) -> Any:
 
 
 @inlined
-def refuse(refused: Refused, row: int, code: int, timestamp: int, stream_time: int) -> None:
+def note(unaccepted: Unaccepted, row: int, code: int, timestamp: int, stream_time: int) -> None:
     """Note that the row is late or rejected, with the code of the reason."""
-    at = refused.numbers[COUNT]
-    refused.row[at] = row
-    refused.code[at] = code
-    refused.stream_time[at] = stream_time
-    refused.numbers[COUNT] += 1
+    at = unaccepted.numbers[COUNT]
+    unaccepted.row[at] = row
+    unaccepted.code[at] = code
+    unaccepted.stream_time[at] = stream_time
+    unaccepted.numbers[COUNT] += 1
     if code == LATE:
-        refused.numbers[LATE_COUNT] += 1
-        observe_lateness(refused, timestamp, stream_time)
+        unaccepted.numbers[LATE_COUNT] += 1
+        observe_lateness(unaccepted, timestamp, stream_time)
 
 
 @inlined
-def observe_lateness(refused: Refused, timestamp: int, stream_time: int) -> None:
+def observe_lateness(unaccepted: Unaccepted, timestamp: int, stream_time: int) -> None:
     """Count the lateness of a record that was not rejected: how far it is behind stream time, 0 if it is ahead.
 
     A late record can be ahead of stream time too: its window was flushed, or its timestamp is not event time.
     """
     lateness = max(0, stream_time - timestamp)
-    add(refused.numbers, LATENESS_SUM, lateness)
-    refused.numbers[LATENESS_MAX] = max(refused.numbers[LATENESS_MAX], lateness)
-    lateness_bins.count(refused.bins, lateness)
+    add(unaccepted.numbers, LATENESS_SUM, lateness)
+    unaccepted.numbers[LATENESS_MAX] = max(unaccepted.numbers[LATENESS_MAX], lateness)
+    lateness_bins.count(unaccepted.bins, lateness)
 
 
 @inlined
@@ -136,51 +136,51 @@ def add(numbers: Array, name: int, amount: int) -> None:
     numbers[name] += min(amount, MAX - numbers[name])
 
 
-def late(payloads: Payloads, batch: Batch, refused: Refused, max_lateness: int, cause: str) -> pa.Table:
+def late(payloads: Payloads, batch: FlatRecords, unaccepted: Unaccepted, max_lateness: int, cause: str) -> pa.Table:
     """Return the late records, each with its lateness and the smallest timestamp that was not late (the bound)."""
-    count = refused.numbers[COUNT]
-    chosen = np.flatnonzero(refused.code[:count] == LATE)
+    count = unaccepted.numbers[COUNT]
+    chosen = np.flatnonzero(unaccepted.code[:count] == LATE)
     if len(chosen) == 0:
-        return REFUSED.empty_table()
-    rows, stream_time = refused.row[chosen], refused.stream_time[chosen]
+        return LATE_AND_REJECTED.empty_table()
+    rows, stream_time = unaccepted.row[chosen], unaccepted.stream_time[chosen]
     behind = stream_time - batch.timestamp[rows]
-    causes = words(behind < 0, pa.array([cause, cause + AHEAD]))
+    causes = dictionary_column(behind < 0, pa.array([cause, cause + AHEAD]))
     # rule: lateness-not-negative
     return _table(payloads, batch, rows, causes, pa.array(np.maximum(behind, 0)), pa.array(stream_time - max_lateness))
 
 
-def rejected(payloads: Payloads, batch: Batch, refused: Refused, newest: int) -> pa.Table:
+def rejected(payloads: Payloads, batch: FlatRecords, unaccepted: Unaccepted, newest: int) -> pa.Table:
     """Return the rejected records, each with the reason.
 
     `bound` is the largest accepted timestamp for those too far ahead or out of range, otherwise null.
     """
-    count = refused.numbers[COUNT]
-    chosen = np.flatnonzero(refused.code[:count] != LATE)
+    count = unaccepted.numbers[COUNT]
+    chosen = np.flatnonzero(unaccepted.code[:count] != LATE)
     if len(chosen) == 0:
-        return REFUSED.empty_table()
-    codes = refused.code[chosen]
+        return LATE_AND_REJECTED.empty_table()
+    codes = unaccepted.code[chosen]
     bound = np.where(codes == OUT_OF_RANGE, MAX_TIME, newest)
     bound = pa.array(bound, mask=(codes != OUT_OF_RANGE) & (codes != TOO_FAR_AHEAD))
     lateness = pa.nulls(len(codes), pa.int64())
-    return _table(payloads, batch, refused.row[chosen], words(codes, _REASONS), lateness, bound)
+    return _table(payloads, batch, unaccepted.row[chosen], dictionary_column(codes, _REASONS), lateness, bound)
 
 
 def _table(
-    payloads: Payloads, batch: Batch, rows: Array, causes: pa.Array, lateness: pa.Array, bound: pa.Array
+    payloads: Payloads, batch: FlatRecords, rows: Array, causes: pa.Array, lateness: pa.Array, bound: pa.Array
 ) -> pa.Table:
     columns = record_columns(payloads, batch, rows)
     timestamp = batch.timestamp[rows]
     columns["timestamp"] = pa.array(timestamp, mask=timestamp == NO_TIMESTAMP)
-    return pa.table(columns | {"cause": causes, "lateness": lateness, "bound": bound}, REFUSED)
+    return pa.table(columns | {"cause": causes, "lateness": lateness, "bound": bound}, LATE_AND_REJECTED)
 
 
-def measures(refused: Refused, records: int) -> dict[str, int]:
+def measures(unaccepted: Unaccepted, records: int) -> dict[str, int]:
     """Return the measures of lateness in ms: sum, maximum and count over the records that were not rejected, and bins.
 
     `records`: how many records were read. A bin counts the records up to its bound and above the bound before.
     """
-    numbers = [int(number) for number in refused.numbers]
-    return lateness_bins.measures(refused.bins) | {
+    numbers = [int(number) for number in unaccepted.numbers]
+    return lateness_bins.measures(unaccepted.bins) | {
         "lateness_sum": numbers[LATENESS_SUM],
         "lateness_max": numbers[LATENESS_MAX],
         "lateness_count": records - numbers[COUNT] + numbers[LATE_COUNT],
