@@ -26,14 +26,14 @@ TASK = ("recover", "fetch", "kernel", "output", "files")
 def measure(say: Any) -> dict[str, float]:
     """Return the milliseconds of each part of a batch."""
     with tempfile.TemporaryDirectory() as folder, Broker.start(Path(folder) / "kafka", jars("broker")) as broker:
-        told: list[dict[str, float]] = []
-        listener = lambda _meta, seconds: told.append(dict(seconds))  # noqa: E731
+        noted: list[dict[str, float]] = []
+        listener = lambda _meta, seconds: noted.append(dict(seconds))  # noqa: E731
         with (
             session() as spark,
             started(spark, broker.bootstrap, Path(folder), listener=listener) as (driver, (source, _)),
         ):
             whole = _run(driver, Producer({"bootstrap.servers": broker.bootstrap}), source)
-    rows = [_parts(seconds, total) for seconds, total in zip(told, whole, strict=True)][WARM_BATCHES:]
+    rows = [_parts(seconds, total) for seconds, total in zip(noted, whole, strict=True)][WARM_BATCHES:]
     say(f"{len(rows)} batches of {BATCH:,} records")
     return {f"{part}_ms": 1_000 * median(row[part] for row in rows) for part in rows[0]}
 

@@ -68,9 +68,9 @@ def measure(say: Any, held: int = HELD, partitions: int = PARTITIONS) -> dict[st
             create_topic({"bootstrap.servers": broker.bootstrap}, TOPIC, partitions)
             fill(client, held, partitions)
             say(f"{held:,} records are in the topic")
-            hold(file, folder, held)
+            run_until_held(file, folder, held)
             say(f"{held:,} keys are held")
-            with fed(client, held, partitions):
+            with continuous_updates(client, held, partitions):
                 starts = list(killed(file, folder, say))
     return figures(starts)
 
@@ -123,7 +123,7 @@ def _write(client: KafkaClient, keys: Any, partitions: int, first: int) -> None:
 
 
 @contextmanager
-def fed(client: KafkaClient, held: int, partitions: int) -> Iterator[None]:
+def continuous_updates(client: KafkaClient, held: int, partitions: int) -> Iterator[None]:
     """Meanwhile produce updates of held keys, RATE per second."""
     stop, random = threading.Event(), np.random.default_rng(1)
 
@@ -167,7 +167,7 @@ class Service:
             raise RuntimeError(f"the service has ended with {self.process.returncode}")
 
 
-def hold(file: Path, folder: Path, held: int) -> None:
+def run_until_held(file: Path, folder: Path, held: int) -> None:
     """Run the service until it has read everything and drained. Raise RuntimeError if not all keys are held then."""
     service = Service(file, "--until-caught-up")
     if service.process.wait(FILL_S) != 0:

@@ -27,7 +27,7 @@ from tidegate.runtime.kafka.topics import create_topic
 PARTITIONS, KEYS, RUNS = 4, 500, 5
 BATCH, BATCHES, WARM_BATCHES = 1_000, 30, 15
 RATE, STEP_S, SECONDS, WARM_SECONDS = 5_000, 0.01, 20.0, 10.0
-HELD_BY_NOBODY = {"kind": "suppression", "buffer": {"max_keys": 0, "when_full": "emit"}}
+PASS_THROUGH = {"kind": "suppression", "buffer": {"max_keys": 0, "when_full": "emit"}}
 _numbers = count()
 
 
@@ -143,7 +143,7 @@ def started(
     spark: Any,
     bootstrap: str,
     folder: Path,
-    operator: Mapping[str, Any] = HELD_BY_NOBODY,
+    operator: Mapping[str, Any] = PASS_THROUGH,
     listener: Listener = lambda meta, seconds: None,
 ) -> Iterator[tuple[OperatorDriver, tuple[str, str]]]:
     """Yield a started driver of the operator and its two new topics."""

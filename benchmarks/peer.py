@@ -14,7 +14,7 @@ from tidegate.runtime.install.jars import missing, retrieve
 from tidegate.runtime.install.java import java_command
 from tidegate.runtime.install.paths import home
 from tidegate.runtime.kafka.client import KafkaClient
-from tidegate.runtime.kafka.offsets import latest, marks
+from tidegate.runtime.kafka.offsets import committed_offsets, latest
 
 _HERE = Path(__file__).with_name("peers")
 _JAR_LIST = _HERE / "ivy.xml"
@@ -74,7 +74,7 @@ def _jars() -> Path:
 
 
 def _committed(client: KafkaClient, group: str, topic: str, partitions: list[int]) -> dict[int, int]:
-    found = marks(client, group, topic, partitions)
+    found = committed_offsets(client, group, topic, partitions)
     return {partition: mark.offset for partition, mark in found.items() if mark is not None}
 
 

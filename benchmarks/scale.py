@@ -86,7 +86,7 @@ def records(first: int, keys: np.ndarray) -> Records:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Share:
+class PartitionRun:
     """A partition before its next batch: how many keys it will hold and how many records it has read."""
 
     folder: Path
@@ -105,7 +105,7 @@ class Share:
         """The operator's log."""
         return self.folder / "lake" / OPERATOR
 
-    def after(self, step: StepResult) -> Share:
+    def after(self, step: StepResult) -> PartitionRun:
         """Return the share after the next batch is committed."""
         batch = self.batch + 1
         return replace(
@@ -143,24 +143,24 @@ class Share:
         return [place(kind, self.partition, table) for kind, table in tables.items() if table.num_rows]
 
 
-def measure(say: Callable[[str], Any], held: int = HELD) -> dict[str, float]:
+def measure(progress: Callable[[str], Any], held: int = HELD) -> dict[str, float]:
     """Return seconds, milliseconds and bytes by the names of the bounds, and the figures behind them."""
     figures: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as scratch:
         for partitions in (1, 4):
-            say(f"filling {partitions} partition(s) with {held:,} keys")
+            progress(f"filling {partitions} partition(s) with {held:,} keys")
             shares = fill(Path(scratch) / str(partitions), held, partitions)
-            figures |= recovery(shares, say)
+            figures |= recovery(shares, progress)
             if partitions == 1:
                 figures["bytes_per_held_record"] = overhead(shares[0])
-    many_ms, few_ms = batch_ms(say)
+    many_ms, few_ms = batch_ms(progress)
     return figures | {"many_ms": many_ms, "few_ms": few_ms, "batch_ratio": many_ms / few_ms}
 
 
-def fill(folder: Path, held: int, partitions: int) -> list[Share]:
+def fill(folder: Path, held: int, partitions: int) -> list[PartitionRun]:
     """Fill the partitions with that many keys together, in their local states and in the compacted log."""
     log = OperatorLog.open(folder / "lake" / OPERATOR, OPERATOR, log_schema(operator(held).columns), create=True)
-    shares = [Share(folder=folder, partition=p, held=held // partitions) for p in range(partitions)]
+    shares = [PartitionRun(folder=folder, partition=p, held=held // partitions) for p in range(partitions)]
     while shares[0].read < shares[0].held:
         steps = [share.work(_new_keys(share, min(LOAD, share.held - share.read))) for share in shares]
         commit(log, shares[0].batch + 1, [file for _, files, _ in steps for file in files])
@@ -170,7 +170,7 @@ def fill(folder: Path, held: int, partitions: int) -> list[Share]:
     return [replace(share, batch=batch, snapshot=batch, version=log.version) for share in shares]
 
 
-def _new_keys(share: Share, count: int) -> Records:
+def _new_keys(share: PartitionRun, count: int) -> Records:
     return records(share.read, np.arange(share.read, share.read + count))
 
 
@@ -194,7 +194,7 @@ def meta(batch: int, action: Any) -> BatchMeta:
     )
 
 
-def recovery(shares: list[Share], say: Callable[[str], Any]) -> dict[str, float]:
+def recovery(shares: list[PartitionRun], progress: Callable[[str], Any]) -> dict[str, float]:
     """Return the seconds until all partitions have their states, in new processes: from disk, then from the log."""
     moved = [replace(share, folder=share.folder) for share in shares]
     found = {}
@@ -205,9 +205,9 @@ def recovery(shares: list[Share], say: Callable[[str], Any]) -> dict[str, float]
         with _processes(min(2, len(shares))) as pool:
             list(pool.map(_warm, range(4)))
             began = time.perf_counter()
-            told = list(pool.map(_recover, [replace(share, epoch=epoch) for share in moved]))
+            recovered = list(pool.map(_recover, [replace(share, epoch=epoch) for share in moved]))
             found[f"{how}_recovery_s_{len(shares)}p"] = time.perf_counter() - began
-        say(f"{how}: {found[f'{how}_recovery_s_{len(shares)}p']:.1f} s, {told[0]}")
+        progress(f"{how}: {found[f'{how}_recovery_s_{len(shares)}p']:.1f} s, {recovered[0]}")
     return found
 
 
@@ -221,24 +221,24 @@ def _warm(_: int) -> None:
     time.sleep(0.2)
 
 
-def _recover(share: Share) -> str:
+def _recover(share: PartitionRun) -> str:
     return share.work(None)[2]
 
 
-def overhead(share: Share) -> float:
+def overhead(share: PartitionRun) -> float:
     """Return the bytes on disk (and so in memory) per held record, without key and value."""
     folder = share.folder / "state" / OPERATOR / "t" / str(share.partition)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     return size / share.held - KEY_WIDTH - VALUE_WIDTH
 
 
-def batch_ms(say: Callable[[str], Any]) -> tuple[float, float]:
+def batch_ms(progress: Callable[[str], Any]) -> tuple[float, float]:
     """Return the median milliseconds of a batch with many and with few keys held, from plan to published."""
     with tempfile.TemporaryDirectory() as folder, Broker.start(Path(folder) / "kafka", jars("broker")) as broker:
         here = (broker.bootstrap, Path(folder))
         many, few = holding(HELD), holding(FEW)
         with session() as spark, started(spark, *here, many) as many_held, started(spark, *here, few) as few_held:
-            return alternating(broker.bootstrap, {HELD: many_held, FEW: few_held}, in_turn, say)
+            return alternating(broker.bootstrap, {HELD: many_held, FEW: few_held}, in_turn, progress)
 
 
 Started = tuple[OperatorDriver, tuple[str, str]]
@@ -248,7 +248,7 @@ def alternating(
     bootstrap: str,
     services: dict[int, Started],
     timestamps: Callable[[int, np.ndarray], np.ndarray],
-    say: Callable[[str], Any],
+    progress: Callable[[str], Any],
 ) -> tuple[float, float]:
     """Return the median batch milliseconds of the services with HELD and with FEW keys, in this order.
 
@@ -257,7 +257,7 @@ def alternating(
     """
     took: dict[int, list[float]] = {HELD: [], FEW: []}
     for held, (driver, (topic, _)) in services.items():
-        say(f"filling the service with {held:,} keys")
+        progress(f"filling the service with {held:,} keys")
         produce(bootstrap, topic, np.arange(held), timestamps(0, np.arange(held)))
         driver.run(Event(), until_caught_up=True)
     for number in range(BATCHES + WARM_BATCHES):

@@ -11,7 +11,7 @@ from tidegate.application.target import load
 from tidegate.contracts.errors import TidegateError, UserError
 from tidegate.runtime.configuration.application import select_operators
 from tidegate.runtime.service import TIMED, configure_logging, run
-from tidegate.runtime.telemetry.log_lines import speak_as
+from tidegate.runtime.telemetry.log_lines import set_log_format
 
 
 def main(kind: str) -> None:
@@ -24,7 +24,7 @@ def main(kind: str) -> None:
     file = parser.parse_args().file
     try:
         application = load(file)
-        speak_as(application, TIMED)
+        set_log_format(application, TIMED)
         run(application, select_operators(application, None, [kind]))
     except TidegateError as error:
         logging.getLogger("tidegate").error("%s", error)

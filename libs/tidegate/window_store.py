@@ -133,15 +133,15 @@ class WindowStore:
 
         None as a key sets no bound.
         """
-        return self._entries(self._started(time, until), backward, key_from, key_to)
+        return self._entries(self._starting_within(time, until), backward, key_from, key_to)
 
     def fetch_all(self, time: int, until: int, *, backward: bool = False) -> Iterator[Entry]:
         """Iterate over the windows of all keys with a start from `time` to `until`."""
-        return self._entries(self._started(time, until), backward)
+        return self._entries(self._starting_within(time, until), backward)
 
     def all(self, *, backward: bool = False) -> Iterator[Entry]:
         """Iterate over all windows."""
-        return self._entries(self._started(0, MAX_TIMESTAMP), backward)
+        return self._entries(self._starting_within(0, MAX_TIMESTAMP), backward)
 
     def _put(self, batch: FlatRecords) -> int:
         self._numbers[NEXT_ROW] = self._numbers[TAKEN] = 0
@@ -170,7 +170,7 @@ class WindowStore:
         kernel.entries_of(self._windows, int(found[0]), int(found[1]), chosen)
         return chosen
 
-    def _started(self, first: int, last: int) -> Array:
+    def _starting_within(self, first: int, last: int) -> Array:
         """Return the slots of all windows that start from `first` to `last`."""
         order = self._windows.order
         held = order.numbers[HELD]

@@ -9,7 +9,7 @@ from tidegate.contracts.errors import EngineError, TidegateError
 from tidegate.contracts.naming import group_id, log_path
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.kafka.client import client
-from tidegate.runtime.kafka.offsets import latest, marks
+from tidegate.runtime.kafka.offsets import committed_offsets, latest
 from tidegate.state.batch_metadata import has_version
 from tidegate.state.delta_log.operator_log import OperatorLog
 
@@ -51,5 +51,7 @@ def _is_published(application: Application, name: str) -> bool:
     if operator.output is None:
         return True
     ends = latest(client(application.kafka), operator.input)
-    committed = marks(client(application.kafka), group_id(application.application, name), operator.input, sorted(ends))
+    committed = committed_offsets(
+        client(application.kafka), group_id(application.application, name), operator.input, sorted(ends)
+    )
     return all(mark is not None and mark.offset == ends[partition] for partition, mark in committed.items())

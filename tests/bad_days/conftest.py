@@ -14,7 +14,7 @@ from tests.patience import PATIENCE_S, wait_for
 from tidegate.operators.suppression import SuppressionConfig
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.spark.jobs import Jobs
-from tidegate.runtime.telemetry.driver_status import ConditionFile
+from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -27,7 +27,7 @@ class Running:
     """A driver in a thread, as the service runs it."""
 
     def __init__(self, here):
-        self._file = ConditionFile(here.application.state / here.application.application / here.name)
+        self._file = DriverStatusFile(here.application.state / here.application.application / here.name)
         self.driver = OperatorDriver(Wiring(spark=here.spark, application=here.application, name=here.name))
         self.error = None
         self._stop = Event()

@@ -17,7 +17,7 @@ from tidegate.contracts.naming import group_id
 from tidegate.devkit.embedded_broker import Broker
 from tidegate.runtime.install import paths
 from tidegate.runtime.kafka.client import KafkaClient
-from tidegate.runtime.kafka.offsets import earliest, latest, marks
+from tidegate.runtime.kafka.offsets import committed_offsets, earliest, latest
 from tidegate.runtime.kafka.topics import admin_client, create_topic
 
 RETENTION_S = 60
@@ -53,7 +53,7 @@ def test_marks_of_quiet_partitions_outlive_the_broker_s_retention_and_lost_ones_
         worlds[name].run()
 
     def known(name):
-        found = marks(kafka, group_id(name, "updates"), f"{name}-in", range(PARTITIONS))
+        found = committed_offsets(kafka, group_id(name, "updates"), f"{name}-in", range(PARTITIONS))
         return sum(mark is not None for mark in found.values())
 
     assert [known(name) for name in worlds] == [PARTITIONS] * 3

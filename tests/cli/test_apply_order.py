@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.cli.operate.apply import turn
+from tidegate.cli.operate.apply import apply_order
 from tidegate.runtime.configuration.changes import Change
-from tidegate.runtime.doctor.change_preview import Outlook
+from tidegate.runtime.doctor.change_preview import ChangePreview
 
 pytestmark = pytest.mark.fast
 
 
-def changed(name: str, option: str, before: str, after: str) -> Outlook:
+def changed(name: str, option: str, before: str, after: str) -> ChangePreview:
     """An operator with one change."""
-    return Outlook(name=name, status="live", changes=(Change(option=option, before=before, after=after),))
+    return ChangePreview(name=name, status="live", changes=(Change(option=option, before=before, after=after),))
 
 
 JOIN = changed("join", "grace", "1h", "2h")
@@ -26,5 +26,5 @@ JOIN = changed("join", "grace", "1h", "2h")
 )
 def test_a_table_keeps_at_any_moment_what_its_readers_may_ask_for(before: str, after: str, order: list[str]) -> None:
     table = changed("weather", "history_retention", before, after)
-    for told in ([JOIN, table], [table, JOIN]):
-        assert [found.name for found in sorted(told, key=turn)] == order
+    for result in ([JOIN, table], [table, JOIN]):
+        assert [found.name for found in sorted(result, key=apply_order)] == order

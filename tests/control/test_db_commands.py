@@ -40,7 +40,7 @@ def told(*arguments: object) -> Any:
 
 def test_up_current_and_down_tell_the_revision(file: Path, address: Address) -> None:
     newest = told("current", file)["newest"]
-    assert told("current", file) == {"database": address.shown, "revision": None, "newest": newest}
+    assert told("current", file) == {"database": address.redacted_url, "revision": None, "newest": newest}
     assert told("upgrade", file)["revision"] == newest
     assert told("current", file)["revision"] == newest
     assert told("downgrade", file, "base")["revision"] is None

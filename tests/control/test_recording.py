@@ -158,7 +158,7 @@ def test_tables_that_are_dropped_meanwhile_are_back_after_an_upgrade(service: Se
 def test_more_batches_than_are_kept_come_from_the_log(
     kafka: ScriptedKafka, address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recording, "MOST_NOTED", 2)
+    monkeypatch.setattr(recording, "MAX_PENDING", 2)
     monkeypatch.setattr(recording, "WRITE_EVERY_S", 1.0)
     with Service(kafka, address, tmp_path) as service:
         for _ in range(8):

@@ -27,7 +27,7 @@ def hours(stream: list[Departure]) -> Counted:
     return counted(stream, lambda departure: departure.key, HOUR_MS, HOUR_MS, 2 * HOUR_MS)
 
 
-def one_by_one(stream: list[Departure], length: int, advance: int, grace: int) -> tuple[Windows, list[Record]]:
+def each_sequentially(stream: list[Departure], length: int, advance: int, grace: int) -> tuple[Windows, list[Record]]:
     """The same, by the words: each departure asks each window."""
     counts: Counter[tuple[bytes, int]] = Counter()
     newest: dict[int, int] = {}
@@ -49,7 +49,7 @@ def test_the_counts_are_those_of_departures_that_ask_each_window(length: int, ad
     stream = [departure(drawn.choice(("UA", "B6", "DL")), 100 + drawn.randrange(600), number) for number in range(300)]
     stream.sort(key=lambda each: each.timestamp + drawn.randrange(200 * MIN_MS))
     found = counted(stream, lambda each: each.key, *(minutes * MIN_MS for minutes in (length, advance, grace)))
-    windows, late = one_by_one(stream, length * MIN_MS, advance * MIN_MS, grace * MIN_MS)
+    windows, late = each_sequentially(stream, length * MIN_MS, advance * MIN_MS, grace * MIN_MS)
     assert late
     assert differences(Seen(windows, Counter(late)), found) == []
 

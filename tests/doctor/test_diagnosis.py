@@ -16,13 +16,13 @@ from tidegate.contracts.schema import log_schema
 from tidegate.control import instances, ledger, revisions
 from tidegate.control.address import Address
 from tidegate.control.database import Database
-from tidegate.control.instances import Beat
+from tidegate.control.instances import Heartbeat
 from tidegate.control.ledger import OperatorKey
 from tidegate.devkit.embedded_broker import free_ports
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.configuration.application import load
 from tidegate.runtime.doctor.diagnosis import diagnose
-from tidegate.runtime.telemetry.driver_status import ConditionFile
+from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.local.local_state import LocalState
 
@@ -49,13 +49,13 @@ def plant(folder: Path) -> None:
     with LocalState.lock(given.state / "app", 0, operator=NAME, table_id="former", token=(1, 1)) as local:
         local.begin(1, 1, "a")
     (local.folder / "header").write_bytes(b"\xff" * 100)
-    ConditionFile(given.state / "app" / NAME).tell("stopped", "the disk failed")
+    DriverStatusFile(given.state / "app" / NAME).tell("stopped", "the disk failed")
     database, key = Database(Address(f"sqlite:///{folder}/control.db")), OperatorKey("app", NAME)
     revisions.prepare(database)
-    silent = Beat(instance="i", host="node1", pid=7, epoch=1, state="running", started_ms=1, heartbeat_ms=2)
+    silent = Heartbeat(instance="i", host="node1", pid=7, epoch=1, state="running", started_ms=1, heartbeat_ms=2)
     with database.begin() as connection:
-        ledger.enter(connection, key, lake="lake", kind="suppression")
-        instances.beat(connection, key, silent)
+        ledger.upsert_operator(connection, key, lake="lake", kind="suppression")
+        instances.record_heartbeat(connection, key, silent)
 
 
 def configure(folder: Path, port: int) -> Path:

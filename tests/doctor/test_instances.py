@@ -11,7 +11,7 @@ from tidegate.control import instances as written
 from tidegate.control import ledger, revisions
 from tidegate.control.address import Address
 from tidegate.control.database import Database
-from tidegate.control.instances import Beat
+from tidegate.control.instances import Heartbeat
 from tidegate.control.ledger import OperatorKey
 from tidegate.runtime.doctor import instances
 from tidegate.runtime.doctor.instances import CHECKS, STALE_AFTER_MS
@@ -30,7 +30,7 @@ class World:
         self.database = Database(self.address)
         revisions.prepare(self.database)
 
-    def beat(
+    def heartbeat(
         self,
         instance: str,
         *,
@@ -40,15 +40,15 @@ class World:
         operator: str = "updates",
     ) -> None:
         key, then = OperatorKey("shop", operator), NOW_MS - age_ms
-        told = Beat(
+        told = Heartbeat(
             instance=instance, host="node1", pid=7, epoch=1, state=state, started_ms=then - ran_ms, heartbeat_ms=then
         )
         with self.database.begin() as connection:
-            ledger.enter(connection, key, lake="lake", kind="suppression")
-            written.beat(connection, key, told)
+            ledger.upsert_operator(connection, key, lake="lake", kind="suppression")
+            written.record_heartbeat(connection, key, told)
 
     def found(self) -> list[tuple[str, str, str, str]]:
-        seen = instances.look(self.address, "shop", ["updates", "weather"], NOW_MS)
+        seen = instances.collect(self.address, "shop", ["updates", "weather"], NOW_MS)
         assert seen is not None
         return [(each.about, each.problem, each.value, each.remedy) for check in CHECKS for each in check(seen)]
 
@@ -60,14 +60,14 @@ def world(tmp_path: Path) -> World:
 
 def test_drivers_that_live_or_have_ended_are_no_finding(world: World) -> None:
     assert world.found() == []
-    world.beat("a", age_ms=STALE_AFTER_MS)
-    world.beat("b", state="drained", age_ms=10 * STALE_AFTER_MS)
-    world.beat("c", state="fenced", age_ms=10 * STALE_AFTER_MS)
+    world.record_heartbeat("a", age_ms=STALE_AFTER_MS)
+    world.record_heartbeat("b", state="drained", age_ms=10 * STALE_AFTER_MS)
+    world.record_heartbeat("c", state="fenced", age_ms=10 * STALE_AFTER_MS)
     assert world.found() == []
 
 
 def test_a_driver_without_a_sign_of_life_is_told_with_where_to_look(world: World) -> None:
-    world.beat("a", age_ms=120_000)
+    world.record_heartbeat("a", age_ms=120_000)
     [(about, problem, value, remedy)] = world.found()
     assert (about, problem) == ("updates", "a driver shows no sign of life")
     assert value == "process 7 on node1, running, silent for 2m"
@@ -75,15 +75,15 @@ def test_a_driver_without_a_sign_of_life_is_told_with_where_to_look(world: World
 
 
 def test_an_old_driver_s_silence_is_none_when_a_newer_one_lives(world: World) -> None:
-    world.beat("killed", age_ms=120_000)
-    world.beat("its successor")
+    world.record_heartbeat("killed", age_ms=120_000)
+    world.record_heartbeat("its successor")
     assert world.found() == []
 
 
 def test_two_living_drivers_of_one_operator_are_told(world: World) -> None:
-    world.beat("a", ran_ms=2_000)
-    world.beat("b", age_ms=1_000)
-    world.beat("c", operator="weather")
+    world.record_heartbeat("a", ran_ms=2_000)
+    world.record_heartbeat("b", age_ms=1_000)
+    world.record_heartbeat("c", operator="weather")
     [(about, problem, value, remedy)] = world.found()
     assert (about, problem) == ("updates", "several drivers of one operator live")
     assert value == "process 7 on node1, process 7 on node1"
@@ -91,13 +91,13 @@ def test_two_living_drivers_of_one_operator_are_told(world: World) -> None:
 
 
 def test_a_driver_that_was_killed_before_another_started_is_no_second_one(world: World) -> None:
-    world.beat("killed", age_ms=3_000, ran_ms=9_000)
-    world.beat("its successor", ran_ms=2_000)
+    world.record_heartbeat("killed", age_ms=3_000, ran_ms=9_000)
+    world.record_heartbeat("its successor", ran_ms=2_000)
     assert world.found() == []
 
 
 def test_a_driver_of_an_operator_that_the_file_no_longer_has_is_no_finding(world: World) -> None:
-    world.beat("a", age_ms=120_000, operator="former_updates")
+    world.record_heartbeat("a", age_ms=120_000, operator="former_updates")
     assert world.found() == []
 
 
@@ -112,7 +112,7 @@ def test_tables_of_another_release_are_told_with_the_command(world: World) -> No
 
 def test_a_database_that_does_not_answer_is_told_without_its_password() -> None:
     address = Address(f"postgresql+psycopg://tidegate:{CANARY}@127.0.0.1:1/control")
-    seen = instances.look(address, "shop", ["updates"], NOW_MS)
+    seen = instances.collect(address, "shop", ["updates"], NOW_MS)
     assert seen is not None
     [finding] = [each for check in CHECKS for each in check(seen)]
     assert "the control database failed" in finding.problem
@@ -121,5 +121,5 @@ def test_a_database_that_does_not_answer_is_told_without_its_password() -> None:
 
 
 def test_a_file_that_no_service_has_made_yet_is_no_finding(tmp_path: Path) -> None:
-    assert instances.look(Address(f"sqlite:///{tmp_path}/none.db"), "shop", ["updates"], NOW_MS) is None
+    assert instances.collect(Address(f"sqlite:///{tmp_path}/none.db"), "shop", ["updates"], NOW_MS) is None
     assert not (tmp_path / "none.db").exists()

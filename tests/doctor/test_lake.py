@@ -46,7 +46,7 @@ class World:
         return made
 
     def seen(self) -> Log:
-        return lake.look_at_logs(self.application)[NAME]
+        return lake.collect_logs(self.application)[NAME]
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_a_sound_log_has_no_finding(world: World) -> None:
 
 
 def test_an_operator_that_has_not_run_has_no_log_and_no_finding(tmp_path: Path) -> None:
-    assert lake.look_at_logs(application(tmp_path)) == {}
+    assert lake.collect_logs(application(tmp_path)) == {}
 
 
 def test_an_entry_cut_short_is_told_with_its_file(world: World) -> None:
@@ -90,7 +90,7 @@ def test_a_log_of_another_operator_is_told(world: World) -> None:
     world.path.rename(world.application.lake / "other")
     config = world.application.operators[NAME]
     other = world.application.model_copy(update={"operators": {"other": config}})
-    [(problem, _, remedy)] = found(lake.look_at_logs(other)["other"])
+    [(problem, _, remedy)] = found(lake.collect_logs(other)["other"])
     assert problem == "the log belongs to another operator"
     assert "of its own" in remedy
 
@@ -133,7 +133,7 @@ def test_a_log_without_checkpoints_is_told_and_one_with_them_is_not(
 
 
 def test_a_log_that_is_never_compacted_is_told_with_the_command(world: World) -> None:
-    world.log.commit(meta(world.log, lake.GROWN * MAX_BATCHES + 1, operator=NAME), [])
+    world.log.commit(meta(world.log, lake.OVERDUE_FACTOR * MAX_BATCHES + 1, operator=NAME), [])
     [(problem, value, remedy)] = found(world.seen())
     assert "not been compacted" in problem
     assert value == "2,049 batches, 0 files"
@@ -186,7 +186,7 @@ def test_a_folder_that_cannot_be_written_is_told_with_the_command() -> None:
 
 
 def test_disks_are_looked_at_where_the_folders_would_be_made(tmp_path: Path) -> None:
-    seen = {disk.role: disk for disk in lake.look_at_disks(application(tmp_path / "not" / "yet"))}
+    seen = {disk.role: disk for disk in lake.collect_disks(application(tmp_path / "not" / "yet"))}
     assert seen.keys() == {"lake", "state"}
     assert seen["lake"].writable and 0 < seen["lake"].free <= seen["lake"].total
 

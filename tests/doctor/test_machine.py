@@ -67,7 +67,7 @@ def a_java(folder: Path, told: str) -> None:
 def test_an_old_java_is_found_by_asking_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a_java(tmp_path, 'openjdk version "11.0.2" 2019-01-15')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    [(problem, value, remedy)] = found(replace(SOUND, java=machine.look().java))
+    [(problem, value, remedy)] = found(replace(SOUND, java=machine.collect().java))
     assert "Java 11 is too old" in problem
     assert value == str(tmp_path / "bin" / "java")
     assert "Java 17 or later" in remedy
@@ -75,19 +75,19 @@ def test_an_old_java_is_found_by_asking_it(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_missing_java_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    [(problem, _, remedy)] = found(replace(SOUND, java=machine.look().java))
+    [(problem, _, remedy)] = found(replace(SOUND, java=machine.collect().java))
     assert "Java does not run" in problem
     assert "JAVA_HOME" in remedy
 
 
 def test_jars_are_looked_for_in_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path))
-    assert any(jar.startswith("spark/delta-spark") for jar in machine.look().jars_missing)
+    assert any(jar.startswith("spark/delta-spark") for jar in machine.collect().jars_missing)
 
 
 def test_versions_that_must_be_exact_are_those_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     required = ["pyspark==4.2.0", "click>=8.1", "deltalake==1.6.6", 'duckdb==1.5.5; extra == "dev"']
     monkeypatch.setattr(metadata, "requires", lambda package: required)
     assert machine.exact_versions() == {"pyspark": "4.2.0", "deltalake": "1.6.6"}
-    seen = machine.look()
+    seen = machine.collect()
     assert seen.installed["pyspark"] == metadata.version("pyspark")

@@ -13,7 +13,7 @@ from tidegate.runtime.batch_loop.requests import Requests
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor import states
 from tidegate.runtime.doctor.states import CHECKS, LocalStates, Mounts
-from tidegate.runtime.telemetry.driver_status import ConditionFile
+from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 from tidegate.state.local.local_state import LocalState
 
 pytestmark = pytest.mark.fast
@@ -34,7 +34,7 @@ class World:
             return local.folder
 
     def found(self) -> list[tuple[str, str, str]]:
-        [seen] = states.look(self.application, {NAME: "now"})
+        [seen] = states.collect(self.application, {NAME: "now"})
         return told(seen)
 
 
@@ -49,7 +49,7 @@ def world(tmp_path: Path) -> World:
 
 def test_sound_states_have_no_finding(world: World, tmp_path: Path) -> None:
     assert world.found() == []
-    [new] = states.look(application(tmp_path / "new"), {})
+    [new] = states.collect(application(tmp_path / "new"), {})
     assert told(new) == []
 
 
@@ -79,7 +79,7 @@ def test_files_of_another_user_are_told(world: World, monkeypatch: pytest.Monkey
 
 
 def test_a_network_file_system_is_told(world: World) -> None:
-    [seen] = states.look(world.application, {})
+    [seen] = states.collect(world.application, {})
     [(problem, value, remedy)] = told(replace(seen, file_system="nfs4"))
     assert "network file system" in problem
     assert value == f"nfs4: {world.path}"
@@ -96,7 +96,7 @@ def test_a_path_is_on_the_file_system_of_the_nearest_mount() -> None:
 
 @pytest.mark.parametrize("state", ["fenced", "refused", "stopped", "bound reached"])
 def test_a_driver_that_ended_by_itself_is_told_with_its_reason(world: World, state: str) -> None:
-    ConditionFile(world.path).tell(state, "the operator log has other columns")  # type: ignore[arg-type]
+    DriverStatusFile(world.path).tell(state, "the operator log has other columns")  # type: ignore[arg-type]
     [(problem, value, remedy)] = world.found()
     assert problem.endswith(state)
     assert value == "the operator log has other columns"
@@ -104,19 +104,19 @@ def test_a_driver_that_ended_by_itself_is_told_with_its_reason(world: World, sta
 
 
 def test_a_driver_that_was_killed_is_told_and_one_that_runs_or_drained_is_not(world: World) -> None:
-    ConditionFile(world.path).tell("running")
+    DriverStatusFile(world.path).tell("running")
     assert [problem for problem, _, _ in world.found()] == ["the last driver on this machine was killed"]
     with Requests(world.path).driving():
         assert world.found() == []
-    ConditionFile(world.path).tell("starting")
-    file = ConditionFile(world.path)
-    with file.of_run():
+    DriverStatusFile(world.path).tell("starting")
+    file = DriverStatusFile(world.path)
+    with file.recording_run():
         pass
     assert world.found() == []
 
 
 def test_due_records_that_wait_for_their_table_are_told_while_the_driver_runs(world: World) -> None:
-    ConditionFile(world.path).tell_waits("facts", [0, 2])
+    DriverStatusFile(world.path).write_waits("facts", [0, 2])
     assert "due records wait for their table" not in [problem for problem, _, _ in world.found()]
     with Requests(world.path).driving():
         [(problem, value, remedy)] = world.found()

@@ -11,7 +11,7 @@ from tests.telemetry.conftest import application, meta
 from tidegate.contracts.config import OperatorConfig
 from tidegate.runtime.doctor.topics import (
     CHECKS,
-    Between,
+    OperatorTopics,
     broker_allows_the_transactions,
     table_has_as_many_partitions,
 )
@@ -45,13 +45,15 @@ def log(**more: Any) -> Any:
     return meta(**said | more)
 
 
-def between(*topics: Inspected, config: OperatorConfig | None = None, newest: Any = None) -> Between:
+def between(*topics: Inspected, config: OperatorConfig | None = None, newest: Any = None) -> OperatorTopics:
     """An operator between those topics, in place of the sound ones of their names."""
     found = {topic.name: topic for topic in (INPUT, OUTPUT, *topics)}
-    return Between(name="updates", config=config or operator(), topics=found, newest=newest or log(), now_ms=NOW_MS)
+    return OperatorTopics(
+        name="updates", config=config or operator(), topics=found, newest=newest or log(), now_ms=NOW_MS
+    )
 
 
-def found(seen: Between) -> list[tuple[str, str, str]]:
+def found(seen: OperatorTopics) -> list[tuple[str, str, str]]:
     return [(each.problem, each.value, each.remedy) for check in CHECKS for each in check(seen)]
 
 

@@ -264,7 +264,7 @@ def changed_in_flight(here, before, after):
     assert planned["status"] == "live"
     assert applied["applied_by"] == "the running driver"
     numbers = planned["numbers"]
-    assert (applied["released"], applied["held_then"]) == (numbers["released"], numbers["held_then"])
+    assert (applied["released"], applied["held_after"]) == (numbers["released"], numbers["held_after"])
     return config, changed, rows, more, numbers
 
 
@@ -277,7 +277,7 @@ def test_a_running_operator_goes_on_under_a_change_as_the_reference_does_and_as_
     held_at_once = foretold(here, config, [*rows, Change(changed)])
     assert numbers["released"] == len(held_at_once.emissions) - len(foretold(here, config, rows).emissions)
     if kind != "windowed_aggregation":  # whose closed windows are kept, but not held back
-        assert numbers["held_then"] == len(held_at_once.held)
+        assert numbers["held_after"] == len(held_at_once.held)
 
 
 def test_another_joiner_makes_the_values_of_all_that_leaves_from_then_on(changing):
@@ -287,7 +287,7 @@ def test_another_joiner_makes_the_values_of_all_that_leaves_from_then_on(changin
     left = len(foretold(here, config, rows).emissions)
     with_either = [visible(foretold(here, each, [*rows, *more])) for each in (config, changed)]
     assert here.emitted() == with_either[0][:left] + with_either[1][left:]
-    assert numbers["held_then"] == len(foretold(here, config, rows).held) > 0 == numbers["released"]
+    assert numbers["held_after"] == len(foretold(here, config, rows).held) > 0 == numbers["released"]
 
 
 def test_what_the_state_cannot_go_on_under_is_refused_by_plan_apply_and_run(changing):
@@ -340,7 +340,7 @@ def test_what_is_too_far_ahead_is_what_the_changed_file_says(changing):
     here.catch_up()
     here.configure(updates | {"max_ahead": "1m"})
     planned = here.call("plan")
-    assert (planned["status"], planned["numbers"]["held_then"]) == ("live", 1)
+    assert (planned["status"], planned["numbers"]["held_after"]) == ("live", 1)
     assert here.apply() == ("apply", 0)
     here.feed([(b"k", b"2", ahead + 1_000), (b"k", b"3", ahead + 2_000)])
     here.catch_up()

@@ -59,8 +59,8 @@ def test_evictions_outlast_restarts_compactions_and_a_deleted_state(evicting, br
             driver.compact()
         if step in (2, 3):
             shutil.rmtree(here.application.state)
-    one_by_one = Driver(operator_for(here.application.operators[here.name]))
-    expected = [emission for _, key, value, at in made for emission in one_by_one.pipe(key, value, at)]
+    each_sequentially = Driver(operator_for(here.application.operators[here.name]))
+    expected = [emission for _, key, value, at in made for emission in each_sequentially.pipe(key, value, at)]
     assert len(expected) > 300
     assert results(broker, here.output) == [
         (each.key.decode(), each.window_start, each.window_end, json.loads(each.value), each.cause) for each in expected

@@ -14,7 +14,7 @@ from tidegate.runtime.batch_loop import driver as drivers
 from tidegate.runtime.install.java import java_command
 from tidegate.runtime.install.paths import jars
 from tidegate.runtime.kafka.client import client
-from tidegate.runtime.kafka.offsets import marks
+from tidegate.runtime.kafka.offsets import committed_offsets
 from tidegate.state.decisions import parse_mark
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -60,7 +60,7 @@ def test_a_driver_that_runs_on_and_emits_nothing_shows_how_far_it_is(world, brok
 
 def offsets(broker, here):
     """The group's offsets, each with a mark of this log that no batch is above."""
-    found = marks(
+    found = committed_offsets(
         client({"bootstrap.servers": broker.bootstrap}),
         group_id(here.application.application, here.name),
         here.source,

@@ -141,9 +141,9 @@ def test_state_is_carried_over_a_restart_a_deleted_local_state_and_a_compaction(
 def test_a_compaction_that_is_due_is_worked_out_while_batches_go_on_and_changes_nothing(world, broker, monkeypatch):
     """parts   1 2 3 | due: work begins, and is held back | 4 5 6 | it may end | 7 8, and a restart from the log"""
     here, calm = world(**SMALL), world(beside="calm", **SMALL)
-    may_end, real = Event(), Jobs.one_by_one
+    may_end, real = Event(), Jobs.each_sequentially
     monkeypatch.setattr(decisions, "MAX_BATCHES", 3)
-    monkeypatch.setattr(Jobs, "one_by_one", lambda *work: may_end.wait(PATIENCE_S) and real(*work))
+    monkeypatch.setattr(Jobs, "each_sequentially", lambda *work: may_end.wait(PATIENCE_S) and real(*work))
     driver, made = here.driver(), records(1_600)
     parts = split(made, 8)
     for part in parts[:6]:
@@ -283,7 +283,7 @@ def test_an_end_without_an_answer_is_settled_by_the_mark(world, broker, monkeypa
         lost.append(True)
         return [EngineError("no answer") for _ in answers]
 
-    monkeypatch.setattr(publication, "ends", ends)
+    monkeypatch.setattr(publication, "end_all", ends)
     _numbered(broker, here)
     driver.run(Event(), until_caught_up=True)
     assert lost

@@ -8,7 +8,7 @@ from types import SimpleNamespace as Answer
 from typing import Any, Literal
 
 from tidegate.contracts.errors import TidegateError, Unavailable
-from tidegate.runtime.kafka.client import Topic
+from tidegate.runtime.kafka.client import TopicMetadata
 
 PRODUCER_ID = 7
 _READ_COMMITTED, _EARLIEST = 1, -2
@@ -58,9 +58,9 @@ class ScriptedKafka:
         self.sent_together.append([request.name.removesuffix("Request") for request, _node in requests])
         return [self._answer(request) for request, _node in requests]
 
-    def topic(self, name: str) -> Topic:
+    def topic(self, name: str) -> TopicMetadata:
         topic_id, partitions = self.topics.get(name, (f"id of {name}", 2))
-        return Topic(name=name, id=topic_id, leaders=dict.fromkeys(range(partitions), 0))
+        return TopicMetadata(name=name, id=topic_id, leaders=dict.fromkeys(range(partitions), 0))
 
     def leader(self, topic: str, partition: int, deadline: Any) -> int:
         return 0

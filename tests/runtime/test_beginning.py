@@ -52,7 +52,7 @@ def control_database(given: Application, meta: BatchMeta, kafka: ScriptedKafka) 
     database = Database(given.control_database)
     revisions.prepare(database)
     with database.begin() as connection:
-        ledger.enter(connection, key := OperatorKey(given.application, NAME), lake="lake", kind="suppression")
+        ledger.upsert_operator(connection, key := OperatorKey(given.application, NAME), lake="lake", kind="suppression")
         ledger.record(connection, key, [meta])
     return f"batch {meta.batch} in the control database"
 

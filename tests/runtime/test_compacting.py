@@ -27,7 +27,7 @@ class HeldUp:
     done: list[Any] = field(default_factory=list)
     under_way: Event = field(default_factory=Event)
 
-    def one_by_one(self, work: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+    def each_sequentially(self, work: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
         for item in items:
             self.under_way.set()
             assert self.goes_on.wait(60)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kafka.errors import KafkaConnectionError, SaslAuthenticationFailedError, UnsupportedSaslMechanismError
 
-from tidegate.runtime.kafka.login_errors import refused
+from tidegate.runtime.kafka.login_errors import login_error
 
 pytestmark = pytest.mark.fast
 
@@ -29,7 +29,7 @@ VERIFY = "Handshake failed: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify 
     ],
 )
 def test_a_refusal_that_will_be_the_same_at_the_next_try_is_the_users_to_mend(cause, problem, remedy):
-    error = refused(cause, "a:1")
+    error = login_error(cause, "a:1")
     assert error is not None
     assert problem in error.problem
     assert remedy in error.remedy
@@ -38,4 +38,4 @@ def test_a_refusal_that_will_be_the_same_at_the_next_try_is_the_users_to_mend(ca
 
 @pytest.mark.parametrize("cause", ["socket disconnected", "111 ECONNREFUSED", "timed out"])
 def test_a_broker_that_is_away_or_hangs_up_is_no_refusal(cause):
-    assert refused(KafkaConnectionError(cause), "a:1") is None
+    assert login_error(KafkaConnectionError(cause), "a:1") is None

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tidegate.runtime.kafka.open_transactions import OpenTransaction
-from tidegate.runtime.telemetry.driver_status import Condition, State
+from tidegate.runtime.telemetry.driver_status import DriverStatus, State
 from tidegate.runtime.telemetry.explanation import (
     Explanation,
     OperatorFacts,
@@ -23,7 +23,7 @@ CAUGHT_UP = PartitionFacts(next_offset=10, first=0, stable=10, end=10)
 
 
 def operator(state: State | None, *, driven: bool, kafka_error: str = "") -> Explanation:
-    condition = None if state is None else Condition(state=state, since=1, why="because")
+    condition = None if state is None else DriverStatus(state=state, since=1, why="because")
     return explain_operator(OperatorFacts(driven=driven, condition=condition, kafka_error=kafka_error))
 
 
@@ -34,16 +34,16 @@ def test_a_driver_that_has_stopped_says_why_even_while_the_broker_is_away(state:
 
 @pytest.mark.parametrize("state", ["drained", None])
 def test_where_no_driver_runs_the_command_that_starts_one_is_named(state: State | None) -> None:
-    told = operator(state, driven=False)
-    assert told.rule == "no driver"
-    assert "tidegate run" in told.text
+    driver_status = operator(state, driven=False)
+    assert driver_status.rule == "no driver"
+    assert "tidegate run" in driver_status.text
 
 
 @pytest.mark.parametrize("state", ["running", "waiting", "starting"])
 def test_a_driver_that_could_not_say_why_it_ended_was_killed(state: State) -> None:
-    told = operator(state, driven=False)
-    assert told.rule == "no driver"
-    assert f"killed while it was {state}" in told.text
+    driver_status = operator(state, driven=False)
+    assert driver_status.rule == "no driver"
+    assert f"killed while it was {state}" in driver_status.text
 
 
 def test_a_broker_that_is_away_comes_before_what_a_running_driver_waits_for() -> None:
@@ -66,8 +66,8 @@ def test_offsets_that_no_broker_tells_explain_nothing() -> None:
 
 
 def test_records_deleted_unread_are_named_with_the_way_on() -> None:
-    told = explain_partition(RUNNING, replace(CAUGHT_UP, first=14, stable=20, end=20))
-    assert told == ("records lost", "offsets 10 to 13 were deleted unread: tidegate skip")
+    driver_status = explain_partition(RUNNING, replace(CAUGHT_UP, first=14, stable=20, end=20))
+    assert driver_status == ("records lost", "offsets 10 to 13 were deleted unread: tidegate skip")
 
 
 def test_a_topic_that_ends_before_the_next_offset_has_lost_records() -> None:
@@ -88,9 +88,9 @@ def test_an_open_transaction_is_named_by_id_when_everything_before_it_is_read() 
     blocked = replace(CAUGHT_UP, end=12, open_transactions=[
         OpenTransaction(producer_id=7, first_offset=10, transactional_id="shop"),
     ])  # fmt: skip
-    told = explain_partition(RUNNING, blocked)
-    assert told.rule == "open transaction"
-    assert "'shop' (producer id 7), open since offset 10" in told.text
+    driver_status = explain_partition(RUNNING, blocked)
+    assert driver_status.rule == "open transaction"
+    assert "'shop' (producer id 7), open since offset 10" in driver_status.text
     unnamed = explain_partition(RUNNING, replace(blocked, open_transactions=()))
     assert "open at offset 10" in unnamed.text
 
@@ -100,7 +100,7 @@ def test_what_comes_before_an_open_transaction_is_read_first() -> None:
 
 
 def test_a_join_whose_due_records_wait_says_for_which_table() -> None:
-    condition = Condition(state="running", since=1, waits="for facts")
+    condition = DriverStatus(state="running", since=1, waits="for facts")
     assert explain_operator(OperatorFacts(driven=True, condition=condition)) == ("waiting for table", "for facts")
     behind = explain_partition(Explanation("waiting for table", ""), replace(CAUGHT_UP, stable=12, end=12))
     assert behind.rule == "behind"

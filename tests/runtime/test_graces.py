@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tidegate.cli.reports.graces import (
     Lateness,
-    about,
+    grace_effect,
+    grace_effects,
     lateness_of,
-    offer,
-    offers,
+    rounded_duration,
     smallest,
 )
 from tidegate.devkit.charts import Bar, bar_chart
@@ -36,14 +36,14 @@ def counted(late: list[int]) -> Lateness:
 
 @given(late=late_ms, grace=st.integers(0, 2**40))
 def test_a_grace_is_said_to_serve_what_it_would_have_served_to_a_quarter_of_it(late: list[int], grace: int) -> None:
-    said = offer(counted(late), grace)
+    said = grace_effect(counted(late), grace)
     assert sum(each <= grace * 3 // 4 for each in late) <= said.served <= sum(each <= grace for each in late)
     assert said.share == said.served / len(late)
 
 
 @given(late=late_ms, grace=st.integers(0, 2**40))
 def test_the_delay_is_what_records_wait_on_average_to_a_quarter_of_their_lateness(late: list[int], grace: int) -> None:
-    said = offer(counted(late), grace)
+    said = grace_effect(counted(late), grace)
     waits = [grace - each for each in late if each <= grace]
     assert said.delay <= sum(waits) / len(late)
     if grace >= 2 * max(late):
@@ -52,7 +52,7 @@ def test_the_delay_is_what_records_wait_on_average_to_a_quarter_of_their_latenes
 
 @given(late=late_ms, now=st.none() | st.integers(0, 2**40))
 def test_offers_go_up_to_the_first_grace_that_would_have_served_all(late: list[int], now: int | None) -> None:
-    found = offers(counted(late), now)
+    found = grace_effects(counted(late), now)
     assert [each.grace for each in found] == sorted({each.grace for each in found})
     served = [each.served for each in found if each.grace != now]
     assert served == sorted(set(served))
@@ -64,7 +64,7 @@ def test_offers_go_up_to_the_first_grace_that_would_have_served_all(late: list[i
 
 
 def test_without_a_record_there_is_no_offer() -> None:
-    assert offers(lateness_of({"lateness_max": 0, "lateness_count": 0})) == []
+    assert grace_effects(lateness_of({"lateness_max": 0, "lateness_count": 0})) == []
 
 
 def test_records_from_before_there_were_bins_are_told_apart() -> None:
@@ -73,7 +73,7 @@ def test_records_from_before_there_were_bins_are_told_apart() -> None:
 
 @pytest.mark.parametrize(("ms", "said"), [(0, "0 ms"), (999, "999 ms"), (1_500, "1.5 s"), (7_200_000, "2 h")])
 def test_durations_are_said_as_people_say_them(ms: int, said: str) -> None:
-    assert about(ms) == said
+    assert rounded_duration(ms) == said
 
 
 def test_a_chart_is_well_formed_whatever_its_words_and_a_bar_stays_in_its_frame() -> None:

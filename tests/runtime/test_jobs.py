@@ -93,7 +93,7 @@ def test_no_task_waits_for_a_spark_that_starts(start: Start, here: Jobs) -> None
 
 def test_tasks_are_sparks_once_its_workers_are_warm(start: Start, here: Jobs) -> None:
     start.may_go_on.set()
-    until(lambda: not here._starts())
+    until(lambda: not here._is_starting())
     assert start.jobs == [[0, 1]]
     assert here.run(ATTEMPT, GROUP) == ["p0 done", "p1 done"]
     assert start.jobs[1:] == [[["p0"], ["p1"]]]
@@ -101,7 +101,7 @@ def test_tasks_are_sparks_once_its_workers_are_warm(start: Start, here: Jobs) ->
 
 def test_a_later_claim_takes_nothing_back_from_sparks_workers(start: Start, here: Jobs) -> None:
     start.may_go_on.set()
-    until(lambda: not here._starts())
+    until(lambda: not here._is_starting())
     workers = here._workers
     here.warm_up(CONFIG)
     assert here._workers is workers
@@ -112,7 +112,7 @@ def test_what_takes_long_waits_for_spark(start: Start, here: Jobs) -> None:
     """A rebuild and a compaction: in this process they would take its cores from the batches."""
     start.may_go_on.set()
     assert here.bring_back(ATTEMPT, GROUP, rebuilds=True) == []
-    assert here.one_by_one(str, [1]) == ["1"]
+    assert here.each_sequentially(str, [1]) == ["1"]
     assert [["p0"], ["p1"]] in start.jobs
     assert [1] in start.jobs
 
@@ -124,7 +124,7 @@ def test_a_spark_that_does_not_start_is_told_and_raised(start: Start, monkeypatc
     here = Jobs(spark)
     here.warm_up(CONFIG)
     start.may_go_on.set()
-    until(lambda: not here._starts())
+    until(lambda: not here._is_starting())
     assert told == ["told"]
     for work in (lambda: here.run(ATTEMPT, GROUP), spark.stop):
         with pytest.raises(EngineError, match="Spark does not start"):
@@ -134,7 +134,7 @@ def test_a_spark_that_does_not_start_is_told_and_raised(start: Start, monkeypatc
 def test_spark_starts_once_and_is_stopped_after_it_has_started(start: Start) -> None:
     spark = StartingSpark(start, lambda: None)
     spark.stop()
-    assert spark.begin() is spark.begin()
+    assert spark.start() is spark.start()
     start.may_go_on.set()
     spark.stop()
     assert start.stopped == ["stopped"]

@@ -17,13 +17,13 @@ from tidegate.contracts.records import Row
 from tidegate.devkit.embedded_broker import Broker
 from tidegate.kernels.record_format.record_batch import decode_headers, encode, encode_headers
 from tidegate.runtime.kafka.client import KafkaClient, client
-from tidegate.runtime.kafka.offsets import CommittedOffset, latest, marks, newest_batch_header, stable
+from tidegate.runtime.kafka.offsets import CommittedOffset, committed_offsets, latest, newest_batch_header, stable
 from tidegate.runtime.kafka.transactions import (
     Producer,
     commit_offset,
     end,
-    ends,
-    initialise,
+    end_all,
+    init_producer,
     produce,
     send_emissions,
 )
@@ -48,7 +48,7 @@ def start(request: pytest.FixtureRequest, kafka: KafkaClient) -> Start:
     def begin(transactional_id: str | None = None, **options: Any) -> Producer:
         name = transactional_id or unused("producer")
         version: Literal[1, 2] = request.param
-        return replace(initialise(kafka, name, timeout_ms=60_000, **options), version=version)
+        return replace(init_producer(kafka, name, timeout_ms=60_000, **options), version=version)
 
     return begin
 
@@ -140,12 +140,12 @@ def test_after_a_timeout_one_s_own_id_and_epoch_are_accepted(
 ) -> None:
     """The broker aborts the transaction and raises the epoch, but nobody has taken over."""
     name = topic()
-    producer = initialise(kafka, unused("producer"), timeout_ms=200)
+    producer = init_producer(kafka, unused("producer"), timeout_ms=200)
     opened = emit(kafka, producer, name, [row(b"too slow")])
     _until(lambda: stable(kafka, name)[0] > 0, seconds=30)
     with pytest.raises(EngineError):
         end(kafka, opened, commit=True, deadline_s=30)
-    renewed = initialise(kafka, producer.transactional_id, timeout_ms=60_000, current=opened)
+    renewed = init_producer(kafka, producer.transactional_id, timeout_ms=60_000, current=opened)
     end(kafka, emit(kafka, renewed, name, [row(b"again")]), commit=True, deadline_s=30)
     assert seen(broker, name) == [b"again"]
 
@@ -155,11 +155,11 @@ class Deaf(KafkaClient):
 
     def __init__(self, broker: Broker, lost: str) -> None:
         super().__init__({"bootstrap.servers": broker.bootstrap})
-        self._lost = lost
+        self._out_of_range_error = lost
 
     def send_all(self, requests: Sequence[Any], *, timeout_s: float | None = None) -> list[Any]:
         answers = super().send_all(requests, timeout_s=timeout_s)
-        return [EngineError("no answer")] if requests[0][0].name == self._lost else answers
+        return [EngineError("no answer")] if requests[0][0].name == self._out_of_range_error else answers
 
 
 def test_an_end_without_an_answer_is_resolved_by_one_s_own_id_and_the_mark(
@@ -171,7 +171,7 @@ def test_an_end_without_an_answer_is_resolved_by_one_s_own_id_and_the_mark(
     with pytest.raises(EngineError, match="no answer"):
         end(deaf, producer, commit=True, deadline_s=30)
     renewed = start(producer.transactional_id, current=producer)
-    assert marks(kafka, group, name, [0]) == {0: CommittedOffset(offset=5, metadata="mark 1")}
+    assert committed_offsets(kafka, group, name, [0]) == {0: CommittedOffset(offset=5, metadata="mark 1")}
     end(kafka, emit(kafka, renewed, name, [row(b"next")]), commit=True, deadline_s=30)
     assert seen(broker, name) == [b"published", b"next"]
     deaf.close()
@@ -184,7 +184,7 @@ def test_initialise_can_be_sent_again_after_one_without_an_answer(
     opened = emit(kafka, start(), name, [row(b"aborted")])
     for _ in range(2):
         with pytest.raises(EngineError, match="no answer"):
-            initialise(deaf, opened.transactional_id, timeout_ms=60_000, current=opened)
+            init_producer(deaf, opened.transactional_id, timeout_ms=60_000, current=opened)
     renewed = start(opened.transactional_id, current=opened)
     end(kafka, emit(kafka, renewed, name, [row(b"kept")]), commit=True, deadline_s=30)
     assert seen(broker, name) == [b"kept"]
@@ -195,12 +195,12 @@ def test_offset_and_mark_come_with_the_output_and_only_with_it(
     kafka: KafkaClient, broker: Broker, topic: NewTopic, start: Start
 ) -> None:
     name, group, producer = topic(), unused("group"), start()
-    assert marks(kafka, group, name, [0]) == {0: None}
+    assert committed_offsets(kafka, group, name, [0]) == {0: None}
     for batch, commit in ((1, True), (2, False)):
         producer = emit(kafka, producer, name, [row(b"v")], batch=batch)
         producer = commit_offset(kafka, producer, group, name, 0, 10 * batch, f"tidegate/1 table {batch}", 30)
         producer = end(kafka, producer, commit=commit, deadline_s=30)
-    assert marks(kafka, group, name, [0]) == {0: CommittedOffset(offset=10, metadata="tidegate/1 table 1")}
+    assert committed_offsets(kafka, group, name, [0]) == {0: CommittedOffset(offset=10, metadata="tidegate/1 table 1")}
     assert committed(broker.bootstrap, group, name) == (10, "tidegate/1 table 1")
 
 
@@ -211,7 +211,7 @@ def test_a_mark_waits_for_the_transaction_that_is_about_to_change_it(
     producer = commit_offset(other, emit(other, start(), name, [row(b"v")]), group, name, 0, 3, "mark", 30)
     ending = threading.Timer(0.5, lambda: end(other, producer, commit=True, deadline_s=30))
     ending.start()
-    assert marks(kafka, group, name, [0]) == {0: CommittedOffset(offset=3, metadata="mark")}
+    assert committed_offsets(kafka, group, name, [0]) == {0: CommittedOffset(offset=3, metadata="mark")}
     ending.join()
     other.close()
 
@@ -270,7 +270,7 @@ def test_many_producers_end_at_once_and_one_that_fails_does_not_hide_the_others(
     names, producers = [topic() for _ in range(4)], [start() for _ in range(4)]
     opened = [emit(kafka, producer, name, [row(b"v")]) for name, producer in zip(names, producers, strict=True)]
     start(opened[2].transactional_id)
-    results = ends(kafka, opened, commit=True, deadline_s=30)
+    results = end_all(kafka, opened, commit=True, deadline_s=30)
     assert [isinstance(result, EngineError) for result in results] == [False, False, True, False]
     assert [seen(broker, name) for name in names] == [[b"v"], [b"v"], [], [b"v"]]
 
@@ -308,7 +308,7 @@ def test_the_newest_batch_is_found_behind_other_writers_records(
 
 def test_a_timeout_longer_than_the_broker_allows_is_a_user_error(kafka: KafkaClient) -> None:
     with pytest.raises(UserError, match="longer than the broker allows"):
-        initialise(kafka, unused("producer"), timeout_ms=2**31 - 1)
+        init_producer(kafka, unused("producer"), timeout_ms=2**31 - 1)
 
 
 def test_the_protocol_follows_the_finalised_feature(kafka: KafkaClient, broker: Broker, topic: NewTopic) -> None:
@@ -316,14 +316,14 @@ def test_the_protocol_follows_the_finalised_feature(kafka: KafkaClient, broker: 
     assert kafka.transaction_version() == 2
     _finalise(kafka, 1, downgrade=True)
     try:
-        old = initialise(kafka, transactional_id, timeout_ms=60_000)
+        old = init_producer(kafka, transactional_id, timeout_ms=60_000)
         assert old.version == 1
         old = end(kafka, emit(kafka, old, name, [row(b"1")]), commit=True, deadline_s=30)
         old = end(kafka, emit(kafka, old, name, [row(b"2")]), commit=True, deadline_s=30)
         assert (old.sequences, old.opened) == ({name: 2}, False)
     finally:
         _finalise(kafka, 2, downgrade=False)
-    new = initialise(kafka, transactional_id, timeout_ms=60_000, current=old)
+    new = init_producer(kafka, transactional_id, timeout_ms=60_000, current=old)
     assert new.version == 2
     end(kafka, emit(kafka, new, name, [row(b"3")]), commit=True, deadline_s=30)
     assert seen(broker, name) == [b"1", b"2", b"3"]

@@ -11,7 +11,7 @@ from tests.runtime.miniature import Jobs, application, driver_of
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tidegate.contracts.errors import EngineError
 from tidegate.runtime.batch_loop import driver as drivers
-from tidegate.runtime.spark.lake_probe import Sight, check_shared, look
+from tidegate.runtime.spark.lake_probe import ProbeResult, check_shared, look
 from tidegate.state.delta_log.log_entries import STAGING
 
 pytestmark = pytest.mark.fast
@@ -23,16 +23,16 @@ def log(tmp_path: Path) -> Path:
     return made
 
 
-def here(probe: Path) -> list[Sight]:
+def here(probe: Path) -> list[ProbeResult]:
     return [look(probe), look(probe)]
 
 
-def nowhere(probe: Path) -> list[Sight]:
+def nowhere(probe: Path) -> list[ProbeResult]:
     """The lake is not mounted on the second executor."""
     return [look(probe), look(elsewhere(probe))]
 
 
-def on_a_copy(probe: Path) -> list[Sight]:
+def on_a_copy(probe: Path) -> list[ProbeResult]:
     """The second executor has a copy of the driver's lake."""
     shutil.copytree(probe.parent, elsewhere(probe).parent)
     return [look(probe), look(elsewhere(probe))]

@@ -25,7 +25,7 @@ from tidegate.contracts.errors import (
 from tidegate.runtime.batch_loop import retries
 from tidegate.runtime.batch_loop.claim import Overtaken
 from tidegate.runtime.batch_loop.retries import PAUSES_S, Persistence, pause_after
-from tidegate.runtime.telemetry.driver_status import ConditionFile, one_line
+from tidegate.runtime.telemetry.driver_status import DriverStatusFile, one_line
 
 pytestmark = pytest.mark.fast
 
@@ -43,12 +43,12 @@ def failing(*failures: TidegateError) -> Callable[[], str]:
 
 
 @pytest.fixture
-def condition(tmp_path: Path) -> ConditionFile:
-    return ConditionFile(tmp_path)
+def condition(tmp_path: Path) -> DriverStatusFile:
+    return DriverStatusFile(tmp_path)
 
 
 @pytest.fixture
-def trying(condition: ConditionFile, monkeypatch: pytest.MonkeyPatch) -> Persistence:
+def trying(condition: DriverStatusFile, monkeypatch: pytest.MonkeyPatch) -> Persistence:
     monkeypatch.setattr(retries, "PAUSES_S", (0.0,) * len(PAUSES_S))
     return Persistence("updates", condition)
 
@@ -116,7 +116,7 @@ def test_a_stop_ends_the_waiting(trying: Persistence) -> None:
 
 
 def test_the_condition_says_what_is_waited_for_and_that_it_runs_again(
-    trying: Persistence, condition: ConditionFile
+    trying: Persistence, condition: DriverStatusFile
 ) -> None:
     seen = []
 
@@ -135,43 +135,43 @@ def test_the_condition_says_what_is_waited_for_and_that_it_runs_again(
     ("error", "state"),
     [(Overtaken("newer"), "fenced"), (BufferFull("bound"), "bound reached"), (ValueError("bug"), "stopped")],
 )
-def test_the_end_of_a_driver_is_told_with_its_reason(condition: ConditionFile, error: Exception, state: str) -> None:
-    with pytest.raises(type(error)), condition.of_run():
+def test_the_end_of_a_driver_is_told_with_its_reason(condition: DriverStatusFile, error: Exception, state: str) -> None:
+    with pytest.raises(type(error)), condition.recording_run():
         raise error
     assert condition.read().state == state
     assert str(error) in condition.read().why
 
 
-def test_a_drained_driver_is_told_and_a_new_one_forgets_what_the_last_one_said(condition: ConditionFile) -> None:
-    with condition.of_run():
-        condition.tell_recovered(3, "rebuild: gone")
-        condition.tell_unclear({2, 1})
+def test_a_drained_driver_is_told_and_a_new_one_forgets_what_the_last_one_said(condition: DriverStatusFile) -> None:
+    with condition.recording_run():
+        condition.write_recovered(3, "rebuild: gone")
+        condition.write_unclear({2, 1})
         assert condition.read().recovered == {3: "rebuild: gone"}
         assert condition.read().unclear == (1, 2)
     assert condition.read().state == "drained"
-    with condition.of_run():
+    with condition.recording_run():
         assert (condition.read().state, condition.read().recovered) == ("starting", {})
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"state":"odd","since":1,"unclear":[],"recovered":{}}'])
-def test_a_condition_that_cannot_be_read_is_none(condition: ConditionFile, tmp_path: Path, content: str) -> None:
+def test_a_condition_that_cannot_be_read_is_none(condition: DriverStatusFile, tmp_path: Path, content: str) -> None:
     (tmp_path / "condition.json").write_text(content)
     assert condition.read() is None
 
 
-def test_a_condition_is_written_when_it_changes_only(condition: ConditionFile, tmp_path: Path) -> None:
-    condition.tell("running")
+def test_a_condition_is_written_when_it_changes_only(condition: DriverStatusFile, tmp_path: Path) -> None:
+    condition.write("running")
     (tmp_path / "condition.json").write_text(json.dumps("touched"))
-    condition.tell("running")
+    condition.write("running")
     assert (tmp_path / "condition.json").read_text() == '"touched"'
 
 
 def test_a_full_disk_is_told_in_the_place_of_what_was_told_before(
-    condition: ConditionFile, monkeypatch: pytest.MonkeyPatch
+    condition: DriverStatusFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    condition.tell("stopped", "a longer reason than the next one")
+    condition.write("stopped", "a longer reason than the next one")
     monkeypatch.setattr(Path, "write_text", _disk_full)
-    condition.tell("waiting", "disk full")
+    condition.write("waiting", "disk full")
     assert (condition.read().state, condition.read().why) == ("waiting", "disk full")
 
 

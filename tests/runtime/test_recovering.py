@@ -16,7 +16,7 @@ from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.schema import Counts
 from tidegate.runtime.batch_loop.state_recovery import Recovering
 from tidegate.runtime.messages import PartitionPlan, PartitionResult, Returned
-from tidegate.runtime.telemetry.driver_status import ConditionFile
+from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 from tidegate.state.decisions import Wanted
 
 pytestmark = pytest.mark.fast
@@ -52,8 +52,8 @@ class Jobs:
 
 
 @pytest.fixture
-def condition(tmp_path: Path) -> ConditionFile:
-    return ConditionFile(tmp_path)
+def condition(tmp_path: Path) -> DriverStatusFile:
+    return DriverStatusFile(tmp_path)
 
 
 def plans_of(*partitions: int, action: Any = "batch") -> list[PartitionPlan]:
@@ -72,19 +72,19 @@ def until_ready(states: Recovering, plans: list[PartitionPlan], wanted: list[int
     raise AssertionError(f"{wanted} never became ready")
 
 
-def test_a_partition_without_a_commit_has_nothing_to_be_brought_back(condition: ConditionFile) -> None:
+def test_a_partition_without_a_commit_has_nothing_to_be_brought_back(condition: DriverStatusFile) -> None:
     jobs = Jobs()
     assert ready(Recovering(jobs, condition), [plan(partition=0), *plans_of(1)]) == [0, 1]
     assert jobs.waves == [[1]]
 
 
-def test_a_join_without_a_commit_has_a_replica_to_be_made(condition: ConditionFile) -> None:
+def test_a_join_without_a_commit_has_a_replica_to_be_made(condition: DriverStatusFile) -> None:
     jobs = Jobs()
     assert ready(Recovering(jobs, condition), [plan(partition=0, table=SimpleNamespace())]) == [0]
     assert jobs.waves == [[0]]
 
 
-def test_states_that_are_as_they_were_are_ready_within_the_round(condition: ConditionFile) -> None:
+def test_states_that_are_as_they_were_are_ready_within_the_round(condition: DriverStatusFile) -> None:
     jobs = Jobs()
     states = Recovering(jobs, condition)
     assert ready(states, plans_of(0, 1, 2)) == [0, 1, 2]
@@ -92,19 +92,19 @@ def test_states_that_are_as_they_were_are_ready_within_the_round(condition: Cond
     assert jobs.waves == [[0, 1, 2]]
 
 
-def test_partitions_that_are_ready_do_not_wait_for_those_that_are_rebuilt(condition: ConditionFile) -> None:
+def test_partitions_that_are_ready_do_not_wait_for_those_that_are_rebuilt(condition: DriverStatusFile) -> None:
     jobs = Jobs(slow={1: "there is no local state", 3: "torn"})
     states = Recovering(jobs, condition)
     until_ready(states, plans_of(0, 1, 2, 3), [0, 2])
     assert ready(states, plans_of(0, 1)) == [0]
-    assert dict(condition.told.recovering) == {1: "there is no local state", 3: "torn"}
+    assert dict(condition.last.recovering) == {1: "there is no local state", 3: "torn"}
     jobs.rebuilt.set()
     until_ready(states, plans_of(0, 1, 2, 3), [0, 1, 2, 3])
     assert ready(states, plans_of(0)) == [0]
-    assert dict(condition.told.recovering) == {}
+    assert dict(condition.last.recovering) == {}
 
 
-def test_as_many_states_are_rebuilt_at_once_as_there_are_cores(condition: ConditionFile) -> None:
+def test_as_many_states_are_rebuilt_at_once_as_there_are_cores(condition: DriverStatusFile) -> None:
     jobs = Jobs(slow=dict.fromkeys(range(5), "torn"))
     jobs.rebuilt.set()
     until_ready(Recovering(jobs, condition), plans_of(*range(5)), [0, 1, 2, 3, 4])
@@ -112,7 +112,7 @@ def test_as_many_states_are_rebuilt_at_once_as_there_are_cores(condition: Condit
 
 
 @pytest.mark.parametrize("action", ["flush", "apply"])
-def test_what_must_touch_all_partitions_at_once_waits_for_all(condition: ConditionFile, action: str) -> None:
+def test_what_must_touch_all_partitions_at_once_waits_for_all(condition: DriverStatusFile, action: str) -> None:
     jobs = Jobs(slow={1: "torn"})
     states = Recovering(jobs, condition)
     until_ready(states, plans_of(0, 1), [0])
@@ -121,7 +121,7 @@ def test_what_must_touch_all_partitions_at_once_waits_for_all(condition: Conditi
     until_ready(states, plans_of(0, 1, action=action), [0, 1])
 
 
-def test_after_a_failed_attempt_its_partitions_come_back_first_and_no_others(condition: ConditionFile) -> None:
+def test_after_a_failed_attempt_its_partitions_come_back_first_and_no_others(condition: DriverStatusFile) -> None:
     jobs = Jobs()
     states = Recovering(jobs, condition)
     ready(states, plans_of(0, 1, 2))
@@ -132,7 +132,9 @@ def test_after_a_failed_attempt_its_partitions_come_back_first_and_no_others(con
     assert jobs.waves == [[0, 1, 2], [1], [0, 2]]
 
 
-def test_the_error_of_a_state_that_does_not_come_back_is_raised_and_it_is_tried_again(condition: ConditionFile) -> None:
+def test_the_error_of_a_state_that_does_not_come_back_is_raised_and_it_is_tried_again(
+    condition: DriverStatusFile,
+) -> None:
     def away() -> None:
         raise Unavailable("the lake is away")
 
@@ -144,7 +146,7 @@ def test_the_error_of_a_state_that_does_not_come_back_is_raised_and_it_is_tried_
     assert ready(states, plans_of(0)) == [0]
 
 
-def test_a_driver_that_ends_waits_for_no_rebuild(condition: ConditionFile) -> None:
+def test_a_driver_that_ends_waits_for_no_rebuild(condition: DriverStatusFile) -> None:
     jobs = Jobs(slow={0: "torn"})
     states = Recovering(jobs, condition)
     ready(states, plans_of(0))
@@ -153,12 +155,12 @@ def test_a_driver_that_ends_waits_for_no_rebuild(condition: ConditionFile) -> No
     assert jobs.given_up == 1
 
 
-def test_how_a_state_came_back_is_told_with_the_first_batch_behind_it(condition: ConditionFile) -> None:
+def test_how_a_state_came_back_is_told_with_the_first_batch_behind_it(condition: DriverStatusFile) -> None:
     jobs = Jobs(slow={1: "torn"})
     jobs.rebuilt.set()
     states = Recovering(jobs, condition)
     until_ready(states, plans_of(0, 1), [0, 1])
-    told = [states.told(result(partition)) for partition in (0, 1, 1)]
+    told = [states.last(result(partition)) for partition in (0, 1, 1)]
     assert [each.recovery for each in told] == ["go on: well", "rebuild: torn", "go on: it was there"]
     assert [each.seconds["recover"] for each in told] == pytest.approx([0.3, 7.2, 0.2])
 

@@ -24,7 +24,7 @@ from tidegate.operators.registry import operator_for
 from tidegate.operators.suppression import SuppressionConfig
 from tidegate.runtime.kafka.fetch import Fetched
 from tidegate.runtime.kafka.retries import Deadline
-from tidegate.runtime.kafka.transactions import Producer, initialise
+from tidegate.runtime.kafka.transactions import Producer, init_producer
 from tidegate.runtime.messages import (
     KafkaAttempt,
     PartitionFailure,
@@ -239,7 +239,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> ScriptedKafka:
 
 
 def through_kafka(attempt: KafkaAttempt, kafka: ScriptedKafka, **changes: Any) -> PartitionResult:
-    producer = initialise(kafka, "id", timeout_ms=60_000)  # type: ignore[arg-type]
+    producer = init_producer(kafka, "id", timeout_ms=60_000)  # type: ignore[arg-type]
     given = plan(producer=producer, **changes)
     done = run.run_plan(attempt, given, KafkaPort(attempt=attempt, deadline=Deadline(5.0)))
     assert isinstance(done, PartitionResult), done
@@ -270,7 +270,7 @@ def test_the_partitions_of_a_task_share_one_deadline(
     port = KafkaPort(attempt=attempt, deadline=Deadline(0.0))
     port.read(plan())
     rows = SimpleNamespace(emissions=None, late=None, rejected=None)
-    port.open(plan(producer=initialise(kafka, "id", timeout_ms=60_000)), rows, 1)  # type: ignore[arg-type]
+    port.open(plan(producer=init_producer(kafka, "id", timeout_ms=60_000)), rows, 1)  # type: ignore[arg-type]
     assert given == [0.0, 0.0]
 
 

@@ -15,8 +15,8 @@ from tidegate.contracts.records import Row
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.fetch import fetch
-from tidegate.runtime.kafka.offsets import marks, newest_batch_header, stable
-from tidegate.runtime.kafka.transactions import Producer, commit_offset, end, initialise, send_emissions
+from tidegate.runtime.kafka.offsets import committed_offsets, newest_batch_header, stable
+from tidegate.runtime.kafka.transactions import Producer, commit_offset, end, init_producer, send_emissions
 
 pytestmark = pytest.mark.fast
 
@@ -31,7 +31,7 @@ def kafka(request: pytest.FixtureRequest) -> ScriptedKafka:
 
 
 def started(kafka: ScriptedKafka) -> Producer:
-    return initialise(kafka, "id", timeout_ms=60_000)
+    return init_producer(kafka, "id", timeout_ms=60_000)
 
 
 def emitted(kafka: ScriptedKafka, producer: Producer, count: int = 1) -> Producer:
@@ -131,7 +131,7 @@ def test_a_timeout_longer_than_the_broker_allows_is_a_user_error() -> None:
 
 def test_marks_are_asked_for_when_they_are_stable() -> None:
     kafka = ScriptedKafka()
-    marks(kafka, "group", "in", [0, 1])
+    committed_offsets(kafka, "group", "in", [0, 1])
     assert [request.require_stable for request in kafka.named("OffsetFetch")] == [True]
 
 

@@ -8,7 +8,13 @@ import pytest
 
 from tidegate.contracts.errors import StateError
 from tidegate.contracts.schema import BatchMeta
-from tidegate.runtime.stream.decisions import Turn, check_same_input, check_same_query, first_meta, turn_of
+from tidegate.runtime.stream.decisions import (
+    BatchDecision,
+    check_same_input,
+    check_same_query,
+    decide_batch,
+    first_meta,
+)
 
 pytestmark = pytest.mark.fast
 
@@ -19,16 +25,16 @@ WRITTEN = replace(FRESH, batch=7, query_id="q", query_batch=4)
 def test_a_log_without_data_takes_any_query():
     check_same_query(FRESH, None, "folder")
     check_same_query(FRESH, "q", "folder")
-    assert turn_of(FRESH, "q", 0) is Turn.RUN
+    assert decide_batch(FRESH, "q", 0) is BatchDecision.RUN
 
 
 def test_the_next_batch_of_the_same_query_is_run():
     check_same_query(WRITTEN, "q", "folder")
-    assert turn_of(WRITTEN, "q", 5) is Turn.RUN
+    assert decide_batch(WRITTEN, "q", 5) is BatchDecision.RUN
 
 
 def test_a_batch_that_is_committed_is_skipped():
-    assert turn_of(WRITTEN, "q", 4) is Turn.SKIP
+    assert decide_batch(WRITTEN, "q", 4) is BatchDecision.SKIP
 
 
 def test_a_deleted_checkpoint_is_refused_with_the_way_on():
@@ -39,7 +45,7 @@ def test_a_deleted_checkpoint_is_refused_with_the_way_on():
 
 
 def test_another_query_is_refused_with_the_way_on():
-    for refuse in (lambda: check_same_query(WRITTEN, "other", "folder"), lambda: turn_of(WRITTEN, "other", 5)):
+    for refuse in (lambda: check_same_query(WRITTEN, "other", "folder"), lambda: decide_batch(WRITTEN, "other", 5)):
         with pytest.raises(StateError, match="another Spark query") as refused:
             refuse()
         assert "another name" in refused.value.remedy
@@ -50,12 +56,12 @@ def test_another_query_is_refused_with_the_way_on():
 )
 def test_a_log_or_a_checkpoint_that_was_set_back_is_refused(spark_batch, behind):
     with pytest.raises(StateError, match=f"{behind} was set back"):
-        turn_of(WRITTEN, "q", spark_batch)
+        decide_batch(WRITTEN, "q", spark_batch)
 
 
 def test_a_log_that_lost_its_first_batches_is_refused():
     with pytest.raises(StateError, match="the log was set back"):
-        turn_of(FRESH, "q", 3)
+        decide_batch(FRESH, "q", 3)
 
 
 def test_the_number_of_partitions_is_fixed_in_the_log():

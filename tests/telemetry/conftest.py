@@ -8,7 +8,7 @@ import pytest
 
 from tidegate.contracts.schema import FORMAT, BatchMeta, Counts
 from tidegate.runtime.configuration.application import Application, application_of
-from tidegate.runtime.telemetry.driver_status import Condition
+from tidegate.runtime.telemetry.driver_status import DriverStatus
 from tidegate.runtime.telemetry.observation import Observation
 
 CANARY = "s3cr3t-canary"
@@ -103,9 +103,9 @@ class StillDriver:
         return Observation(**self.said)
 
 
-def condition(state: Any, why: str = "", unclear: tuple[int, ...] = ()) -> Condition:
+def condition(state: Any, why: str = "", unclear: tuple[int, ...] = ()) -> DriverStatus:
     """A driver's condition."""
-    return Condition(state=state, since=1, why=why, unclear=unclear)
+    return DriverStatus(state=state, since=1, why=why, unclear=unclear)
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def driver() -> StillDriver:
     """One that has done everything that is measured."""
     return StillDriver(
         condition=condition("running", unclear=(7,)),
-        idle_s=0.5,
+        loop_age_s=0.5,
         newest=busy(),
         ends={7: 142},
         files=11,

@@ -57,9 +57,9 @@ def test_a_strict_reader_of_openmetrics_takes_every_metric(driver: StillDriver) 
 def test_the_reference_has_every_metric_as_it_is_exported() -> None:
     rows = re.findall(r"^\| `(tidegate_\w+)` \| (\w+) \| ([^|]*) \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
     own = [
-        (metric.name, metric.kind, ", ".join(metric.labels[2:]), metric.says.removesuffix(".")) for metric in METRICS
+        (metric.name, metric.kind, ", ".join(metric.labels[2:]), metric.help.removesuffix(".")) for metric in METRICS
     ]
-    assert [(name, kind, labels.strip(), says.removesuffix(".")) for name, kind, labels, says in rows] == own
+    assert [(name, kind, labels.strip(), help.removesuffix(".")) for name, kind, labels, help in rows] == own
 
 
 def test_names_are_prometheus_own_way() -> None:
@@ -160,22 +160,22 @@ def test_a_batch_only_leaves_its_metadata_until_somebody_asks(
 ) -> None:
     counting = _counted_calls(monkeypatch)
     telemetry = told(driver)
-    for batch in range(figures.MOST_NOTED):
+    for batch in range(figures.MAX_PENDING):
         telemetry.note(busy(batch=batch), SECONDS)
     assert counting == []
-    telemetry.note(busy(batch=figures.MOST_NOTED), SECONDS)
-    assert len(counting) == figures.MOST_NOTED + 1, "nobody asks: they are counted before there are too many"
+    telemetry.note(busy(batch=figures.MAX_PENDING), SECONDS)
+    assert len(counting) == figures.MAX_PENDING + 1, "nobody asks: they are counted before there are too many"
 
 
 def _counted_calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     calls: list[int] = []
-    real = figures.OperatorFigures.add
+    real = figures.OperatorMetrics.add
 
-    def add(self: figures.OperatorFigures, noted: object, seconds: Mapping[str, float]) -> None:
+    def add(self: figures.OperatorMetrics, noted: object, seconds: Mapping[str, float]) -> None:
         calls.append(1)
         real(self, noted, dict(seconds))  # type: ignore[arg-type]
 
-    monkeypatch.setattr(figures.OperatorFigures, "add", add)
+    monkeypatch.setattr(figures.OperatorMetrics, "add", add)
     return calls
 
 

@@ -28,7 +28,7 @@ def one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> OperatorDriver:
 
 def test_a_driver_that_has_not_started_is_seen_too(one: OperatorDriver) -> None:
     seen = one.observe()
-    assert (seen.operator, seen.newest, seen.idle_s, seen.condition.state) == (NAME, None, None, "drained")
+    assert (seen.operator, seen.newest, seen.loop_age_s, seen.status.state) == (NAME, None, None, "drained")
     telemetry = Telemetry(one._application)
     telemetry.watch([one])
     assert telemetry.metrics("").status == 200
@@ -43,13 +43,13 @@ def test_a_round_is_seen_by_its_commit_and_the_ends_that_it_saw(one: OperatorDri
     assert seen.files == 0
     one.compact()
     assert one.observe().files == len(one._log.data_files("meta")) == 1
-    assert seen.idle_s is not None and seen.idle_s < 60
+    assert seen.loop_age_s is not None and seen.loop_age_s < 60
 
 
 def test_a_loop_s_age_grows_until_it_turns(one: OperatorDriver) -> None:
     one._surely(one.round)
     time.sleep(0.05)
-    age_s, turned = one.observe().idle_s, one._turned
+    age_s, turned = one.observe().loop_age_s, one._turned
     assert age_s is not None and turned is not None and age_s >= 0.05
     one._surely(one.round)
     assert one._turned is not None and one._turned >= turned + 0.05
@@ -62,7 +62,9 @@ def test_compactions_are_counted_at_once_or_beside_the_batches(
     one.compact()
     assert one.observe().compactions == 1
     monkeypatch.setattr(background_compaction, "due", lambda log, newest: one.observe().compactions == 1)
-    monkeypatch.setattr(Jobs, "one_by_one", lambda self, work, items: [work(item) for item in items], raising=False)
+    monkeypatch.setattr(
+        Jobs, "each_sequentially", lambda self, work, items: [work(item) for item in items], raising=False
+    )
     deadline = time.monotonic() + 30
     while one.observe().compactions < 2:
         one._surely(one.round)

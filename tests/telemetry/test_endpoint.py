@@ -98,20 +98,20 @@ def test_who_does_not_process_says_why(client: Client, state: str) -> None:
 
 
 def test_waiting_for_a_broker_is_no_illness(client: Client) -> None:
-    assert watched(client, driver("waiting", idle_s=4.0)).json("/healthz")[0] == 200
+    assert watched(client, driver("waiting", loop_age_s=4.0)).json("/healthz")[0] == 200
 
 
 def test_a_loop_that_does_not_turn_is_an_illness_but_not_while_it_rests(client: Client) -> None:
     """The trigger is 10 s: so much longer may a turn take."""
-    assert watched(client, driver("running", idle_s=STUCK_AFTER_S + 9)).json("/healthz")[0] == 200
-    status, said = watched(client, driver("running", idle_s=STUCK_AFTER_S + 11)).json("/healthz")
+    assert watched(client, driver("running", loop_age_s=STUCK_AFTER_S + 9)).json("/healthz")[0] == 200
+    status, said = watched(client, driver("running", loop_age_s=STUCK_AFTER_S + 11)).json("/healthz")
     assert (status, said["healthy"]) == (503, False)
     assert said["operators"]["updates"] == {"state": "running", "loop_age_s": STUCK_AFTER_S + 11}
 
 
 def test_an_end_that_nobody_asked_for_is_an_illness_and_a_drain_is_none(client: Client) -> None:
-    assert watched(client, driver("stopped", idle_s=1.0)).json("/healthz")[0] == 503
-    assert watched(client, driver("drained", idle_s=STUCK_AFTER_S * 2)).json("/healthz")[0] == 200
+    assert watched(client, driver("stopped", loop_age_s=1.0)).json("/healthz")[0] == 503
+    assert watched(client, driver("drained", loop_age_s=STUCK_AFTER_S * 2)).json("/healthz")[0] == 200
 
 
 def test_a_port_that_is_taken_is_a_clear_error_with_the_way_out() -> None:

@@ -10,7 +10,13 @@ import pytest
 
 from tests.telemetry.conftest import CANARY, RAW, application
 from tidegate.runtime.telemetry.driver_status import one_line
-from tidegate.runtime.telemetry.log_lines import Discreet, JsonLines, about, secrets_of, speak_as
+from tidegate.runtime.telemetry.log_lines import (
+    JsonLines,
+    SecretMaskingFormatter,
+    log_fields,
+    secrets_of,
+    set_log_format,
+)
 
 pytestmark = pytest.mark.fast
 
@@ -24,14 +30,14 @@ def record(message: str, *values: object, **more: object) -> logging.LogRecord:
 
 
 def test_a_line_is_json_with_what_it_is_about() -> None:
-    line = JsonLines().format(record("%s waits", "updates", **about("updates", partition=3, batch=12)))
+    line = JsonLines().format(record("%s waits", "updates", **log_fields("updates", partition=3, batch=12)))
     said = json.loads(line)
     assert said.pop("time").endswith("+00:00")
     assert said == {"level": "warning", "message": "updates waits", "operator": "updates", "partition": 3, "batch": 12}
 
 
 def test_fields_that_a_line_does_not_have_are_left_out() -> None:
-    said = json.loads(JsonLines().format(record("updates: ready", **about("updates"))))
+    said = json.loads(JsonLines().format(record("updates: ready", **log_fields("updates"))))
     assert said.keys() == {"time", "level", "message", "operator"}
     assert json.loads(JsonLines().format(record("hello"))).keys() == {"time", "level", "message"}
 
@@ -49,7 +55,7 @@ def test_an_error_s_lines_are_one_line_and_its_trace_a_field() -> None:
 @pytest.mark.parametrize("form", [JsonLines(), logging.Formatter("%(message)s")])
 def test_what_is_secret_in_the_file_is_in_no_line(form: logging.Formatter) -> None:
     here = application()
-    line = Discreet(form, here).format(record("no login: %s %s", here.kafka, here.control_database.url))  # type: ignore[union-attr]
+    line = SecretMaskingFormatter(form, here).format(record("no login: %s %s", here.kafka, here.control_database.url))  # type: ignore[union-attr]
     assert CANARY not in line
     assert "127.0.0.1:1" in line, "what is not secret stays"
 
@@ -57,13 +63,13 @@ def test_what_is_secret_in_the_file_is_in_no_line(form: logging.Formatter) -> No
 def test_a_password_with_quotes_and_backslashes_is_cleaned_as_json_writes_it() -> None:
     login = f'module required username="a" password="{CANARY}\\"\\\\x";'
     here = application(kafka={"bootstrap.servers": "b:1", "sasl.jaas.config": login})
-    line = Discreet(JsonLines(), here).format(record("%s", login))
+    line = SecretMaskingFormatter(JsonLines(), here).format(record("%s", login))
     assert CANARY not in line
 
 
 def test_a_password_of_the_control_database_is_cleaned_as_json_writes_it_too() -> None:
     here = application(control=f"postgresql+psycopg://tidegate:{CANARY}%22x@127.0.0.1:1/control")
-    line = Discreet(JsonLines(), here).format(record("%s", f'password {CANARY}"x is wrong'))
+    line = SecretMaskingFormatter(JsonLines(), here).format(record("%s", f'password {CANARY}"x is wrong'))
     assert CANARY not in line and json.loads(line)["message"] == "password *** is wrong"
 
 
@@ -74,9 +80,9 @@ def test_a_file_without_secrets_has_none() -> None:
 def test_the_file_says_which_form_lines_have(monkeypatch: pytest.MonkeyPatch) -> None:
     handler = logging.StreamHandler()
     monkeypatch.setattr(logging.getLogger(), "handlers", [handler])
-    speak_as(application(log="json"), "%(message)s")
+    set_log_format(application(log="json"), "%(message)s")
     assert json.loads(handler.format(record("hello")))["message"] == "hello"
-    speak_as(application(), "%(levelname)s %(message)s")
+    set_log_format(application(), "%(levelname)s %(message)s")
     assert handler.format(record("hello")) == "WARNING hello"
 
 

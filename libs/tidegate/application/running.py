@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.application.loading import let_workers_import
 from tidegate.runtime import service
-from tidegate.runtime.telemetry.log_lines import speak_as
+from tidegate.runtime.telemetry.log_lines import set_log_format
 
 if TYPE_CHECKING:
     from tidegate.application.application import Application
@@ -17,5 +17,5 @@ def run(application: Application) -> None:
     configuration = application.configuration()
     let_workers_import(application.folder)
     service.configure_logging(service.TIMED)
-    speak_as(configuration, service.TIMED)
+    set_log_format(configuration, service.TIMED)
     service.run(configuration, list(configuration.operators))

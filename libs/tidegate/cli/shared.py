@@ -84,10 +84,10 @@ def wants_json() -> bool:
 
 def _as_json(error: TidegateError) -> dict[str, Any]:
     value = error.value if isinstance(error.value, str | int | float | None) else str(error.value)
-    told: dict[str, Any] = {"problem": error.problem, "value": value, "remedy": error.remedy}
+    document: dict[str, Any] = {"problem": error.problem, "value": value, "remedy": error.remedy}
     if isinstance(error, ConfigurationError):
-        told["problems"] = [
+        document["problems"] = [
             {"where": each.where, "value": str(each.value), "cause": each.cause, "remedy": each.remedy}
             for each in error.problems
         ]
-    return told
+    return document

@@ -24,7 +24,7 @@ _POSTGRESQL_URL = re.compile(
 class Address:
     """The URL of a control database.
 
-    The URL may hold a password: show only `shown`, and texts that went through `clean`.
+    The URL may hold a password: show only `redacted_url`, and texts that went through `redact`.
     """
 
     url: str = field(repr=False)
@@ -40,14 +40,14 @@ class Address:
         return Path(self.url.removeprefix(_SQLITE))
 
     @property
-    def shown(self) -> str:
+    def redacted_url(self) -> str:
         """Return the URL without user, password and options."""
         if self.kind == "sqlite":
             return self.url
         parts = urlsplit(self.url)
         return f"{_POSTGRESQL}{parts.netloc.rpartition('@')[2]}{parts.path}"
 
-    def clean(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Return the text with every secret of the URL replaced by ***."""
         for secret in self.secrets():
             text = text.replace(secret, "***")
@@ -65,7 +65,7 @@ class Address:
         return sorted(found, key=len, reverse=True)
 
 
-def refusal(url: str) -> str | None:
+def url_problem(url: str) -> str | None:
     """Return why the URL is not that of a control database, as "cause; remedy"; None if it is one.
 
     The text shows nothing of the URL, which may hold a password.

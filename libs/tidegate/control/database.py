@@ -58,11 +58,11 @@ class Database:
             raise self._failure(error) from None
 
     def _failure(self, error: SQLAlchemyError) -> EngineError:
-        said = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-        reason = self.address.clean(" ".join(str(said).split()))
+        cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+        reason = self.address.redact(" ".join(str(cause).split()))
         return EngineError(
             f"the control database failed: {reason}",
-            value=self.address.shown,
+            value=self.address.redacted_url,
             remedy="see that it can be reached and written, and that `tidegate db current` names the newest revision",
         )
 

@@ -14,7 +14,7 @@ from tidegate.control.models import Incident, Instance
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beat:
+class Heartbeat:
     """A heartbeat of a driver, with its state."""
 
     instance: str
@@ -27,7 +27,7 @@ class Beat:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
+class DriverEnd:
     """The end of a driver that nobody asked for. `kind`: the state of its condition, such as fenced."""
 
     clock_ms: int
@@ -35,19 +35,19 @@ class Ended:
     reason: str
 
 
-def beat(connection: Connection, key: OperatorKey, told: Beat) -> None:
+def record_heartbeat(connection: Connection, key: OperatorKey, entry: Heartbeat) -> None:
     """Insert the driver's instance, or update it to this heartbeat."""
-    row = insert(connection, Instance).values(**key._asdict(), **vars(told))
-    connection.execute(row.on_conflict_do_update(index_elements=["instance"], set_=vars(told)))
+    row = insert(connection, Instance).values(**key._asdict(), **vars(entry))
+    connection.execute(row.on_conflict_do_update(index_elements=["instance"], set_=vars(entry)))
 
 
-def incident(connection: Connection, key: OperatorKey, told: Ended) -> None:
+def record_incident(connection: Connection, key: OperatorKey, entry: DriverEnd) -> None:
     """Insert the incident, unless it is recorded already."""
-    row = insert(connection, Incident).values(**key._asdict(), **vars(told))
+    row = insert(connection, Incident).values(**key._asdict(), **vars(entry))
     connection.execute(row.on_conflict_do_nothing())
 
 
-def beats(connection: Connection, application: str) -> Sequence[Any]:
+def heartbeats(connection: Connection, application: str) -> Sequence[Any]:
     """Return the instances of the application, the most recent heartbeat first."""
     found = select(Instance.__table__).where(Instance.application == application)
     return connection.execute(found.order_by(Instance.heartbeat_ms.desc())).all()

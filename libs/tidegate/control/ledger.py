@@ -42,7 +42,7 @@ class Known(NamedTuple):
     attempt: str
 
 
-def enter(connection: Connection, key: OperatorKey, *, lake: str, kind: str) -> None:
+def upsert_operator(connection: Connection, key: OperatorKey, *, lake: str, kind: str) -> None:
     """Insert or update the application and the operator, which locks the operator's row."""
     application = insert(connection, Application).values(application=key.application, lake=lake)
     operator = insert(connection, Operator).values(**key._asdict(), kind=kind)
@@ -50,7 +50,7 @@ def enter(connection: Connection, key: OperatorKey, *, lake: str, kind: str) -> 
     connection.execute(operator.on_conflict_do_update(index_elements=list(key._fields), set_={"kind": kind}))
 
 
-def newest(connection: Connection, key: OperatorKey) -> Known | None:
+def lock_and_read_newest(connection: Connection, key: OperatorKey) -> Known | None:
     """Lock the operator's row and return its newest batch; None if it has none."""
     connection.execute(_of(select(Operator), Operator, key).with_for_update())
     found = _of(select(Batch.batch, Batch.attempt), Batch, key).order_by(Batch.batch.desc()).limit(1)

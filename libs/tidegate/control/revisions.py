@@ -66,7 +66,7 @@ def prepare(database: Database) -> None:
         elif (found := _current(connection)) != newest():
             raise StateError(
                 "the control database has another revision than this program",
-                value=f"{found}, not {newest()}, in {database.address.shown}",
+                value=f"{found}, not {newest()}, in {database.address.redacted_url}",
                 remedy="tidegate db upgrade FILE",
             )
 

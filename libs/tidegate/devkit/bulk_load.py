@@ -8,9 +8,9 @@ from tidegate.kernels.record_format.record_batch import OutgoingColumns, encode
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.retries import (
     Deadline,
+    error_for,
     is_retriable,
-    refusal,
-    too_late,
+    timed_out,
 )
 
 _ALL_REPLICAS = -1
@@ -50,9 +50,9 @@ def _write(client: KafkaClient, topic: str, partition: int, batch: bytes, deadli
         if not code:
             return
         if not is_retriable(code):
-            raise refusal(code, what)
+            raise error_for(code, what)
         client.forget_leaders(topic)
-    raise too_late(code, what)
+    raise timed_out(code, what)
 
 
 def _request(topic: str, partition: int, batch: bytes, deadline: Deadline) -> ProduceRequest:

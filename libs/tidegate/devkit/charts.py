@@ -18,7 +18,7 @@ class Bar(NamedTuple):
 
     label: str
     share: float
-    said: str
+    value_text: str
 
 
 def bar_chart(title: str, subtitle: str, bars: Sequence[Bar]) -> str:
@@ -68,7 +68,7 @@ def _row(top: int, bar: Bar) -> str:
         f'<text x="{_LEFT - 10}" y="{baseline}" text-anchor="end">{escape(bar.label)}</text>'
         f'<rect x="{_LEFT}" y="{top + 2}" width="{_BAR}" height="20" fill="{_BACK}"/>'
         f'<rect x="{_LEFT}" y="{top + 2}" width="{wide:.1f}" height="20" fill="{_FILL}"/>'
-        f'<text x="{_LEFT + _BAR + 10}" y="{baseline}">{escape(bar.said)}</text>'
+        f'<text x="{_LEFT + _BAR + 10}" y="{baseline}">{escape(bar.value_text)}</text>'
     )
 
 

@@ -20,7 +20,7 @@ from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.spark.session import Spark, is_on_this_machine, require_installed, running_spark, start_spark
 from tidegate.runtime.spark.starting import StartingSpark
-from tidegate.runtime.telemetry.log_lines import about
+from tidegate.runtime.telemetry.log_lines import log_fields
 from tidegate.runtime.telemetry.telemetry import telemetry_of
 
 Listener = Callable[[BatchMeta, dict[str, float]], None]
@@ -95,7 +95,7 @@ def _run_all(drivers: list[OperatorDriver], stop: Event, until_caught_up: bool, 
         try:
             driver.run(stop, until_caught_up=until_caught_up, ready=lambda: ready(driver.name))
         except Exception as error:
-            logging.getLogger("tidegate").error("%s has ended: %s", driver.name, error, extra=about(driver.name))
+            logging.getLogger("tidegate").error("%s has ended: %s", driver.name, error, extra=log_fields(driver.name))
             raise
 
     with ThreadPoolExecutor(len(drivers)) as threads:

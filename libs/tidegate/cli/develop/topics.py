@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 
 from tidegate.cli.shared import json_option, kafka_options, pairs, show
-from tidegate.runtime.kafka.topics import Topic, create_topic, describe_topics, topic_names
+from tidegate.runtime.kafka.topics import TopicDescription, create_topic, describe_topics, topic_names
 
 
 @click.group()
@@ -60,10 +60,10 @@ def describe(names: tuple[str, ...], options: dict[str, str]) -> None:
     _show(describe_topics(options, names))
 
 
-def _show(topics: list[Topic]) -> None:
+def _show(topics: list[TopicDescription]) -> None:
     show({"topics": [asdict(topic) for topic in topics]}, "\n".join(map(_line, topics)))
 
 
-def _line(topic: Topic) -> str:
+def _line(topic: TopicDescription) -> str:
     configs = " ".join(f"{name}={value}" for name, value in topic.configs.items())
     return f"{topic.name}: {topic.partitions} partitions, id {topic.topic_id}, {configs or 'default configurations'}"

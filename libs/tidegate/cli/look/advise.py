@@ -13,11 +13,11 @@ from rich.table import Table
 from tidegate.application.target import load
 from tidegate.cli.reports.graces import (
     SHARES,
+    GraceEffect,
     Lateness,
-    Offer,
-    about,
+    grace_effects,
     lateness_of,
-    offers,
+    rounded_duration,
     smallest,
 )
 from tidegate.contracts.config import OperatorConfig
@@ -50,7 +50,7 @@ def command(file: Path, operator: str, plot: Path | None, as_json: bool) -> None
     config = _config(application, operator)
     lateness = _lateness(application, operator)
     now = _grace(config)
-    found = offers(lateness, now)
+    found = grace_effects(lateness, now)
     if plot:
         plot.write_text(bar_chart(*_headings(operator, lateness), [_bar(each, now) for each in found]))
     if as_json:
@@ -86,8 +86,8 @@ def _lateness(application: Application, operator: str) -> Lateness:
 def _grace(config: OperatorConfig) -> int | None:
     """Return the configured grace or `max_lateness` in ms; None if neither is configured."""
     places = (config, "grace"), (config, "max_lateness"), (getattr(config, "window", None), "grace")
-    said = (getattr(place, name, None) for place, name in places)
-    return next((grace for grace in said if grace is not None), None)
+    configured = (getattr(place, name, None) for place, name in places)
+    return next((grace for grace in configured if grace is not None), None)
 
 
 def _retention(application: Application, config: OperatorConfig) -> int | None:
@@ -99,14 +99,19 @@ def _retention(application: Application, config: OperatorConfig) -> int | None:
 
 def _headings(operator: str, lateness: Lateness) -> tuple[str, str]:
     title = f"{operator}: what each grace would have served"
-    return title, f"of {lateness.records:,} records; the latest came {about(lateness.largest)} behind stream time"
+    return (
+        title,
+        f"of {lateness.records:,} records; the latest came {rounded_duration(lateness.largest)} behind stream time",
+    )
 
 
-def _bar(each: Offer, now: int | None) -> Bar:
-    return Bar(_named(each, now), each.share, f"{_percent(each.share)}, delay {about(each.delay)} on average")
+def _bar(each: GraceEffect, now: int | None) -> Bar:
+    return Bar(
+        _named(each, now), each.share, f"{_percent(each.share)}, delay {rounded_duration(each.delay)} on average"
+    )
 
 
-def _named(each: Offer, now: int | None) -> str:
+def _named(each: GraceEffect, now: int | None) -> str:
     return format_duration_ms(each.grace) + (" (now)" if each.grace == now else "")
 
 
@@ -115,7 +120,7 @@ def _percent(share: float) -> str:
     return "100 %" if share == 1 else f"{int(share * 100_000) / 1_000:.3f} %"
 
 
-def _as_json(operator: str, lateness: Lateness, found: list[Offer], now: int | None) -> dict[str, Any]:
+def _as_json(operator: str, lateness: Lateness, found: list[GraceEffect], now: int | None) -> dict[str, Any]:
     return {
         "operator": operator,
         "records": lateness.records,
@@ -126,7 +131,7 @@ def _as_json(operator: str, lateness: Lateness, found: list[Offer], now: int | N
     }
 
 
-def _show(operator: str, lateness: Lateness, found: list[Offer], now: int | None, retention: int | None) -> None:
+def _show(operator: str, lateness: Lateness, found: list[GraceEffect], now: int | None, retention: int | None) -> None:
     title, subtitle = _headings(operator, lateness)
     table = Table(title=f"{title}, {subtitle}", title_justify="left", box=None, pad_edge=False)
     for column, justify in (("grace", "right"), ("served", "left"), ("", "right"), ("missed", "right")):
@@ -135,18 +140,20 @@ def _show(operator: str, lateness: Lateness, found: list[Offer], now: int | None
     for each in found:
         missed = f"{lateness.records - each.served:,}"
         bar = "█" * int(each.share * _BAR_WIDTH)
-        table.add_row(_named(each, now), bar.ljust(_BAR_WIDTH, "·"), _percent(each.share), missed, about(each.delay))
+        table.add_row(
+            _named(each, now), bar.ljust(_BAR_WIDTH, "·"), _percent(each.share), missed, rounded_duration(each.delay)
+        )
     console = Console()
     console.print(table)
     for line in _lines(lateness, found, retention):
         console.print(line, highlight=False, soft_wrap=True)
 
 
-def _lines(lateness: Lateness, found: list[Offer], retention: int | None) -> list[str]:
+def _lines(lateness: Lateness, found: list[GraceEffect], retention: int | None) -> list[str]:
     """Return the summary below the table."""
     needed = [(share, smallest(found, share)) for share in SHARES]
-    said = [f"{share * 100:.4g} % need {format_duration_ms(each.grace)}" for share, each in needed if each]
-    lines = [f"Of these records, {', '.join(said)}. Shares are lower bounds; delays are in stream time."]
+    configured = [f"{share * 100:.4g} % need {format_duration_ms(each.grace)}" for share, each in needed if each]
+    lines = [f"Of these records, {', '.join(configured)}. Shares are lower bounds; delays are in stream time."]
     if retention is not None:
         lines.append(f"A grace must stay below the table's history_retention, {format_duration_ms(retention)}.")
     if lateness.without_bin:

@@ -10,15 +10,15 @@ import click
 
 from tidegate.application.target import load
 from tidegate.cli.driver_client import DRIVER_TIMEOUT_S, carry_out, requests_of
-from tidegate.cli.operate.plan import REFUSED, outlooks_of, show_outlooks
+from tidegate.cli.operate.plan import REFUSED, previews_of, show_previews
 from tidegate.cli.shared import json_option, show, wants_json
 from tidegate.contracts.errors import EngineError
 from tidegate.contracts.event_time import parse_duration_ms
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.configuration.application import Application, config_hash, settings_of
-from tidegate.runtime.doctor.change_preview import Outlook, as_logs_go_on
-from tidegate.runtime.telemetry.driver_status import ConditionFile
+from tidegate.runtime.doctor.change_preview import ChangePreview, as_logs_go_on
+from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 from tidegate.state import batch_metadata
 from tidegate.state.delta_log.operator_log import OperatorLog
 
@@ -38,18 +38,18 @@ def command(file: Path, operator: str | None) -> None:
     Example: tidegate apply flights.yaml
     """
     application = as_logs_go_on(load(file))
-    outlooks = outlooks_of(application, operator)
-    if any(found.status == "refused" for found in outlooks):
-        show_outlooks(outlooks)
+    previews = previews_of(application, operator)
+    if any(found.status == "refused" for found in previews):
+        show_previews(previews)
         raise click.exceptions.Exit(REFUSED)
-    for found in sorted(outlooks, key=turn):
+    for found in sorted(previews, key=apply_order):
         if found.status == "live":
             _show(found.name, *_apply(application, found.name))
         elif not wants_json():
             click.echo(f"{found.name}: nothing to apply ({found.status})")
 
 
-def turn(found: Outlook) -> int:
+def apply_order(found: ChangePreview) -> int:
     """Return the sort key that orders a change in table retention against the changes of the table's readers.
 
     A table that will keep more history comes before its readers (-1), one that will keep less comes after them (1).
@@ -96,8 +96,8 @@ def _until_applied(application: Application, name: str) -> OperatorLog:
 
 
 def _end_of_driver(application: Application, name: str) -> str:
-    told = ConditionFile(application.state / application.application / name).read()
-    return "its driver has ended" + (f": {told.why}" if told is not None and told.why else "")
+    result = DriverStatusFile(application.state / application.application / name).read()
+    return "its driver has ended" + (f": {result.why}" if result is not None and result.why else "")
 
 
 def _log(application: Application, name: str) -> OperatorLog:
@@ -107,5 +107,5 @@ def _log(application: Application, name: str) -> OperatorLog:
 def _show(name: str, done_by: str, applied: BatchMeta | None) -> None:
     released = 0 if applied is None else sum(counts.emitted for counts in applied.counts.values())
     held = 0 if applied is None else sum(counts.held for counts in applied.totals.values())
-    told = {"operator": name, "applied_by": done_by, "released": released, "held_then": held}
-    show(told, f"{name}: applied by {done_by}; {released:,} released, {held:,} held")
+    result = {"operator": name, "applied_by": done_by, "released": released, "held_after": held}
+    show(result, f"{name}: applied by {done_by}; {released:,} released, {held:,} held")

@@ -18,14 +18,14 @@ from tidegate.contracts.errors import TidegateError, Unavailable
 from tidegate.runtime.batch_loop.preflight import check_surroundings
 from tidegate.runtime.configuration.application import Application, select_operators
 from tidegate.runtime.configuration.changes import REMEDY
-from tidegate.runtime.doctor.change_preview import Outlook, outlook
+from tidegate.runtime.doctor.change_preview import ChangePreview, preview_change
 from tidegate.runtime.kafka.client import client
 from tidegate.runtime.telemetry.driver_status import one_line
 
 REFUSED = 1
 PROBE_TIMEOUT_S = 5.0
 
-_SAYS = {
+_STATUS_TEXT = {
     "new": "new: it begins when it is run",
     "same": "no change",
     "live": "can change while it runs; its state is kept",
@@ -46,22 +46,22 @@ def command(file: Path, operator: str | None) -> None:
 
     Example: tidegate plan flights.yaml
     """
-    outlooks = outlooks_of(load(file), operator)
-    show_outlooks(outlooks)
-    if any(found.status == "refused" for found in outlooks):
+    previews = previews_of(load(file), operator)
+    show_previews(previews)
+    if any(found.status == "refused" for found in previews):
         raise click.exceptions.Exit(REFUSED)
 
 
-def outlooks_of(application: Application, operator: str | None) -> list[Outlook]:
+def previews_of(application: Application, operator: str | None) -> list[ChangePreview]:
     """Return the previewed changes of the named operator, or of all operators if `operator` is None."""
     found = []
     for name in select_operators(application, operator):
         note(f"{name}: reading its log")
-        found.append(_here(application, outlook(application, name)))
+        found.append(_check_preflight(application, preview_change(application, name)))
     return found
 
 
-def _here(application: Application, found: Outlook) -> Outlook:
+def _check_preflight(application: Application, found: ChangePreview) -> ChangePreview:
     """Refuse the change if topics or functions that it needs are missing; add a warning if Kafka is unreachable."""
     if found.newest is None:
         return found
@@ -76,35 +76,35 @@ def _here(application: Application, found: Outlook) -> Outlook:
     return found
 
 
-def show_outlooks(outlooks: Sequence[Outlook]) -> None:
+def show_previews(previews: Sequence[ChangePreview]) -> None:
     """Print each operator's status, changes, forecast and warnings; with `--json`, one JSON line per operator."""
-    for found in outlooks:
+    for found in previews:
         if wants_json():
             click.echo(_as_json(found))
             continue
-        click.echo(f"{found.name}: {_SAYS[found.status]}")
+        click.echo(f"{found.name}: {_STATUS_TEXT[found.status]}")
         if found.changes:
             Console().print(_table(found))
         if found.status == "live":
-            click.echo("  " + numbers(found))
+            click.echo("  " + forecast_text(found))
         if any(change.refused for change in found.changes):
             click.echo(f"  {REMEDY}")
         for warning in found.warnings:
             click.echo(f"  {'reason' if found.status == 'refused' else 'warning'}: {warning}")
 
 
-def numbers(found: Outlook) -> str:
+def forecast_text(found: ChangePreview) -> str:
     """Return one line with the number of records held now, released, dropped without a result, and held afterwards."""
-    told = found.forecast
-    lost = f", {told.lost:,} gone without a result" if told.lost else ""
-    return f"{told.held:,} held, {told.released:,} released{lost}, {told.held_then:,} held then"
+    forecast = found.forecast
+    lost = f", {forecast.lost:,} gone without a result" if forecast.lost else ""
+    return f"{forecast.held:,} held, {forecast.released:,} released{lost}, {forecast.held_after:,} held then"
 
 
-def _as_json(found: Outlook) -> str:
+def _as_json(found: ChangePreview) -> str:
     return json.dumps({"operator": found.name, "status": found.status, **_details(found)})
 
 
-def _details(found: Outlook) -> dict[str, Any]:
+def _details(found: ChangePreview) -> dict[str, Any]:
     return {
         "changes": [asdict(change) for change in found.changes],
         "numbers": asdict(found.forecast),
@@ -112,7 +112,7 @@ def _details(found: Outlook) -> dict[str, Any]:
     }
 
 
-def _table(found: Outlook) -> Table:
+def _table(found: ChangePreview) -> Table:
     table = Table(box=None)
     for title in ("option", "was", "is", ""):
         table.add_column(title)

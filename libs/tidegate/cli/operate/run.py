@@ -13,7 +13,7 @@ from tidegate.contracts.event_time import format_duration_ms
 from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.configuration.application import select_operators
 from tidegate.runtime.service import PLAIN, configure_logging, run
-from tidegate.runtime.telemetry.log_lines import about, speak_as
+from tidegate.runtime.telemetry.log_lines import log_fields, set_log_format
 from tidegate.runtime.telemetry.metrics import Metrics
 
 lines = logging.getLogger("tidegate")
@@ -36,7 +36,7 @@ def command(file: Path, name: str | None, until_caught_up: bool, as_json: bool, 
     """
     configure_logging(PLAIN)
     application = load(file)
-    speak_as(application, PLAIN)
+    set_log_format(application, PLAIN)
     names = select_operators(application, name)
     progress = Progress(as_json, verbose, logged=application.log == "json")
     progress.say(f"starting {', '.join(names)}: Spark, the claim, what is left to publish")
@@ -61,7 +61,7 @@ class Progress:
     def say(self, line: str, operator: str = "", batch: int | None = None) -> None:
         """Write the line to stderr, or to the log if logging is JSON; stdout is for results."""
         if self._logged:
-            lines.info(line, extra=about(operator, batch=batch) if operator else None)
+            lines.info(line, extra=log_fields(operator, batch=batch) if operator else None)
         else:
             click.echo(line, err=True)
 

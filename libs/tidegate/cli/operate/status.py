@@ -22,7 +22,7 @@ from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import client
 from tidegate.runtime.kafka.open_transactions import OpenTransaction, open_transactions
-from tidegate.runtime.telemetry.driver_status import Condition, ConditionFile, one_line
+from tidegate.runtime.telemetry.driver_status import DriverStatus, DriverStatusFile, one_line
 from tidegate.runtime.telemetry.explanation import (
     Explanation,
     OperatorFacts,
@@ -63,28 +63,33 @@ def operator_status(application: Application, name: str) -> dict[str, Any]:
     not.
     """
     state = application.state / application.application / name
-    told = ConditionFile(state).read()
-    facts = OperatorFacts(driven=Requests(state).driven(), condition=told)
+    driver_status = DriverStatusFile(state).read()
+    facts = OperatorFacts(driven=Requests(state).driven(), status=driver_status)
     path = log_path(application.lake, name)
     log = OperatorLog.at(path, None) if has_version(path, None) else None
     newest = None if log is None else log.newest()
     topic = application.operators[name].input
     if log is None or newest is None or topic not in newest.offsets:
         why = explain_operator(facts)
-        return {"log": None, "note": "no log yet: it has not run", "why": why._asdict(), "condition": _as_json(told)}
+        return {
+            "log": None,
+            "note": "no log yet: it has not run",
+            "why": why._asdict(),
+            "condition": _as_json(driver_status),
+        }
     ends = _ends(application, topic)
     why = explain_operator(replace(facts, kafka_error=ends.error))
     return {
         "log": str(path),
         "note": ends.error,
         "why": why._asdict(),
-        "condition": _as_json(told),
+        "condition": _as_json(driver_status),
         "epoch": newest.epoch,
         "batch": newest.batch,
         "clock": newest.clock,
         "action": newest.action,
         "partitions": [
-            _partition(newest, partition, offset, ends.of(partition, offset, told), why)
+            _partition(newest, partition, offset, ends.of(partition, offset, driver_status), why)
             for partition, offset in sorted(newest.offsets[topic].items())
         ],
         "skipped": [
@@ -142,7 +147,7 @@ class _Ends:
     blockers: dict[int, list[OpenTransaction]] = field(default_factory=dict)
     error: str = ""
 
-    def of(self, partition: int, offset: int, told: Condition | None) -> PartitionFacts:
+    def of(self, partition: int, offset: int, driver_status: DriverStatus | None) -> PartitionFacts:
         """Return what is known of one partition."""
         return PartitionFacts(
             next_offset=offset,
@@ -150,8 +155,8 @@ class _Ends:
             stable=self.stable.get(partition),
             end=self.end.get(partition),
             open_transactions=self.blockers.get(partition, ()),
-            unclear=told is not None and partition in told.unclear,
-            recovering=told.recovering.get(partition, "") if told is not None else "",
+            unclear=driver_status is not None and partition in driver_status.unclear,
+            recovering=driver_status.recovering.get(partition, "") if driver_status is not None else "",
         )
 
 
@@ -183,8 +188,8 @@ def _partition(
     }
 
 
-def _as_json(told: Condition | None) -> dict[str, Any] | None:
-    return None if told is None else asdict(told)
+def _as_json(driver_status: DriverStatus | None) -> dict[str, Any] | None:
+    return None if driver_status is None else asdict(driver_status)
 
 
 def _show(name: str, status: dict[str, Any]) -> None:

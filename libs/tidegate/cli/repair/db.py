@@ -84,7 +84,7 @@ def rebuild(file: Path) -> None:
         note(f"{name}: reading its log")
         batches[name] = rebuild_operator(database, application, name)
     lines = [f"{name}: {count:,} batches" for name, count in batches.items()]
-    show({"database": database.address.shown, "batches": batches}, "\n".join(lines))
+    show({"database": database.address.redacted_url, "batches": batches}, "\n".join(lines))
 
 
 def _database(application: Application) -> Database:
@@ -95,6 +95,6 @@ def _database(application: Application) -> Database:
 
 
 def _show(database: Database) -> None:
-    shown, found, newest = database.address.shown, revisions.current(database), revisions.newest()
+    shown, found, newest = database.address.redacted_url, revisions.current(database), revisions.newest()
     text = f"{shown}: revision {found or 'none'}" + ("" if found == newest else f", the newest is {newest}")
     show({"database": shown, "revision": found, "newest": newest}, text)

@@ -36,8 +36,8 @@ def command(file: Path, operator: str, published: bool | None, partitions: tuple
     if requests_of(application, name).driven():
         raise UserError("a driver of the operator is running", value=name, remedy="stop it first")
     claim = settle(application, name, published=published, partitions=partitions or None)
-    said = {str(partition): batch for partition, (batch, _word) in sorted(claim.settled.items())}
-    told = {"operator": name, "batch": claim.batch, "published": published, "settled": said}
-    places = ", ".join(f"partition {partition} batch {batch}" for partition, batch in said.items())
+    settled = {str(partition): batch for partition, (batch, _word) in sorted(claim.settled.items())}
+    result = {"operator": name, "batch": claim.batch, "published": published, "settled": settled}
+    places = ", ".join(f"partition {partition} batch {batch}" for partition, batch in settled.items())
     did = "took for published" if published else "published"
-    show(told, f"{name}: {did} {places}; recorded as batch {claim.batch}")
+    show(result, f"{name}: {did} {places}; recorded as batch {claim.batch}")

@@ -42,7 +42,7 @@ class Lateness:
         return sum(self.bins.values())
 
 
-class Offer(NamedTuple):
+class GraceEffect(NamedTuple):
     """One grace, how many records it would have served at least, their share, and their average wait.
 
     Grace and wait (`delay`) are in ms of stream time.
@@ -64,7 +64,7 @@ def lateness_of(measures: Mapping[str, int]) -> Lateness:
     )
 
 
-def offers(lateness: Lateness, also: int | None = None) -> list[Offer]:
+def grace_effects(lateness: Lateness, also: int | None = None) -> list[GraceEffect]:
     """Return the effect of round graces, ascending, up to the first that would have served all records.
 
     A grace that would have served no more records than a smaller one is left out; `also` is always included.
@@ -73,27 +73,27 @@ def offers(lateness: Lateness, also: int | None = None) -> list[Offer]:
         return []
     enough = next((grace for grace in ROUND_GRACES_MS if grace >= lateness.largest), lateness.largest)
     tried = sorted({*(grace for grace in ROUND_GRACES_MS if grace < enough), enough, *([] if also is None else [also])})
-    found: list[Offer] = []
-    for each in (offer(lateness, grace) for grace in tried):
+    found: list[GraceEffect] = []
+    for each in (grace_effect(lateness, grace) for grace in tried):
         if not found or each.served > found[-1].served or each.grace == also:
             found.append(each)
     return found
 
 
-def offer(lateness: Lateness, grace: int) -> Offer:
+def grace_effect(lateness: Lateness, grace: int) -> GraceEffect:
     """Return the effect of one grace."""
     served = {bound: count for bound, count in lateness.bins.items() if min(bound, lateness.largest) <= grace}
     waited = sum((grace - min(bound, grace)) * count for bound, count in served.items())
     count = sum(served.values())
-    return Offer(grace, count, count / lateness.records, waited // lateness.records)
+    return GraceEffect(grace, count, count / lateness.records, waited // lateness.records)
 
 
-def smallest(found: list[Offer], share: float) -> Offer | None:
+def smallest(found: list[GraceEffect], share: float) -> GraceEffect | None:
     """Return the smallest of the graces that would have served that share; None if there is none."""
     return next((each for each in found if each.share >= share), None)
 
 
-def about(duration_ms: int) -> str:
+def rounded_duration(duration_ms: int) -> str:
     """Return the duration rounded for people, such as `12.5 min`."""
     for unit, length in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
         if duration_ms >= length:

@@ -20,7 +20,7 @@ from tidegate.contracts.naming import log_path
 from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.messages import Hold, PartitionPlan, PartitionResult
-from tidegate.runtime.telemetry.log_lines import about
+from tidegate.runtime.telemetry.log_lines import log_fields
 from tidegate.state import leases
 from tidegate.state.alignment import Gate, Lease, alive, is_renewal_due, needed, seen
 from tidegate.state.disk import disk_errors
@@ -65,13 +65,13 @@ class Readers:
                 "%s, partition %d: more than hold_for_readers was kept: versions before %d ms have gone, which readers "
             )
             line += "need from %d ms on; what they miss they call expired: look at them, or raise hold_for_readers"
-            fields = about(self.table, partition=result.partition, batch=batch)
+            fields = log_fields(self.table, partition=result.partition, batch=batch)
             lines.warning(line, self.table, result.partition, result.floor, hold.needs, extra=fields)
 
     def _tell_dead(self, dead: Iterable[str]) -> None:
         for reader in sorted(set(dead) - self._dead):
             line = "%s no longer waits for its reader %s: its lease is older than rewind_window; start it, or remove %s"
-            lines.warning(line, self.table, reader, leases.path_of(self.log, reader), extra=about(self.table))
+            lines.warning(line, self.table, reader, leases.path_of(self.log, reader), extra=log_fields(self.table))
         self._dead = frozenset(dead)
 
 

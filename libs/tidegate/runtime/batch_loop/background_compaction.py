@@ -133,7 +133,7 @@ class Compacting:
         for part in parts:
             if stopped.is_set():
                 raise EngineError("the compaction was stopped, as its driver has ended")
-            yield from self.jobs.one_by_one(work, [part])
+            yield from self.jobs.each_sequentially(work, [part])
 
     def committer(self, log: OperatorLog, newest: BatchMeta) -> tuple[BatchMeta, Callable[[], None]] | None:
         """Return a finished compaction's metadata and the function that commits it; None if none has finished.

@@ -16,7 +16,7 @@ from tidegate.control.address import Address
 from tidegate.control.database import Database
 from tidegate.control.ledger import OperatorKey
 from tidegate.runtime.kafka.client import KafkaClient
-from tidegate.runtime.kafka.offsets import marks
+from tidegate.runtime.kafka.offsets import committed_offsets
 from tidegate.state.decisions import parse_mark
 from tidegate.state.local.local_state import tables_here
 
@@ -48,7 +48,7 @@ def traces_in_database(address: Address | None, key: OperatorKey) -> Iterator[st
         if revisions.current(database) is None:
             return
         with database.begin() as connection:
-            known = ledger.newest(connection, key)
+            known = ledger.lock_and_read_newest(connection, key)
     except EngineError:
         return
     if known is not None:
@@ -58,7 +58,7 @@ def traces_in_database(address: Address | None, key: OperatorKey) -> Iterator[st
 def traces_in_kafka(client: KafkaClient, key: OperatorKey, topic: str, partitions: Sequence[int]) -> Iterator[str]:
     """Yield the newest mark in the offset commits of the operator's consumer group."""
     group = group_id(key.application, key.operator)
-    committed = marks(client, group, topic, partitions).values()
+    committed = committed_offsets(client, group, topic, partitions).values()
     if found := [mark for each in committed if each is not None and (mark := parse_mark(each.metadata)) is not None]:
         newest = max(found, key=lambda mark: mark.batch)
         yield f"the mark of consumer group {group}: batch {newest.batch} of table {newest.table_id}"

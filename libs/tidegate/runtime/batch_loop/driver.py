@@ -60,8 +60,8 @@ from tidegate.runtime.publishing import topics
 from tidegate.runtime.publishing.publication import Publication
 from tidegate.runtime.spark.jobs import Jobs
 from tidegate.runtime.task.results import results_of
-from tidegate.runtime.telemetry.driver_status import ConditionFile
-from tidegate.runtime.telemetry.log_lines import about
+from tidegate.runtime.telemetry.driver_status import DriverStatusFile
+from tidegate.runtime.telemetry.log_lines import log_fields
 from tidegate.runtime.telemetry.observation import Observation
 from tidegate.runtime.threads import beside
 from tidegate.state import batch_metadata
@@ -107,7 +107,7 @@ class OperatorDriver:
         self._state = self._application.state / self._application.application
         self.requests = Requests(self._state / self.name)
         self._claimant = Claimant(self._application, self.name, self._kafka, deadline_s=ATTEMPT_DEADLINE_S)
-        self._condition = ConditionFile(self._state / self.name)
+        self._condition = DriverStatusFile(self._state / self.name)
         self._persistence = Persistence(self.name, self._condition)
         self._recorder = Recorder(self._application, self.name, self._condition)
         self._recovering = Recovering(self._jobs, self._condition)
@@ -127,8 +127,8 @@ class OperatorDriver:
         seen = Observation(
             operator=self.name,
             input=self._config.input,
-            condition=self._condition.told,
-            idle_s=None if self._turned is None else time.monotonic() - self._turned,
+            status=self._condition.last,
+            loop_age_s=None if self._turned is None else time.monotonic() - self._turned,
             compactions=self._compacting.count,
             compaction_s=self._compacting.seconds,
         )
@@ -184,7 +184,7 @@ class OperatorDriver:
         local state durable. Wait out outages of brokers and disks. Raise UserError, BufferFull, Fenced, StateError or
         EngineError.
         """
-        with self._recorder.of_run(), self._condition.of_run(), self.requests.driving():
+        with self._recorder.recording_run(), self._condition.recording_run(), self.requests.driving():
             targets = self._persistently(self._targets, stop)
             if targets is None:
                 return
@@ -238,7 +238,7 @@ class OperatorDriver:
         waiting = [] if self._table.gates is None else self._table.gates.waiting()
         self._waiting_since = (self._waiting_since or time.monotonic()) if waiting else None
         if self._waiting_since is None or time.monotonic() - self._waiting_since >= WAIT_TOLD_AFTER_S:
-            self._condition.tell_waits(self._table.name, waiting)
+            self._condition.write_waits(self._table.name, waiting)
 
     def batch(self, plans: Sequence[PartitionPlan]) -> None:
         """Run, commit and publish one micro-batch. Raise BufferFull afterwards if a bound stopped a partition."""
@@ -314,7 +314,7 @@ class OperatorDriver:
             self._jobs.make_durable(self._attempt(self.newest.batch + 1, "drain", self.newest.clock))
         except EngineError as error:
             line = "%s: after a reboot its state will be rebuilt: %s"
-            lines.warning(line, self.name, error, extra=about(self.name, batch=self.newest.batch))
+            lines.warning(line, self.name, error, extra=log_fields(self.name, batch=self.newest.batch))
 
     def _plans(self) -> list[PartitionPlan]:
         topic, idle_after = self._config.input, self._config.idle_after
@@ -385,7 +385,7 @@ class OperatorDriver:
                 raise
             raise preflight.gone(error) from error
         finally:
-            self._condition.tell_unclear(self._publication.unclear if self._publication else ())
+            self._condition.write_unclear(self._publication.unclear if self._publication else ())
         self._well = True
         return answer
 
@@ -473,12 +473,12 @@ class OperatorDriver:
 
     def _tell_recoveries(self, meta: BatchMeta, results: Sequence[PartitionResult]) -> None:
         for partition, recovery in meta.recovered.items():
-            fields = about(self.name, partition=partition, batch=meta.batch)
+            fields = log_fields(self.name, partition=partition, batch=meta.batch)
             lines.info("%s, partition %d: local state: %s", self.name, partition, recovery, extra=fields)
-            self._condition.tell_recovered(partition, recovery)
+            self._condition.write_recovered(partition, recovery)
         for result in results:
             if result.replica.startswith(Way.REBUILD.value):
-                fields = about(self.name, partition=result.partition, batch=meta.batch)
+                fields = log_fields(self.name, partition=result.partition, batch=meta.batch)
                 line = "%s, partition %d: replica of the table: %s"
                 lines.info(line, self.name, result.partition, result.replica, extra=fields)
 

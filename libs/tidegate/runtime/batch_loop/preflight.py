@@ -11,7 +11,7 @@ from tidegate.contracts.schema import FORMAT, BatchMeta
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.kafka import offsets
-from tidegate.runtime.kafka.client import KafkaClient, NoSuchTopic, Topic
+from tidegate.runtime.kafka.client import KafkaClient, NoSuchTopic, TopicMetadata
 from tidegate.runtime.publishing.topics import configured
 
 
@@ -35,7 +35,7 @@ def find_topics(kafka: KafkaClient, config: OperatorConfig, known: Mapping[str, 
     )
 
 
-def _find(kafka: KafkaClient, name: str, known: Mapping[str, str]) -> Topic:
+def _find(kafka: KafkaClient, name: str, known: Mapping[str, str]) -> TopicMetadata:
     try:
         return kafka.topic(name)
     except NoSuchTopic as error:

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from tidegate.contracts.errors import EngineError, Fenced, OutputTooLarge, Superseded, Unavailable
 from tidegate.runtime.batch_loop.claim import Overtaken
-from tidegate.runtime.telemetry.driver_status import ConditionFile, one_line
-from tidegate.runtime.telemetry.log_lines import about
+from tidegate.runtime.telemetry.driver_status import DriverStatusFile, one_line
+from tidegate.runtime.telemetry.log_lines import log_fields
 
 lines = logging.getLogger("tidegate")
 
@@ -37,7 +37,7 @@ def pause_after(failure: Exception, tries: int) -> float | None:
 class Persistence:
     """The retry policy of one driver, which also logs failures and writes them to the driver's status."""
 
-    def __init__(self, name: str, condition: ConditionFile) -> None:
+    def __init__(self, name: str, condition: DriverStatusFile) -> None:
         self._name, self._condition = name, condition
 
     def until_done(self, work: Callable[[], Answer], stop: Event) -> Answer | None:
@@ -53,11 +53,11 @@ class Persistence:
                 if pause_s is None:
                     raise
                 waiting.tell(failure, pause_s, away=away)
-                self._condition.tell("waiting", one_line(failure))
+                self._condition.write("waiting", one_line(failure))
                 stop.wait(pause_s)
             else:
                 waiting.over()
-                self._condition.tell("running")
+                self._condition.write("running")
                 return answer
         return None
 
@@ -66,7 +66,7 @@ class _Waiting:
     """The log lines about one series of failures; during an outage they are written at intervals."""
 
     def __init__(self, name: str) -> None:
-        self._name, self._fields = name, about(name)
+        self._name, self._fields = name, log_fields(name)
         self._since = self._said = 0.0
 
     def tell(self, failure: Exception, pause_s: float, *, away: bool) -> None:

@@ -17,7 +17,7 @@ from tidegate.runtime.messages import (
     PartitionResult,
     Returned,
 )
-from tidegate.runtime.telemetry.driver_status import ConditionFile
+from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 from tidegate.runtime.threads import beside
 from tidegate.state.decisions import Way
 
@@ -47,7 +47,7 @@ class Jobs(Protocol):
 class Recovering:
     """The recovery of an operator's local states. A partition is ready when its state equals its newest commit."""
 
-    def __init__(self, jobs: Jobs, condition: ConditionFile) -> None:
+    def __init__(self, jobs: Jobs, condition: DriverStatusFile) -> None:
         self._jobs, self._condition = jobs, condition
         self._ready: set[int] = set()
         self._left: dict[int, str] = {}
@@ -101,7 +101,7 @@ class Recovering:
         done = self._under_way
         if done is not None and done.done():
             self._under_way, self._left = None, {}
-        self._condition.tell_recovering(self._left)
+        self._condition.write_recovering(self._left)
         if done is not None and done.done():
             done.result()
 

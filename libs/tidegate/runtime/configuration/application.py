@@ -15,7 +15,7 @@ from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from tidegate.contracts.config import Config, Duration, Folder, Keep, KeyRules, OperatorConfig, OperatorRules, read
 from tidegate.contracts.errors import ConfigurationError, Problem, UserError
 from tidegate.contracts.naming import is_name
-from tidegate.control.address import Address, refusal
+from tidegate.control.address import Address, url_problem
 from tidegate.operators.registry import config_type, kinds_where
 from tidegate.runtime.configuration.feeds import read_together
 from tidegate.runtime.configuration.topic_rules import topic_problems
@@ -120,7 +120,7 @@ class Application(Config):
     @field_validator("control")
     @classmethod
     def _control_database(cls, control: SecretStr | None) -> SecretStr | None:
-        if control is not None and (refused := refusal(control.get_secret_value())) is not None:
+        if control is not None and (refused := url_problem(control.get_secret_value())) is not None:
             raise ValueError(refused)
         return control
 

@@ -60,9 +60,9 @@ def as_kept(newest: BatchMeta | None, config: OperatorConfig) -> OperatorConfig:
     before = config_of(newest.settings) if newest is not None and newest.settings else None
     if not isinstance(before, KeyRules) or before.windows != "ignore":
         return config
-    said = config.model_dump(mode="json", include={*config.model_fields_set, "key_format"})
+    settings = config.model_dump(mode="json", include={*config.model_fields_set, "key_format"})
     # rule: log-without-windows/compared
-    return config_of(said | {"kind": config.kind, "windows": "ignore"})
+    return config_of(settings | {"kind": config.kind, "windows": "ignore"})
 
 
 def changes_since(newest: BatchMeta, config: OperatorConfig) -> list[Change]:

@@ -63,7 +63,7 @@ class _Reading:
         names = [name for name, other in self._raw.items() if isinstance(other, Mapping) and _writes(other, topic)]
         writers = [config.writes() for config in map(self.operator, names) if config is not None]
         return (
-            OutputDeclaration(*(_agreed(said) for said in zip(*writers, strict=True)))
+            OutputDeclaration(*(_common_value(values) for values in zip(*writers, strict=True)))
             if writers
             else OutputDeclaration()
         )
@@ -88,6 +88,6 @@ def _writes(raw: Mapping[str, Any], topic: object) -> bool:
     return topic is not None and raw.get("output") == topic
 
 
-def _agreed(said: tuple[Known | None, ...]) -> Known | None:
+def _common_value(values: tuple[Known | None, ...]) -> Known | None:
     """Return the value on which all writers agree; None if they differ."""
-    return said[0] if all(each == said[0] for each in said) else None
+    return values[0] if all(each == values[0] for each in values) else None

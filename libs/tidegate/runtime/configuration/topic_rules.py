@@ -21,11 +21,11 @@ def topic_problems(operators: Operators) -> list[Problem]:
 
 
 def _loops(operators: Operators) -> Iterator[Problem]:
-    told = set[str]()
+    reported = set[str]()
     for name in operators:
         path = _way_back(name, operators)
-        if path is not None and told.isdisjoint(path):
-            told.update(path)
+        if path is not None and reported.isdisjoint(path):
+            reported.update(path)
             yield Problem(
                 where=f"operators.{name}.input",
                 value=" -> ".join([*path, name]),

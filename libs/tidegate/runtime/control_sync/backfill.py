@@ -37,7 +37,7 @@ def catch_up(database: Database, application: Application, name: str) -> None:
     batches = range(0) if log is None else unbroken(log)
     with database.begin() as connection:
         _enter(connection, key, application)
-        known = ledger.newest(connection, key)
+        known = ledger.lock_and_read_newest(connection, key)
         if known is None or log is None or not _has(log, batches, known):
             ledger.forget(connection, key)
         else:
@@ -45,12 +45,12 @@ def catch_up(database: Database, application: Application, name: str) -> None:
             batches = range(known.batch + 1, batches.stop)
     for metas in _parts(log, batches):
         with database.begin() as connection:
-            _record_new(connection, key, metas, ledger.newest(connection, key))
+            _record_new(connection, key, metas, ledger.lock_and_read_newest(connection, key))
 
 
 def append(connection: Connection, key: OperatorKey, metas: Sequence[BatchMeta]) -> bool:
     """Write the batches, given in order. Write none and return False if a batch before one of them is missing."""
-    known = ledger.newest(connection, key)
+    known = ledger.lock_and_read_newest(connection, key)
     following = None if known is None else known.batch + 1
     for meta in metas:
         if following is None or meta.batch > following:
@@ -81,7 +81,7 @@ def rebuild(database: Database, application: Application, name: str) -> int:
 
 def _enter(connection: Connection, key: OperatorKey, application: Application) -> None:
     kind = application.operators[key.operator].kind
-    ledger.enter(connection, key, lake=str(application.lake), kind=kind)
+    ledger.upsert_operator(connection, key, lake=str(application.lake), kind=kind)
 
 
 def _has(log: OperatorLog, batches: range, known: Known) -> bool:

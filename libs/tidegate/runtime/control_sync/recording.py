@@ -20,18 +20,18 @@ from tidegate.contracts.schema import BatchMeta
 from tidegate.control import instances, revisions
 from tidegate.control.address import Address
 from tidegate.control.database import Database
-from tidegate.control.instances import Beat, Ended
+from tidegate.control.instances import DriverEnd, Heartbeat
 from tidegate.control.ledger import OperatorKey
 from tidegate.runtime import clock
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.control_sync.backfill import append, catch_up
 from tidegate.runtime.telemetry.driver_status import (
-    Condition,
-    ConditionFile,
-    Incident,
+    DriverStatus,
+    DriverStatusFile,
+    FailureState,
     one_line,
 )
-from tidegate.runtime.telemetry.log_lines import about
+from tidegate.runtime.telemetry.log_lines import log_fields
 
 lines = logging.getLogger("tidegate")
 
@@ -43,21 +43,21 @@ RETRY_S = 5.0
 """Pause after an error of the database."""
 CLOSE_WITHIN_S = 5.0
 """Timeout for the last writes when a driver ends."""
-MOST_NOTED = 1_000
+MAX_PENDING = 1_000
 """Largest number of batches queued for writing; older ones are read from the log."""
 
 
 class Recorder:
     """The recording of one driver in the control database. Without such a database it does nothing."""
 
-    def __init__(self, application: Application, name: str, condition: ConditionFile) -> None:
+    def __init__(self, application: Application, name: str, status_file: DriverStatusFile) -> None:
         address = application.control_database
         self._writer = None if address is None else Writer(address, application, name)
-        self._name, self._condition = name, condition
+        self._name, self._status_file = name, status_file
         self._instance, self._started_ms = uuid4().hex, clock.now_ms()
         self._epoch: int | None = None
-        self._noted: deque[BatchMeta] = deque(maxlen=MOST_NOTED)
-        self._incidents: list[Ended] = []
+        self._noted: deque[BatchMeta] = deque(maxlen=MAX_PENDING)
+        self._incidents: list[DriverEnd] = []
         self._wake, self._ended = Event(), Event()
         self._trouble = ""
 
@@ -68,7 +68,7 @@ class Recorder:
         self._wake.set()
 
     @contextmanager
-    def of_run(self) -> Iterator[None]:
+    def recording_run(self) -> Iterator[None]:
         """Record the driver in the database while the block runs, and then how it ended.
 
         The end is recorded only if the database answers within CLOSE_WITHIN_S.
@@ -76,21 +76,21 @@ class Recorder:
         if self._writer is None:
             yield
             return
-        self._remember(self._condition.read())  # the incident of the previous run, which may not have been recorded
+        self._remember(self._status_file.read())  # the incident of the previous run, which may not have been recorded
         self._ended.clear()
         thread = Thread(target=self._write_on, args=(self._writer,), name=f"control of {self._name}", daemon=True)
         thread.start()
         try:
             yield
         finally:
-            self._remember(self._condition.told)
+            self._remember(self._status_file.last)
             self._ended.set()
             self._wake.set()
             thread.join(CLOSE_WITHIN_S)
 
-    def _remember(self, told: Condition | None) -> None:
-        if told is not None and told.state in get_args(Incident):
-            self._incidents.append(Ended(clock_ms=told.since, kind=told.state, reason=told.why))
+    def _remember(self, status: DriverStatus | None) -> None:
+        if status is not None and status.state in get_args(FailureState):
+            self._incidents.append(DriverEnd(clock_ms=status.since, kind=status.state, reason=status.why))
 
     def _write_on(self, writer: Writer) -> None:
         well = True
@@ -108,29 +108,29 @@ class Recorder:
         metas = [self._noted.popleft() for _ in range(len(self._noted))]
         incidents = self._incidents[:]
         try:
-            writer.write(metas, self._beat(), incidents)
+            writer.write(metas, self._heartbeat(), incidents)
         except Exception as error:  # whatever it is, batches go on: the log has them
-            self._tell_trouble(one_line(error))
+            self._log_trouble(one_line(error))
             return False
         del self._incidents[: len(incidents)]
-        self._tell_trouble("")
+        self._log_trouble("")
         return True
 
-    def _tell_trouble(self, trouble: str) -> None:
+    def _log_trouble(self, trouble: str) -> None:
         if trouble and trouble != self._trouble:
             line = "%s goes on without the control database: %s"
-            lines.warning(line, self._name, trouble, extra=about(self._name))
+            lines.warning(line, self._name, trouble, extra=log_fields(self._name))
         if self._trouble and not trouble:
-            lines.info("%s: the control database has what it had missed", self._name, extra=about(self._name))
+            lines.info("%s: the control database has what it had missed", self._name, extra=log_fields(self._name))
         self._trouble = trouble
 
-    def _beat(self) -> Beat:
-        return Beat(
+    def _heartbeat(self) -> Heartbeat:
+        return Heartbeat(
             instance=self._instance,
             host=socket.gethostname(),
             pid=os.getpid(),
             epoch=self._epoch,
-            state=self._condition.told.state,
+            state=self._status_file.last.state,
             started_ms=self._started_ms,
             heartbeat_ms=clock.now_ms(),
         )
@@ -144,13 +144,13 @@ class Writer:
         self._key = OperatorKey(application.application, name)
         self._database: Database | None = None
 
-    def write(self, metas: Sequence[BatchMeta], beat: Beat, incidents: Sequence[Ended]) -> None:
+    def write(self, metas: Sequence[BatchMeta], heartbeat: Heartbeat, incidents: Sequence[DriverEnd]) -> None:
         """Write the heartbeat, the incidents and the batches, and catch up on batches that the database has missed."""
         database, self._database = self._database or self._opened(), None
         with database.begin() as connection:
-            instances.beat(connection, self._key, beat)
+            instances.record_heartbeat(connection, self._key, heartbeat)
             for each in incidents:
-                instances.incident(connection, self._key, each)
+                instances.record_incident(connection, self._key, each)
             follows = append(connection, self._key, metas)
         if not follows or any(meta.action == "compaction" for meta in metas):  # a compaction may drop old batches
             catch_up(database, self._application, self._name)

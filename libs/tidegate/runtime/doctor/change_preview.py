@@ -34,13 +34,13 @@ KEPT = (
 class Forecast:
     """Numbers of held records before and after a change.
 
-    `held`: now. `released`: emitted by the change. `lost`: dropped without a result. `held_then`: held after it.
+    `held`: now. `released`: emitted by the change. `lost`: dropped without a result. `held_after`: held after it.
     """
 
     held: int = 0
     released: int = 0
     lost: int = 0
-    held_then: int = 0
+    held_after: int = 0
 
     def __add__(self, other: Forecast) -> Forecast:
         """Return the sum, for two partitions together."""
@@ -48,7 +48,7 @@ class Forecast:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outlook:
+class ChangePreview:
     """The preview for one operator.
 
     `status`: `new` (no log yet), `same` (no change), `live` (all changes allowed), `refused` (a change is not), or
@@ -63,7 +63,7 @@ class Outlook:
     newest: BatchMeta | None = None
 
 
-def outlook(application: Application, name: str) -> Outlook:
+def preview_change(application: Application, name: str) -> ChangePreview:
     """Return the preview of the file's configuration for an operator, from the state in its log."""
     path, wanted = log_path(application.lake, name), application.operators[name]
     log = OperatorLog.at(path, None) if has_version(path, None) else None
@@ -71,15 +71,15 @@ def outlook(application: Application, name: str) -> Outlook:
     config = as_kept(newest, wanted)
     warnings = () if config == wanted else (KEPT,)
     if log is None or newest is None:
-        return Outlook(name=name, status="new", warnings=_warnings(config, None))
+        return ChangePreview(name=name, status="new", warnings=_warnings(config, None))
     if newest.config == config_hash(config):
-        return Outlook(name=name, status="same", warnings=warnings)
+        return ChangePreview(name=name, status="same", warnings=warnings)
     if not newest.settings:
-        return Outlook(name=name, status="unknown", warnings=_warnings(config, None))
+        return ChangePreview(name=name, status="unknown", warnings=_warnings(config, None))
     found = tuple(changes_since(newest, config))
     if any(change.refused for change in found):
-        return Outlook(name=name, status="refused", changes=found, warnings=warnings)
-    return Outlook(
+        return ChangePreview(name=name, status="refused", changes=found, warnings=warnings)
+    return ChangePreview(
         name=name,
         status="live",
         changes=found,
@@ -100,19 +100,19 @@ def as_logs_go_on(application: Application) -> Application:
 
 
 def _warnings(config: OperatorConfig, before: OperatorConfig | None) -> tuple[str, ...]:
-    told = []
+    warnings = []
     if getattr(config, "timer", None) == "last_update":
-        told.append("timer: last_update may hold a key for ever, if it is updated more often than the limit")
-    kept = 0 if before is None else _kept(before)
-    if 0 < kept < _kept(config):
-        told.append(
+        warnings.append("timer: last_update may hold a key for ever, if it is updated more often than the limit")
+    kept = 0 if before is None else _history_kept(before)
+    if 0 < kept < _history_kept(config):
+        warnings.append(
             f"history_retention: versions older than {format_duration_ms(kept)} are forgotten already; reads and late "
             "writes behind them find a history with gaps, until stream time has gone on by as much as is kept now"
         )
-    return tuple(told)
+    return tuple(warnings)
 
 
-def _kept(config: OperatorConfig) -> int:
+def _history_kept(config: OperatorConfig) -> int:
     """Return how long a table keeps versions, in ms; 0 if it keeps none or is no table."""
     table = config.as_table()
     return 0 if table is None else table.history_retention or 0
@@ -129,26 +129,33 @@ def _partitions(
             if partition in holds:
                 cast(ReadTable, state).hold(*holds[partition])
             for table, pin in newest.inputs.items():
-                cast(TableReader, state).read_table(table_state(application, table, pin, partition, to_be=True))
+                cast(TableReader, state).read_table(
+                    table_state(application, table, pin, partition, prefer_longer_history=True)
+                )
             step = state.step(Records.from_rows([]), clock.now_ms())
             released = step.emissions.num_rows
             yield Forecast(
                 held=counts.held,
                 released=released,
                 lost=max(0, counts.held - step.counts.held - released),
-                held_then=step.counts.held,
+                held_after=step.counts.held,
             )
 
 
-def table_state(application: Application, name: str, pin: Pin, partition: int, *, to_be: bool = False) -> OperatorState:
+def table_state(
+    application: Application, name: str, pin: Pin, partition: int, *, prefer_longer_history: bool = False
+) -> OperatorState:
     """Return the table's partition at the pin, under the configuration in effect at the time.
 
-    `to_be`: use the file's configuration if it keeps versions for longer, since it then applies before readers change.
+    `prefer_longer_history`: use the file's configuration if it keeps versions for longer: such a table changes before
+    its readers.
     """
     log, config = OperatorLog.at(log_path(application.lake, name), pin.version), application.operators[name]
     newest = log.newest()
     assert newest is not None, f"{name} has no batch at version {pin.version}"
-    if newest.settings and not (to_be and _kept(config) > _kept(config_of(newest.settings))):
+    if newest.settings and not (
+        prefer_longer_history and _history_kept(config) > _history_kept(config_of(newest.settings))
+    ):
         config = config_of(newest.settings)
     return committed_state(log, newest, partition, config)
 

@@ -11,7 +11,7 @@ from tidegate.contracts.errors import TidegateError
 from tidegate.control import revisions
 from tidegate.control.address import Address
 from tidegate.control.database import Database
-from tidegate.control.instances import beats
+from tidegate.control.instances import heartbeats
 from tidegate.runtime.control_sync.recording import HEARTBEAT_S
 from tidegate.runtime.doctor.findings import Finding, Findings, of_error, roughly
 
@@ -37,7 +37,7 @@ class Control:
     """The control database: its schema revision, the one that this program needs, and the drivers of the application's
     operators, newest heartbeat first. `wrong`: why the database cannot be queried."""
 
-    shown: str
+    redacted_url: str
     now_ms: int
     revision: str | None = None
     needed: str = ""
@@ -45,7 +45,7 @@ class Control:
     wrong: TidegateError | None = None
 
 
-def look(address: Address, application: str, operators: Collection[str], now_ms: int) -> Control | None:
+def collect(address: Address, application: str, operators: Collection[str], now_ms: int) -> Control | None:
     """Read the control database, with the application's drivers of these operators.
 
     None if it is a SQLite file that no service has created yet.
@@ -57,13 +57,13 @@ def look(address: Address, application: str, operators: Collection[str], now_ms:
         revision, needed = revisions.current(database), revisions.newest()
         found = _instances(database, application, operators) if revision == needed else []
     except TidegateError as error:
-        return Control(shown=address.shown, now_ms=now_ms, wrong=error)
-    return Control(shown=address.shown, now_ms=now_ms, revision=revision, needed=needed, instances=found)
+        return Control(redacted_url=address.redacted_url, now_ms=now_ms, wrong=error)
+    return Control(redacted_url=address.redacted_url, now_ms=now_ms, revision=revision, needed=needed, instances=found)
 
 
 def _instances(database: Database, application: str, operators: Collection[str]) -> list[Instance]:
     with database.begin() as connection:
-        rows: Sequence[Any] = beats(connection, application)
+        rows: Sequence[Any] = heartbeats(connection, application)
     found = (Instance(*(getattr(row, name) for name in Instance._fields)) for row in rows)
     return [each for each in found if each.operator in operators]
 
@@ -77,7 +77,7 @@ def database_answers(control: Control) -> Findings:
 def database_has_its_revision(control: Control) -> Findings:
     """Check that the database has the schema revision that this program needs."""
     if control.wrong is None and control.revision not in (None, control.needed):
-        shown = f"{control.revision}, not {control.needed}, in {control.shown}"
+        shown = f"{control.revision}, not {control.needed}, in {control.redacted_url}"
         problem = "the control database has another revision than this program"
         yield Finding(about="control", problem=problem, value=shown, remedy="tidegate db upgrade FILE")
 
@@ -85,8 +85,8 @@ def database_has_its_revision(control: Control) -> Findings:
 def drivers_live(control: Control) -> Findings:
     """Check that the newest driver of each operator, unless it has ended, still sends heartbeats."""
     by_operator = groupby(sorted(control.instances, key=lambda each: each.operator), key=lambda each: each.operator)
-    for operator, told in by_operator:
-        newest = max(told, key=lambda each: each.heartbeat_ms)
+    for operator, instances in by_operator:
+        newest = max(instances, key=lambda each: each.heartbeat_ms)
         silent_ms = control.now_ms - newest.heartbeat_ms
         if newest.state in _DRIVING and silent_ms > STALE_AFTER_MS:
             shown = f"process {newest.pid} on {newest.host}, {newest.state}, silent for {roughly(silent_ms)}"
@@ -101,9 +101,9 @@ def drivers_are_alone(control: Control) -> Findings:
     """
     driving = [each for each in control.instances if each.state in _DRIVING]
     for operator in sorted({each.operator for each in driving}):
-        told = [each for each in driving if each.operator == operator]
-        since = max(control.now_ms - STALE_AFTER_MS, *(each.started_ms for each in told))
-        places = [f"process {each.pid} on {each.host}" for each in told if each.heartbeat_ms >= since]
+        instances = [each for each in driving if each.operator == operator]
+        since = max(control.now_ms - STALE_AFTER_MS, *(each.started_ms for each in instances))
+        places = [f"process {each.pid} on {each.host}" for each in instances if each.heartbeat_ms >= since]
         if len(places) > 1:
             remedy = "stop all but one: they fence each other, and the older one ends"
             problem = "several drivers of one operator live"

@@ -39,7 +39,7 @@ from tidegate.state.upkeep.orphans import Orphans, orphans
 SMALLEST_FREE = 0.05
 """Smallest share of a disk that must be free; or SMALLEST_FREE_BYTES, if that is less."""
 SMALLEST_FREE_BYTES = 2**30
-GROWN = 4
+OVERDUE_FACTOR = 4
 """A checkpoint or compaction is overdue after this many times the usual number of entries or batches."""
 CLOCK_AHEAD_MS = 60_000
 """Tolerance for clock differences: how far the newest commit may lie in the future."""
@@ -95,7 +95,7 @@ class LostLog:
     traces: Sequence[str]
 
 
-def look_at_disks(application: Application) -> list[Disk]:
+def collect_disks(application: Application) -> list[Disk]:
     """Return the disks of lake and local state."""
     return [_disk("lake", application.lake), _disk("state", application.state)]
 
@@ -112,7 +112,7 @@ def _disk(role: str, path: Path) -> Disk:
     )
 
 
-def look_at_logs(application: Application) -> dict[str, Log]:
+def collect_logs(application: Application) -> dict[str, Log]:
     """Return the logs by operator; operators without a log are left out."""
     found = {name: _log(application, name) for name in application.operators}
     return {name: log for name, log in found.items() if log is not None}
@@ -165,7 +165,7 @@ def disk_has_room(disk: Disk) -> Findings:
         )
 
 
-def look_for_lost_logs(application: Application) -> list[LostLog]:
+def collect_lost_logs(application: Application) -> list[LostLog]:
     """Return the operators that have run before but have no log in the lake."""
     found = []
     for name in application.operators:
@@ -201,14 +201,14 @@ def log_can_be_written(log: Log) -> Findings:
 def log_has_checkpoints(log: Log) -> Findings:
     """Check that the log has a recent checkpoint, so that its readers replay few entries."""
     usual = CHECKPOINT_EVERY + log.tally.files // CHECKPOINT_FILES_PER_ENTRY
-    if log.entries > GROWN * usual:
+    if log.entries > OVERDUE_FACTOR * usual:
         remedy = "run the operator: it writes a checkpoint with its next commit; see that it may write to _delta_log"
         yield log.finding("the log has had no checkpoint for long", f"{log.entries:,} entries", remedy)
 
 
 def log_is_compacted(log: Log) -> Findings:
     """Check that the log is compacted, so that it does not grow without bound."""
-    if log.newest is not None and (batches := log.newest.batch - log.newest.compacted) > GROWN * MAX_BATCHES:
+    if log.newest is not None and (batches := log.newest.batch - log.newest.compacted) > OVERDUE_FACTOR * MAX_BATCHES:
         shown = f"{batches:,} batches, {log.tally.files:,} files"
         remedy = f"tidegate compact FILE --operator {log.name}; the service's lines say why it does not do it by itself"
         yield log.finding("the log has not been compacted for long", shown, remedy)

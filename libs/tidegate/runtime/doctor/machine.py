@@ -40,7 +40,7 @@ class Machine:
     open_files: int
 
 
-def look() -> Machine:
+def collect() -> Machine:
     """Collect the facts about this machine."""
     needed = exact_versions()
     return Machine(

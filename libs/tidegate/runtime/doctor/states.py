@@ -11,7 +11,7 @@ from typing import get_args
 from tidegate.runtime.batch_loop.requests import Requests
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor.findings import Finding, Findings
-from tidegate.runtime.telemetry.driver_status import Condition, ConditionFile, Incident
+from tidegate.runtime.telemetry.driver_status import DriverStatus, DriverStatusFile, FailureState
 from tidegate.state.local.header import HeaderFile
 
 NETWORK_FILE_SYSTEMS = ("nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "glusterfs", "ceph", "lustre")
@@ -22,9 +22,9 @@ _MOUNTS = Path("/proc/mounts")
 class LocalStates:
     """An operator's local states on this machine.
 
-    `foreign`: files of other users. `unreadable`: states whose header is damaged. `former`: folders of table ids that
-    the operator no longer has. `driven`: a driver runs on this machine. `told`: the condition that the last driver on
-    this machine wrote.
+    `foreign`: files of other users. `unreadable`: states whose header is damaged. `obsolete`: folders of table ids that
+    the operator no longer has. `has_driver`: a driver runs on this machine. `last_status`: what the last driver on this
+    machine wrote.
     """
 
     name: str
@@ -32,9 +32,9 @@ class LocalStates:
     file_system: str = ""
     foreign: Sequence[Path] = ()
     unreadable: Sequence[Path] = ()
-    former: Sequence[Path] = ()
-    driven: bool = False
-    told: Condition | None = None
+    obsolete: Sequence[Path] = ()
+    has_driver: bool = False
+    last_status: DriverStatus | None = None
 
     def finding(self, problem: str, value: object, remedy: str) -> Finding:
         """Return a finding about these states."""
@@ -59,7 +59,7 @@ def mounts() -> Mounts:
     return Mounts(kinds={Path(row[1]): row[2] for row in rows})
 
 
-def look(application: Application, table_ids: Mapping[str, str]) -> list[LocalStates]:
+def collect(application: Application, table_ids: Mapping[str, str]) -> list[LocalStates]:
     """Return the local states of each operator. `table_ids`: the table ids of their logs, where known."""
     folder, mounted = application.state.resolve() / application.application, mounts()
     return [_states(folder / name, name, table_ids.get(name), mounted) for name in application.operators]
@@ -74,9 +74,9 @@ def _states(path: Path, name: str, table_id: str | None, mounted: Mounts) -> Loc
         file_system=mounted.of(path),
         foreign=[file for file in path.glob("**/*") if _is_foreign(file)],
         unreadable=[header.parent for header in headers if HeaderFile(header).read() is None],
-        former=sorted(table for table in tables if table_id is not None and table.name != table_id),
-        driven=_driven(path),
-        told=ConditionFile(path).read(),
+        obsolete=sorted(table for table in tables if table_id is not None and table.name != table_id),
+        has_driver=_driven(path),
+        last_status=DriverStatusFile(path).read(),
     )
 
 
@@ -119,29 +119,29 @@ def states_are_on_a_local_disk(states: LocalStates) -> Findings:
 
 def states_are_of_the_log(states: LocalStates) -> Findings:
     """Check that no states of former logs, which nothing reads any more, take up space."""
-    for table in states.former:
+    for table in states.obsolete:
         remedy = f"nothing reads it: rm -r {table}"
         yield states.finding("local state of a former log is left over", table, remedy)
 
 
 def driver_waits_for_no_table(states: LocalStates) -> Findings:
     """Check that no due records wait for a table."""
-    if states.driven and states.told is not None and states.told.waits:
+    if states.has_driver and states.last_status is not None and states.last_status.waits:
         remedy = "start the table's service, or see why it is behind: tidegate status; wait_for_table bounds the wait"
-        yield states.finding("due records wait for their table", states.told.waits, remedy)
+        yield states.finding("due records wait for their table", states.last_status.waits, remedy)
 
 
 def driver_has_not_failed(states: LocalStates) -> Findings:
     """Check that the last driver on this machine runs or was stopped on request: it did not fail and was not killed."""
-    told = states.told
-    if told is None or states.driven:
+    last_status = states.last_status
+    if last_status is None or states.has_driver:
         return
-    if told.state in get_args(Incident):
+    if last_status.state in get_args(FailureState):
         remedy = "mend what it says, then start the service again; tidegate status explains"
-        yield states.finding(f"the last driver on this machine has ended: {told.state}", told.why, remedy)
-    elif told.state != "drained":
+        yield states.finding(f"the last driver on this machine has ended: {last_status.state}", last_status.why, remedy)
+    elif last_status.state != "drained":
         remedy = "start the service again: it goes on where the log ends; dmesg tells if memory ran out"
-        yield states.finding("the last driver on this machine was killed", f"while {told.state}", remedy)
+        yield states.finding("the last driver on this machine was killed", f"while {last_status.state}", remedy)
 
 
 CHECKS: Sequence[Callable[[LocalStates], Findings]] = (

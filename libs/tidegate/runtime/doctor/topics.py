@@ -21,7 +21,7 @@ LONGEST_TRANSACTION_MS = 180_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Between:
+class OperatorTopics:
     """An operator and its topics. `newest`: its newest commit, None before the first. `now_ms`: the wall clock."""
 
     name: str
@@ -36,7 +36,7 @@ class Between:
         return self.topics.get(self.config.input)
 
     @property
-    def outlets(self) -> list[Inspected]:
+    def outputs(self) -> list[Inspected]:
         """Return those of the operator's output topics that exist."""
         return [self.topics[name] for name in configured(self.config).topics if name in self.topics]
 
@@ -45,7 +45,7 @@ class Between:
         return Finding(about=self.name, problem=problem, value=str(value), remedy=remedy)
 
 
-def look(options: Mapping[str, str], operators: Mapping[str, OperatorConfig]) -> Cluster | TidegateError:
+def collect(options: Mapping[str, str], operators: Mapping[str, OperatorConfig]) -> Cluster | TidegateError:
     """Return the cluster with the operators' topics, or the error if it cannot be read."""
     names = {name for config in operators.values() for name in (config.input, *configured(config).topics)}
     try:
@@ -66,54 +66,54 @@ def broker_allows_the_transactions(cluster: Cluster) -> Findings:
         )
 
 
-def topics_exist(between: Between) -> Findings:
+def topics_exist(operator: OperatorTopics) -> Findings:
     """Check that every topic exists."""
-    config = between.config
+    config = operator.config
     for name in (config.input, *configured(config).topics):
-        if name not in between.topics:
-            partitions = f" --partitions {between.input.partitions}" if between.input else ""
-            yield between.finding("a topic does not exist", name, f"tidegate topics create {name}{partitions}")
+        if name not in operator.topics:
+            partitions = f" --partitions {operator.input.partitions}" if operator.input else ""
+            yield operator.finding("a topic does not exist", name, f"tidegate topics create {name}{partitions}")
 
 
-def topics_are_those_of_the_log(between: Between) -> Findings:
+def topics_are_those_of_the_log(operator: OperatorTopics) -> Findings:
     """Check that the topics are those of the newest commit, not re-created, with matching numbers of partitions."""
-    seen = [topic for topic in (between.input, *between.outlets) if topic is not None]
-    if len(seen) < 1 + len(configured(between.config).topics):
+    found = [topic for topic in (operator.input, *operator.outputs) if topic is not None]
+    if len(found) < 1 + len(configured(operator.config).topics):
         return
     now = preflight.Topics(
-        ids={topic.name: topic.id for topic in seen}, partitions={topic.name: topic.partitions for topic in seen}
+        ids={topic.name: topic.id for topic in found}, partitions={topic.name: topic.partitions for topic in found}
     )
-    before = between.newest or preflight.first_meta(between.name, "", 0, between.config.input, {})
+    before = operator.newest or preflight.first_meta(operator.name, "", 0, operator.config.input, {})
     try:
-        preflight.check_topics(before, between.config, now)
+        preflight.check_topics(before, operator.config, now)
     except TidegateError as error:
-        yield of_error(between.name, error)
+        yield of_error(operator.name, error)
 
 
-def nothing_was_deleted_unread(between: Between) -> Findings:
+def nothing_was_deleted_unread(operator: OperatorTopics) -> Findings:
     """Check that no records were deleted before they were read."""
-    if between.newest is None or between.input is None:
+    if operator.newest is None or operator.input is None:
         return
     try:
-        preflight.check_nothing_lost(between.newest, between.config, between.input.starts)
+        preflight.check_nothing_lost(operator.newest, operator.config, operator.input.starts)
     except TidegateError as error:
-        yield of_error(between.name, error)
+        yield of_error(operator.name, error)
 
 
-def input_keeps_records_long_enough(between: Between) -> Findings:
+def input_keeps_records_long_enough(operator: OperatorTopics) -> Findings:
     """Check that the input's retention is long enough, so that no records are deleted before they are read."""
-    retention = _retention_ms(between.input)
-    if between.input is None or retention is None:
+    retention = _retention_ms(operator.input)
+    if operator.input is None or retention is None:
         return
-    keep = f"retention.ms=-1 for topic {between.input.name}, or more than the service may ever stand still"
+    keep = f"retention.ms=-1 for topic {operator.input.name}, or more than the service may ever stand still"
     if retention < SHORTEST_RETENTION_MS:
         shown = f"retention.ms={retention} ({roughly(retention)})"
-        yield between.finding("the input deletes records soon after they came", shown, keep)
-    oldest = _oldest_stream_time(between.newest)
-    if oldest is not None and oldest < between.now_ms - retention:
-        behind = roughly(between.now_ms - oldest)
+        yield operator.finding("the input deletes records soon after they came", shown, keep)
+    oldest = _oldest_stream_time(operator.newest)
+    if oldest is not None and oldest < operator.now_ms - retention:
+        behind = roughly(operator.now_ms - oldest)
         problem = "the input's event times are older than its retention: the broker deletes by them, read or not"
-        yield between.finding(problem, f"stream time {behind} ago, retention.ms={retention}", keep)
+        yield operator.finding(problem, f"stream time {behind} ago, retention.ms={retention}", keep)
 
 
 def _retention_ms(topic: Inspected | None) -> int | None:
@@ -129,40 +129,40 @@ def _oldest_stream_time(newest: BatchMeta | None) -> int | None:
     return min(known, default=None)
 
 
-def input_keeps_every_record(between: Between) -> Findings:
+def input_keeps_every_record(operator: OperatorTopics) -> Findings:
     """Check that the input is not compacted, unless only the newest record of a key matters."""
-    topic = between.input
+    topic = operator.input
     if topic is None or "compact" not in topic.settings.get("cleanup.policy", ""):
         return
-    table = between.config.as_table()
+    table = operator.config.as_table()
     if table is None or table.history_retention is not None:
         remedy = f"cleanup.policy=delete for topic {topic.name}"
         problem = "the input is compacted: records of a key are dropped before they are read"
-        yield between.finding(problem, f"cleanup.policy={topic.settings['cleanup.policy']}", remedy)
+        yield operator.finding(problem, f"cleanup.policy={topic.settings['cleanup.policy']}", remedy)
 
 
-def input_has_event_times(between: Between) -> Findings:
+def input_has_event_times(operator: OperatorTopics) -> Findings:
     """Check that the broker keeps producers' timestamps, if the record's timestamp is the event time."""
-    topic = between.input
-    if topic is None or between.config.timestamp is not None:
+    topic = operator.input
+    if topic is None or operator.config.timestamp is not None:
         return
-    if (told := topic.settings.get("message.timestamp.type")) == "LogAppendTime":
+    if (setting := topic.settings.get("message.timestamp.type")) == "LogAppendTime":
         remedy = (
             f"message.timestamp.type=CreateTime for topic {topic.name}, "
             "or name the field with the event time: timestamp: {field: ...}"
         )
         problem = "the broker replaces the input's event times by the time of arrival"
-        yield between.finding(problem, f"message.timestamp.type={told}", remedy)
+        yield operator.finding(problem, f"message.timestamp.type={setting}", remedy)
 
 
-def outlets_take_records_as_large(between: Between) -> Findings:
+def outputs_take_records_as_large(operator: OperatorTopics) -> Findings:
     """Check that the output topics accept records as large as the input's."""
-    largest = _largest_bytes(between.input)
-    for outlet in between.outlets:
+    largest = _largest_bytes(operator.input)
+    for outlet in operator.outputs:
         if (takes := _largest_bytes(outlet)) < largest:
             shown = f"max.message.bytes={takes}, the input's is {largest}"
             problem = f"topic {outlet.name} takes smaller records than the input"
-            yield between.finding(
+            yield operator.finding(
                 problem, shown, f"max.message.bytes={largest} for topic {outlet.name}, and more for a join"
             )
 
@@ -171,25 +171,25 @@ def _largest_bytes(topic: Inspected | None) -> int:
     return 0 if topic is None else int(topic.settings.get("max.message.bytes", 0))
 
 
-def outlets_keep_old_event_times(between: Between) -> Findings:
+def outputs_keep_old_event_times(operator: OperatorTopics) -> Findings:
     """Check that output is not deleted at once because its event times are older than the output topic's retention."""
-    oldest = _oldest_stream_time(between.newest)
-    for outlet in between.outlets:
+    oldest = _oldest_stream_time(operator.newest)
+    for outlet in operator.outputs:
         retention = _retention_ms(outlet)
-        if oldest is not None and retention is not None and oldest < between.now_ms - retention:
+        if oldest is not None and retention is not None and oldest < operator.now_ms - retention:
             problem = f"topic {outlet.name} deletes what is written, for the age of its event times"
-            shown = f"stream time {roughly(between.now_ms - oldest)} ago, retention.ms={retention}"
-            yield between.finding(problem, shown, f"retention.ms=-1 for topic {outlet.name}")
+            shown = f"stream time {roughly(operator.now_ms - oldest)} ago, retention.ms={retention}"
+            yield operator.finding(problem, shown, f"retention.ms=-1 for topic {outlet.name}")
 
 
-def table_has_as_many_partitions(between: Between, of_table: Inspected | None) -> Findings:
+def table_has_as_many_partitions(operator: OperatorTopics, of_table: Inspected | None) -> Findings:
     """Check that an operator's input and the input of its table have the same number of partitions.
 
     Records of the operator and versions of the table meet by partition.
     """
-    if between.input is not None and of_table is not None and between.input.partitions != of_table.partitions:
-        shown = f"{between.input.name}: {between.input.partitions}, {of_table.name}: {of_table.partitions}"
-        yield between.finding(
+    if operator.input is not None and of_table is not None and operator.input.partitions != of_table.partitions:
+        shown = f"{operator.input.name}: {operator.input.partitions}, {of_table.name}: {of_table.partitions}"
+        yield operator.finding(
             "the operator and its table have different numbers of partitions",
             shown,
             "records meet by partition: give both topics the same number, and the operator a new name if it had a log",
@@ -197,13 +197,13 @@ def table_has_as_many_partitions(between: Between, of_table: Inspected | None) -
 
 
 CLUSTER_CHECKS: Sequence[Callable[[Cluster], Findings]] = (broker_allows_the_transactions,)
-CHECKS: Sequence[Callable[[Between], Findings]] = (
+CHECKS: Sequence[Callable[[OperatorTopics], Findings]] = (
     topics_exist,
     topics_are_those_of_the_log,
     nothing_was_deleted_unread,
     input_keeps_records_long_enough,
     input_keeps_every_record,
     input_has_event_times,
-    outlets_take_records_as_large,
-    outlets_keep_old_event_times,
+    outputs_take_records_as_large,
+    outputs_keep_old_event_times,
 )

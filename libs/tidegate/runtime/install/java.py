@@ -38,10 +38,10 @@ def _located() -> str:
 
 def _version(command: str) -> int:
     try:
-        told = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
+        output = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
     except OSError as cause:
         raise UserError(f"Java does not run: {cause.strerror}", value=command, remedy=_REMEDY) from cause
-    found = _VERSION.search(told)
+    found = _VERSION.search(output)
     if found is None:
-        raise UserError("Java does not tell its version", value=f"{command}: {told.strip()[:200]}", remedy=_REMEDY)
+        raise UserError("Java does not tell its version", value=f"{command}: {output.strip()[:200]}", remedy=_REMEDY)
     return int(found.group(1))

@@ -28,17 +28,17 @@ from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 
 from tidegate.contracts.errors import EngineError, TidegateError, Unavailable, UserError
-from tidegate.runtime.kafka.codecs import compile_in_turn
-from tidegate.runtime.kafka.login_errors import refused
+from tidegate.runtime.kafka.codecs import serialise_compilation
+from tidegate.runtime.kafka.login_errors import login_error
 from tidegate.runtime.kafka.options import kafka_python_options
 from tidegate.runtime.kafka.retries import (
     Deadline,
+    error_for,
     is_retriable,
-    refusal,
-    too_late,
+    timed_out,
 )
 
-compile_in_turn()
+serialise_compilation()
 
 GROUP, TRANSACTION = 0, 1
 """Coordinator types of FindCoordinator: of a consumer group, of a transactional id."""
@@ -65,7 +65,7 @@ def client(options: Mapping[str, str]) -> KafkaClient:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Topic:
+class TopicMetadata:
     """A topic as described by the cluster's metadata. `id` changes when the topic is deleted and created again."""
 
     name: str
@@ -88,7 +88,7 @@ class KafkaClient:
         self._timeout_s = self._settings.get("request_timeout_ms", DEFAULT_TIMEOUT_S * 1_000) / 1_000
         self._lock = threading.RLock()
         self._network: _Network | None = None
-        self._topics: dict[str, Topic] = {}
+        self._topics: dict[str, TopicMetadata] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
 
     def send(self, request: Any, node_id: int | None = None, *, timeout_s: float | None = None) -> Any:
@@ -120,7 +120,7 @@ class KafkaClient:
                 self.close()
             return answers
 
-    def topic(self, name: str) -> Topic:
+    def topic(self, name: str) -> TopicMetadata:
         """Fetch the topic's metadata and return it. Raise NoSuchTopic if the topic does not exist.
 
         A partition that has no leader at the moment has -1 in `leaders`.
@@ -136,9 +136,9 @@ class KafkaClient:
         if found.error_code == UnknownTopicOrPartitionError.errno:
             raise NoSuchTopic(f"topic {name} does not exist", remedy=f"tidegate topics create {name}")
         if found.error_code and not is_retriable(found.error_code):
-            raise refusal(found.error_code, f"metadata of topic {name}")
+            raise error_for(found.error_code, f"metadata of topic {name}")
         leaders = {partition.partition_index: partition.leader_id for partition in found.partitions}
-        topic = Topic(name=name, id=str(found.topic_id), leaders=dict(sorted(leaders.items())))
+        topic = TopicMetadata(name=name, id=str(found.topic_id), leaders=dict(sorted(leaders.items())))
         self._topics[name] = topic
         return topic
 
@@ -196,7 +196,7 @@ class KafkaClient:
         if result.error_code and issubclass(for_code(result.error_code), AuthorizationError):
             return None
         if result.error_code:
-            raise refusal(result.error_code, f"configuration of broker {node}")
+            raise error_for(result.error_code, f"configuration of broker {node}")
         return 60.0 * int(result.configs[0].value)
 
     def _topic_setting(self, topic: str, name: str) -> str:
@@ -204,7 +204,7 @@ class KafkaClient:
         if result.error_code == UnknownTopicOrPartitionError.errno:
             raise UserError(f"topic {topic} does not exist", remedy=f"tidegate topics create {topic}")
         if result.error_code:
-            raise refusal(result.error_code, f"configuration of topic {topic}")
+            raise error_for(result.error_code, f"configuration of topic {topic}")
         return str(result.configs[0].value)
 
     def _setting(self, kind: int, owner: str, name: str, node: int | None = None) -> Any:
@@ -239,8 +239,8 @@ class KafkaClient:
             if not code:
                 return int(answer.node_id)
             if not is_retriable(code):
-                raise refusal(code, what)
-        raise too_late(code, what)
+                raise error_for(code, what)
+        raise timed_out(code, what)
 
 
 def _api_versions() -> Any:
@@ -284,7 +284,7 @@ class _Network:
         Raises UserError if authentication fails, Unavailable if no broker responds before the deadline.
         """
         cause = self._loop.run(self._first_failure, deadline)
-        while cause is None or not refused(cause, self._servers):
+        while cause is None or not login_error(cause, self._servers):
             try:
                 self._manager.bootstrap(timeout_ms=min(deadline.remaining_s, _LONGEST_BOOTSTRAP_S) * 1_000)
                 return
@@ -356,12 +356,12 @@ class _Network:
                 if not deadline.remaining_s:
                     raise
             except KafkaError as cause:
-                if refused(cause, self._servers) or not deadline.remaining_s:
+                if login_error(cause, self._servers) or not deadline.remaining_s:
                     raise
             await self._loop.sleep(_RECONNECT_PAUSE_S)
 
     def _unreachable(self, cause: KafkaError) -> TidegateError:
-        return refused(cause, self._servers) or Unavailable(
+        return login_error(cause, self._servers) or Unavailable(
             f"no Kafka broker answers at {self._servers}",
             value=str(cause),
             remedy="start it (`tidegate kafka start`), or mend bootstrap.servers and security.protocol",

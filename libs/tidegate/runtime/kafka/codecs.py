@@ -21,6 +21,6 @@ def _one_at_a_time(struct: StructField, version: int, **how: Any) -> Any:
         return _compiled_decode_from(struct, version, **how)
 
 
-def compile_in_turn() -> None:
+def serialise_compilation() -> None:
     """Put a lock around kafka-python's compilation of decoders, for the whole process."""
     StructField.compiled_decode_from = _one_at_a_time

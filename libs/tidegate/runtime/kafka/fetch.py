@@ -22,7 +22,7 @@ from tidegate.kernels.record_format.record_batch import Decoded, decode
 from tidegate.kernels.record_format.record_frames import MAGIC, frames
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.positions import earliest
-from tidegate.runtime.kafka.retries import Deadline, is_retriable, refusal
+from tidegate.runtime.kafka.retries import Deadline, error_for, is_retriable
 
 NO_EPOCH = -1
 _READ_COMMITTED = 1
@@ -163,15 +163,15 @@ def _read_some(
     last_error: EngineError | None = None
     for _attempt in deadline.attempts():
         try:
-            answer = _ask(client, topic, partition, position, epoch, wanted, deadline)
+            answer = _fetch_once(client, topic, partition, position, epoch, wanted, deadline)
         except EngineError as error:
             # rule: fetch-retries
             last_error = error
             continue
         if answer.error_code == OffsetOutOfRangeError.errno:
-            raise _lost(topic, partition, position, earliest(client, topic)[partition])
+            raise _out_of_range_error(topic, partition, position, earliest(client, topic)[partition])
         if answer.error_code and not is_retriable(answer.error_code):
-            raise refusal(answer.error_code, f"fetch {topic}/{partition} from offset {position}")
+            raise error_for(answer.error_code, f"fetch {topic}/{partition} from offset {position}")
         if answer.error_code:
             client.forget_leaders(topic)
             continue
@@ -205,14 +205,14 @@ def _epoch_before(raw: bytes, offset: int, before: int) -> int:
     """Return the leader epoch of the last record batch that begins before the offset; `before` if none has one."""
     found = frames(np.frombuffer(raw, np.uint8))
     # rule: truncated-input/epoch
-    said = found.start[(found.base_offset < offset) & (found.magic == MAGIC)]
-    if not len(said):
+    starts = found.start[(found.base_offset < offset) & (found.magic == MAGIC)]
+    if not len(starts):
         return before
-    at = int(said[-1]) + _EPOCH_AT
+    at = int(starts[-1]) + _EPOCH_AT
     return int.from_bytes(raw[at : at + 4], "big", signed=True)
 
 
-def _ask(
+def _fetch_once(
     client: KafkaClient, topic: str, partition: int, position: int, epoch: int, wanted: int, deadline: Deadline
 ) -> Any:
     """Send one fetch to the leader and return its response for the partition."""
@@ -232,7 +232,7 @@ def _ask(
     )
     answer = client.send(request, client.leader(topic, partition, deadline), timeout_s=deadline.remaining_s)
     if answer.error_code:
-        raise refusal(answer.error_code, f"fetch {topic}/{partition}")
+        raise error_for(answer.error_code, f"fetch {topic}/{partition}")
     return answer.responses[0].partitions[0]
 
 
@@ -244,7 +244,7 @@ def _decoded(topic: str, partition: int, answer: Any, position: int, end: int) -
         raise EngineError(f"{topic}/{partition}: {error.problem}", value=error.value, remedy=error.remedy) from error
 
 
-def _lost(topic: str, partition: int, position: int, log_start: int) -> StateError:
+def _out_of_range_error(topic: str, partition: int, position: int, log_start: int) -> StateError:
     if log_start > position:
         return OffsetsGone(
             f"{topic}/{partition} no longer has offset {position}",

@@ -71,8 +71,10 @@ def _settings(options: Mapping[str, str], names: Sequence[str]) -> tuple[dict[st
         wanted = [ConfigResource(ConfigResourceType.BROKER, broker)]
         wanted += [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
         found = admin.describe_configs(wanted, config_filter="all")
-    return _values(found["broker"][broker]), {name: _values(told) for name, told in found.get("topic", {}).items()}
+    return _values(found["broker"][broker]), {
+        name: _values(settings) for name, settings in found.get("topic", {}).items()
+    }
 
 
-def _values(told: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    return {name: str(said["value"]) for name, said in told.items()}
+def _values(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    return {name: str(setting["value"]) for name, setting in settings.items()}

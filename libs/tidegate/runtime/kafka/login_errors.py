@@ -36,7 +36,7 @@ _TLS = (
 )
 
 
-def refused(cause: BaseException, servers: str) -> UserError | None:
+def login_error(cause: BaseException, servers: str) -> UserError | None:
     """Return the UserError for a login or certificate that a retry cannot fix; None for any other error."""
     if isinstance(cause, UnsupportedSaslMechanismError):
         remedy = "write one that the broker has in sasl.mechanism"
@@ -44,8 +44,8 @@ def refused(cause: BaseException, servers: str) -> UserError | None:
     if isinstance(cause, _REFUSED_LOGIN):
         remedy = "mend user and password in sasl.jaas.config; does the broker know the user for this sasl.mechanism?"
         return UserError("Kafka refuses the login", value=f"{servers}: {cause}", remedy=remedy)
-    told = str(cause).lower()
+    text = str(cause).lower()
     for signs, problem, remedy in _TLS:
-        if any(sign in told for sign in signs):
+        if any(sign in text for sign in signs):
             return UserError(problem, value=f"{servers}: {cause}", remedy=remedy)
     return None

@@ -18,15 +18,15 @@ from tidegate.kernels.record_format.record_batch import decode_headers
 from tidegate.runtime.kafka.client import GROUP, KafkaClient
 from tidegate.runtime.kafka.fetch import fetch
 from tidegate.runtime.kafka.positions import earliest, epoch_before, epoch_ends, latest, stable
-from tidegate.runtime.kafka.retries import Deadline, is_retriable, refusal, too_late
+from tidegate.runtime.kafka.retries import Deadline, error_for, is_retriable, timed_out
 
 __all__ = [
     "CommittedOffset",
+    "committed_offsets",
     "earliest",
     "epoch_before",
     "epoch_ends",
     "latest",
-    "marks",
     "newest_batch_header",
     "stable",
 ]
@@ -45,7 +45,9 @@ class CommittedOffset:
     metadata: str
 
 
-def marks(client: KafkaClient, group: str, topic: str, partitions: Sequence[int]) -> dict[int, CommittedOffset | None]:
+def committed_offsets(
+    client: KafkaClient, group: str, topic: str, partitions: Sequence[int]
+) -> dict[int, CommittedOffset | None]:
     """Return the group's committed offset per partition; None for a partition without one.
 
     Waits until the transactions that are committing offsets have ended. Raises Unavailable if that takes too long.
@@ -66,9 +68,9 @@ def marks(client: KafkaClient, group: str, topic: str, partitions: Sequence[int]
         if not code:
             return {row.partition_index: _committed(row) for row in found}
         if not is_retriable(code):
-            raise refusal(code, what)
+            raise error_for(code, what)
         client.forget_coordinator(GROUP, group)
-    raise too_late(code, what)
+    raise timed_out(code, what)
 
 
 def newest_batch_header(client: KafkaClient, topic: str, partition: int, operator: str) -> int | None:

@@ -13,9 +13,9 @@ from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequ
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.retries import (
     Deadline,
+    error_for,
     is_retriable,
-    refusal,
-    too_late,
+    timed_out,
 )
 
 TIMEOUT_S = 60.0
@@ -54,8 +54,8 @@ def epoch_ends(client: KafkaClient, topic: str, epochs: Mapping[int, int]) -> di
     """
     found: dict[int, int] = {}
     for partition, epoch in epochs.items():
-        if (said := _epoch_end(client, topic, partition, epoch)) is not None:
-            found[partition] = said.end
+        if (answer := _epoch_end(client, topic, partition, epoch)) is not None:
+            found[partition] = answer.end
     return found
 
 
@@ -91,9 +91,9 @@ def _epoch_end(client: KafkaClient, topic: str, partition: int, epoch: int) -> E
         if not code:
             return EpochEnd(row.leader_epoch, row.end_offset) if min(row.leader_epoch, row.end_offset) >= 0 else None
         if not is_retriable(code):
-            raise refusal(code, what)
+            raise error_for(code, what)
         client.forget_leaders(topic)
-    raise too_late(code, what)
+    raise timed_out(code, what)
 
 
 def _offsets(client: KafkaClient, topic: str, timestamp: int, isolation: int) -> dict[int, int]:
@@ -108,12 +108,12 @@ def _offsets(client: KafkaClient, topic: str, timestamp: int, isolation: int) ->
             asked = [partition for partition, leader in missing.items() if leader == node]
             for row in _ask_offsets(client, topic, node, asked, timestamp, isolation):
                 if row.error_code and not is_retriable(row.error_code):
-                    raise refusal(row.error_code, what)
+                    raise error_for(row.error_code, what)
                 code = row.error_code or code
                 found |= {} if row.error_code else {row.partition_index: row.offset}
         if missing.keys() <= found.keys():
             return dict(sorted(found.items()))
-    raise too_late(code, what)
+    raise timed_out(code, what)
 
 
 def _ask_offsets(

@@ -52,7 +52,7 @@ def error_name(code: int) -> str:
     return str(getattr(for_code(code), "message", code))
 
 
-def refusal(code: int, what: str) -> TidegateError:
+def error_for(code: int, what: str) -> TidegateError:
     """Return the error for an error code that must not be retried: UserError for missing rights, else EngineError."""
     if issubclass(for_code(code), AuthorizationError):
         return UserError(
@@ -63,7 +63,7 @@ def refusal(code: int, what: str) -> TidegateError:
     )
 
 
-def too_late(code: int | None, what: str) -> Unavailable:
+def timed_out(code: int | None, what: str) -> Unavailable:
     """Return the error for a request that did not succeed before the deadline.
 
     `code`: the error code of the last response; None or 0 if there was none.

@@ -30,7 +30,7 @@ _UNKNOWN_TOPIC = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Topic:
+class TopicDescription:
     """A topic as described by the cluster; `configs` holds the settings that differ from the broker's defaults."""
 
     name: str
@@ -57,7 +57,7 @@ def topic_names(options: Mapping[str, str]) -> list[str]:
         return sorted(name for name in admin.list_topics() if not name.startswith("__"))
 
 
-def describe_topics(options: Mapping[str, str], names: Sequence[str]) -> list[Topic]:
+def describe_topics(options: Mapping[str, str], names: Sequence[str]) -> list[TopicDescription]:
     """Return the topics with these names, in this order. Raise UserError if one does not exist."""
     with admin_client(options, ", ".join(names)) as admin:
         found = {topic["name"]: topic for topic in admin.describe_topics(list(names))}
@@ -80,8 +80,8 @@ def _require_all(found: Mapping[str, dict[str, Any]]) -> None:
             raise UserError("the topic does not exist", value=name, remedy=f"tidegate topics create {name}")
 
 
-def _topic(metadata: Mapping[str, Any], configs: Mapping[str, Mapping[str, Any]]) -> Topic:
-    return Topic(
+def _topic(metadata: Mapping[str, Any], configs: Mapping[str, Mapping[str, Any]]) -> TopicDescription:
+    return TopicDescription(
         name=metadata["name"],
         topic_id=str(metadata["topic_id"]),
         partitions=len(metadata["partitions"]),

@@ -3,7 +3,7 @@
 A `Producer` is a value that holds all that any process needs to continue a transaction. Both versions of Kafka's
 transaction protocol are supported (`docs/protocol.md`); the request versions follow from the producer's `version`.
 Retriable errors are retried until the deadline, in seconds from the call. After any other error, and after a request
-without a response, the only valid next step for the transactional id is `initialise`.
+without a response, the only valid next step for the transactional id is `init_producer`.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from tidegate.kernels.record_format.record_batch import (
 from tidegate.runtime.kafka.client import GROUP, TRANSACTION, KafkaClient
 from tidegate.runtime.kafka.retries import (
     Deadline,
+    error_for,
     is_retriable,
-    refusal,
-    too_late,
+    timed_out,
 )
 
 INITIALISE_TIMEOUT_S = 60.0
@@ -73,7 +73,7 @@ class Producer:
     sequences: Mapping[str, int] = field(default_factory=dict)
 
 
-def initialise(
+def init_producer(
     client: KafkaClient, transactional_id: str, *, timeout_ms: int, current: Producer | None = None
 ) -> Producer:
     """Start a new producer epoch: abort what is open for the transactional id, fence older producers.
@@ -203,18 +203,18 @@ def commit_offset(
             return replace(producer, opened=True)
         _require_retriable(code, what)
         client.forget_coordinator(GROUP, group)
-    raise too_late(code, what)
+    raise timed_out(code, what)
 
 
 def end(client: KafkaClient, producer: Producer, *, commit: bool, deadline_s: float) -> Producer:
     """Commit or abort the open transaction; return the producer, ready for the next one."""
-    [ended] = ends(client, [producer], commit=commit, deadline_s=deadline_s)
+    [ended] = end_all(client, [producer], commit=commit, deadline_s=deadline_s)
     if isinstance(ended, TidegateError):
         raise ended
     return ended
 
 
-def ends(
+def end_all(
     client: KafkaClient, producers: Iterable[Producer], *, commit: bool, deadline_s: float
 ) -> list[Producer | TidegateError]:
     """Do what `end` does for many producers at once; return the producers in order.
@@ -231,7 +231,7 @@ def ends(
         for (place, producer), answer in zip(open_ones.items(), answers, strict=True):
             results[place] = _ended(client, producer, answer, deadline)
     return [
-        too_late(None, f"end the transaction of {got.transactional_id}") if _is_open(got) else got for got in results
+        timed_out(None, f"end the transaction of {got.transactional_id}") if _is_open(got) else got for got in results
     ]
 
 
@@ -264,7 +264,7 @@ def _ended(client: KafkaClient, producer: Producer, answer: Any, deadline: Deadl
         )
     if is_retriable(answer.error_code):
         return _located(client, producer, answer.error_code, deadline)
-    return refusal(answer.error_code, f"end the transaction of {producer.transactional_id}")
+    return error_for(answer.error_code, f"end the transaction of {producer.transactional_id}")
 
 
 def _produce(
@@ -315,7 +315,7 @@ def _produce_batch(
             )
         _require_retriable(code, what)
         client.forget_leaders(topic)
-    raise too_late(code, what)
+    raise timed_out(code, what)
 
 
 def _produce_request(producer: Producer, topic: str, partition: int, batch: bytes, deadline: Deadline) -> Any:
@@ -381,7 +381,7 @@ def _ask_coordinator(
             return producer, answer
         _require_retriable(code, what)
         producer = _located(client, producer, code, deadline)
-    raise too_late(code, what)
+    raise timed_out(code, what)
 
 
 def _located(client: KafkaClient, producer: Producer, code: int, deadline: Deadline) -> Producer:
@@ -394,7 +394,7 @@ def _located(client: KafkaClient, producer: Producer, code: int, deadline: Deadl
 
 def _require_retriable(code: int, what: str) -> None:
     if not is_retriable(code):
-        raise refusal(code, what)
+        raise error_for(code, what)
 
 
 def _versions(request: type[Any], producer: Producer) -> dict[str, int]:

@@ -18,8 +18,8 @@ from tidegate.contracts.kill_points import armed, reach
 from tidegate.contracts.naming import group_id, transactional_id
 from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.kafka.client import KafkaClient
-from tidegate.runtime.kafka.offsets import earliest, marks, newest_batch_header
-from tidegate.runtime.kafka.transactions import Producer, commit_offset, end, ends, initialise
+from tidegate.runtime.kafka.offsets import committed_offsets, earliest, newest_batch_header
+from tidegate.runtime.kafka.transactions import Producer, commit_offset, end, end_all, init_producer
 from tidegate.runtime.publishing.encoding import Destination, Rows, open_output
 from tidegate.runtime.publishing.topics import Outlets, published_kinds
 from tidegate.state.decisions import Settle, Settling, Tail, format_mark, parse_mark, resolved, unpublished
@@ -99,7 +99,7 @@ class Publication:
     def _decisions(self, partitions: Iterable[int], newest: BatchMeta) -> Iterator[tuple[int, Settle]]:
         """Read the marks, then yield the decision for one partition after the other."""
         wanted = list(partitions)
-        found = marks(self._client(), self.group, self._input, wanted)
+        found = committed_offsets(self._client(), self.group, self._input, wanted)
         for partition in wanted:
             committed = found.get(partition)
             # rule: mark-by-batch
@@ -120,7 +120,7 @@ class Publication:
         self.unclear.update(producers)
         for wave in self._waves(list(producers)):
             opened = [producers[partition] for partition in wave]
-            answers = ends(self._client(), opened, commit=True, deadline_s=self._deadline_s)
+            answers = end_all(self._client(), opened, commit=True, deadline_s=self._deadline_s)
             for partition, answer in zip(wave, answers, strict=True):
                 if isinstance(answer, Producer):
                     self.producers[partition] = answer
@@ -198,7 +198,7 @@ class Publication:
 
     def _initialise(self, partition: int, current: Producer | None) -> None:
         name = transactional_id(self._application, self._operator, partition)
-        self.producers[partition] = initialise(self._client(), name, timeout_ms=self._timeout_ms, current=current)
+        self.producers[partition] = init_producer(self._client(), name, timeout_ms=self._timeout_ms, current=current)
 
     def _left_to_publish(self, partition: int, mark: str | None, newest: BatchMeta) -> Settle:
         """Decide what to do about a batch whose output is committed to the log and perhaps not published."""

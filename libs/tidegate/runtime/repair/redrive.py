@@ -20,8 +20,8 @@ from tidegate.contracts.records import UNREADABLE_BATCH
 from tidegate.kernels.record_format.record_batch import OutgoingColumns, decode_headers, encode_headers
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.kafka.client import client
-from tidegate.runtime.kafka.offsets import marks
-from tidegate.runtime.kafka.transactions import Producer, commit_offset, end, initialise, send_emissions
+from tidegate.runtime.kafka.offsets import committed_offsets
+from tidegate.runtime.kafka.transactions import Producer, commit_offset, end, init_producer, send_emissions
 from tidegate.runtime.publishing.dead_letters import written_timestamps
 from tidegate.runtime.repair.redriven import (
     Place,
@@ -182,7 +182,7 @@ class Redriving:
         for run in self._redriven.pending():
             for partition in run.partitions:
                 self._initialised(partition)
-            found = marks(client(self._application.kafka), self._group, self._config.input, run.partitions)
+            found = committed_offsets(client(self._application.kafka), self._group, self._config.input, run.partitions)
             texts = {partition: mark.metadata for partition, mark in found.items() if mark is not None}
             self._redriven.finish(run, really_sent(run, self._log.table_id, texts))
 
@@ -221,4 +221,4 @@ class Redriving:
 
     def _initialised(self, partition: int) -> Producer:
         name = redrive_transactional_id(self._application.application, self._name, partition)
-        return initialise(client(self._application.kafka), name, timeout_ms=TIMEOUT_MS)
+        return init_producer(client(self._application.kafka), name, timeout_ms=TIMEOUT_MS)

@@ -20,7 +20,7 @@ from tidegate.runtime.messages import (
     PartitionResult,
     Returned,
 )
-from tidegate.runtime.spark.lake_probe import check_shared, look
+from tidegate.runtime.spark.lake_probe import answer_probe, check_shared
 from tidegate.runtime.spark.starting import StartingSpark
 from tidegate.runtime.task.results import raise_worst
 from tidegate.runtime.task.run import (
@@ -42,7 +42,7 @@ class Jobs:
 
     def run(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> list[PartitionResult | PartitionFailure]:
         """Run the plans; return a result or a failure for each. Raise EngineError if Spark itself fails."""
-        if self._starts():
+        if self._is_starting():
             return list(run_group(attempt, plans))
         return self._collect(spread(plans, self.cores), lambda group: run_group(attempt, group))
 
@@ -50,9 +50,9 @@ class Jobs:
         """Recover the local states of the plans; return what became of each. Raise the worst error.
 
         Without `rebuilds`, states that would have to be rebuilt from the log are left as they are. Call it on a thread
-        of its own, as `one_by_one`.
+        of its own, as `each_sequentially`.
         """
-        if self._starts() and not rebuilds:
+        if self._is_starting() and not rebuilds:
             return _returned(list(bring_back(attempt, plans, rebuilds=False)))
         self._context.setLocalProperty("spark.scheduler.pool", "beside")
         self._context.setJobGroup(self._recovery, "local states on their way back", True)
@@ -75,7 +75,7 @@ class Jobs:
         """
         if self._workers is None and isinstance(self._spark, StartingSpark):
             self._workers = beside(lambda: self._on_each_core(lambda: warm_up(config)))
-        if self._starts():
+        if self._is_starting():
             warm_up(config)
         else:
             self._on_each_core(lambda: warm_up(config))
@@ -83,11 +83,11 @@ class Jobs:
     def check_lake(self, log: Path) -> None:
         """Raise EngineError unless driver and executors share the lake of the log."""
         if not isinstance(self._spark, StartingSpark):  # executors of a StartingSpark are on this machine
-            check_shared(log, lambda probe: self._on_each_core(lambda: look(probe)))
+            check_shared(log, lambda probe: self._on_each_core(lambda: answer_probe(probe)))
 
     def make_durable(self, attempt: Attempt) -> None:
         """Fsync the operator's local states on every machine that has some."""
-        if self._starts():
+        if self._is_starting():
             make_durable(attempt)
         else:
             self._on_each_core(lambda: make_durable(attempt))
@@ -96,7 +96,7 @@ class Jobs:
         """Run the work on each item; return the results in order. Start no job if there are no items."""
         return self._collect(items, lambda item: [work(item)]) if items else []
 
-    def one_by_one(self, work: Any, items: Sequence[Any]) -> list[Any]:
+    def each_sequentially(self, work: Any, items: Sequence[Any]) -> list[Any]:
         """Run the work on one item at a time; return the results in order. The other cores stay free for batches.
 
         Call it on a thread of its own: it sets the thread's scheduler pool, so that batches' jobs do not queue behind
@@ -110,7 +110,7 @@ class Jobs:
         """Return Spark's context; wait until Spark has started."""
         return self._spark.sparkContext
 
-    def _starts(self) -> bool:
+    def _is_starting(self) -> bool:
         """Return True while Spark's workers are not warm yet and this process does their work."""
         return self._workers is not None and not self._workers.done()
 

@@ -19,7 +19,7 @@ from tidegate.state.delta_log.log_entries import STAGING
 _CONTENT = b"written to see whether driver and executors share this lake"
 
 
-class Sight(NamedTuple):
+class ProbeResult(NamedTuple):
     """What a task found: where it ran (`place`), the file it wrote (`answer`), or why it wrote none (`problem`)."""
 
     place: str
@@ -27,17 +27,17 @@ class Sight(NamedTuple):
     problem: str = ""
 
 
-def check_shared(log: Path, on_executors: Callable[[Path], Sequence[Sight]]) -> None:
+def check_shared(log: Path, on_executors: Callable[[Path], Sequence[ProbeResult]]) -> None:
     """Raise EngineError unless driver and executors see each other's files in the log's folder.
 
-    `on_executors` calls `look` with the probe on every executor.
+    `on_executors` calls `answer_probe` with the probe on every executor.
     """
     with disk.disk_errors(log), disk.staged(log / STAGING, _CONTENT) as probe:
-        sights = on_executors(probe)
-        faults = [fault for sight in sights if (fault := _fault(probe, sight))]
-        for sight in sights:
-            if sight.answer is not None:
-                probe.with_name(sight.answer).unlink(missing_ok=True)
+        results = on_executors(probe)
+        faults = [fault for result in results if (fault := _fault(probe, result))]
+        for result in results:
+            if result.answer is not None:
+                probe.with_name(result.answer).unlink(missing_ok=True)
     if faults:
         raise EngineError(
             "executors do not share the lake with the driver",
@@ -46,22 +46,22 @@ def check_shared(log: Path, on_executors: Callable[[Path], Sequence[Sight]]) -> 
         )
 
 
-def look(probe: Path) -> Sight:
+def answer_probe(probe: Path) -> ProbeResult:
     """Read the driver's probe and write an answer next to it. Runs in a task."""
     place, answer = f"{socket.gethostname()}, process {os.getpid()}", f"{probe.name}-{secrets.token_hex(8)}"
     try:
         probe.read_bytes()
         probe.with_name(answer).write_bytes(_CONTENT)
     except OSError as error:
-        return Sight(place, None, str(error.strerror))
-    return Sight(place, answer)
+        return ProbeResult(place, None, str(error.strerror))
+    return ProbeResult(place, answer)
 
 
-def _fault(probe: Path, sight: Sight) -> str | None:
+def _fault(probe: Path, result: ProbeResult) -> str | None:
     # rule: shared-lake
-    if sight.answer is None:
-        return f"{sight.place} does not see what the driver wrote: {sight.problem}"
+    if result.answer is None:
+        return f"{result.place} does not see what the driver wrote: {result.problem}"
     # rule: shared-lake
-    if not probe.with_name(sight.answer).exists():
-        return f"the driver does not see what {sight.place} wrote"
+    if not probe.with_name(result.answer).exists():
+        return f"the driver does not see what {result.place} wrote"
     return None

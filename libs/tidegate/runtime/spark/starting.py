@@ -19,25 +19,25 @@ class StartingSpark:
 
     def __init__(self, start: Callable[[], Spark], failed: Callable[[], None]) -> None:
         self._start, self._failed = start, failed
-        self._beginning = Lock()
-        self._coming: Future[Spark] | None = None
+        self._lock = Lock()
+        self._future: Future[Spark] | None = None
 
-    def begin(self) -> Future[Spark]:
+    def start(self) -> Future[Spark]:
         """Begin to start Spark, if that has not begun; return its future."""
-        with self._beginning:
-            if self._coming is None:
-                self._coming = beside(self._started)
-            return self._coming
+        with self._lock:
+            if self._future is None:
+                self._future = beside(self._started)
+            return self._future
 
     @property
     def sparkContext(self) -> Any:
         """Wait for Spark and return its context. Raise UserError or EngineError if Spark does not start."""
-        return self.begin().result().sparkContext
+        return self.start().result().sparkContext
 
     def stop(self) -> None:
         """Wait for Spark and stop it, if it has begun to start. Raise as `sparkContext` does."""
-        if self._coming is not None:
-            self._coming.result().stop()
+        if self._future is not None:
+            self._future.result().stop()
 
     def _started(self) -> Spark:
         try:

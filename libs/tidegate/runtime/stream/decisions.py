@@ -16,7 +16,7 @@ STREAM = "spark:stream"
 """The input's name in the log. No Kafka topic can have this name."""
 
 
-class Turn(Enum):
+class BatchDecision(Enum):
     """What to do with a Spark batch."""
 
     RUN = "run"
@@ -73,16 +73,16 @@ def check_same_query(before: BatchMeta, query_id: str | None, checkpoint: object
     )
 
 
-def turn_of(newest: BatchMeta, query_id: str, spark_batch: int) -> Turn:
+def decide_batch(newest: BatchMeta, query_id: str, spark_batch: int) -> BatchDecision:
     """Return RUN for the batch after the log's newest one and SKIP for the newest one itself.
 
     Raises StateError for any other batch, and for a batch of another query.
     """
     check_same_query(newest, query_id, "this run")
     if spark_batch == newest.query_batch + 1:
-        return Turn.RUN
+        return BatchDecision.RUN
     if spark_batch == newest.query_batch:
-        return Turn.SKIP
+        return BatchDecision.SKIP
     behind = "the log" if spark_batch > newest.query_batch else "Spark's checkpoint"
     raise StateError(
         f"{behind} was set back: log and checkpoint no longer belong together",

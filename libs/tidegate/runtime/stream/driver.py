@@ -31,8 +31,15 @@ from tidegate.runtime.spark.jobs import Jobs
 from tidegate.runtime.stream.checkpoint import query_id
 from tidegate.runtime.stream.columns import StreamColumns
 from tidegate.runtime.stream.config import StreamConfig
-from tidegate.runtime.stream.decisions import STREAM, Turn, check_same_input, check_same_query, first_meta, turn_of
-from tidegate.runtime.stream.task import ANSWER, unpacked, work_of
+from tidegate.runtime.stream.decisions import (
+    STREAM,
+    BatchDecision,
+    check_same_input,
+    check_same_query,
+    decide_batch,
+    first_meta,
+)
+from tidegate.runtime.stream.task import ANSWER, task_function, unpacked
 from tidegate.runtime.task.results import results_of
 from tidegate.state import batch_metadata
 from tidegate.state.decisions import Commit
@@ -100,7 +107,7 @@ class StreamDriver:
         query = self._context.getLocalProperty("sql.streaming.queryId")
         for pause_s in (*PAUSES_S, None):
             try:
-                if turn_of(self.newest, query, spark_batch) is Turn.RUN:
+                if decide_batch(self.newest, query, spark_batch) is BatchDecision.RUN:
                     self._run(rows, query, spark_batch)
                 return
             except EngineError as error:
@@ -127,7 +134,7 @@ class StreamDriver:
 
         Raises a partition's error if there is one; an error that ends the driver goes before one that can be retried.
         """
-        work = work_of(attempt, plan_stream(self.newest, STREAM, self._lineage), self.newest.query_offsets)
+        work = task_function(attempt, plan_stream(self.newest, STREAM, self._lineage), self.newest.query_offsets)
         partitions = self._config.partitions
         prepared = self._columns.prepared(rows, partitions, min(partitions, self._context.defaultParallelism))
         try:

@@ -16,7 +16,7 @@ from tidegate.runtime.stream.config import StreamConfig
 from tidegate.runtime.stream.driver import StreamDriver
 
 
-class Gate:
+class BatchGate:
     """Passes Spark's batches to `work` until it is closed."""
 
     def __init__(self, work: Callable[[DataFrame, int], None]) -> None:
@@ -40,7 +40,7 @@ class Gate:
 class OperatorQuery(StreamingQuery):  # type: ignore[misc]
     """Spark's query, stopped only between batches: a stop during a batch makes Spark overflow its stack."""
 
-    def __init__(self, query: StreamingQuery, gate: Gate) -> None:
+    def __init__(self, query: StreamingQuery, gate: BatchGate) -> None:
         super().__init__(query._jsq)
         self._gate = gate
 
@@ -61,7 +61,7 @@ def start_query(
     columns.check(rows)
     driver = StreamDriver(rows.sparkSession, config, columns)
     driver.claim()
-    gate = Gate(driver.batch)
+    gate = BatchGate(driver.batch)
     writer = rows.writeStream.foreachBatch(gate.batch).option("checkpointLocation", str(config.checkpoint))
     return OperatorQuery((writer.trigger(**trigger) if trigger else writer).start(), gate)
 

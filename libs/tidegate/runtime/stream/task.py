@@ -53,7 +53,7 @@ class StreamPort:
         """Do nothing: no output is published."""
 
 
-def work_of(
+def task_function(
     attempt: Attempt, plans: Mapping[int, PartitionPlan], begins: Mapping[int, int]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that a task runs on its rows.

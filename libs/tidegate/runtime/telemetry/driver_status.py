@@ -15,14 +15,14 @@ from typing import Literal, get_args
 from tidegate.contracts.errors import BufferFull, Fenced, StateError, TidegateError, UserError
 from tidegate.runtime import clock
 
-Incident = Literal["bound reached", "fenced", "refused", "stopped"]
+FailureState = Literal["bound reached", "fenced", "refused", "stopped"]
 """Ways in which a driver ends unasked. `refused`: with a UserError or StateError, before it ever ran."""
 
-State = Literal["starting", "running", "waiting", "drained", Incident]
+State = Literal["starting", "running", "waiting", "drained", FailureState]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Condition:
+class DriverStatus:
     """The status of a driver since `since` (ms, wall clock), and why.
 
     `waits`: the table that due records wait for, and their partitions. `unclear`: partitions whose newest publication
@@ -39,74 +39,74 @@ class Condition:
     recovering: Mapping[int, str] = field(default_factory=dict)
 
 
-class ConditionFile:
+class DriverStatusFile:
     """The status file of one operator, written by the last driver on this machine."""
 
     def __init__(self, state: Path) -> None:
         self._path = state / "condition.json"
-        self._told = Condition(state="drained", since=0)
+        self._last = DriverStatus(state="drained", since=0)
         self._ran = False
 
     @property
-    def told(self) -> Condition:
+    def last(self) -> DriverStatus:
         """Return the status that this driver has last written."""
-        return self._told
+        return self._last
 
-    def read(self) -> Condition | None:
+    def read(self) -> DriverStatus | None:
         """Read the status from the file; None if there is no file, or no valid status in it."""
         try:
-            said = json.loads(self._path.read_text())
+            document = json.loads(self._path.read_text())
             mappings = {
-                name: {int(partition): text for partition, text in said.get(name, {}).items()}
+                name: {int(partition): text for partition, text in document.get(name, {}).items()}
                 for name in ("recovered", "recovering")
             }
-            found = Condition(**said | mappings | {"unclear": tuple(said["unclear"])})
+            found = DriverStatus(**document | mappings | {"unclear": tuple(document["unclear"])})
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None
         return found if found.state in get_args(State) else None
 
-    def tell(self, state: State, why: str = "") -> None:
+    def write(self, state: State, why: str = "") -> None:
         """Write the status, with the current time as `since`, if it changed."""
         self._ran = self._ran or state == "running"
-        if (state, why) != (self._told.state, self._told.why):
-            self._write(replace(self._told, state=state, why=why, since=clock.now_ms()))
+        if (state, why) != (self._last.state, self._last.why):
+            self._save(replace(self._last, state=state, why=why, since=clock.now_ms()))
 
-    def tell_unclear(self, partitions: Iterable[int]) -> None:
+    def write_unclear(self, partitions: Iterable[int]) -> None:
         """Write which partitions' publications are not confirmed, if that changed."""
-        if (unclear := tuple(sorted(partitions))) != self._told.unclear:
-            self._write(replace(self._told, unclear=unclear))
+        if (unclear := tuple(sorted(partitions))) != self._last.unclear:
+            self._save(replace(self._last, unclear=unclear))
 
-    def tell_waits(self, table: str, partitions: Iterable[int]) -> None:
+    def write_waits(self, table: str, partitions: Iterable[int]) -> None:
         """Write which table due records wait for, and in which partitions, if that changed."""
         where = ", ".join(map(str, partitions))
-        told = f"due records wait until the table {table} has read on, partitions {where}: look at its service"
-        if (waits := told if where else "") != self._told.waits:
-            self._write(replace(self._told, waits=waits))
+        text = f"due records wait until the table {table} has read on, partitions {where}: look at its service"
+        if (waits := text if where else "") != self._last.waits:
+            self._save(replace(self._last, waits=waits))
 
-    def tell_recovered(self, partition: int, how: str) -> None:
+    def write_recovered(self, partition: int, how: str) -> None:
         """Write how the partition's local state was recovered."""
-        self._write(replace(self._told, recovered={**self._told.recovered, partition: how}))
+        self._save(replace(self._last, recovered={**self._last.recovered, partition: how}))
 
-    def tell_recovering(self, left: Mapping[int, str]) -> None:
+    def write_recovering(self, left: Mapping[int, str]) -> None:
         """Write which partitions wait for their local states to be rebuilt, and why, if that changed."""
-        if dict(left) != dict(self._told.recovering):
-            self._write(replace(self._told, recovering=dict(left)))
+        if dict(left) != dict(self._last.recovering):
+            self._save(replace(self._last, recovering=dict(left)))
 
     @contextmanager
-    def of_run(self) -> Iterator[None]:
+    def recording_run(self) -> Iterator[None]:
         """Write `starting` at the beginning of the block; at its end write `drained`, or why it failed."""
-        self._told, self._ran = Condition(state="drained", since=0), False
-        self.tell("starting")
+        self._last, self._ran = DriverStatus(state="drained", since=0), False
+        self.write("starting")
         try:
             yield
         except Exception as error:
-            self.tell(_incident(error, ran=self._ran), one_line(error))
+            self.write(_failure_state(error, ran=self._ran), one_line(error))
             raise
-        self.tell("drained")
+        self.write("drained")
 
-    def _write(self, condition: Condition) -> None:
-        self._told = condition
-        text = json.dumps(vars(condition))
+    def _save(self, status: DriverStatus) -> None:
+        self._last = status
+        text = json.dumps(vars(status))
         with suppress(OSError):  # a status that cannot be written must not stop the driver
             try:
                 self._replace(text)
@@ -136,7 +136,7 @@ def one_line(error: Exception) -> str:
     return f"{error.problem}{value}" + (f": {error.remedy}" if error.remedy else "")
 
 
-def _incident(error: Exception, *, ran: bool) -> Incident:
+def _failure_state(error: Exception, *, ran: bool) -> FailureState:
     if isinstance(error, Fenced):
         return "fenced"
     if isinstance(error, BufferFull):

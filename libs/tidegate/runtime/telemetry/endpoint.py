@@ -16,11 +16,11 @@ from tidegate.contracts.errors import UserError
 
 lines = logging.getLogger("tidegate")
 
-SLOWEST_CLIENT_S = 10.0
+CLIENT_TIMEOUT_S = 10.0
 """Timeout of a client: one that has not sent its request after this is disconnected."""
 
 
-END_WITHIN_S = 0.05
+SHUTDOWN_POLL_S = 0.05
 """How long the end of a service may wait for its endpoint: the server checks this often whether to shut down."""
 
 
@@ -36,10 +36,10 @@ Route = Callable[[str], Answer]
 """A function from a request's `Accept` header to the response."""
 
 
-def json_answer(said: Mapping[str, Any], *, well: bool) -> Answer:
+def json_answer(content: Mapping[str, Any], *, well: bool) -> Answer:
     """Return a JSON response with status 200, or 503 if not `well`."""
     status = HTTPStatus.OK if well else HTTPStatus.SERVICE_UNAVAILABLE
-    return Answer(status, "application/json", json.dumps(said).encode() + b"\n")
+    return Answer(status, "application/json", json.dumps(content).encode() + b"\n")
 
 
 @contextmanager
@@ -55,7 +55,7 @@ def endpoint(host: str, port: int, routes: Mapping[str, Route]) -> Iterator[None
             "telemetry.port in the file, or TIDEGATE_TELEMETRY__PORT",
         ) from error
     with server:
-        Thread(target=server.serve_forever, args=(END_WITHIN_S,), name="telemetry", daemon=True).start()
+        Thread(target=server.serve_forever, args=(SHUTDOWN_POLL_S,), name="telemetry", daemon=True).start()
         try:
             yield
         finally:
@@ -78,7 +78,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
-    timeout = SLOWEST_CLIENT_S
+    timeout = CLIENT_TIMEOUT_S
     server_version, sys_version = "tidegate", ""
 
     def do_GET(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, cast, get_args
 
 from tidegate.runtime.kafka.open_transactions import OpenTransaction
-from tidegate.runtime.telemetry.driver_status import Condition, Incident
+from tidegate.runtime.telemetry.driver_status import DriverStatus, FailureState
 
 Rule = Literal[
     "running",
@@ -43,12 +43,12 @@ class Explanation(NamedTuple):
 class OperatorFacts:
     """What is known of an operator.
 
-    `driven`: a driver runs on this machine. `condition`: the status that a driver last wrote on this machine.
+    `driven`: a driver runs on this machine. `status`: the status that a driver last wrote on this machine.
     `kafka_error`: why no broker can be reached, "" if one can.
     """
 
     driven: bool
-    condition: Condition | None
+    status: DriverStatus | None
     kafka_error: str = ""
 
 
@@ -74,28 +74,28 @@ def explain_operator(facts: OperatorFacts) -> Explanation:
 
     That the driver has ended takes precedence over an unreachable broker.
     """
-    told = facts.condition
+    status = facts.status
     if not facts.driven:
-        return _ended(told)
+        return _ended(status)
     if facts.kafka_error:
         return Explanation("broker away", f"{facts.kafka_error}; the driver goes on by itself")
-    if told is not None and told.state == "waiting":
-        return Explanation("waiting", told.why)
-    if told is None or told.state == "starting":
+    if status is not None and status.state == "waiting":
+        return Explanation("waiting", status.why)
+    if status is None or status.state == "starting":
         return Explanation("starting", "a driver is starting")
-    if told.waits:
-        return Explanation("waiting for table", told.waits)
-    if told.recovering:
-        rebuilt = f"{len(told.recovering)} local states are still to be rebuilt from the log; other partitions go on"
+    if status.waits:
+        return Explanation("waiting for table", status.waits)
+    if status.recovering:
+        rebuilt = f"{len(status.recovering)} local states are still to be rebuilt from the log; other partitions go on"
         return Explanation("running", f"a driver runs on this machine; {rebuilt}")
     return Explanation("running", "a driver runs on this machine")
 
 
-def _ended(told: Condition | None) -> Explanation:
-    if told is not None and told.state in get_args(Incident):
-        return Explanation(cast(Rule, told.state), told.why)
-    if told is not None and told.state != "drained":
-        return Explanation("no driver", f"the driver was killed while it was {told.state}; start it again")
+def _ended(status: DriverStatus | None) -> Explanation:
+    if status is not None and status.state in get_args(FailureState):
+        return Explanation(cast(Rule, status.state), status.why)
+    if status is not None and status.state != "drained":
+        return Explanation("no driver", f"the driver was killed while it was {status.state}; start it again")
     return Explanation("no driver", "no driver runs on this machine: tidegate run")
 
 

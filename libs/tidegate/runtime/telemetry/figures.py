@@ -18,14 +18,14 @@ from tidegate.runtime.telemetry.metrics import Metrics
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of the histograms' buckets."""
 
-MOST_NOTED = 50
+MAX_PENDING = 50
 """Most batches that wait to be counted. If nothing reads the totals, the next batch counts them: a few ms for each."""
 
 _OF_BATCH = ("job", "commit", "publish")
 
 
 @dataclass(kw_only=True)
-class Times:
+class DurationHistogram:
     """A histogram of durations with the bucket bounds `BOUNDS_S`; the last bucket has no bound."""
 
     buckets: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_S) + 1))
@@ -38,14 +38,14 @@ class Times:
 
 
 @dataclass(kw_only=True)
-class OperatorFigures:
+class OperatorMetrics:
     """One operator's metrics and durations."""
 
     metrics: Metrics = field(default_factory=Metrics)
-    batch: Times = field(default_factory=Times)
-    commit: Times = field(default_factory=Times)
-    publication: Times = field(default_factory=Times)
-    recovery: Times = field(default_factory=Times)
+    batch: DurationHistogram = field(default_factory=DurationHistogram)
+    commit: DurationHistogram = field(default_factory=DurationHistogram)
+    publication: DurationHistogram = field(default_factory=DurationHistogram)
+    recovery: DurationHistogram = field(default_factory=DurationHistogram)
 
     def add(self, meta: BatchMeta, seconds: dict[str, float]) -> None:
         """Count the batch. `seconds`: the durations of its phases, by name."""
@@ -58,26 +58,26 @@ class OperatorFigures:
             self.recovery.add(seconds.get("recover", 0.0))
 
 
-class Figures:
+class ServiceMetrics:
     """The figures of all operators of a process."""
 
     def __init__(self) -> None:
         self._noted: deque[tuple[BatchMeta, dict[str, float]]] = deque()
-        self._counted: dict[str, OperatorFigures] = {}
+        self._counted: dict[str, OperatorMetrics] = {}
         self._lock = Lock()
 
     def note(self, meta: BatchMeta, seconds: dict[str, float]) -> None:
         """Note the batch, to be counted later."""
         self._noted.append((meta, dict(seconds)))
-        if len(self._noted) > MOST_NOTED:
+        if len(self._noted) > MAX_PENDING:
             with self.counted():
                 pass
 
     @contextmanager
-    def counted(self) -> Iterator[Mapping[str, OperatorFigures]]:
+    def counted(self) -> Iterator[Mapping[str, OperatorMetrics]]:
         """Count every batch noted so far and yield the figures by operator; they do not change during the block."""
         with self._lock:
             for _ in range(len(self._noted)):
                 meta, seconds = self._noted.popleft()
-                self._counted.setdefault(meta.operator, OperatorFigures()).add(meta, seconds)
+                self._counted.setdefault(meta.operator, OperatorMetrics()).add(meta, seconds)
             yield self._counted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, get_args
 
-from tidegate.runtime.telemetry.driver_status import Condition, Incident
+from tidegate.runtime.telemetry.driver_status import DriverStatus, FailureState
 from tidegate.runtime.telemetry.explanation import Explanation, OperatorFacts, explain_operator
 from tidegate.runtime.telemetry.observation import Observation
 
@@ -16,31 +16,31 @@ a minute; the rebuild of a large state, which a restart must not interrupt, take
 _DRIVING = ("starting", "running", "waiting")
 
 
-def health(seen: Sequence[Observation], trigger_s: float) -> dict[str, Any]:
+def health(observations: Sequence[Observation], trigger_s: float) -> dict[str, Any]:
     """Return `healthy`, and each driver's state and loop age.
 
     `healthy` is true if no driver has failed and no driver loop is stuck; a driver that was asked to end is healthy.
     """
-    operators = {each.operator: {"state": each.condition.state, "loop_age_s": each.idle_s} for each in seen}
-    return {"healthy": all(_turns(each, trigger_s) for each in seen), "operators": operators}
+    operators = {each.operator: {"state": each.status.state, "loop_age_s": each.loop_age_s} for each in observations}
+    return {"healthy": all(_is_alive(each, trigger_s) for each in observations), "operators": operators}
 
 
-def readiness(seen: Sequence[Observation]) -> dict[str, Any]:
+def readiness(observations: Sequence[Observation]) -> dict[str, Any]:
     """Return `ready`, and for each operator the explanation.
 
     `ready` is true if there is a driver, and every driver holds its claim and is processing.
     """
-    why = {each.operator: _explained(each.condition) for each in seen}
+    why = {each.operator: _explained(each.status) for each in observations}
     ready = bool(why) and all(each.rule == "running" for each in why.values())
     return {"ready": ready, "operators": {operator: each._asdict() for operator, each in why.items()}}
 
 
-def _turns(seen: Observation, trigger_s: float) -> bool:
-    if seen.condition.state in get_args(Incident):
+def _is_alive(observation: Observation, trigger_s: float) -> bool:
+    if observation.status.state in get_args(FailureState):
         return False
-    stuck = seen.idle_s is not None and seen.idle_s > STUCK_AFTER_S + trigger_s
-    return not (stuck and seen.condition.state in _DRIVING)
+    stuck = observation.loop_age_s is not None and observation.loop_age_s > STUCK_AFTER_S + trigger_s
+    return not (stuck and observation.status.state in _DRIVING)
 
 
-def _explained(told: Condition) -> Explanation:
-    return explain_operator(OperatorFacts(driven=told.state in _DRIVING, condition=told))
+def _explained(status: DriverStatus) -> Explanation:
+    return explain_operator(OperatorFacts(driven=status.state in _DRIVING, status=status))

@@ -14,34 +14,34 @@ _FIELDS = "tidegate"
 _PASSWORD_OF_LOGIN = re.compile(r'password\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 
-def about(operator: str, *, partition: int | None = None, batch: int | None = None) -> dict[str, Any]:
+def log_fields(operator: str, *, partition: int | None = None, batch: int | None = None) -> dict[str, Any]:
     """Return the `extra` of a logging call: the operator, partition and batch as fields of a JSON line."""
     fields = {"operator": operator, "partition": partition, "batch": batch}
     return {_FIELDS: {name: value for name, value in fields.items() if value is not None}}
 
 
-def speak_as(application: Application, text: str) -> None:
+def set_log_format(application: Application, text: str) -> None:
     """Set the format of all later log lines to the configured one: JSON, or text in the format `text`."""
     form: type[logging.Formatter] = JsonLines if application.log == "json" else logging.Formatter
     for handler in logging.getLogger().handlers:
         if type(handler) is logging.StreamHandler:
-            handler.setFormatter(Discreet(form(text), application))
+            handler.setFormatter(SecretMaskingFormatter(form(text), application))
 
 
 class JsonLines(logging.Formatter):
-    """Formats a line as a JSON object: time, level, message, the fields of `about`, and an exception's traceback."""
+    """Formats a line as a JSON object: time, level, message, the fields of `log_fields`, and any traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line of JSON."""
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        said = {"time": time, "level": record.levelname.lower(), "message": record.getMessage()}
-        said |= getattr(record, _FIELDS, {})
+        fields = {"time": time, "level": record.levelname.lower(), "message": record.getMessage()}
+        fields |= getattr(record, _FIELDS, {})
         if record.exc_info:
-            said["trace"] = self.formatException(record.exc_info)
-        return json.dumps(said)
+            fields["trace"] = self.formatException(record.exc_info)
+        return json.dumps(fields)
 
 
-class Discreet(logging.Formatter):
+class SecretMaskingFormatter(logging.Formatter):
     """Wraps another formatter and replaces the configuration's secrets by `***`."""
 
     def __init__(self, inner: logging.Formatter, application: Application) -> None:

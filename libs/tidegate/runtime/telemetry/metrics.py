@@ -53,7 +53,7 @@ class Metrics:
         self._last_clock = meta.clock
         self._held.update(meta.counts)
         for partition, measures in meta.measures.items():
-            self._measures[partition] = later(self._measures.get(partition, {}), measures)
+            self._measures[partition] = merge_batches(self._measures.get(partition, {}), measures)
         self._peak["held_max"] = max(self._peak["held_max"], self.held)
         self._peak["held_bytes_max"] = max(self._peak["held_bytes_max"], self.held_bytes)
         added = {**_counted(meta), **self._sizes()}
@@ -93,7 +93,7 @@ class Metrics:
         Rates and averages are given since the first batch, and over the last 60 s (`..._60s`).
         """
         seconds = max(self._last_clock - (self._first_clock or 0), 1) / 1_000
-        measures: dict[str, int] = reduce(together, self._measures.values(), {})
+        measures: dict[str, int] = reduce(merge_partitions, self._measures.values(), {})
         recent: Counter[str] = Counter(dict.fromkeys(self._added, 0))
         for _, added in self._recent:
             recent.update(added)
@@ -135,11 +135,14 @@ def figures_after(
 
 def measured_after(before: BatchMeta, measures: Mapping[int, dict[str, int]]) -> dict[int, dict[str, int]]:
     """Return each partition's merged measures after a batch with these measures."""
-    now = {partition: later(before.measured.get(partition, {}), measured) for partition, measured in measures.items()}
+    now = {
+        partition: merge_batches(before.measured.get(partition, {}), measured)
+        for partition, measured in measures.items()
+    }
     return {**before.measured, **now}
 
 
-def later(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+def merge_batches(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
     """Merge the measures of one partition over two batches, of which `other` is the later.
 
     By suffix of the name: `_now` takes the later value, `_max` and `_min` the extreme; all others add up.
@@ -147,7 +150,7 @@ def later(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
     return _merged(one, other, lambda _before, now: now)
 
 
-def together(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+def merge_partitions(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
     """Merge the measures of two partitions: `_max` and `_min` take the extreme; all others, `_now` too, add up."""
     return _merged(one, other, lambda here, there: here + there)
 

@@ -37,11 +37,11 @@ class Metric(NamedTuple):
     name: str
     kind: Kind
     labels: tuple[str, ...]
-    says: str
+    help: str
 
     def family(self) -> Family:
         """Return the Prometheus metric family, without samples."""
-        return _FAMILIES[self.kind](self.name, self.says, labels=self.labels)
+        return _FAMILIES[self.kind](self.name, self.help, labels=self.labels)
 
 
 METRICS = (

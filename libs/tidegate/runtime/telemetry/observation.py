@@ -7,22 +7,22 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tidegate.contracts.schema import BatchMeta
-from tidegate.runtime.telemetry.driver_status import Condition
+from tidegate.runtime.telemetry.driver_status import DriverStatus
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
     """The state of a driver at one moment.
 
-    `newest`: its newest commit; None before its first claim, when the fields derived from it are empty too. `idle_s`:
-    seconds since its loop last began a round; None before the first. `ends`: the end offsets of the input's partitions
-    as of its last look. `compaction_s`: the total duration of its compactions.
+    `newest`: its newest commit; None before its first claim, when the fields derived from it are empty too.
+    `loop_age_s`: seconds since its loop last began a round; None before the first. `ends`: the end offsets of the
+    input's partitions when it last read them. `compaction_s`: the total duration of its compactions.
     """
 
     operator: str
     input: str
-    condition: Condition
-    idle_s: float | None = None
+    status: DriverStatus
+    loop_age_s: float | None = None
     newest: BatchMeta | None = None
     ends: Mapping[int, int] = field(default_factory=dict)
     files: int = 0

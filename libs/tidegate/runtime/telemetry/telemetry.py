@@ -13,7 +13,7 @@ from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.telemetry.collector import ServiceCollector
 from tidegate.runtime.telemetry.endpoint import Answer, endpoint, json_answer
-from tidegate.runtime.telemetry.figures import Figures
+from tidegate.runtime.telemetry.figures import ServiceMetrics
 from tidegate.runtime.telemetry.health import health, readiness
 from tidegate.runtime.telemetry.observation import Observation, Observed
 
@@ -22,11 +22,11 @@ class Telemetry:
     """The telemetry of one process. A process without drivers is healthy but not ready."""
 
     def __init__(self, application: Application) -> None:
-        self._figures = Figures()
+        self._figures = ServiceMetrics()
         self._drivers: Sequence[Observed] = ()
         self._trigger_s = application.trigger / 1_000
         self._registry = CollectorRegistry()
-        self._registry.register(ServiceCollector(application.application, self._figures, self._seen))
+        self._registry.register(ServiceCollector(application.application, self._figures, self._observe))
 
     def watch(self, drivers: Sequence[Observed]) -> None:
         """Set the drivers to observe."""
@@ -43,25 +43,25 @@ class Telemetry:
 
     def healthz(self, _accept: str) -> Answer:
         """Return 200 while no driver has failed and no driver loop is stuck; 503 otherwise."""
-        said = health(self._seen(), self._trigger_s)
-        return json_answer(said, well=said["healthy"])
+        result = health(self._observe(), self._trigger_s)
+        return json_answer(result, well=result["healthy"])
 
     def readyz(self, _accept: str) -> Answer:
         """Return 200 while every operator is processing; 503 with the reasons otherwise."""
-        said = readiness(self._seen())
-        return json_answer(said, well=said["ready"])
+        result = readiness(self._observe())
+        return json_answer(result, well=result["ready"])
 
-    def _seen(self) -> list[Observation]:
+    def _observe(self) -> list[Observation]:
         return [driver.observe() for driver in self._drivers]
 
 
 @contextmanager
 def telemetry_of(application: Application) -> Iterator[Telemetry | None]:
     """Serve the telemetry of this process during the block; yield None if none is configured."""
-    told, place = Telemetry(application), application.telemetry
+    telemetry, place = Telemetry(application), application.telemetry
     if place is None:
         yield None
         return
-    routes = {"/metrics": told.metrics, "/healthz": told.healthz, "/readyz": told.readyz}
+    routes = {"/metrics": telemetry.metrics, "/healthz": telemetry.healthz, "/readyz": telemetry.readyz}
     with endpoint(place.host, place.port, routes):
-        yield told
+        yield telemetry

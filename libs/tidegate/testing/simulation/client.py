@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tidegate.contracts.errors import TidegateError, Unavailable
-from tidegate.runtime.kafka.client import Topic
+from tidegate.runtime.kafka.client import TopicMetadata
 from tidegate.testing.simulation.kafka.broker import OFFSET_RETENTION_S
 from tidegate.testing.simulation.world import World
 
@@ -35,11 +35,11 @@ class SimulatedClient:
         """Return the answers in order, or the error in place of a missing one. The process may die in between."""
         return [self._answer(request, timeout_s) for request, _node in requests]
 
-    def topic(self, name: str) -> Topic:
+    def topic(self, name: str) -> TopicMetadata:
         """Return the topic; the one broker leads all its partitions."""
         self.probe(_PATIENCE_S)
         partitions = [p for topic, p in self._world.broker.logs if topic == name]
-        return Topic(name=name, id=f"id of {name}", leaders=dict.fromkeys(partitions, 0))
+        return TopicMetadata(name=name, id=f"id of {name}", leaders=dict.fromkeys(partitions, 0))
 
     def probe(self, timeout_s: float) -> None:
         """Check that the broker answers. Raise Unavailable if it does not."""
