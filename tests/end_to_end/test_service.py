@@ -274,7 +274,7 @@ ALL = [b"%d" % n for n in range(8)]
 @pytest.mark.parametrize("carried_out", [False, True])
 def test_an_end_without_an_answer_is_settled_by_the_mark(world, broker, monkeypatch, carried_out):
     here = world(buffer={"max_keys": 0, "when_full": "emit"})
-    driver, real, lost = here.driver(), publication.ends, []
+    driver, real, lost = here.driver(), publication.end_all, []
 
     def ends(client, producers, **rest):
         answers = real(client, producers, **rest) if carried_out else list(producers)

@@ -11,7 +11,7 @@ from tests.runtime.miniature import Jobs, application, driver_of
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tidegate.contracts.errors import EngineError
 from tidegate.runtime.batch_loop import driver as drivers
-from tidegate.runtime.spark.lake_probe import ProbeResult, check_shared, look
+from tidegate.runtime.spark.lake_probe import ProbeResult, answer_probe, check_shared
 from tidegate.state.delta_log.log_entries import STAGING
 
 pytestmark = pytest.mark.fast
@@ -24,18 +24,18 @@ def log(tmp_path: Path) -> Path:
 
 
 def here(probe: Path) -> list[ProbeResult]:
-    return [look(probe), look(probe)]
+    return [answer_probe(probe), answer_probe(probe)]
 
 
 def nowhere(probe: Path) -> list[ProbeResult]:
     """The lake is not mounted on the second executor."""
-    return [look(probe), look(elsewhere(probe))]
+    return [answer_probe(probe), answer_probe(elsewhere(probe))]
 
 
 def on_a_copy(probe: Path) -> list[ProbeResult]:
     """The second executor has a copy of the driver's lake."""
     shutil.copytree(probe.parent, elsewhere(probe).parent)
-    return [look(probe), look(elsewhere(probe))]
+    return [answer_probe(probe), answer_probe(elsewhere(probe))]
 
 
 def elsewhere(probe: Path) -> Path:

@@ -12,9 +12,9 @@ from tidegate.runtime.messages import PartitionResult
 from tidegate.runtime.telemetry.metrics import (
     RECENT_MS,
     Metrics,
-    later,
+    merge_batches,
+    merge_partitions,
     metrics_of,
-    together,
 )
 
 pytestmark = pytest.mark.fast
@@ -66,8 +66,8 @@ def test_measures_add_up_or_keep_their_extremes_by_name():
     one = {"lateness_sum": 5, "lateness_max": 5, "overtime_min": 3, "held_now": 8}
     other = {"lateness_sum": 2, "lateness_max": 2, "overtime_min": 1, "held_now": 4, "new": 1}
     merged = {"lateness_sum": 7, "lateness_max": 5, "overtime_min": 1, "new": 1}
-    assert later(one, other) == {**merged, "held_now": 4}
-    assert together(one, other) == {**merged, "held_now": 12}
+    assert merge_batches(one, other) == {**merged, "held_now": 4}
+    assert merge_partitions(one, other) == {**merged, "held_now": 12}
 
 
 def test_an_average_is_the_sum_over_its_count():
