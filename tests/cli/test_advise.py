@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from tests.state.logs import commit_rows, new_log
 from tidegate.cli.main import main
-from tidegate.runtime.telemetry.metrics import later
+from tidegate.runtime.telemetry.metrics import merge_batches
 
 pytestmark = pytest.mark.fast
 
@@ -33,7 +33,7 @@ def file(tmp_path: Path) -> Path:
     second = {"lateness_upto_4": 50, "lateness_max": 4, "lateness_count": 50}
     third = {"lateness_upto_655360": 10, "lateness_max": 10 * MINUTE_MS, "lateness_count": 10}
     commit_rows(log, 1, {}, measured={0: first, 1: second})
-    commit_rows(log, 2, {}, measured={0: later(first, third), 1: second})
+    commit_rows(log, 2, {}, measured={0: merge_batches(first, third), 1: second})
     return path
 
 
