@@ -23,8 +23,8 @@ CAUGHT_UP = PartitionFacts(next_offset=10, first=0, stable=10, end=10)
 
 
 def operator(state: State | None, *, driven: bool, kafka_error: str = "") -> Explanation:
-    condition = None if state is None else DriverStatus(state=state, since=1, why="because")
-    return explain_operator(OperatorFacts(driven=driven, condition=condition, kafka_error=kafka_error))
+    status = None if state is None else DriverStatus(state=state, since=1, why="because")
+    return explain_operator(OperatorFacts(driven=driven, status=status, kafka_error=kafka_error))
 
 
 @pytest.mark.parametrize("state", ["bound reached", "fenced", "refused", "stopped"])
@@ -100,7 +100,7 @@ def test_what_comes_before_an_open_transaction_is_read_first() -> None:
 
 
 def test_a_join_whose_due_records_wait_says_for_which_table() -> None:
-    condition = DriverStatus(state="running", since=1, waits="for facts")
-    assert explain_operator(OperatorFacts(driven=True, condition=condition)) == ("waiting for table", "for facts")
+    status = DriverStatus(state="running", since=1, waits="for facts")
+    assert explain_operator(OperatorFacts(driven=True, status=status)) == ("waiting for table", "for facts")
     behind = explain_partition(Explanation("waiting for table", ""), replace(CAUGHT_UP, stable=12, end=12))
     assert behind.rule == "behind"

@@ -103,7 +103,7 @@ class StillDriver:
         return Observation(**self.said)
 
 
-def condition(state: Any, why: str = "", unclear: tuple[int, ...] = ()) -> DriverStatus:
+def driver_status(state: Any, why: str = "", unclear: tuple[int, ...] = ()) -> DriverStatus:
     """A driver's condition."""
     return DriverStatus(state=state, since=1, why=why, unclear=unclear)
 
@@ -112,7 +112,7 @@ def condition(state: Any, why: str = "", unclear: tuple[int, ...] = ()) -> Drive
 def driver() -> StillDriver:
     """One that has done everything that is measured."""
     return StillDriver(
-        condition=condition("running", unclear=(7,)),
+        status=driver_status("running", unclear=(7,)),
         loop_age_s=0.5,
         newest=busy(),
         ends={7: 142},

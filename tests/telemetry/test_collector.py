@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.telemetry.conftest import COUNTS, SECONDS, StillDriver, application, busy, condition, meta
+from tests.telemetry.conftest import COUNTS, SECONDS, StillDriver, application, busy, driver_status, meta
 from tidegate.contracts.schema import Counts
 from tidegate.runtime import clock
 from tidegate.runtime.telemetry import figures
@@ -150,7 +150,7 @@ def test_one_state_is_1_and_all_others_are_0(driver: StillDriver) -> None:
 
 
 def test_operators_of_one_process_share_the_answer(driver: StillDriver) -> None:
-    other = StillDriver(operator="weather", condition=condition("starting"))
+    other = StillDriver(operator="weather", status=driver_status("starting"))
     names = {dict(labels)["operator"] for _, labels in samples(told(driver, other))}
     assert names == {"updates", "weather"}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.telemetry.conftest import StillDriver, application, condition
+from tests.telemetry.conftest import StillDriver, application, driver_status
 from tidegate.contracts.errors import ConfigurationError, UserError
 from tidegate.devkit.embedded_broker import free_ports
 from tidegate.runtime.telemetry.health import STUCK_AFTER_S
@@ -56,7 +56,7 @@ def watched(client: Client, *drivers: StillDriver) -> Client:
 
 
 def driver(state: str, why: str = "", **more: Any) -> StillDriver:
-    return StillDriver(condition=condition(state, why), **more)
+    return StillDriver(status=driver_status(state, why), **more)
 
 
 def test_a_file_without_telemetry_has_no_endpoint() -> None:
