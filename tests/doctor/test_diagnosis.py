@@ -49,7 +49,7 @@ def plant(folder: Path) -> None:
     with LocalState.lock(given.state / "app", 0, operator=NAME, table_id="former", token=(1, 1)) as local:
         local.begin(1, 1, "a")
     (local.folder / "header").write_bytes(b"\xff" * 100)
-    DriverStatusFile(given.state / "app" / NAME).tell("stopped", "the disk failed")
+    DriverStatusFile(given.state / "app" / NAME).write("stopped", "the disk failed")
     database, key = Database(Address(f"sqlite:///{folder}/control.db")), OperatorKey("app", NAME)
     revisions.prepare(database)
     silent = Heartbeat(instance="i", host="node1", pid=7, epoch=1, state="running", started_ms=1, heartbeat_ms=2)

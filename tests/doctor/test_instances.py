@@ -60,14 +60,14 @@ def world(tmp_path: Path) -> World:
 
 def test_drivers_that_live_or_have_ended_are_no_finding(world: World) -> None:
     assert world.found() == []
-    world.record_heartbeat("a", age_ms=STALE_AFTER_MS)
-    world.record_heartbeat("b", state="drained", age_ms=10 * STALE_AFTER_MS)
-    world.record_heartbeat("c", state="fenced", age_ms=10 * STALE_AFTER_MS)
+    world.heartbeat("a", age_ms=STALE_AFTER_MS)
+    world.heartbeat("b", state="drained", age_ms=10 * STALE_AFTER_MS)
+    world.heartbeat("c", state="fenced", age_ms=10 * STALE_AFTER_MS)
     assert world.found() == []
 
 
 def test_a_driver_without_a_sign_of_life_is_told_with_where_to_look(world: World) -> None:
-    world.record_heartbeat("a", age_ms=120_000)
+    world.heartbeat("a", age_ms=120_000)
     [(about, problem, value, remedy)] = world.found()
     assert (about, problem) == ("updates", "a driver shows no sign of life")
     assert value == "process 7 on node1, running, silent for 2m"
@@ -75,15 +75,15 @@ def test_a_driver_without_a_sign_of_life_is_told_with_where_to_look(world: World
 
 
 def test_an_old_driver_s_silence_is_none_when_a_newer_one_lives(world: World) -> None:
-    world.record_heartbeat("killed", age_ms=120_000)
-    world.record_heartbeat("its successor")
+    world.heartbeat("killed", age_ms=120_000)
+    world.heartbeat("its successor")
     assert world.found() == []
 
 
 def test_two_living_drivers_of_one_operator_are_told(world: World) -> None:
-    world.record_heartbeat("a", ran_ms=2_000)
-    world.record_heartbeat("b", age_ms=1_000)
-    world.record_heartbeat("c", operator="weather")
+    world.heartbeat("a", ran_ms=2_000)
+    world.heartbeat("b", age_ms=1_000)
+    world.heartbeat("c", operator="weather")
     [(about, problem, value, remedy)] = world.found()
     assert (about, problem) == ("updates", "several drivers of one operator live")
     assert value == "process 7 on node1, process 7 on node1"
@@ -91,13 +91,13 @@ def test_two_living_drivers_of_one_operator_are_told(world: World) -> None:
 
 
 def test_a_driver_that_was_killed_before_another_started_is_no_second_one(world: World) -> None:
-    world.record_heartbeat("killed", age_ms=3_000, ran_ms=9_000)
-    world.record_heartbeat("its successor", ran_ms=2_000)
+    world.heartbeat("killed", age_ms=3_000, ran_ms=9_000)
+    world.heartbeat("its successor", ran_ms=2_000)
     assert world.found() == []
 
 
 def test_a_driver_of_an_operator_that_the_file_no_longer_has_is_no_finding(world: World) -> None:
-    world.record_heartbeat("a", age_ms=120_000, operator="former_updates")
+    world.heartbeat("a", age_ms=120_000, operator="former_updates")
     assert world.found() == []
 
 

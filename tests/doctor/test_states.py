@@ -96,7 +96,7 @@ def test_a_path_is_on_the_file_system_of_the_nearest_mount() -> None:
 
 @pytest.mark.parametrize("state", ["fenced", "refused", "stopped", "bound reached"])
 def test_a_driver_that_ended_by_itself_is_told_with_its_reason(world: World, state: str) -> None:
-    DriverStatusFile(world.path).tell(state, "the operator log has other columns")  # type: ignore[arg-type]
+    DriverStatusFile(world.path).write(state, "the operator log has other columns")  # type: ignore[arg-type]
     [(problem, value, remedy)] = world.found()
     assert problem.endswith(state)
     assert value == "the operator log has other columns"
@@ -104,11 +104,11 @@ def test_a_driver_that_ended_by_itself_is_told_with_its_reason(world: World, sta
 
 
 def test_a_driver_that_was_killed_is_told_and_one_that_runs_or_drained_is_not(world: World) -> None:
-    DriverStatusFile(world.path).tell("running")
+    DriverStatusFile(world.path).write("running")
     assert [problem for problem, _, _ in world.found()] == ["the last driver on this machine was killed"]
     with Requests(world.path).driving():
         assert world.found() == []
-    DriverStatusFile(world.path).tell("starting")
+    DriverStatusFile(world.path).write("starting")
     file = DriverStatusFile(world.path)
     with file.recording_run():
         pass
