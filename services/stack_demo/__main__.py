@@ -8,10 +8,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -28,25 +26,10 @@ from services.stack_demo.month import (
 )
 from services.stack_demo.waiting import wait_for
 from tidegate.contracts.errors import TidegateError, UserError
-from tidegate.contracts.event_time import parse_duration_ms
-from tidegate.devkit.demo import counting, joining, report
-from tidegate.devkit.demo.departures import PARTITIONS, departures
-from tidegate.devkit.demo.expected_counts import counted
-from tidegate.devkit.demo.expected_readings import expected_readings
-from tidegate.devkit.demo.expected_updates import expected
-from tidegate.devkit.demo.run import (
-    ADVANCE,
-    ANY_HOURS,
-    GRACE,
-    HOUR,
-    HOURS,
-    JOIN,
-    MAX_KEYS,
-    TIME_LIMIT,
-    TOPICS,
-    UPDATES,
-    WEATHER,
-)
+from tidegate.devkit.demo import checks
+from tidegate.devkit.demo.checks import CHECKS, WEATHER, Results
+from tidegate.devkit.demo.departures import departures
+from tidegate.devkit.demo.topics import topics_of
 from tidegate.devkit.produce_consume import read_all
 from tidegate.runtime.configuration.application import Application, load
 from tidegate.runtime.spark.session import start_session
@@ -71,10 +54,11 @@ def main() -> int:
     spark = start_session("stack-demo", "local[1]")
     try:
         register_views(spark, application)
-        right = [check(spark, application.kafka, input_) for check in (_check_suppression, _check_join, _check_windows)]
+        results = Results(console=console, spark=spark, application=application, **input_._asdict())
+        right = [checks.check(results, operator) for operator in CHECKS]
     finally:
         spark.stop()
-    console.print(f"Output: {_digest(application.kafka)}")
+    console.print(f"Output: {_digest(application)}")
     return 0 if all(right) else 1
 
 
@@ -95,41 +79,11 @@ def _produce(application: Application, input_: Month) -> None:
         raise UserError("the topic `departures` holds more than these days", value=len(stream), remedy=remedy)
 
 
-def _check_suppression(spark: Any, options: Mapping[str, str], input_: Month) -> bool:
-    report.summary(console, spark, UPDATES, len(input_.departures))
-    wanted = expected(input_.departures, PARTITIONS, parse_duration_ms(TIME_LIMIT), MAX_KEYS)
-    return report.compare(console, read_all(options, "carrier-updates"), set(_held(spark, UPDATES)), wanted)
-
-
-def _check_join(spark: Any, options: Mapping[str, str], input_: Month) -> bool:
-    wanted = expected_readings(input_.departures, input_.readings)
-    output, grace_ms = read_all(options, "flights-with-weather"), parse_duration_ms(GRACE)
-    found = joining.compared(output, _held(spark, JOIN), input_.departures, input_.readings, wanted, grace_ms)
-    return joining.show_compared(console, found)
-
-
-def _check_windows(spark: Any, options: Mapping[str, str], input_: Month) -> bool:
-    hour, advance, grace = (parse_duration_ms(duration) for duration in (HOUR, ADVANCE, GRACE))
-    hours = counted(input_.departures, lambda departure: departure.key, hour, hour, grace)
-    any_hours = counted(input_.departures, lambda departure: departure.airport, hour, advance, grace)
-    different = [
-        *counting.differences_of_results(read_all(options, "departures-per-hour"), counting.low_counts(spark), hours),
-        *(f"{what} of {HOURS}" for what in counting.differences(counting.seen(spark, HOURS), hours)),
-        *(f"{what} of {ANY_HOURS}" for what in counting.differences(counting.seen(spark, ANY_HOURS), any_hours)),
-    ]
-    return counting.show_checked(console, different, hours, any_hours)
-
-
-def _held(spark: Any, operator: str) -> Any:
-    rows = spark.sql(f"SELECT key, value, timestamp FROM {operator}_buffer").toArrow().to_pylist()
-    return joining.held_records(rows)
-
-
-def _digest(options: Mapping[str, str]) -> str:
+def _digest(application: Application) -> str:
     """Return a hash of all records of all topics, in order: the same after every undisturbed run."""
     digest = sha256()
-    for topic in TOPICS:
-        for number, partition in enumerate(read_all(options, topic)):
+    for topic in topics_of(application):
+        for number, partition in enumerate(read_all(application.kafka, topic)):
             digest.update(repr((topic, number, partition)).encode())
     return digest.hexdigest()[:16]
 

@@ -9,22 +9,13 @@ import sys
 from pathlib import Path
 
 from tidegate.devkit.demo.departures import PARTITIONS
-from tidegate.runtime.configuration.application import Application, load
-from tidegate.runtime.kafka.topics import create_topic, topic_names
-from tidegate.runtime.publishing.topics import configured
-
-
-def named(application: Application) -> list[str]:
-    """Return the topics that the application's operators read and write."""
-    operators = application.operators.values()
-    return sorted({topic for operator in operators for topic in (operator.input, *configured(operator).topics)})
+from tidegate.devkit.demo.topics import create_missing
+from tidegate.runtime.configuration.application import load
 
 
 def main() -> None:
     """Create the missing topics; existing topics are not changed."""
-    application = load(Path(sys.argv[1]))
-    for topic in sorted({*named(application)} - {*topic_names(application.kafka)}):
-        create_topic(application.kafka, topic, PARTITIONS)
+    for topic in create_missing(load(Path(sys.argv[1]))):
         print(f"created {topic}, {PARTITIONS} partitions")
 
 

@@ -93,6 +93,6 @@ def test_a_result_repeated_in_another_order_or_filtered_wrongly_is_reported() ->
 
 def test_what_differs_is_named_and_nothing_is_right_then() -> None:
     console = Console(file=io.StringIO(), width=200)
-    assert not show_checked(console, ["windows of departures_per_hour"], hours(STREAM), hours(STREAM))
-    assert "Wrong: these differ from pandas' counts: windows of departures_per_hour." in console.file.getvalue()
-    assert show_checked(console, [], hours(STREAM), hours(STREAM))
+    assert not show_checked(console, "departures_per_hour", ["windows"], hours(STREAM))
+    assert "Wrong: departures_per_hour differs from pandas' counts: windows." in console.file.getvalue()
+    assert show_checked(console, "departures_per_hour", [], hours(STREAM))

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from services.stack_demo.topics import named
-from tidegate.devkit.demo.run import OPERATORS, TOPICS
+from tidegate.devkit.demo import checks
+from tidegate.devkit.demo.topics import topics_of
 from tidegate.runtime.configuration.application import (
     Application,
     application_of,
@@ -143,13 +143,10 @@ def test_the_worker_offers_one_core_to_each_service() -> None:
 
 
 def test_the_stack_runs_the_operators_of_the_demo() -> None:
-    as_text = {"key_format": "string", "value_format": "json"}
-    theirs = {"application": "flights", "lake": "lake", "keep_output": "forever"}
-    theirs |= {"kafka": {"bootstrap.servers": "kafka:9092"}}
-    demo = application_of(theirs | {"operators": {name: {**each, **as_text} for name, each in OPERATORS.items()}})
-    told = {name: settings_of(each) for name, each in application().operators.items()}
-    assert told == {name: settings_of(each) for name, each in demo.operators.items()}
-    assert named(application()) == sorted(TOPICS)
+    stack, demo = application(), checks.original()
+    settings = [{name: settings_of(each) for name, each in run.operators.items()} for run in (stack, demo)]
+    assert settings[0] == settings[1]
+    assert topics_of(stack) == topics_of(demo)
 
 
 def test_every_topic_that_an_operator_names_is_made() -> None:
@@ -163,7 +160,7 @@ def test_every_topic_that_an_operator_names_is_made() -> None:
         "kafka": kafka,
         "operators": {"updates": updates},
     }
-    assert named(application_of(raw)) == ["in", "out", "refused"]
+    assert topics_of(application_of(raw)) == ["in", "out", "refused"]
 
 
 def test_prometheus_watches_every_service() -> None:

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import click
+from rich.console import Console
 
-from tidegate.cli.shared import DONE, FAILED, json_option, show
+from tidegate.cli.shared import DONE, FAILED, json_option, show, wants_json
+
+DAYS = 365
 
 
 @click.command("demo")
+@click.option("--days", type=click.IntRange(1, DAYS), default=DAYS, help="Only the first days of the year.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context) -> None:
+def command(ctx: click.Context, days: int) -> None:
     """Run a year of real departures and weather through a broker and the operators, and check every result.
 
-    Exit code 1 if a result differs from what independent code expects.
+    The operators are those of .tidegate/demo/app.py, which you can change. Exit code 1 if a result differs from what
+    independent code expects.
 
-    Example: tidegate demo
+    \b
+    Example:
+      tidegate demo
     """
     from tidegate.devkit.demo.run import demo
 
-    right = demo()
-    show({"right": right}, "")
+    right = demo(Console(stderr=wants_json()), days)
+    if wants_json():
+        show({"right": right}, "")
     ctx.exit(DONE if right else FAILED)

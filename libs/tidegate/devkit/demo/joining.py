@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,19 +21,22 @@ from tidegate.devkit.demo.weather import Reading
 Wanted = npt.NDArray[np.int64]
 Record = tuple[bytes | None, bytes | None, int]
 
-QUESTIONS = (
-    (
-        "What was the weather when the storm of 8 March began?",
-        "SELECT key, valid_from, value FROM weather_as_of('2013-03-08 12:30') ORDER BY key",
-    ),
-    (
-        "Are departures later when one sees less?",
-        "SELECT CASE WHEN visib < 1 THEN 'under 1 mile' WHEN visib < 5 THEN '1 to 5 miles' ELSE '5 and more' END "
-        "AS visibility, count(*) AS departures, round(avg(delay), 1) AS average_delay_min FROM (SELECT "
-        "CAST(get_json_object(value, '$.table.visib') AS DOUBLE) AS visib, "
-        "CAST(get_json_object(value, '$.stream.delay_min') AS INT) AS delay FROM flights_with_weather_emissions) "
-        "GROUP BY 1 ORDER BY 3 DESC",
-    ),
+VISIBILITY = (
+    "Are departures later when one sees less?",
+    """SELECT CASE WHEN visibility < 1 THEN 'under 1 mile'
+            WHEN visibility < 5 THEN '1 to 5 miles' ELSE '5 and more' END AS visibility,
+       count(*) AS departures, round(avg(delay), 1) AS average_delay_min
+FROM (SELECT CAST(get_json_object(value, '$.table.visib') AS DOUBLE) AS visibility,
+             CAST(get_json_object(value, '$.stream.delay_min') AS INT) AS delay
+      FROM flights_with_weather_emissions)
+GROUP BY 1 ORDER BY 3 DESC""",
+)
+STORM = (
+    "What was the weather when the storm of 8 March began?",
+    """SELECT key AS airport, date_format(valid_from, 'd MMM HH:mm') AS read_at_utc,
+       get_json_object(value, '$.visib') AS visibility_miles,
+       get_json_object(value, '$.wind_speed') AS wind_mph
+FROM weather_as_of('2013-03-08 12:30') ORDER BY key""",
 )
 
 
@@ -86,8 +89,8 @@ def _by_partition(stream: Sequence[Departure]) -> list[list[int]]:
 
 
 def _joined(departure: Departure, readings: Sequence[Reading], number: int) -> Record:
-    met = b"null" if number == NOTHING else readings[number].value
-    value = _canonical(b'{"stream":%b,"table":%b}' % (departure.value, met))
+    reading = b"null" if number == NOTHING else readings[number].value
+    value = _canonical(b'{"stream":%b,"table":%b}' % (departure.value, reading))
     return departure.airport, value, departure.timestamp
 
 
@@ -101,20 +104,17 @@ def _canonical(value: bytes | None) -> bytes:
 
 
 def show_wrong(console: Console, wrong: Mapping[str, int], departures: int, picture: Path) -> None:
-    """Print how many departures each variant of the join gives the wrong reading, and draw them into the file."""
-    title = "Departures that meet the wrong reading, when both come in the order of that year"
-    table = Table(title=title, title_justify="left")
+    """Print how many departures each variant of the join joins with the wrong reading, and draw them."""
+    title = "Departures joined with the wrong reading, if both arrive as they did in that year"
+    console.print(f"\n[bold]{title}[/]")
+    table = Table()
     table.add_column("join")
     table.add_column("wrong", justify="right")
     table.add_column("share", justify="right")
-    for way, count in wrong.items():
-        table.add_row(way, f"{count:,}", f"{count / departures:.1%}")
-    console.print()
+    for variant, count in wrong.items():
+        table.add_row(variant, f"{count:,}", f"{count / departures:.1%}")
     console.print(table)
-    bars = [Bar(way, count / departures, f"{count:,} ({count / departures:.1%})") for way, count in wrong.items()]
+    bars = [
+        Bar(variant, count / departures, f"{count:,} ({count / departures:.1%})") for variant, count in wrong.items()
+    ]
     picture.write_text(bar_chart(title, f"of {departures:,} departures from New York in 2013", bars))
-
-
-def held_records(rows: Sequence[Mapping[str, Any]]) -> Counter[Record]:
-    """Return the rows of the buffer view as records."""
-    return Counter((row["key"].encode(), row["value"].encode(), row["timestamp"]) for row in rows)

