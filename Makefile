@@ -15,7 +15,7 @@ help: ## list the targets
 setup: ## fetch and install everything into .venv and .tidegate; nothing is done twice
 	@infra/setup.sh
 
-demo: setup ## suppression, a versioned table, a join and windows on real flights and weather of 2013, checked by other code
+demo: setup ## flights and weather of 2013 through the operators of .tidegate/demo/app.py, checked by other code
 	@$(BIN)/tidegate demo
 
 test: lint ## every check and every test, the fast ones first

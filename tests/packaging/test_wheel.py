@@ -1,0 +1,123 @@
+"""The wheel, installed in empty environments and used in empty folders: nothing of it needs a checkout."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tidegate.runtime.install.paths import jars
+
+ROOT = Path(__file__).resolve().parents[2]
+CORE = """
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+import tidegate
+assert Path(tidegate.__file__).is_relative_to(sys.prefix), tidegate.__file__
+assert not [name for name in ("pyspark", "delta", "kafka", "sqlalchemy", "services", "migrations") if find_spec(name)]
+prices = tidegate.VersionedTable("prices", history_retention_ms=3_600_000)
+prices.put(b"apple", b"3", 1_000)
+assert prices.get(b"apple", 2_000).value == b"3"
+"""
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from a copy of the files that are in the repository."""
+    source, built = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("built")
+    files = subprocess.check_output(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, text=True)
+    there = [name for name in files.split("\0") if name and (ROOT / name).exists()]
+    archive = subprocess.run(
+        ["tar", "-c", "--null", "-T", "-"], cwd=ROOT, input="\0".join(there).encode(), capture_output=True, check=True
+    ).stdout
+    subprocess.run(["tar", "-x"], cwd=source, input=archive, check=True)
+    pip(sys.prefix, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(built), str(source))
+    [found] = built.glob("tidegate-*.whl")
+    return found
+
+
+def environment(folder: Path) -> Path:
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    return folder
+
+
+def pip(prefix: str | Path, *arguments: str) -> None:
+    subprocess.run([f"{prefix}/bin/python", "-m", "pip", "--quiet", *arguments], check=True, timeout=500)
+
+
+def run(prefix: Path, *command: str, home: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run a command of the environment in its empty folder, without what points to the checkout."""
+    hidden = ("PYTHONPATH", "VIRTUAL_ENV", "TIDEGATE_", "SPARK_", "PYSPARK_")
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
+    home.mkdir(exist_ok=True)
+    ran = subprocess.run(
+        [str(prefix / "bin" / command[0]), *command[1:]],
+        cwd=home,
+        env=variables,
+        text=True,
+        capture_output=True,
+        timeout=500,
+    )
+    assert ran.returncode == code, ran.stdout + ran.stderr
+    return ran
+
+
+def constraints(folder: Path) -> Path:
+    """The versions of the lock, without the hashes, which pip takes for requirements only."""
+    pins = re.findall(r"^[\w.\[\]-]+==\S+(?: ; .*?)?(?= \\$)", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    file = folder / "constraints.txt"
+    file.write_text("\n".join(re.sub(r"\[.*?\]", "", pin) for pin in pins))
+    assert len(pins) > 50
+    return file
+
+
+def test_the_wheel_holds_tidegate_alone_with_its_migrations(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"tidegate"}
+    assert "tidegate/migrations/versions/0001_the_control_database.py" in names
+    assert "tidegate/devkit/demo/app.py" in names
+    assert not [name for name in names if name.startswith("tidegate/testing/simulation")]
+
+
+def test_the_core_is_installed_and_used_without_spark(wheel: Path, tmp_path: Path) -> None:
+    prefix = environment(tmp_path / "venv")
+    pip(prefix, "install", "--constraint", str(constraints(tmp_path)), str(wheel))
+    run(prefix, "python", "-c", CORE, home=tmp_path / "empty")
+    assert "Commands:" in run(prefix, "tidegate", "--help", home=tmp_path / "empty").stdout
+    refused = run(prefix, "tidegate", "demo", home=tmp_path / "empty", code=2)
+    assert refused.stderr.endswith("remedy: pip install 'tidegate[spark]'\n")
+
+
+def test_set_up_and_demo_need_no_checkout(wheel: Path, tmp_path: Path) -> None:
+    """The libraries are those of this environment: installing 700 MB again would prove nothing more."""
+    prefix, home = environment(tmp_path / "venv"), tmp_path / "empty"
+    pip(prefix, "install", "--no-deps", str(wheel))
+    [site] = prefix.glob("lib/python*/site-packages")
+    (site / "libraries.pth").write_text(sysconfig.get_path("purelib"))
+    (home / ".tidegate" / "jars").mkdir(parents=True)
+    for kind in ("spark", "broker"):
+        (home / ".tidegate" / "jars" / kind).symlink_to(jars(kind))  # type: ignore[arg-type]
+    where = run(prefix, "python", "-c", "import tidegate; print(tidegate.__file__)", home=home).stdout
+    assert Path(where).is_relative_to(site)
+    ready = run(prefix, "tidegate", "setup", home=home)
+    assert "Compiled the kernels" in ready.stderr
+    assert "Compil" not in run(prefix, "tidegate", "setup", home=home).stderr
+    shown = run(prefix, "tidegate", "demo", "--days", "3", home=home)
+    assert shown.stdout.count("Checked: ") == 4
+    assert "make " not in shown.stdout + shown.stderr
+    assert "Traceback" not in shown.stderr
+    question = "SELECT count(*) AS emitted FROM flights_with_weather_emissions"
+    answer = run(prefix, "tidegate", "sql", ".tidegate/demo/app.py:app", question, "--json", home=home)
+    assert json.loads(answer.stdout)["emitted"] > 1_000
+    current = run(prefix, "tidegate", "db", "current", ".tidegate/demo/app.py:app", home=home)
+    assert "0001" in current.stdout
