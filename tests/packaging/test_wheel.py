@@ -95,7 +95,7 @@ def test_the_core_is_installed_and_used_without_spark(wheel: Path, tmp_path: Pat
     run(prefix, "python", "-c", CORE, home=tmp_path / "empty")
     assert "Commands:" in run(prefix, "tidegate", "--help", home=tmp_path / "empty").stdout
     refused = run(prefix, "tidegate", "demo", home=tmp_path / "empty", code=2)
-    assert refused.stderr.endswith("remedy: pip install 'tidegate[spark]'\n")
+    assert refused.stderr.endswith("remedy: pip install 'tidegate[demo]'\n")
 
 
 def test_set_up_and_demo_need_no_checkout(wheel: Path, tmp_path: Path) -> None:

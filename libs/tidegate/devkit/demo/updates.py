@@ -11,11 +11,12 @@ from tidegate.devkit.demo.expected_updates import Expected
 
 STORM = (
     "What went out on a day with a storm?",
-    """SELECT date_format(event_time, 'd MMM HH:mm') AS hour_utc, count(*) AS updates,
+    """SELECT date_format(date_trunc('HOUR', event_time), 'd MMM HH:mm') AS hour_utc,
+       count(*) AS updates,
        round(avg(get_json_object(value, '$.delay_min')), 1) AS average_delay_min
-FROM (SELECT date_trunc('HOUR', event_time) AS event_time, value FROM carrier_updates_emissions)
+FROM carrier_updates_emissions
 WHERE event_time BETWEEN '2013-03-08 12:00' AND '2013-03-08 16:00'
-GROUP BY event_time ORDER BY event_time""",
+GROUP BY 1 ORDER BY 1""",
 )
 
 
