@@ -4,6 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 export PYTHON
+unexport PYTHONDONTWRITEBYTECODE # hundreds of processes would each compile the same sources
 
 COMPOSE = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 
@@ -25,7 +26,7 @@ test: lint ## every check and every test, the fast ones first
 	@$(BIN)/python -m tests.quick_java
 	@echo "Fuzzing"
 	@NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.fuzzing --seconds 60 --seed 1
-	@HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -m 'not fast and not kill and not stack' -n 2 --dist loadfile
+	@HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -m 'not fast and not kill and not stack' -n 3 --dist loadfile --no-loadscope-reorder
 
 test-fast: setup ## the tests that need neither Spark nor a broker
 	@$(BIN)/python -m pytest -m fast -n auto --dist worksteal

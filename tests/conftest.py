@@ -39,6 +39,31 @@ def topic(broker: Broker) -> NewTopic:
     return create
 
 
+LONGEST = (
+    "docs/test_tutorial",
+    "docs/test_operator_pages",
+    "docs/test_how_tos",
+    "bad_days/test_marks",
+    "laws/test_laws_on_delta",
+    "clusters/test_clusters",
+    "end_to_end/test_commands",
+    "simulation/test_simulation",
+    "end_to_end/test_joins",
+    "kill/test_short",
+    "kill/test_joins",
+    "bad_days/test_brokers",
+    "end_to_end/test_how_to_refused_records",
+    "stream/test_how_to",
+    "end_to_end/test_telemetry",
+    "end_to_end/test_how_to_windows",
+)
+"""The files that take a minute and more, the longest first: whoever runs several files at once begins with them."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The fast tests run first; otherwise the order stays."""
-    items.sort(key=lambda item: item.get_closest_marker("fast") is None)
+    """The fast tests run first, then the files that take long; otherwise the order stays."""
+    items.sort(key=lambda item: (item.get_closest_marker("fast") is None, _place(item.nodeid)))
+
+
+def _place(test: str) -> int:
+    return next((at for at, name in enumerate(LONGEST) if test.startswith(f"tests/{name}.")), len(LONGEST))
