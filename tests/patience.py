@@ -9,9 +9,9 @@ PATIENCE_S = 180
 """A machine under load, with a cold Spark, takes its time."""
 
 
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    """The condition holds before our patience ends."""
+def wait_for(condition: Callable[[], object], what: str = "what the test waits for") -> None:
+    """Wait until the condition holds. Raise AssertionError, with `what`, after `PATIENCE_S`."""
     deadline = monotonic() + PATIENCE_S
     while not condition():
         assert monotonic() < deadline, what
-        sleep(0.05)
+        sleep(0.02)

@@ -6,17 +6,17 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
 
+from tests.patience import wait_for
 from tidegate.devkit.embedded_broker import HOST
 
 _PYSPARK = Path(pyspark.__file__).parent
-_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ def standalone(folder: Path, port: int, workers: int = 2) -> Iterator[Standalone
     }
     try:
         log = folder / "master" / "log"
-        wait_until(lambda: log.read_text().count("Registering worker") == workers, "the workers do not register")
+        wait_for(lambda: log.read_text().count("Registering worker") == workers, "the workers do not register")
         yield Standalone(url=url, workers={work: process.pid for work, process in running.items()})
     finally:
         for process in (*running.values(), master):
@@ -97,14 +97,6 @@ def lost(executor: int, *others: int, zombies_s: float) -> Iterator[None]:
     for pid in reversed(python):  # the daemon last: it would end them
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
-
-
-def wait_until(true: Callable[[], bool], otherwise: str, timeout_s: float = _TIMEOUT_S) -> None:
-    """It is true."""
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(0.05)
 
 
 def _command(pid: int) -> bytes:

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.clusters.cluster import executors, lost, spark_home, standalone, wait_until
+from tests.clusters.cluster import executors, lost, spark_home, standalone
 from tests.kill.harness import OPERATOR, PARTITIONS, Feed, committed, configure, records
 from tests.kill.service import Service, Start
+from tests.patience import wait_for
 from tidegate.contracts.naming import log_path
 from tidegate.devkit.embedded_broker import free_ports
 from tidegate.state.delta_log.operator_log import OperatorLog
@@ -73,7 +74,7 @@ class Run:
         return self.newest().offsets[self._source]
 
     def _wait_for_a_commit(self, true: Callable[[], bool]) -> None:
-        wait_until(true, f"not reached:\n{self.service.lines}")
+        wait_for(true, f"not reached:\n{self.service.lines}")
 
 
 @pytest.fixture

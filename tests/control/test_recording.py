@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -15,6 +15,7 @@ from pydantic import SecretStr
 
 from tests.control.contents import batches, batches_of_log, from_the_logs, rows
 from tests.control.server import PASSWORD, Server
+from tests.patience import PATIENCE_S, wait_for
 from tests.runtime.miniature import NAME, Jobs, application, driver_of
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tidegate.contracts.errors import BufferFull, EngineError, Fenced, StateError, TidegateError
@@ -23,8 +24,6 @@ from tidegate.control.address import Address
 from tidegate.control.database import LONGEST_WAIT_S, Database
 from tidegate.runtime.batch_loop import driver as drivers
 from tidegate.runtime.control_sync import backfill, recording
-
-PATIENCE_S = 60
 
 
 @pytest.fixture
@@ -78,7 +77,7 @@ class Service:
         """One more batch is committed; gives the seconds that it took."""
         started, offset = time.monotonic(), self.kafka.stable[0] + 1
         self.kafka.stable = self.kafka.ends = {0: offset, 1: offset}
-        until(lambda: self._reached(offset))
+        wait_for(lambda: self._reached(offset))
         return time.monotonic() - started
 
     def _reached(self, offset: int) -> bool:
@@ -93,14 +92,6 @@ class Service:
             return False
 
 
-def until(holds: Callable[[], bool]) -> None:
-    """It has come to hold, in good time."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 @pytest.fixture
 def service(kafka: ScriptedKafka, address: Address, tmp_path: Path) -> Iterator[Service]:
     """A service that runs, with its first batch committed."""
@@ -112,7 +103,7 @@ def service(kafka: ScriptedKafka, address: Address, tmp_path: Path) -> Iterator[
 def test_a_service_makes_the_tables_and_writes_every_batch(service: Service) -> None:
     for _ in range(3):
         service.batch()
-    until(service.written)
+    wait_for(service.written)
     assert {row["action"] for row in batches(service.database, NAME)} == {"claim", "batch"}
     [operator] = rows(service.database, "operators")
     assert operator == {"application": "app", "operator": NAME, "kind": "suppression"}
@@ -123,10 +114,10 @@ def test_an_instance_shows_its_epoch_and_that_it_lives(service: Service) -> None
         [found] = rows(service.database, "instances")
         return found
 
-    until(service.written)
-    until(lambda: (instance()["epoch"], instance()["state"]) == (1, "running"))
+    wait_for(service.written)
+    wait_for(lambda: (instance()["epoch"], instance()["state"]) == (1, "running"))
     before = instance()["heartbeat_ms"]
-    until(lambda: instance()["heartbeat_ms"] > before)
+    wait_for(lambda: instance()["heartbeat_ms"] > before)
 
 
 def test_a_drained_instance_says_so(kafka: ScriptedKafka, address: Address, tmp_path: Path) -> None:
@@ -139,20 +130,20 @@ def test_a_drained_instance_says_so(kafka: ScriptedKafka, address: Address, tmp_
 
 
 def test_tables_that_are_emptied_meanwhile_are_filled_from_the_log(service: Service) -> None:
-    until(service.written)
+    wait_for(service.written)
     with service.database.begin() as connection:
         connection.exec_driver_sql("DELETE FROM batches")
     service.batch()
-    until(service.written)
+    wait_for(service.written)
 
 
 def test_tables_that_are_dropped_meanwhile_are_back_after_an_upgrade(service: Service) -> None:
-    until(service.written)
+    wait_for(service.written)
     revisions.downgrade(service.database, "base")
     service.batch()
     revisions.upgrade(service.database)
     service.batch()
-    until(service.written)
+    wait_for(service.written)
 
 
 def test_more_batches_than_are_kept_come_from_the_log(
@@ -163,7 +154,7 @@ def test_more_batches_than_are_kept_come_from_the_log(
     with Service(kafka, address, tmp_path) as service:
         for _ in range(8):
             service.batch()
-        until(service.written)
+        wait_for(service.written)
 
 
 def test_what_a_log_lost_to_retention_goes_from_the_database_too(
@@ -177,7 +168,7 @@ def test_what_a_log_lost_to_retention_goes_from_the_database_too(
                 service.batch()
             service.driver.requests.ask("compact", PATIENCE_S)
         service.batch()
-        until(service.written)
+        wait_for(service.written)
         assert rows(service.database, "batches")[0]["batch"] > 0
         recorded = from_the_logs(service.database)
     backfill.rebuild(service.database, service.application, NAME)
@@ -195,7 +186,7 @@ def test_a_log_that_was_made_again_takes_the_place_of_the_old_one(
     kafka.marks.clear()
     with Service(kafka, address, tmp_path) as second:
         second.batch()
-        until(second.written)
+        wait_for(second.written)
 
 
 @pytest.mark.parametrize(
@@ -252,30 +243,30 @@ class TestSqlite:
         return Address(f"sqlite:///{tmp_path}/control.db")
 
     def test_a_file_that_another_writer_locks_delays_no_batch(self, service: Service) -> None:
-        until(service.written)
+        wait_for(service.written)
         writer = sqlite3.connect(service.database.address.file, isolation_level=None)
         writer.execute("BEGIN EXCLUSIVE")
         assert max(service.batch() for _ in range(3)) < LONGEST_WAIT_S / 2
         writer.execute("ROLLBACK")
-        until(service.written)
+        wait_for(service.written)
 
     def test_a_file_that_is_deleted_is_made_again_with_all_that_the_log_has(self, service: Service) -> None:
-        until(service.written)
+        wait_for(service.written)
         service.database.address.file.unlink()
         service.batch()
-        until(service.written)
+        wait_for(service.written)
 
     def test_a_file_that_is_no_database_is_told_once_and_replaced_by_whoever_mends_it(
         self, service: Service, caplog: pytest.LogCaptureFixture
     ) -> None:
-        until(service.written)
+        wait_for(service.written)
         service.database.address.file.write_bytes(b"no database" * 1_000)
         for _ in range(3):
             service.batch()
         time.sleep(4 * recording.RETRY_S)
         assert caplog.text.count("goes on without the control database") == 1
         service.database.address.file.unlink()
-        until(service.written)
+        wait_for(service.written)
 
 
 @pytest.mark.postgres
@@ -295,17 +286,17 @@ class TestPostgresql:
         name = own.create()
         with Service(kafka, Address(own.url(name)), tmp_path) as service:
             service.batch()
-            until(service.written)
+            wait_for(service.written)
             own.stop()
             assert max(service.batch() for _ in range(3)) < LONGEST_WAIT_S / 2
             own.start()
             service.batch()
-            until(service.written)
+            wait_for(service.written)
             own.drop(name)
             assert max(service.batch() for _ in range(3)) < LONGEST_WAIT_S / 2
             own.tell(f"CREATE DATABASE {name}")
             service.batch()
-            until(service.written)
+            wait_for(service.written)
         assert len(batches(service.database, NAME)) == 1 + 9
         assert PASSWORD not in caplog.text
 
@@ -335,7 +326,7 @@ class TestPostgresql:
         address = Address(server.url(server.create()).replace(*part))
         with Service(kafka, address, tmp_path) as service:
             service.batch()
-            until(lambda: "goes on without the control database" in caplog.text)
+            wait_for(lambda: "goes on without the control database" in caplog.text)
         assert PASSWORD not in caplog.text
         with pytest.raises(EngineError) as raised, service.database.begin():
             pass

@@ -6,11 +6,11 @@ import json
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from tests.kill.harness import PARTITIONS, configure, records
+from tests.patience import wait_for
 from tidegate.devkit.produce_consume import write_all
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -23,13 +23,6 @@ def tidegate(*arguments, expect=0):
     )
     assert done.returncode == expect, done.stdout + done.stderr
     return done.stdout if expect == 0 else done.stdout + done.stderr
-
-
-def wait_for(condition, what, seconds=180):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
 
 
 def test_run_status_compact_sql_and_a_drain_by_sigterm(broker, topic, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import contextmanager
 from threading import Event, Thread
 
@@ -12,6 +11,7 @@ from pydantic import SecretStr
 from tests.control.contents import batches, batches_of_log, from_the_logs, rows
 from tests.control.server import PASSWORD, Server
 from tests.kill.harness import committed, records, split
+from tests.patience import PATIENCE_S, wait_for
 from tidegate.contracts.errors import EngineError
 from tidegate.control import revisions
 from tidegate.control.address import Address
@@ -23,7 +23,6 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.postgres]
 
 COUNT = 24_000
 SMALL = {"until": {"time_limit": "5s"}, "buffer": {"max_keys": 100, "when_full": "emit"}}
-PATIENCE_S = 120
 
 
 @pytest.fixture
@@ -31,13 +30,6 @@ def server():
     running = Server()
     yield running
     running.remove()
-
-
-def until(holds):
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def undisturbed(world, broker):
@@ -55,7 +47,7 @@ def running(driver):
     thread = Thread(target=driver.run, args=(stop,))
     thread.start()
     try:
-        until(lambda: hasattr(driver, "newest"))
+        wait_for(lambda: hasattr(driver, "newest"))
         yield
     finally:
         stop.set()
@@ -66,7 +58,7 @@ def processed(driver, world, part):
     """The records are in the input, and the driver has done with them."""
     done = sum(driver.newest.offsets[world.source].values())
     world.feed(part)
-    until(lambda: sum(driver.newest.offsets[world.source].values()) == done + len(part))
+    wait_for(lambda: sum(driver.newest.offsets[world.source].values()) == done + len(part))
 
 
 def test_a_control_database_that_is_stopped_and_dropped_in_mid_run_costs_nothing(
@@ -87,7 +79,7 @@ def test_a_control_database_that_is_stopped_and_dropped_in_mid_run_costs_nothing
 
     with running(driver):
         processed(driver, here, first)
-        until(written)
+        wait_for(written)
         server.stop()
         processed(driver, here, second)
         server.start()
@@ -98,7 +90,7 @@ def test_a_control_database_that_is_stopped_and_dropped_in_mid_run_costs_nothing
         processed(driver, here, fifth)
         server.tell(f"CREATE DATABASE {name}")
         processed(driver, here, sixth)
-        until(written)
+        wait_for(written)
     assert written()
     assert sum(row["records_in"] for row in batches(database, here.name)) == COUNT
     assert [row["state"] for row in rows(database, "instances")] == ["drained"]

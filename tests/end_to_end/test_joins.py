@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from threading import Event, Thread
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from deltalake import DeltaTable
 
+from tests.patience import wait_for
 from tidegate.cli.operate.status import operator_status
 from tidegate.contracts.errors import ConfigurationError, StateError, UserError
 from tidegate.contracts.schema import Pin
@@ -216,7 +216,7 @@ def test_a_join_with_a_grace_waits_for_what_the_table_has_yet_to_read_and_says_s
     join = here.driver(JOIN)
     thread = Thread(target=join.run, args=(Event(),), kwargs={"until_caught_up": True})
     thread.start()
-    until(lambda: operator_status(here.application, JOIN)["why"]["rule"] == "waiting for table")
+    wait_for(lambda: operator_status(here.application, JOIN)["why"]["rule"] == "waiting for table")
     assert (thread.is_alive(), here.seen()) == (True, [])
     assert "due records wait for their table" in [found.problem for found in diagnose(here.application)]
     here.run(TABLE)
@@ -259,14 +259,6 @@ def test_a_join_that_begins_before_the_history_of_its_table_stops_and_may_be_tol
     here.joining["before_history"] = "join"
     here.run(JOIN)
     assert here.seen() == [("k0", 1, None, "expired")]
-
-
-def until(true):
-    """It has become true, within a minute."""
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
 
 
 def test_a_join_that_starts_before_its_table_waits_for_it(joined):

@@ -7,8 +7,8 @@ from threading import Event, Thread
 
 import pytest
 
-from tests.clusters.cluster import wait_until
 from tests.kill.harness import PARTITIONS, records
+from tests.patience import wait_for
 from tidegate.contracts.naming import group_id
 from tidegate.runtime.batch_loop import driver as drivers
 from tidegate.runtime.install.java import java_command
@@ -52,7 +52,7 @@ def test_a_driver_that_runs_on_and_emits_nothing_shows_how_far_it_is(world, brok
     running.start()
     try:
         here.feed(records(COUNT))
-        wait_until(lambda: sum(offsets(broker, here).values()) == COUNT, "the group's offsets stay behind the log's")
+        wait_for(lambda: sum(offsets(broker, here).values()) == COUNT, "the group's offsets stay behind the log's")
     finally:
         stop.set()
         running.join()

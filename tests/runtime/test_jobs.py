@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.patience import wait_for
 from tests.stream.plain_spark import PlainContext
 from tidegate.contracts.errors import EngineError
 from tidegate.runtime.spark import jobs
@@ -78,12 +78,6 @@ def here(start: Start, monkeypatch: pytest.MonkeyPatch) -> Jobs:
     return found
 
 
-def until(holds: Callable[[], bool]) -> None:
-    """It holds within some seconds."""
-    wait = Event()
-    assert any(holds() or wait.wait(0.01) for _ in range(1_000))
-
-
 def test_no_task_waits_for_a_spark_that_starts(start: Start, here: Jobs) -> None:
     assert here.run(ATTEMPT, GROUP) == ["p0 done", "p1 done"]
     assert here.bring_back(ATTEMPT, GROUP, rebuilds=False) == []
@@ -93,7 +87,7 @@ def test_no_task_waits_for_a_spark_that_starts(start: Start, here: Jobs) -> None
 
 def test_tasks_are_sparks_once_its_workers_are_warm(start: Start, here: Jobs) -> None:
     start.may_go_on.set()
-    until(lambda: not here._is_starting())
+    wait_for(lambda: not here._is_starting())
     assert start.jobs == [[0, 1]]
     assert here.run(ATTEMPT, GROUP) == ["p0 done", "p1 done"]
     assert start.jobs[1:] == [[["p0"], ["p1"]]]
@@ -101,7 +95,7 @@ def test_tasks_are_sparks_once_its_workers_are_warm(start: Start, here: Jobs) ->
 
 def test_a_later_claim_takes_nothing_back_from_sparks_workers(start: Start, here: Jobs) -> None:
     start.may_go_on.set()
-    until(lambda: not here._is_starting())
+    wait_for(lambda: not here._is_starting())
     workers = here._workers
     here.warm_up(CONFIG)
     assert here._workers is workers
@@ -124,7 +118,7 @@ def test_a_spark_that_does_not_start_is_told_and_raised(start: Start, monkeypatc
     here = Jobs(spark)
     here.warm_up(CONFIG)
     start.may_go_on.set()
-    until(lambda: not here._is_starting())
+    wait_for(lambda: not here._is_starting())
     assert told == ["told"]
     for work in (lambda: here.run(ATTEMPT, GROUP), spark.stop):
         with pytest.raises(EngineError, match="Spark does not start"):
