@@ -119,7 +119,7 @@ def test_a_verb_that_comes_with_chains_names_the_way_around() -> None:
 
 
 def test_text_that_is_no_application_is_refused() -> None:
-    with pytest.raises(UserError, match="holds no configuration"):
+    with pytest.raises(UserError, match="has no configuration"):
         tg.Application.from_yaml("flights.yaml")
     with pytest.raises(ConfigurationError):
         tg.Application.from_yaml("application: flights\noperators: 5")

@@ -88,7 +88,7 @@ def test_records_lost_by_retention_stop_the_operator_until_a_person_accepts_the_
     file.write_text(yaml.safe_dump(here.raw))
     table = CliRunner().invoke(main, ["status", str(file)]).output
     assert "stopped: records of" in table
-    assert "partition 0: records lost: offsets 2 to 4 were deleted unread" in table
+    assert "partition 0: records lost: offsets 2 to 4 were deleted before they were read" in table
     too_much = CliRunner().invoke(main, ["skip", str(file), here.name, "0:2-6"])
     assert too_much.exit_code == 2
     accepted = CliRunner().invoke(main, ["skip", str(file), here.name, "0:2-5", "1:1-2", "--json"])

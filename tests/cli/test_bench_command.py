@@ -57,4 +57,4 @@ def test_the_command_runs_the_checkout_s_benchmarks_and_ends_as_they_do(
 def test_without_a_checkout_it_says_where_to_run_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tidegate.cli.develop.bench.project_root", lambda: tmp_path)
     refused = CliRunner().invoke(main, ["bench", "kernel"])
-    assert refused.exit_code == 2 and "run it from a checkout" in refused.stderr
+    assert refused.exit_code == 2 and "from a source checkout" in refused.stderr

@@ -37,7 +37,7 @@ def test_produced_lines_are_consumed_and_can_be_produced_again(broker: Broker, t
         '{"partition":0,"offset":0,"timestamp":7,"key":"a","value":"1","headers":[{"key":"h","value":"x"}]}',
         '{"partition":0,"offset":1,"timestamp":3,"key":"a","value":null,"headers":[]}',
     ]
-    assert _run(broker, ["produce", first], "\n".join(lines)).stdout == "2 sent, 0 refused\n"
+    assert _run(broker, ["produce", first], "\n".join(lines)).stdout == "2 records sent, 0 invalid lines\n"
     consumed = _run(broker, ["consume", first])
     assert consumed.stdout.splitlines() == lines
     assert _run(broker, ["produce", second, "--json"], consumed.stdout).stdout == '{"sent": 2, "refused": []}\n'
@@ -48,7 +48,7 @@ def test_a_file_is_produced_and_its_bad_lines_end_with_1(broker: Broker, topic: 
     name, file = topic(), tmp_path / "records.jsonl"
     file.write_text('{"key": "a"}\noops\n{"key": "b"}\n')
     result = _run(broker, ["produce", name, str(file)])
-    assert (result.exit_code, result.stdout) == (1, "2 sent, 1 refused\n")
+    assert (result.exit_code, result.stdout) == (1, "2 records sent, 1 invalid lines\n")
     assert result.stderr.startswith("line 2: not JSON")
     assert len(_run(broker, ["consume", name]).stdout.splitlines()) == 2
 

@@ -264,7 +264,7 @@ class TestSqlite:
         for _ in range(3):
             service.batch()
         time.sleep(4 * recording.RETRY_S)
-        assert caplog.text.count("goes on without the control database") == 1
+        assert caplog.text.count("continues without the control database") == 1
         service.database.address.file.unlink()
         wait_for(service.written)
 
@@ -326,7 +326,7 @@ class TestPostgresql:
         address = Address(server.url(server.create()).replace(*part))
         with Service(kafka, address, tmp_path) as service:
             service.batch()
-            wait_for(lambda: "goes on without the control database" in caplog.text)
+            wait_for(lambda: "continues without the control database" in caplog.text)
         assert PASSWORD not in caplog.text
         with pytest.raises(EngineError) as raised, service.database.begin():
             pass

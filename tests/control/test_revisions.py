@@ -67,13 +67,13 @@ def test_tables_that_were_taken_away_on_purpose_are_not_made_again_by_a_service(
     revisions.downgrade(database, "base")
     with pytest.raises(StateError) as raised:
         revisions.prepare(database)
-    assert raised.value.remedy == "tidegate db upgrade FILE"
+    assert raised.value.remedy == "run tidegate db upgrade FILE"
     assert tables(database) == []
 
 
 def test_a_way_back_to_nowhere_is_the_users_error(database: Database) -> None:
     revisions.upgrade(database)
-    with pytest.raises(UserError, match="no way back"):
+    with pytest.raises(UserError, match="cannot downgrade"):
         revisions.downgrade(database, "never")
 
 

@@ -29,14 +29,14 @@ from tidegate.state.local.local_state import LocalState
 pytestmark = pytest.mark.fast
 
 FAULTS = {
-    ("machine", "the jars are not those of the list"),
+    ("machine", "jars are missing"),
     ("machine", "Java does not run: No such file or directory"),
     ("kafka", "no Kafka broker answers at 127.0.0.1:{port}"),
-    (NAME, "the log has not been compacted for long"),
+    (NAME, "the log has not been compacted for a long time"),
     (NAME, "a local state is damaged: its header cannot be read"),
-    (NAME, "local state of a former log is left over"),
+    (NAME, "local state of an earlier log is left over"),
     (NAME, "the last driver on this machine has ended: stopped"),
-    (NAME, "a driver shows no sign of life"),
+    (NAME, "a driver sends no heartbeats"),
 }
 
 

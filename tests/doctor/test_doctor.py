@@ -42,7 +42,7 @@ def test_a_broker_that_is_away_is_a_finding_and_no_failure(tmp_path: Path) -> No
     assert ran.exit_code == 1
     assert f"kafka: no Kafka broker answers at 127.0.0.1:{port}\n" in ran.stdout
     assert "  remedy: start it (`tidegate kafka start`)" in ran.stdout
-    assert "looking at the broker and its topics" in ran.stderr
+    assert "checking the broker and its topics" in ran.stderr
 
 
 @pytest.mark.fast
@@ -79,8 +79,8 @@ def test_faults_of_real_topics_are_each_found_with_the_remedy(broker: Broker, to
     remedies = {(finding["about"], finding["remedy"]) for finding in findings(file)}
     of_input = {
         f"retention.ms=-1 for topic {source}, or more than the service may ever stand still",
-        f"cleanup.policy=delete for topic {source}",
-        f"message.timestamp.type=CreateTime for topic {source}, "
+        f"set cleanup.policy=delete for topic {source}",
+        f"set message.timestamp.type=CreateTime for topic {source}, "
         "or name the field with the event time: timestamp: {field: ...}",
     }
     of_output = {f"give {narrow} at least 4 partitions"}

@@ -69,7 +69,7 @@ def test_drivers_that_live_or_have_ended_are_no_finding(world: World) -> None:
 def test_a_driver_without_a_sign_of_life_is_told_with_where_to_look(world: World) -> None:
     world.heartbeat("a", age_ms=120_000)
     [(about, problem, value, remedy)] = world.found()
-    assert (about, problem) == ("updates", "a driver shows no sign of life")
+    assert (about, problem) == ("updates", "a driver sends no heartbeats")
     assert value == "process 7 on node1, running, silent for 2m"
     assert "start the service again" in remedy
 
@@ -85,9 +85,9 @@ def test_two_living_drivers_of_one_operator_are_told(world: World) -> None:
     world.heartbeat("b", age_ms=1_000)
     world.heartbeat("c", operator="weather")
     [(about, problem, value, remedy)] = world.found()
-    assert (about, problem) == ("updates", "several drivers of one operator live")
+    assert (about, problem) == ("updates", "several drivers of one operator are running")
     assert value == "process 7 on node1, process 7 on node1"
-    assert "fence each other" in remedy
+    assert "fences the others" in remedy
 
 
 def test_a_driver_that_was_killed_before_another_started_is_no_second_one(world: World) -> None:
@@ -105,9 +105,9 @@ def test_tables_of_another_release_are_told_with_the_command(world: World) -> No
     with world.database.begin() as connection:
         connection.execute(text(f"UPDATE {revisions.VERSIONS} SET version_num = 'older'"))
     [(about, problem, value, remedy)] = world.found()
-    assert about == "control" and "another revision" in problem
+    assert about == "control" and "a different revision" in problem
     assert value.startswith("older, not ")
-    assert remedy == "tidegate db upgrade FILE"
+    assert remedy == "run tidegate db upgrade FILE"
 
 
 def test_a_database_that_does_not_answer_is_told_without_its_password() -> None:

@@ -124,7 +124,7 @@ def test_a_log_without_checkpoints_is_told_and_one_with_them_is_not(
     for _ in range(10):
         world.commit()
     [(problem, value, remedy)] = found(world.seen())
-    assert (problem, value) == ("the log has had no checkpoint for long", "11 entries")
+    assert (problem, value) == ("the log has had no checkpoint for a long time", "11 entries")
     assert "_delta_log" in remedy
     monkeypatch.setattr("tidegate.state.delta_log.operator_log.CHECKPOINT_EVERY", 2)
     world.commit()
@@ -149,7 +149,7 @@ def test_files_that_no_commit_names_are_counted_once_they_are_old(world: World) 
     for path in (file, *(world.path / "_delta_log").glob("*.json")):
         os.utime(path, (old_s, old_s))
     [(problem, value, remedy)] = found(world.seen())
-    assert "failed long ago" in problem
+    assert "failed attempts" in problem
     assert value.startswith("1 files, ")
     assert "each compaction sweeps" in remedy
     assert file.exists()
@@ -181,7 +181,7 @@ def test_a_disk_that_is_nearly_full_is_told() -> None:
 
 def test_a_folder_that_cannot_be_written_is_told_with_the_command() -> None:
     [(problem, _, remedy)] = of_disk(replace(ROOM, writable=False, role="state"))
-    assert problem == "the folder of the state cannot be written"
+    assert problem == "this user cannot write to the state folder"
     assert "chown" in remedy
 
 
@@ -197,6 +197,6 @@ def test_a_reader_that_is_away_for_longer_than_the_rewind_window_is_told_with_it
     leases.write(world.path, "here", Lease(1, now_ms - window_ms + 60_000, {0: 5}))
     leases.write(world.path, "gone", Lease(1, now_ms - 2 * window_ms, {0: 5}))
     [(problem, value, remedy)] = found(world.seen())
-    assert problem == "the table no longer waits for a reader that is away"
+    assert problem == "the table no longer waits for a join that is not running"
     assert value.startswith("gone, for ")
     assert str(leases.path_of(world.path, "gone")) in remedy

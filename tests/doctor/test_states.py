@@ -66,7 +66,7 @@ def test_states_of_a_former_log_are_told(world: World) -> None:
     left = world.state("before").parent
     [(problem, value, remedy)] = world.found()
     assert "left over" in problem
-    assert (value, remedy) == (str(left), f"nothing reads it: rm -r {left}")
+    assert (value, remedy) == (str(left), f"delete it, nothing reads it: rm -r {left}")
 
 
 def test_files_of_another_user_are_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

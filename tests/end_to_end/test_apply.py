@@ -300,7 +300,7 @@ def test_what_the_state_cannot_go_on_under_is_refused_by_plan_apply_and_run(chan
     assert refused["status"] == "refused"
     assert {change["option"] for change in refused["changes"] if change["refused"]} == {"window", "emit"}
     here.call("apply", code=1)
-    with pytest.raises(Exception, match="cannot go on under this configuration"):
+    with pytest.raises(Exception, match="cannot continue with this configuration"):
         here.catch_up()
 
 
@@ -412,7 +412,7 @@ def test_nobody_waits_for_a_driver_that_has_ended(changing):
     here.configure(ONE_RECORD["suppression"])
     here.catch_up()
     here.configure({"until": {"time_limit": "1h"}})
-    with pytest.raises(EngineError, match="does not run under the new configuration") as told:
+    with pytest.raises(EngineError, match="does not use the new configuration") as told:
         apply_command._until_applied(load(here.file), NAME)
     assert told.value.value == "its driver has ended"
 

@@ -46,7 +46,7 @@ def test_every_block_of_the_how_to_runs_and_the_service_answers_meanwhile(tmp_pa
     monkeypatch.setenv("TIDEGATE_TELEMETRY__PORT", str(port))
     with Watcher(port) as watcher:
         shown = run_page("monitoring.md", tmp_path)
-    assert "nothing is wrong" in shown, "the doctor"
+    assert "no problems found" in shown, "the doctor"
     health, ready, metrics = (watcher.seen[path] for path in ("/healthz", "/readyz", "/metrics"))
     assert {status for status, _ in health} == {0, 200}
     assert {status for status, _ in ready} == {0, 200, 503}

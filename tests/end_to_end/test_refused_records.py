@@ -138,7 +138,7 @@ def test_late_and_rejected_records_are_dead_letters_and_rows_of_views(refusing, 
     assert shown.missed == shown.bound == START_MS + bound_s * SECOND_MS
     [shown] = here.sql("SELECT cause, unix_millis(event_time) AS at, bound_time FROM op_rejected")
     assert tuple(shown) == ("null key", rejected.timestamp, None)
-    counts = here.sql("SELECT kind, cause, records, max_lateness FROM op_refused_counts ORDER BY kind")
+    counts = here.sql("SELECT kind, cause, records, max_lateness FROM op_late_and_rejected_counts ORDER BY kind")
     assert [tuple(row) for row in counts] == [
         ("late", cause, 1, 20 * SECOND_MS),
         ("rejected", "null key", 1, None),
@@ -216,4 +216,4 @@ def test_dead_letters_begin_where_they_are_configured_and_end_where_they_are_not
     here.run()
     here.operator["dead_letters"] = dead_letters
     assert [row.value for row in here.letters()] == [b"while"]
-    assert [row.records for row in here.sql("SELECT records FROM op_refused_counts")] == [3]
+    assert [row.records for row in here.sql("SELECT records FROM op_late_and_rejected_counts")] == [3]

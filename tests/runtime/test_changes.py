@@ -58,7 +58,7 @@ def test_a_longer_grace_needs_a_memory_as_long_as_it_not_a_promise_of_one() -> N
     log = claimed(log_under(windows("0ms"), 10), windows("0ms", retention="100h"))
     longer = windows("5h", retention="100h")
     for hours in (10, 14):
-        with pytest.raises(UserError, match="cannot go on"):
+        with pytest.raises(UserError, match="cannot continue"):
             check_changes(later(log, hours), longer)
     check_changes(later(log, 15), longer)
     assert [change.option for change in changes_since(later(log, 15), longer)] == ["window"]
@@ -82,7 +82,7 @@ def test_a_shorter_memory_after_a_longer_one_changes_nothing_that_was_forgotten(
 
 def test_another_kind_is_refused_from_the_first_claim_on() -> None:
     updates = {"input": "in", "output": "out", "until": {"time_limit": "1h"}}
-    with pytest.raises(UserError, match="another operator"):
+    with pytest.raises(UserError, match="the state of one kind"):
         check_changes(log_under(windows("0ms"), 0, records=0), SuppressionConfig.model_validate(updates))
 
 

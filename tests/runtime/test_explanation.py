@@ -43,7 +43,7 @@ def test_where_no_driver_runs_the_command_that_starts_one_is_named(state: State 
 def test_a_driver_that_could_not_say_why_it_ended_was_killed(state: State) -> None:
     driver_status = operator(state, driven=False)
     assert driver_status.rule == "no driver"
-    assert f"killed while it was {state}" in driver_status.text
+    assert f"killed while {state}" in driver_status.text
 
 
 def test_a_broker_that_is_away_comes_before_what_a_running_driver_waits_for() -> None:
@@ -67,7 +67,7 @@ def test_offsets_that_no_broker_tells_explain_nothing() -> None:
 
 def test_records_deleted_unread_are_named_with_the_way_on() -> None:
     driver_status = explain_partition(RUNNING, replace(CAUGHT_UP, first=14, stable=20, end=20))
-    assert driver_status == ("records lost", "offsets 10 to 13 were deleted unread: tidegate skip")
+    assert driver_status == ("records lost", "offsets 10 to 13 were deleted before they were read: tidegate skip")
 
 
 def test_a_topic_that_ends_before_the_next_offset_has_lost_records() -> None:

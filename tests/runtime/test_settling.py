@@ -97,6 +97,6 @@ def test_the_command_asks_for_the_word_and_for_the_driver_to_be_stopped(
     assert "--published or --unpublished" in CliRunner().invoke(main, ["settle", str(file), NAME]).output
     with Requests(here.state / "app" / NAME).driving():
         refused = CliRunner().invoke(main, ["settle", str(file), NAME, "--published"])
-    assert "stop it first" in refused.output
+    assert "stop the driver" in refused.output
     done = CliRunner().invoke(main, ["settle", str(file), NAME, "--published"])
-    assert done.output == f"{NAME}: took for published partition 0 batch 1, partition 1 batch 1; recorded as batch 2\n"
+    assert done.output == f"{NAME}: marked as published partition 0 batch 1, partition 1 batch 1; recorded as batch 2\n"

@@ -38,7 +38,7 @@ def tidegate(options, *arguments, given=None):
 def test_the_commands_create_write_and_read_a_topic(guarded, way):
     options, name = options_of(guarded, way), f"commands-{next(_numbers)}"
     tidegate(options, "topics", "create", name)
-    assert tidegate(options, "produce", name, given=LINES) == "3 sent, 0 refused\n"
+    assert tidegate(options, "produce", name, given=LINES) == "3 records sent, 0 invalid lines\n"
     read = [json.loads(line) for line in tidegate(options, "consume", name).splitlines()]
     assert [record["key"] for record in read] == ["a", "b", "c"]
 

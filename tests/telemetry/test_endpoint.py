@@ -7,6 +7,7 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -88,6 +89,15 @@ def test_a_service_is_ready_when_every_operator_processes(client: Client) -> Non
     watched(client, driver("running"), driver("starting", operator="weather"))
     status, said = client.json("/readyz")
     assert (status, said["ready"], said["operators"]["weather"]["rule"]) == (503, False, "starting")
+
+
+def test_a_service_that_rebuilds_local_states_is_healthy_and_not_ready(client: Client) -> None:
+    recovering = driver("running")
+    recovering.said["status"] = replace(recovering.said["status"], recovering={3: "there is no local state"})
+    watched(client, recovering)
+    assert client.json("/healthz")[0] == 200
+    status, said = client.json("/readyz")
+    assert (status, said["ready"], said["operators"]["updates"]["rule"]) == (503, False, "recovering")
 
 
 @pytest.mark.parametrize("state", ["waiting", "fenced", "refused", "stopped", "bound reached"])

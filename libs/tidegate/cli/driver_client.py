@@ -31,7 +31,7 @@ def carry_out(request: Kind, application: Application, name: str, content: str =
     if requests.driven():
         requests.ask(request, DRIVER_TIMEOUT_S, content)
         return "the running driver"
-    click.echo("starting Spark: no driver runs here", err=True)
+    click.echo("starting Spark: no driver is running on this machine", err=True)
     from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
     from tidegate.runtime.spark.session import start_spark
 

@@ -22,7 +22,7 @@ DONE, FAILED, WRONG_USE = 0, 1, 2
 def json_option(command: Command) -> Command:
     """Add the option `--json`, which `show` and `show_error` follow."""
     return click.option(
-        "--json", is_flag=True, expose_value=False, help="Results on stdout and errors on stderr as JSON."
+        "--json", is_flag=True, expose_value=False, help="Print results (stdout) and errors (stderr) as JSON."
     )(command)
 
 
@@ -34,14 +34,16 @@ def remember_json(context: click.Context, arguments: Sequence[str]) -> None:
 def kafka_options(command: Command) -> Command:
     """Add `--bootstrap` and `-o NAME=VALUE`, and pass them to the command as `options`, named as in the Java client."""
 
-    @click.option("--bootstrap", metavar="HOST:PORT", default="127.0.0.1:9092", show_default=True, help="The broker.")
+    @click.option(
+        "--bootstrap", metavar="HOST:PORT", default="127.0.0.1:9092", show_default=True, help="Address of a broker."
+    )
     @click.option(
         "-o",
         "--option",
         "others",
         metavar="NAME=VALUE",
         multiple=True,
-        help="Another option by its name in the Java client, such as security.protocol=SSL.",
+        help="Kafka client option by its Java name, such as security.protocol=SSL; repeatable.",
     )
     @functools.wraps(command)
     def with_options(*args: Any, bootstrap: str, others: tuple[str, ...], **kwargs: Any) -> Any:

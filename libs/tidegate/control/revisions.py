@@ -51,7 +51,7 @@ def downgrade(database: Database, revision: str) -> None:
             command.downgrade(_config(connection), revision)
         except CommandError as error:
             remedy = f"name a revision of the folder migrations, or base; the database has {_current(connection)}"
-            raise UserError(f"no way back: {error}", value=revision, remedy=remedy) from None
+            raise UserError(f"cannot downgrade: {error}", value=revision, remedy=remedy) from None
 
 
 def prepare(database: Database) -> None:
@@ -65,9 +65,9 @@ def prepare(database: Database) -> None:
             command.upgrade(_config(connection), "head")
         elif (found := _current(connection)) != newest():
             raise StateError(
-                "the control database has another revision than this program",
+                "the control database has a different revision than this program needs",
                 value=f"{found}, not {newest()}, in {database.address.redacted_url}",
-                remedy="tidegate db upgrade FILE",
+                remedy="run tidegate db upgrade FILE",
             )
 
 

@@ -27,29 +27,29 @@ def register_log(spark: Any, name: str, path: Path, version: int | None) -> None
 def register_outputs(spark: Any, name: str, config: OperatorRules) -> list[str]:
     """Create the views over `<name>_log` that all operators have; return their names.
 
-    They are `<name>_emissions`, `<name>_late`, `<name>_rejected` and `<name>_refused_counts`. For a late or rejected
-    record, `topic` and `offset` are where it was read; `timestamp` (ms) and `event_time` its time; `bound` (ms) and
-    `bound_time` the time that it missed; `lateness` (ms) how far stream time was ahead of it. `event_time` and
-    `bound_time` are null before 0002-01-01 and after 9999-01-01.
+    They are `<name>_emissions`, `<name>_late`, `<name>_rejected`, `<name>_late_and_rejected_counts`, and its old name
+    `<name>_refused_counts`. For a late or rejected record, `topic` and `offset` are where it was read; `timestamp` (ms)
+    and `event_time` its time; `bound` (ms) and `bound_time` the time that it missed; `lateness` (ms) how far stream
+    time was ahead of it. `event_time` and `bound_time` are null before 0002-01-01 and after 9999-01-01.
     """
     times = f"{_as_calendar_time('timestamp')} AS event_time, {_as_calendar_time('bound')} AS bound_time"
     return [
         register_emissions(spark, name, config),
         _register(spark, f"{name}_late", name, config, "late", f"topic, lateness, bound, {times}"),
         _register(spark, f"{name}_rejected", name, config, "rejected", f"topic, bound, {times}"),
-        _register_counts(spark, name),
+        *_register_counts(spark, name),
     ]
 
 
-def _register_counts(spark: Any, name: str) -> str:
-    """Create the view `<name>_refused_counts`: how many late and rejected records the log has, by kind and cause."""
+def _register_counts(spark: Any, name: str) -> list[str]:
+    """Create the view of how many late and rejected records the log has, by kind and cause; return its names.
+
+    `<name>_refused_counts`, its name before, is deprecated.
+    """
     times = ", ".join(f"{end}({_as_calendar_time('timestamp')}) AS {end}_event_time" for end in ("min", "max"))
-    return create_view(
-        spark,
-        f"{name}_refused_counts",
-        f"""SELECT kind, cause, count(*) AS records, {times}, max(lateness) AS max_lateness
-            FROM {name}_log WHERE kind IN ('late', 'rejected') GROUP BY kind, cause""",
-    )
+    counts = f"""SELECT kind, cause, count(*) AS records, {times}, max(lateness) AS max_lateness
+                 FROM {name}_log WHERE kind IN ('late', 'rejected') GROUP BY kind, cause"""
+    return [create_view(spark, f"{name}_{view}", counts) for view in ("late_and_rejected_counts", "refused_counts")]
 
 
 def register_emissions(spark: Any, name: str, config: OperatorRules, *more: str) -> str:

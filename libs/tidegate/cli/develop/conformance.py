@@ -17,13 +17,13 @@ SHOWN = 3
 
 @click.command(name="conformance")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
-@click.option("--operator", metavar="NAME", help="Run the scenarios of this operator alone.")
+@click.option("--operator", metavar="NAME", help="Run only the scenarios of this operator.")
 @json_option
 @click.pass_context
 def command(ctx: click.Context, files: tuple[Path, ...], operator: str | None) -> None:
     """Run recorded scenarios. The last line is `N passed, N failed`.
 
-    A scenario of an operator that does not exist here fails.
+    A scenario of an unknown operator fails.
 
     Example: tidegate conformance --operator suppress suppress.jsonl.gz probes.jsonl.gz
     """

@@ -13,10 +13,10 @@ from tidegate.devkit.record_lines import format_line
 
 @click.command()
 @click.argument("topic")
-@click.option("--partition", type=click.IntRange(0), help="This partition only.")
+@click.option("--partition", type=click.IntRange(0), help="Only this partition.")
 @click.option("--offset", type=click.IntRange(0), help="Start at this offset of each partition.  [default: the first]")
-@click.option("--max", "limit", type=click.IntRange(0), help="End after so many records.")
-@click.option("--follow", is_flag=True, help="Go on with records still to come, until Ctrl-C.")
+@click.option("--max", "limit", type=click.IntRange(0), help="Stop after this many records.")
+@click.option("--follow", is_flag=True, help="Wait for new records until Ctrl-C.")
 @kafka_options
 @json_option
 def command(

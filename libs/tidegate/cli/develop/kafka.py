@@ -15,7 +15,7 @@ data_option = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     default=lambda: home() / "kafka",
     show_default=".tidegate/kafka in the project",
-    help="The folder of the broker's data.",
+    help="Data folder of the broker.",
 )
 
 
@@ -26,7 +26,7 @@ def command() -> None:
 
 @command.command()
 @click.option(
-    "--port", type=click.IntRange(1, 65535), help=f"Where it listens on 127.0.0.1.  [default: {DEFAULT_PORT}]"
+    "--port", type=click.IntRange(1, 65535), help=f"Port to listen on, on 127.0.0.1.  [default: {DEFAULT_PORT}]"
 )
 @data_option
 @json_option
@@ -70,17 +70,19 @@ def stop(data: Path) -> None:
       tidegate kafka stop
     """
     broker = Broker.running(data)
-    if broker is not None:
-        broker.stop()
-    _show(data, None)
+    if broker is None:
+        _show(data, None)
+        return
+    broker.stop()
+    show({"running": False, "data": str(data.resolve())}, f"Stopped the broker on {data}")
 
 
 def _show(data: Path, broker: Broker | None) -> None:
     result = {"running": broker is not None, "data": str(data.resolve())}
     if broker is None:
-        show(result, f"no broker runs on {data}")
+        show(result, f"No broker is running on {data}")
         return
     show(
         result | {"bootstrap": broker.bootstrap, "pid": broker.pid},
-        f"a broker answers at {broker.bootstrap} (process {broker.pid}, data in {data})",
+        f"A broker is running at {broker.bootstrap} (process {broker.pid}, data in {data})",
     )

@@ -35,5 +35,5 @@ def command(context: click.Context, topic: str, file: BinaryIO, options: dict[st
             note(f"line {line}: {cause}")
 
     sent = produce_lines(options, topic, file, complain)
-    show({"sent": sent, "refused": refused}, f"{sent} sent, {len(refused)} refused")
+    show({"sent": sent, "refused": refused}, f"{sent} records sent, {len(refused)} invalid lines")
     context.exit(FAILED if refused else DONE)

@@ -17,8 +17,8 @@ def command() -> None:
 
 @command.command()
 @click.argument("name")
-@click.option("--partitions", type=click.IntRange(1), default=1, show_default=True, help="How many partitions.")
-@click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="A topic configuration of Kafka.")
+@click.option("--partitions", type=click.IntRange(1), default=1, show_default=True, help="Number of partitions.")
+@click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="Kafka topic configuration; repeatable.")
 @kafka_options
 @json_option
 def create(name: str, partitions: int, configs: tuple[str, ...], options: dict[str, str]) -> None:

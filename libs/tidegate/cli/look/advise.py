@@ -37,9 +37,9 @@ _BAR_WIDTH = 30
 @click.argument("file", type=click.Path(path_type=Path))
 @click.argument("operator")
 @click.option("--plot", type=click.Path(path_type=Path), metavar="SVG", help="Draw the shares into this file.")
-@click.option("--json", "as_json", is_flag=True, help="For machines; durations in ms.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with durations in ms.")
 def command(file: Path, operator: str, plot: Path | None, as_json: bool) -> None:
-    """Show which share of the records read by OPERATOR each grace would have served, and the delay it would have cost.
+    """Show for different graces which share of OPERATOR's records would have been in time, and the added delay.
 
     Lateness is counted over all records since the log began, late or not. A record waits until stream time reaches its
     timestamp plus the grace; a record that is not late waits for the whole grace.
@@ -76,9 +76,9 @@ def _lateness(application: Application, operator: str) -> Lateness:
     lateness = lateness_of({} if newest is None else Metrics.after(newest).report())
     if lateness.records == 0:
         raise UserError(
-            "the log says of no record how late it was",
-            value=f"{lateness.without_bin} records before lateness was counted by bins",
-            remedy="let the operator read some records first",
+            "the log has no lateness counts yet",
+            value=f"{lateness.without_bin} records were read before lateness was counted",
+            remedy="run the operator until it has read some records",
         )
     return lateness
 
@@ -98,7 +98,7 @@ def _retention(application: Application, config: OperatorConfig) -> int | None:
 
 
 def _headings(operator: str, lateness: Lateness) -> tuple[str, str]:
-    title = f"{operator}: what each grace would have served"
+    title = f"{operator}: share of records in time, by grace"
     return (
         title,
         f"of {lateness.records:,} records; the latest came {rounded_duration(lateness.largest)} behind stream time",
@@ -152,10 +152,12 @@ def _show(operator: str, lateness: Lateness, found: list[GraceEffect], now: int 
 def _lines(lateness: Lateness, found: list[GraceEffect], retention: int | None) -> list[str]:
     """Return the summary below the table."""
     needed = [(share, smallest(found, share)) for share in SHARES]
-    configured = [f"{share * 100:.4g} % need {format_duration_ms(each.grace)}" for share, each in needed if each]
+    configured = [
+        f"{share * 100:.4g} % need a grace of {format_duration_ms(each.grace)}" for share, each in needed if each
+    ]
     lines = [f"Of these records, {', '.join(configured)}. Shares are lower bounds; delays are in stream time."]
     if retention is not None:
         lines.append(f"A grace must stay below the table's history_retention, {format_duration_ms(retention)}.")
     if lateness.without_bin:
-        lines.append(f"{lateness.without_bin:,} older records are not in it: their lateness was not counted by bins.")
+        lines.append(f"{lateness.without_bin:,} older records are not included: their lateness was not counted.")
     return lines

@@ -18,7 +18,7 @@ from tidegate.contracts.errors import UserError
 @click.argument("file", type=click.Path(path_type=Path))
 @click.argument("query")
 @click.option("--version", type=int, help="Show the logs as of this Delta version.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per row.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per row.")
 def command(file: Path, query: str, version: int | None, as_json: bool) -> None:
     """Run QUERY in Spark SQL with the views of every operator of FILE registered.
 

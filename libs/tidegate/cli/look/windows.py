@@ -21,14 +21,14 @@ from tidegate.state.committed_windows import CommittedWindows, Window
 @click.command("windows")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.argument("name", metavar="OPERATOR")
-@click.option("--key", help="The windows of this key alone.")
-@click.option("--key-from", help="Keys from this one on, by their bytes.")
-@click.option("--key-to", help="Keys up to this one.")
-@click.option("--from", "from_ms", type=int, help="Windows that start then or later, ms.")
-@click.option("--to", "to_ms", type=int, help="Windows that start then or earlier, ms.")
-@click.option("--backward", is_flag=True, help="From the newest to the oldest.")
-@click.option("--version", type=int, help="As of that version of the operator's log.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON line per window.")
+@click.option("--key", help="Only the windows of this key.")
+@click.option("--key-from", help="Only keys from this one on, in byte order.")
+@click.option("--key-to", help="Only keys up to and including this one.")
+@click.option("--from", "from_ms", type=int, help="Only windows that start at this time (ms) or later.")
+@click.option("--to", "to_ms", type=int, help="Only windows that start at this time (ms) or earlier.")
+@click.option("--backward", is_flag=True, help="List the newest windows first.")
+@click.option("--version", type=int, help="Show the windows as of this Delta version of the operator log.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON line per window.")
 def command(
     file: Path, name: str, key: str | None, key_from: str | None, key_to: str | None, as_json: bool, **asked: Any
 ) -> None:

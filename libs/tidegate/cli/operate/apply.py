@@ -27,7 +27,7 @@ POLL_S = 0.1
 
 @click.command("apply")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--operator", help="This operator alone.")
+@click.option("--operator", help="Only this operator.")
 @json_option
 def command(file: Path, operator: str | None) -> None:
     """Apply the changes in FILE to its operators, between two batches; they keep their state. Preview them with `plan`.
@@ -88,7 +88,7 @@ def _until_applied(application: Application, name: str) -> OperatorLog:
             return log
         if not driven or time.monotonic() > deadline:
             raise EngineError(
-                f"{name} does not run under the new configuration yet",
+                f"{name} does not use the new configuration yet",
                 value=f"after {DRIVER_TIMEOUT_S:.0f} s" if driven else _end_of_driver(application, name),
                 remedy="see `tidegate status` and the log of the service",
             )
@@ -108,4 +108,4 @@ def _show(name: str, done_by: str, applied: BatchMeta | None) -> None:
     released = 0 if applied is None else sum(counts.emitted for counts in applied.counts.values())
     held = 0 if applied is None else sum(counts.held for counts in applied.totals.values())
     result = {"operator": name, "applied_by": done_by, "released": released, "held_after": held}
-    show(result, f"{name}: applied by {done_by}; {released:,} released, {held:,} held")
+    show(result, f"{name}: applied the changed file, by {done_by}: {released:,} released, {held:,} held")

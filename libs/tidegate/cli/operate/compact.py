@@ -14,8 +14,8 @@ from tidegate.runtime.configuration.application import select_operators
 
 @click.command("compact")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--operator", "name", help="Compact this operator alone.")
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.option("--operator", "name", help="Compact only this operator.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(file: Path, name: str | None, as_json: bool) -> None:
     """Write state snapshots and merge small files in the logs of FILE's operators.
 

@@ -15,7 +15,7 @@ from tidegate.runtime.configuration.application import select_operators
 @click.command("flush")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.argument("operator")
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(file: Path, operator: str, as_json: bool) -> None:
     """Emit everything that OPERATOR of FILE holds, now, with the cause `flush`.
 

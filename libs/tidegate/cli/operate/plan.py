@@ -26,17 +26,17 @@ REFUSED = 1
 PROBE_TIMEOUT_S = 5.0
 
 _STATUS_TEXT = {
-    "new": "new: it begins when it is run",
+    "new": "new: it starts with the next `tidegate run`",
     "same": "no change",
-    "live": "can change while it runs; its state is kept",
+    "live": "can change while running; its state is kept",
     "refused": "refused",
-    "unknown": "its log does not tell what it ran with: run it once under the old file",
+    "unknown": "its previous configuration is unknown: run it once with the old file, then plan again",
 }
 
 
 @click.command("plan")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--operator", help="This operator alone.")
+@click.option("--operator", help="Only this operator.")
 @json_option
 def command(file: Path, operator: str | None) -> None:
     """Show what FILE would change and how many held records would be released. Dry run: nothing is changed; see
@@ -70,7 +70,7 @@ def _check_preflight(application: Application, found: ChangePreview) -> ChangePr
         kafka.probe(PROBE_TIMEOUT_S)
         check_surroundings(kafka, found.newest, application.operators[found.name])
     except Unavailable as error:
-        return replace(found, warnings=(*found.warnings, f"its topics could not be looked at: {one_line(error)}"))
+        return replace(found, warnings=(*found.warnings, f"its topics could not be checked: {one_line(error)}"))
     except TidegateError as error:
         return replace(found, status="refused", warnings=(one_line(error),))
     return found
@@ -96,8 +96,8 @@ def show_previews(previews: Sequence[ChangePreview]) -> None:
 def forecast_text(found: ChangePreview) -> str:
     """Return one line with the number of records held now, released, dropped without a result, and held afterwards."""
     forecast = found.forecast
-    lost = f", {forecast.lost:,} gone without a result" if forecast.lost else ""
-    return f"{forecast.held:,} held, {forecast.released:,} released{lost}, {forecast.held_after:,} held then"
+    lost = f", {forecast.lost:,} lost without a result" if forecast.lost else ""
+    return f"{forecast.held:,} held, {forecast.released:,} released{lost}, {forecast.held_after:,} held after"
 
 
 def _as_json(found: ChangePreview) -> str:

@@ -21,14 +21,14 @@ lines = logging.getLogger("tidegate")
 
 @click.command("run")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--operator", "name", help="Run this operator alone.")
+@click.option("--operator", "name", help="Run only this operator.")
 @click.option(
     "--until-caught-up",
     is_flag=True,
     help="Exit after processing the records present at startup; a join waits for its table to have read them.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON line per batch.")
-@click.option("--verbose", is_flag=True, help="A line per batch, and where its time went.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON line per batch.")
+@click.option("--verbose", is_flag=True, help="Print a line per batch with the duration of its phases.")
 def command(file: Path, name: str | None, until_caught_up: bool, as_json: bool, verbose: bool) -> None:
     """Run all operators of FILE, or one, in the foreground. SIGTERM and Ctrl-C finish the current batch, then exit.
 
@@ -39,7 +39,9 @@ def command(file: Path, name: str | None, until_caught_up: bool, as_json: bool, 
     set_log_format(application, PLAIN)
     names = select_operators(application, name)
     progress = Progress(as_json, verbose, logged=application.log == "json")
-    progress.say(f"starting {', '.join(names)}: Spark, the claim, what is left to publish")
+    progress.say(
+        f"starting {', '.join(names)}: starting Spark, claiming operators, publishing what is still unpublished"
+    )
     run(
         application,
         names,

@@ -41,7 +41,7 @@ _COLUMNS = ("partition", "offset", "lag", "stream_time", "held", "held_bytes", "
 
 @click.command("status")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="For machines; metrics included.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, including metrics.")
 def command(file: Path, as_json: bool) -> None:
     """Show offsets, lag, stream time, and held, late and rejected records per operator and partition.
 
@@ -73,7 +73,7 @@ def operator_status(application: Application, name: str) -> dict[str, Any]:
         why = explain_operator(facts)
         return {
             "log": None,
-            "note": "no log yet: it has not run",
+            "note": "no log yet: the operator has not run; start it with tidegate run",
             "why": why._asdict(),
             "condition": _as_json(driver_status),
         }
@@ -213,8 +213,8 @@ def _show(name: str, status: dict[str, Any]) -> None:
 
 def _table_line(table: dict[str, Any]) -> str:
     if table["version"] is None:
-        return f"table {table['name']}: it has no log yet: start its service"
-    versions = f"read at version {table['read']}, the newest is {table['version']}"
+        return f"table {table['name']}: no log yet; start its service"
+    versions = f"reads version {table['read']}; the newest is {table['version']}"
     written = datetime.fromtimestamp(table["clock"] / 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     behind = max(table["behind_ms"].values(), default=0)
     time = (

@@ -16,7 +16,7 @@ from tidegate.runtime.configuration.application import Application
 @click.command("validate")
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of the file and of each operator instead.")
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(file: Path | None, schema: bool, as_json: bool) -> None:
     """Check FILE and report all problems at once, each with value, cause and remedy. Exit code 2 if there is any.
 
@@ -26,7 +26,7 @@ def command(file: Path | None, schema: bool, as_json: bool) -> None:
         click.echo(json.dumps(json_schema(), indent=2))
         return
     if file is None:
-        raise UserError("no file was named", remedy="tidegate validate FILE")
+        raise UserError("FILE is missing", remedy="run tidegate validate FILE")
     application = load(file)
     _check_operators(application)
     names = list(application.operators)

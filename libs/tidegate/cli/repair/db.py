@@ -96,5 +96,5 @@ def _database(application: Application) -> Database:
 
 def _show(database: Database) -> None:
     shown, found, newest = database.address.redacted_url, revisions.current(database), revisions.newest()
-    text = f"{shown}: revision {found or 'none'}" + ("" if found == newest else f", the newest is {newest}")
+    text = f"{shown}: revision {found or 'none'}" + ("" if found == newest else f"; this program needs {newest}")
     show({"database": shown, "revision": found, "newest": newest}, text)

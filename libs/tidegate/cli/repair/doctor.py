@@ -28,8 +28,8 @@ def command(context: click.Context, file: Path) -> None:
       tidegate doctor flights.yaml
     """
     application = load(file)
-    found = diagnose(application, lambda what: None if wants_json() else note(f"looking at {what}"))
-    text = "\n".join(map(_lines, found)) or "nothing is wrong"
+    found = diagnose(application, lambda what: None if wants_json() else note(f"checking {what}"))
+    text = "\n".join(map(_lines, found)) or "no problems found"
     show({"healthy": not found, "findings": [asdict(finding) for finding in found]}, text)
     context.exit(FAILED if found else DONE)
 

@@ -32,7 +32,7 @@ def time(text: str) -> int:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise click.BadParameter(f"{text!r} is no time; write 2013-01-01T10:00:00, or ms since the epoch") from None
+        raise click.BadParameter(f"{text!r} is not a time; write 2013-01-01T10:00:00, or ms since the epoch") from None
     return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1_000)
 
 
@@ -40,14 +40,14 @@ def time(text: str) -> int:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.argument("operator")
 @click.option("--kind", type=click.Choice(get_args(RefusedKind)), help="Only these.  [default: both]")
-@click.option("--cause", "causes", multiple=True, help="Only those refused for this reason; may be given repeatedly.")
-@click.option("--partition", type=click.IntRange(0), help="Only this partition's.")
-@click.option("--since", type=time, help="Only those with this event time or a later one.")
-@click.option("--until", type=time, help="Only those with an event time before this.")
-@click.option("--key", help="Only those with this key.")
-@click.option("--to", metavar="TOPIC", help="Send them there.  [default: the operator's input]")
-@click.option("--again", is_flag=True, help="Also send those that were sent back before.")
-@click.option("--dry-run", is_flag=True, help="Show what would be sent.")
+@click.option("--cause", "causes", multiple=True, help="Only records with this cause; repeatable.")
+@click.option("--partition", type=click.IntRange(0), help="Only records of this partition.")
+@click.option("--since", type=time, help="Only records with this event time or a later one.")
+@click.option("--until", type=time, help="Only records with an earlier event time.")
+@click.option("--key", help="Only records with this key.")
+@click.option("--to", metavar="TOPIC", help="Topic to send the records to.  [default: the operator's input]")
+@click.option("--again", is_flag=True, help="Also send records that were sent back before.")
+@click.option("--dry-run", is_flag=True, help="Show what would be sent; send nothing.")
 @json_option
 def command(
     file: Path,
@@ -96,9 +96,9 @@ def _send(redriving: Redriving, redrive: Redrive) -> None:
         redriving.send(redrive)
     elif redrive.reasons:
         raise UserError(
-            "all of these records were sent back before",
+            "all selected records were sent back before",
             value=_records(sum(reason.records for reason in redrive.reasons)),
-            remedy="choose others, or send them once more with --again",
+            remedy="select other records, or add --again to send them once more",
         )
 
 

@@ -17,8 +17,8 @@ from tidegate.runtime.repair.settle import settle
 @click.command("settle")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.argument("operator")
-@click.option("--published/--unpublished", default=None, help="Readers have the batches named, or have not.")
-@click.option("--partition", "partitions", type=int, multiple=True, help="This one; several times for several.")
+@click.option("--published/--unpublished", default=None, help="Treat the named batches as published, or publish them.")
+@click.option("--partition", "partitions", type=int, multiple=True, help="Only this partition; repeatable.")
 @json_option
 def command(file: Path, operator: str, published: bool | None, partitions: tuple[int, ...]) -> None:
     """Record whether the newest output of OPERATOR was published, if Kafka can no longer tell.
@@ -32,12 +32,12 @@ def command(file: Path, operator: str, published: bool | None, partitions: tuple
     application = load(file)
     [name] = select_operators(application, operator)
     if published is None:
-        raise click.UsageError("say --published or --unpublished")
+        raise click.UsageError("add --published or --unpublished")
     if requests_of(application, name).driven():
-        raise UserError("a driver of the operator is running", value=name, remedy="stop it first")
+        raise UserError("a driver of the operator is running", value=name, remedy="stop the driver, then try again")
     claim = settle(application, name, published=published, partitions=partitions or None)
     settled = {str(partition): batch for partition, (batch, _word) in sorted(claim.settled.items())}
     result = {"operator": name, "batch": claim.batch, "published": published, "settled": settled}
     places = ", ".join(f"partition {partition} batch {batch}" for partition, batch in settled.items())
-    did = "took for published" if published else "published"
+    did = "marked as published" if published else "published"
     show(result, f"{name}: {did} {places}; recorded as batch {claim.batch}")

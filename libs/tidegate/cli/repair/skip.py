@@ -21,7 +21,7 @@ _RANGE = re.compile(r"(\d+):(\d+)-(\d+)")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.argument("operator")
 @click.argument("ranges", nargs=-1, required=True, metavar="PARTITION:FROM-TO...")
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(file: Path, operator: str, ranges: tuple[str, ...], as_json: bool) -> None:
     """Continue after records that the input topic deleted before OPERATOR had read them.
 
@@ -34,7 +34,7 @@ def command(file: Path, operator: str, ranges: tuple[str, ...], as_json: bool) -
     application = load(file)
     [name] = select_operators(application, operator)
     if requests_of(application, name).driven():
-        raise UserError("a driver of the operator is running", value=name, remedy="stop it first")
+        raise UserError("a driver of the operator is running", value=name, remedy="stop the driver, then try again")
     named = dict(_range(text) for text in ranges)
     batch = skip(application, name, named)
     line = {"operator": name, "batch": batch, "skipped": {str(p): list(offsets) for p, offsets in named.items()}}

@@ -232,9 +232,9 @@ def parse(text: str, source: str) -> dict[str, Any]:
     try:
         raw = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise UserError("the file is not YAML", value=f"{source}: {_place(error)}", remedy="mend that line") from None
+        raise UserError("the file is not YAML", value=f"{source}: {_place(error)}", remedy="fix that line") from None
     if not isinstance(raw, dict):
-        raise UserError("the file holds no configuration", value=source, remedy="start with application: NAME")
+        raise UserError("the file has no configuration", value=source, remedy="start with application: NAME")
     return raw
 
 

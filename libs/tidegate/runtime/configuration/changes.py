@@ -14,9 +14,9 @@ from tidegate.runtime.configuration.application import config_hash, config_of, s
 LIVE = frozenset({"output", "dead_letters", "idle_after", "max_ahead", "rewind_window", "key_format", "value_format"})
 """Options that may change for operators of every kind."""
 
-_NOT_MIXED = {"output_windows": "the output would have keys of two forms"}
-ANOTHER_STATE = "what is held was made under another one"
-REMEDY = "give the operator a new name, so that it starts anew from its input, or take back the change"
+_NOT_MIXED = {"output_windows": "the output topic would have keys in two formats"}
+ANOTHER_STATE = "the held state was made under the old value"
+REMEDY = "undo the change, or give the operator a new name: it then starts from the beginning of its input"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,14 @@ def changes(before: OperatorConfig, after: OperatorConfig, known: int = MAX_TIME
     """Return the options that differ. `known`: how far behind stream time closed windows are still known, ms."""
     was, now = settings_of(before), settings_of(after)
     if before.kind != after.kind:
-        return [Change(option="kind", before=before.kind, after=after.kind, refused="it is another operator")]
+        return [
+            Change(
+                option="kind",
+                before=before.kind,
+                after=after.kind,
+                refused="the state of one kind cannot become that of another",
+            )
+        ]
     reasons, live = _NOT_MIXED | after.incompatibilities(before, known), LIVE | after.live
     return [
         Change(
@@ -101,7 +108,7 @@ def check_changes(newest: BatchMeta, config: OperatorConfig) -> None:
     refused = [change for change in changes_since(newest, config) if change.refused]
     if refused:
         raise UserError(
-            f"{newest.operator} cannot go on under this configuration",
+            f"{newest.operator} cannot continue with this configuration",
             value="; ".join(f"{change.option}: {change.refused}" for change in refused),
             remedy=REMEDY,
         )

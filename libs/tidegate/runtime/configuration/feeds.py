@@ -75,7 +75,7 @@ def _read(where: str, name: str, raw: Any, topic: OutputDeclaration) -> Operator
     Options taken from there do not count as set by the file (`model_fields_set`).
     """
     if not is_name(name):
-        text = "not a name for an operator; use a-z, 0-9 and _, a letter first, 63 at most"
+        text = "not a valid operator name; use at most 63 of a-z, 0-9 and _, beginning with a letter"
         raise ConfigurationError([Problem.of(where, name, text)])
     if not isinstance(raw, Mapping) or "kind" not in raw:
         raise ConfigurationError([Problem.of(where, raw, f"kind is required; add kind: {kinds()[0]}")])

@@ -29,7 +29,7 @@ def _loops(operators: Operators) -> Iterator[Problem]:
             yield Problem(
                 where=f"operators.{name}.input",
                 value=" -> ".join([*path, name]),
-                cause="the operators read what they write: their records would go round for ever",
+                cause="the operators read their own output: their records would circulate for ever",
                 remedy="give one of them an output of its own",
             )
 
@@ -55,10 +55,10 @@ def _readers(name: str, operators: Operators) -> list[str]:
 def _collisions(operators: Operators) -> Iterator[Problem]:
     for (name, config), (other, others) in combinations(operators.items(), 2):
         if config.output is not None and config.output == others.output and _form(config) != _form(others):
-            yield _collision(other, "output", others.output, f"{name} writes records of another form there")
+            yield _collision(other, "output", others.output, f"{name} writes records of a different format there")
         for writer, output, refuser, letters in ((name, config, other, others), (other, others, name, config)):
             if output.output is not None and output.output == letters.dead_letters:
-                cause = f"{writer} writes its results there, which dead letters are not"
+                cause = f"{writer} writes its results there, and dead letters have another format"
                 yield _collision(refuser, "dead_letters", letters.dead_letters, cause)
 
 

@@ -118,10 +118,10 @@ class Recorder:
 
     def _log_trouble(self, trouble: str) -> None:
         if trouble and trouble != self._trouble:
-            line = "%s goes on without the control database: %s"
+            line = "%s continues without the control database: %s"
             lines.warning(line, self._name, trouble, extra=log_fields(self._name))
         if self._trouble and not trouble:
-            lines.info("%s: the control database has what it had missed", self._name, extra=log_fields(self._name))
+            lines.info("%s: the control database is up to date again", self._name, extra=log_fields(self._name))
         self._trouble = trouble
 
     def _heartbeat(self) -> Heartbeat:

@@ -25,8 +25,9 @@ from tidegate.state.batch_metadata import has_version
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 KEPT = (
-    "windows: this log goes on to leave windows out of keys, so that a record of one window replaces another's; give "
-    "the operator a new name to keep them apart, or write windows: none to reject them, or ignore to leave it so"
+    "windows: this log continues without windows in its keys, so that a record of one window replaces another's; give "
+    "the operator a new name to keep windows apart, or set windows: none to reject such records, or windows: ignore to "
+    "leave it as it is"
 )
 
 
@@ -102,12 +103,12 @@ def as_logs_go_on(application: Application) -> Application:
 def _warnings(config: OperatorConfig, before: OperatorConfig | None) -> tuple[str, ...]:
     warnings = []
     if getattr(config, "timer", None) == "last_update":
-        warnings.append("timer: last_update may hold a key for ever, if it is updated more often than the limit")
+        warnings.append("timer: last_update holds a key for ever if it is updated more often than the time limit")
     kept = 0 if before is None else _history_kept(before)
     if 0 < kept < _history_kept(config):
         warnings.append(
-            f"history_retention: versions older than {format_duration_ms(kept)} are forgotten already; reads and late "
-            "writes behind them find a history with gaps, until stream time has gone on by as much as is kept now"
+            f"history_retention: versions older than {format_duration_ms(kept)} have been dropped already; lookups and "
+            "late writes before them find gaps until stream time has advanced by the new retention"
         )
     return tuple(warnings)
 

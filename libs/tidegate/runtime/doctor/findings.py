@@ -36,4 +36,4 @@ def of_error(about: str, error: TidegateError) -> Finding:
     value = "" if error.value is None else " ".join(str(error.value).split())
     if isinstance(error, ConfigurationError):
         value = "; ".join(f"{each.where}: {each.cause}" for each in error.problems)
-    return Finding(about=about, problem=error.problem, value=value, remedy=error.remedy or "see the service's lines")
+    return Finding(about=about, problem=error.problem, value=value, remedy=error.remedy or "see the service's log")

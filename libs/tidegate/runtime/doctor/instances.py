@@ -78,8 +78,8 @@ def database_has_its_revision(control: Control) -> Findings:
     """Check that the database has the schema revision that this program needs."""
     if control.wrong is None and control.revision not in (None, control.needed):
         shown = f"{control.revision}, not {control.needed}, in {control.redacted_url}"
-        problem = "the control database has another revision than this program"
-        yield Finding(about="control", problem=problem, value=shown, remedy="tidegate db upgrade FILE")
+        problem = "the control database has a different revision than this program needs"
+        yield Finding(about="control", problem=problem, value=shown, remedy="run tidegate db upgrade FILE")
 
 
 def drivers_live(control: Control) -> Findings:
@@ -90,8 +90,8 @@ def drivers_live(control: Control) -> Findings:
         silent_ms = control.now_ms - newest.heartbeat_ms
         if newest.state in _DRIVING and silent_ms > STALE_AFTER_MS:
             shown = f"process {newest.pid} on {newest.host}, {newest.state}, silent for {roughly(silent_ms)}"
-            remedy = f"look whether process {newest.pid} lives on {newest.host}; if not, start the service again"
-            yield Finding(about=operator, problem="a driver shows no sign of life", value=shown, remedy=remedy)
+            remedy = f"check whether process {newest.pid} is running on {newest.host}; if not, start the service again"
+            yield Finding(about=operator, problem="a driver sends no heartbeats", value=shown, remedy=remedy)
 
 
 def drivers_are_alone(control: Control) -> Findings:
@@ -105,8 +105,8 @@ def drivers_are_alone(control: Control) -> Findings:
         since = max(control.now_ms - STALE_AFTER_MS, *(each.started_ms for each in instances))
         places = [f"process {each.pid} on {each.host}" for each in instances if each.heartbeat_ms >= since]
         if len(places) > 1:
-            remedy = "stop all but one: they fence each other, and the older one ends"
-            problem = "several drivers of one operator live"
+            remedy = "stop all but one: the newest fences the others"
+            problem = "several drivers of one operator are running"
             yield Finding(about=operator, problem=problem, value=", ".join(places), remedy=remedy)
 
 

@@ -150,8 +150,8 @@ def _writable(log: Path) -> bool:
 def disk_can_be_written(disk: Disk) -> Findings:
     """Check that this user may write to the folder."""
     if not disk.writable:
-        remedy = f"give the service's user (id {os.getuid()}) the folder: chown -R {os.getuid()} {disk.path}"
-        problem = f"the folder of the {disk.role} cannot be written"
+        remedy = f"make the service's user (id {os.getuid()}) the owner: chown -R {os.getuid()} {disk.path}"
+        problem = f"this user cannot write to the {disk.role} folder"
         yield Finding(about=disk.role, problem=problem, value=str(disk.path), remedy=remedy)
 
 
@@ -194,7 +194,7 @@ def log_is_sound(log: Log) -> Findings:
 def log_can_be_written(log: Log) -> Findings:
     """Check that this user may commit to the log."""
     if not log.writable:
-        remedy = f"give the service's user (id {os.getuid()}) the folder: chown -R {os.getuid()} {log.path}"
+        remedy = f"make the service's user (id {os.getuid()}) the owner: chown -R {os.getuid()} {log.path}"
         yield log.finding("the operator log cannot be written", log.path, remedy)
 
 
@@ -202,24 +202,26 @@ def log_has_checkpoints(log: Log) -> Findings:
     """Check that the log has a recent checkpoint, so that its readers replay few entries."""
     usual = CHECKPOINT_EVERY + log.tally.files // CHECKPOINT_FILES_PER_ENTRY
     if log.entries > OVERDUE_FACTOR * usual:
-        remedy = "run the operator: it writes a checkpoint with its next commit; see that it may write to _delta_log"
-        yield log.finding("the log has had no checkpoint for long", f"{log.entries:,} entries", remedy)
+        remedy = (
+            "run the operator, which writes a checkpoint with its next commit; check that it may write to _delta_log"
+        )
+        yield log.finding("the log has had no checkpoint for a long time", f"{log.entries:,} entries", remedy)
 
 
 def log_is_compacted(log: Log) -> Findings:
     """Check that the log is compacted, so that it does not grow without bound."""
     if log.newest is not None and (batches := log.newest.batch - log.newest.compacted) > OVERDUE_FACTOR * MAX_BATCHES:
         shown = f"{batches:,} batches, {log.tally.files:,} files"
-        remedy = f"tidegate compact FILE --operator {log.name}; the service's lines say why it does not do it by itself"
-        yield log.finding("the log has not been compacted for long", shown, remedy)
+        remedy = f"run tidegate compact FILE --operator {log.name}; the service's log says why it does not compact"
+        yield log.finding("the log has not been compacted for a long time", shown, remedy)
 
 
 def files_have_commits(log: Log) -> Findings:
     """Check that orphaned data files, which no commit names, are removed in time."""
     if log.orphans.files:
         shown = f"{log.orphans.files:,} files, {log.orphans.bytes / 2**20:,.1f} MiB"
-        remedy = f"tidegate compact FILE --operator {log.name}: each compaction sweeps one folder"
-        yield log.finding("files of attempts that failed long ago are still there", shown, remedy)
+        remedy = f"run tidegate compact FILE --operator {log.name}: each compaction cleans one folder"
+        yield log.finding("files of old failed attempts are left over", shown, remedy)
 
 
 def readers_are_there(log: Log) -> Findings:
@@ -227,16 +229,16 @@ def readers_are_there(log: Log) -> Findings:
     counting = alive(log.leases, log.now_ms, max(log.rewind_window_ms, MIN_WINDOW_MS))
     for reader in sorted(log.leases.keys() - counting.keys()):
         shown = f"{reader}, for {roughly(log.now_ms - log.leases[reader].clock)}"
-        remedy = f"start it, or, if it is gone for good: rm {leases.path_of(log.path, reader)}"
-        yield log.finding("the table no longer waits for a reader that is away", shown, remedy)
+        remedy = f"start the join; or, if it is gone for good, rm {leases.path_of(log.path, reader)}"
+        yield log.finding("the table no longer waits for a join that is not running", shown, remedy)
 
 
 def clock_has_not_gone_back(log: Log) -> Findings:
     """Check that the newest commit does not lie in the future of this machine's clock."""
     if log.newest is not None and log.newest.clock > log.now_ms + CLOCK_AHEAD_MS:
         ahead = roughly(log.newest.clock - log.now_ms)
-        remedy = "mend this machine's clock (NTP): idle advances and max_ahead go by it"
-        yield log.finding("the newest commit lies in the future of this machine's clock", ahead, remedy)
+        remedy = "correct this machine's clock (NTP), which idle_after and max_ahead depend on"
+        yield log.finding("the newest commit is in the future of this machine's clock", ahead, remedy)
 
 
 DISK_CHECKS: Sequence[Callable[[Disk], Findings]] = (disk_can_be_written, disk_has_room)

@@ -83,7 +83,7 @@ def python_is_new_enough(machine: Machine) -> Findings:
     """Check that Tidegate supports this version of Python."""
     if machine.python < OLDEST_PYTHON:
         found, oldest = (".".join(map(str, version)) for version in (machine.python, OLDEST_PYTHON))
-        remedy = f"install Python {oldest} or later, and Tidegate anew with it"
+        remedy = f"install Python {oldest} or later, then reinstall Tidegate with it"
         yield Finding(about="machine", problem="Python is too old", value=found, remedy=remedy)
 
 
@@ -98,7 +98,7 @@ def packages_are_those_that_were_tested(machine: Machine) -> Findings:
     for package, version in machine.needed.items():
         found = machine.installed.get(package)
         if found != version:
-            problem = f"package {package} has another version than Tidegate was made for"
+            problem = f"package {package} has a version that Tidegate was not tested with"
             value = f"{found or 'not installed'}, needed: {version}"
             yield Finding(about="machine", problem=problem, value=value, remedy=_reinstall(package, version))
 
@@ -111,7 +111,7 @@ def jars_are_complete(machine: Machine) -> Findings:
     """Check that all jars of Spark and of the broker are installed, as listed."""
     if machine.jars_missing:
         value = f"{len(machine.jars_missing)} missing, among them {machine.jars_missing[0]}"
-        yield Finding(about="machine", problem="the jars are not those of the list", value=value, remedy=setup_remedy())
+        yield Finding(about="machine", problem="jars are missing", value=value, remedy=setup_remedy())
 
 
 def enough_files_may_be_open(machine: Machine) -> Findings:
@@ -119,9 +119,9 @@ def enough_files_may_be_open(machine: Machine) -> Findings:
     if machine.open_files < FEWEST_OPEN_FILES:
         yield Finding(
             about="machine",
-            problem="few files may be open at once",
+            problem="the limit of open files is low",
             value=str(machine.open_files),
-            remedy=f"allow the service {FEWEST_OPEN_FILES} at the least: ulimit -n, or LimitNOFILE of systemd",
+            remedy=f"raise the limit to at least {FEWEST_OPEN_FILES}: ulimit -n, or LimitNOFILE of systemd",
         )
 
 

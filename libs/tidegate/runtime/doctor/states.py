@@ -105,29 +105,31 @@ def states_are_owned(states: LocalStates) -> Findings:
 def states_are_whole(states: LocalStates) -> Findings:
     """Check that each state's header, which names the commit that it equals, can be read."""
     for state in states.unreadable:
-        remedy = f"none is needed: it is rebuilt from the log at the next start; rm -r {state} does no harm"
+        remedy = f"do nothing: it is rebuilt from the log at the next start; rm -r {state} is safe"
         yield states.finding("a local state is damaged: its header cannot be read", state, remedy)
 
 
 def states_are_on_a_local_disk(states: LocalStates) -> Findings:
     """Check that the states are on a local disk: locks and mapped files do not work on network file systems."""
     if states.file_system in NETWORK_FILE_SYSTEMS:
-        remedy = "let `state` in the file name a folder on a disk of the machine itself"
-        problem = "local state lies on a network file system, where locks and mapped files do not hold"
+        remedy = "set `state` in the file to a folder on a local disk"
+        problem = "local state is on a network file system, where locks and mapped files are unreliable"
         yield states.finding(problem, f"{states.file_system}: {states.path}", remedy)
 
 
 def states_are_of_the_log(states: LocalStates) -> Findings:
     """Check that no states of former logs, which nothing reads any more, take up space."""
     for table in states.obsolete:
-        remedy = f"nothing reads it: rm -r {table}"
-        yield states.finding("local state of a former log is left over", table, remedy)
+        remedy = f"delete it, nothing reads it: rm -r {table}"
+        yield states.finding("local state of an earlier log is left over", table, remedy)
 
 
 def driver_waits_for_no_table(states: LocalStates) -> Findings:
     """Check that no due records wait for a table."""
     if states.has_driver and states.last_status is not None and states.last_status.waits:
-        remedy = "start the table's service, or see why it is behind: tidegate status; wait_for_table bounds the wait"
+        remedy = (
+            "start the table's service, or see with tidegate status why it is behind; wait_for_table limits the wait"
+        )
         yield states.finding("due records wait for their table", states.last_status.waits, remedy)
 
 
@@ -137,10 +139,10 @@ def driver_has_not_failed(states: LocalStates) -> Findings:
     if last_status is None or states.has_driver:
         return
     if last_status.state in get_args(FailureState):
-        remedy = "mend what it says, then start the service again; tidegate status explains"
+        remedy = "fix the reported problem, then start the service again; tidegate status explains it"
         yield states.finding(f"the last driver on this machine has ended: {last_status.state}", last_status.why, remedy)
     elif last_status.state != "drained":
-        remedy = "start the service again: it goes on where the log ends; dmesg tells if memory ran out"
+        remedy = "start the service again: it continues where the log ends; check with dmesg whether memory ran out"
         yield states.finding("the last driver on this machine was killed", f"while {last_status.state}", remedy)
 
 

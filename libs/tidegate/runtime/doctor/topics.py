@@ -60,9 +60,9 @@ def broker_allows_the_transactions(cluster: Cluster) -> Findings:
     if longest < LONGEST_TRANSACTION_MS:
         yield Finding(
             about="kafka",
-            problem="the broker does not allow transactions as long as an operator's may be",
+            problem="the broker's limit for transaction timeouts is too low for operators",
             value=f"transaction.max.timeout.ms={longest}",
-            remedy=f"set transaction.max.timeout.ms of the brokers to {LONGEST_TRANSACTION_MS} at the least",
+            remedy=f"set transaction.max.timeout.ms of the brokers to at least {LONGEST_TRANSACTION_MS}",
         )
 
 
@@ -105,14 +105,14 @@ def input_keeps_records_long_enough(operator: OperatorTopics) -> Findings:
     retention = _retention_ms(operator.input)
     if operator.input is None or retention is None:
         return
-    keep = f"retention.ms=-1 for topic {operator.input.name}, or more than the service may ever stand still"
+    keep = f"set retention.ms=-1 for topic {operator.input.name}, or to more than the longest outage of the service"
     if retention < SHORTEST_RETENTION_MS:
         shown = f"retention.ms={retention} ({roughly(retention)})"
-        yield operator.finding("the input deletes records soon after they came", shown, keep)
+        yield operator.finding("the input topic keeps records for too short a time", shown, keep)
     oldest = _oldest_stream_time(operator.newest)
     if oldest is not None and oldest < operator.now_ms - retention:
         behind = roughly(operator.now_ms - oldest)
-        problem = "the input's event times are older than its retention: the broker deletes by them, read or not"
+        problem = "the input's event times are older than its retention: the broker may delete records unread"
         yield operator.finding(problem, f"stream time {behind} ago, retention.ms={retention}", keep)
 
 
@@ -136,7 +136,7 @@ def input_keeps_every_record(operator: OperatorTopics) -> Findings:
         return
     table = operator.config.as_table()
     if table is None or table.history_retention is not None:
-        remedy = f"cleanup.policy=delete for topic {topic.name}"
+        remedy = f"set cleanup.policy=delete for topic {topic.name}"
         problem = "the input is compacted: records of a key are dropped before they are read"
         yield operator.finding(problem, f"cleanup.policy={topic.settings['cleanup.policy']}", remedy)
 
@@ -148,10 +148,10 @@ def input_has_event_times(operator: OperatorTopics) -> Findings:
         return
     if (setting := topic.settings.get("message.timestamp.type")) == "LogAppendTime":
         remedy = (
-            f"message.timestamp.type=CreateTime for topic {topic.name}, "
+            f"set message.timestamp.type=CreateTime for topic {topic.name}, "
             "or name the field with the event time: timestamp: {field: ...}"
         )
-        problem = "the broker replaces the input's event times by the time of arrival"
+        problem = "the broker replaces the input's timestamps by the arrival time"
         yield operator.finding(problem, f"message.timestamp.type={setting}", remedy)
 
 
@@ -161,9 +161,9 @@ def outputs_take_records_as_large(operator: OperatorTopics) -> Findings:
     for outlet in operator.outputs:
         if (takes := _largest_bytes(outlet)) < largest:
             shown = f"max.message.bytes={takes}, the input's is {largest}"
-            problem = f"topic {outlet.name} takes smaller records than the input"
+            problem = f"topic {outlet.name} accepts only smaller records than the input"
             yield operator.finding(
-                problem, shown, f"max.message.bytes={largest} for topic {outlet.name}, and more for a join"
+                problem, shown, f"set max.message.bytes={largest} for topic {outlet.name}, and more for a join"
             )
 
 
@@ -177,9 +177,11 @@ def outputs_keep_old_event_times(operator: OperatorTopics) -> Findings:
     for outlet in operator.outputs:
         retention = _retention_ms(outlet)
         if oldest is not None and retention is not None and oldest < operator.now_ms - retention:
-            problem = f"topic {outlet.name} deletes what is written, for the age of its event times"
+            problem = (
+                f"topic {outlet.name} deletes output at once, because its event times are older than the retention"
+            )
             shown = f"stream time {roughly(operator.now_ms - oldest)} ago, retention.ms={retention}"
-            yield operator.finding(problem, shown, f"retention.ms=-1 for topic {outlet.name}")
+            yield operator.finding(problem, shown, f"set retention.ms=-1 for topic {outlet.name}")
 
 
 def table_has_as_many_partitions(operator: OperatorTopics, of_table: Inspected | None) -> Findings:
@@ -192,7 +194,7 @@ def table_has_as_many_partitions(operator: OperatorTopics, of_table: Inspected |
         yield operator.finding(
             "the operator and its table have different numbers of partitions",
             shown,
-            "records meet by partition: give both topics the same number, and the operator a new name if it had a log",
+            "give both topics the same number of partitions; give the operator a new name if it has a log",
         )
 
 

@@ -43,5 +43,5 @@ def _version(command: str) -> int:
         raise UserError(f"Java does not run: {cause.strerror}", value=command, remedy=_REMEDY) from cause
     found = _VERSION.search(output)
     if found is None:
-        raise UserError("Java does not tell its version", value=f"{command}: {output.strip()[:200]}", remedy=_REMEDY)
+        raise UserError("Java does not print its version", value=f"{command}: {output.strip()[:200]}", remedy=_REMEDY)
     return int(found.group(1))

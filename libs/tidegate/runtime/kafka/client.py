@@ -154,7 +154,7 @@ class KafkaClient:
             if known.leaders[partition] != _NO_LEADER:
                 return known.leaders[partition]
             self.forget_leaders(topic)
-        raise Unavailable(f"partition {partition} of topic {topic} has no leader", remedy="look at the brokers")
+        raise Unavailable(f"partition {partition} of topic {topic} has no leader", remedy="check the brokers")
 
     def forget_leaders(self, topic: str) -> None:
         """Drop the topic from the cache, so that the next `leader` fetches fresh metadata."""
@@ -338,7 +338,7 @@ class _Network:
             return Unavailable(
                 f"no answer to {request.name}; it may have been carried out all the same",
                 value=f"{self._servers}: {cause}",
-                remedy="look at the brokers; Tidegate goes on by itself once they answer",
+                remedy="check the brokers; Tidegate continues when they answer",
             )
 
     async def _connection(self, node_id: int | None, deadline: Deadline) -> Any:

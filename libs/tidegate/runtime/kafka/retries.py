@@ -69,4 +69,4 @@ def timed_out(code: int | None, what: str) -> Unavailable:
     `code`: the error code of the last response; None or 0 if there was none.
     """
     value = error_name(code) if code else None
-    return Unavailable(f"Kafka did not do it in time: {what}", value=value, remedy="look at the brokers")
+    return Unavailable(f"Kafka did not do it in time: {what}", value=value, remedy="check the brokers")

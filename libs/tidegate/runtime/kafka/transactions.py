@@ -107,7 +107,10 @@ def init_producer(
 def _initialised(answer: Any) -> int:
     # rule: own-epoch/fenced
     if answer.error_code in _FENCED:
-        raise Fenced("another producer has taken the transactional id over", remedy="only one driver may run: find it")
+        raise Fenced(
+            "another producer has taken the transactional id over",
+            remedy="run one driver only: find and stop the other",
+        )
     # rule: timeout-allowed
     if answer.error_code == InvalidTransactionTimeoutError.errno:
         raise UserError(

@@ -48,7 +48,7 @@ def settle(
         p: batch for p, batch in publication.undecided(newest).items() if partitions is None or p in partitions
     }
     if not undecided:
-        raise NothingUndecided("marks and topics tell what was published", value=name, remedy="run the operator")
+        raise NothingUndecided("Kafka still knows what was published", value=name, remedy="run the operator")
     claim = after_claim(newest, attempt=uuid4().hex, clock=clock.now_ms(), config=newest.config, topics=newest.topics)
     claim = after_settling(claim, undecided, published=published)
     # rule: absent-mark-asks/recorded

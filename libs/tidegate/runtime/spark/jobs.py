@@ -126,7 +126,7 @@ class Jobs:
         try:
             return list(job.collect())
         except Exception as error:
-            raise EngineError("the Spark job failed", value=error, remedy="see Spark's lines above") from error
+            raise EngineError("the Spark job failed", value=error, remedy="see Spark's log above") from error
 
 
 def spread(plans: Sequence[PartitionPlan], tasks: int) -> list[list[PartitionPlan]]:

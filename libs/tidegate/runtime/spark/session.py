@@ -111,7 +111,7 @@ def _start_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        remedy = "see the lines above; check Java and the master"
+        remedy = "see the log above; check Java and the Spark master"
         raise EngineError("Spark does not start", value=error, remedy=remedy) from error
 
 

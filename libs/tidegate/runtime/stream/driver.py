@@ -140,7 +140,7 @@ class StreamDriver:
         try:
             found = prepared.mapInArrow(work, ANSWER).collect()
         except Exception as error:
-            raise EngineError("the Spark job failed", value=error, remedy="see Spark's lines above") from error
+            raise EngineError("the Spark job failed", value=error, remedy="see Spark's log above") from error
         answers = [unpacked(row.answer) for row in found]
         _check_one_task_each(answers)
         return results_of(answers)

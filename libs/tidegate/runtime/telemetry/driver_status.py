@@ -79,7 +79,7 @@ class DriverStatusFile:
     def write_waits(self, table: str, partitions: Iterable[int]) -> None:
         """Write which table due records wait for, and in which partitions, if that changed."""
         where = ", ".join(map(str, partitions))
-        text = f"due records wait until the table {table} has read on, partitions {where}: look at its service"
+        text = f"due records wait until the table {table} has read further, partitions {where}: check its service"
         if (waits := text if where else "") != self._last.waits:
             self._save(replace(self._last, waits=waits))
 

@@ -49,9 +49,9 @@ def endpoint(host: str, port: int, routes: Mapping[str, Route]) -> Iterator[None
         server = _Server(host, port, routes)
     except OSError as error:
         raise UserError(
-            "the telemetry endpoint cannot listen",
+            "the telemetry endpoint cannot listen on its address",
             value=f"{host}:{port}: {error.strerror}",
-            remedy="stop the program that has the port, or give this service another one: "
+            remedy="stop the program that uses the port, or choose another port: "
             "telemetry.port in the file, or TIDEGATE_TELEMETRY__PORT",
         ) from error
     with server:
@@ -73,7 +73,7 @@ class _Server(ThreadingHTTPServer):
         """Log the error, unless it is an OSError: a client that disconnects is no problem of the service."""
         error = sys.exception()
         if not isinstance(error, OSError):
-            lines.warning("telemetry: no answer for a client: %s", error)
+            lines.warning("telemetry: a request failed: %s", error)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -78,7 +78,7 @@ def explain_operator(facts: OperatorFacts) -> Explanation:
     if not facts.driven:
         return _ended(status)
     if facts.kafka_error:
-        return Explanation("broker away", f"{facts.kafka_error}; the driver goes on by itself")
+        return Explanation("broker away", f"{facts.kafka_error}; the driver continues when a broker answers")
     if status is not None and status.state == "waiting":
         return Explanation("waiting", status.why)
     if status is None or status.state == "starting":
@@ -86,8 +86,8 @@ def explain_operator(facts: OperatorFacts) -> Explanation:
     if status.waits:
         return Explanation("waiting for table", status.waits)
     if status.recovering:
-        rebuilt = f"{len(status.recovering)} local states are still to be rebuilt from the log; other partitions go on"
-        return Explanation("running", f"a driver runs on this machine; {rebuilt}")
+        rebuilt = f"{len(status.recovering)} local states are being rebuilt from the log; other partitions go on"
+        return Explanation("recovering", f"a driver runs on this machine; {rebuilt}")
     return Explanation("running", "a driver runs on this machine")
 
 
@@ -95,7 +95,7 @@ def _ended(status: DriverStatus | None) -> Explanation:
     if status is not None and status.state in get_args(FailureState):
         return Explanation(cast(Rule, status.state), status.why)
     if status is not None and status.state != "drained":
-        return Explanation("no driver", f"the driver was killed while it was {status.state}; start it again")
+        return Explanation("no driver", f"the driver was killed while {status.state}: tidegate run")
     return Explanation("no driver", "no driver runs on this machine: tidegate run")
 
 
@@ -103,31 +103,36 @@ def explain_partition(operator: Explanation, facts: PartitionFacts) -> Explanati
     """Explain why the partition makes progress or does not. Problems of the topic take precedence."""
     following, first, stable, end = facts.next_offset, facts.first, facts.stable, facts.end
     if first is None or stable is None or end is None:
-        return Explanation("unknown", "the topic's offsets are not known: no broker answers")
+        return Explanation("unknown", "the topic's offsets are unknown: no broker answers")
     if first > following:
-        return Explanation("records lost", f"offsets {following} to {first - 1} were deleted unread: tidegate skip")
+        return Explanation(
+            "records lost", f"offsets {following} to {first - 1} were deleted before they were read: tidegate skip"
+        )
     if end < following:
         return Explanation("topic cut", f"the topic ends at {end}, before the next offset: it lost its newest records")
     if facts.unclear:
-        return Explanation("publication unclear", "Kafka has not confirmed the newest output; it is settled first")
+        return Explanation(
+            "publication unclear",
+            "Kafka has not confirmed the newest output; the driver finds out first whether it was published",
+        )
     if facts.recovering:
         return Explanation("recovering", f"its local state is being rebuilt from the log: {facts.recovering}")
     if stable > following:
         return _behind(operator, stable - following)
     if end > stable:
         return Explanation("open transaction", _blocked(stable, facts.open_transactions))
-    return Explanation("no input", "everything is read")
+    return Explanation("no input", "all records of the topic have been read")
 
 
 def _behind(operator: Explanation, records: int) -> Explanation:
-    if operator.rule in ("running", "waiting for table"):
+    if operator.rule in ("running", "recovering", "waiting for table"):
         return Explanation("behind", f"{records:,} offsets to read")
     return Explanation("held up", f"{records:,} offsets to read; {operator.rule}")
 
 
 def _blocked(stable: int, found: Sequence[OpenTransaction]) -> str:
     if not found:
-        return f"a transaction of another producer is open at offset {stable}; it ends, or the broker aborts it"
+        return f"waits for another producer's transaction, open at offset {stable}, to end or time out"
     one = found[0]
     name = f"{one.transactional_id!r} (producer id {one.producer_id})" if one.transactional_id else one.producer_id
-    return f"the transaction of {name}, open since offset {one.first_offset}, has to end first"
+    return f"waits for the transaction of {name}, open since offset {one.first_offset}, to end"

@@ -28,7 +28,8 @@ def health(observations: Sequence[Observation], trigger_s: float) -> dict[str, A
 def readiness(observations: Sequence[Observation]) -> dict[str, Any]:
     """Return `ready`, and for each operator the explanation.
 
-    `ready` is true if there is a driver, and every driver holds its claim and is processing.
+    `ready` is true if there is a driver, and every driver holds its claim, has recovered all local states and processes
+    records. A driver that recovers is not ready but healthy: its partitions that are recovered are processed already.
     """
     why = {each.operator: _explained(each.status) for each in observations}
     ready = bool(why) and all(each.rule == "running" for each in why.values())
