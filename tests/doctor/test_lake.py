@@ -151,7 +151,7 @@ def test_files_that_no_commit_names_are_counted_once_they_are_old(world: World) 
     [(problem, value, remedy)] = found(world.seen())
     assert "failed attempts" in problem
     assert value.startswith("1 files, ")
-    assert "each compaction sweeps" in remedy
+    assert "each compaction cleans" in remedy
     assert file.exists()
 
 

@@ -129,7 +129,7 @@ def test_results_that_are_deleted_for_their_age_are_told() -> None:
     old = log(stream_time={0: NOW_MS - 8 * DAY_MS})
     [(problem, _, remedy)] = found(between(with_settings(OUTPUT, retention_ms=str(7 * DAY_MS)), newest=old))
     assert "topic out deletes output at once" in problem
-    assert remedy == "retention.ms=-1 for topic out"
+    assert remedy == "set retention.ms=-1 for topic out"
 
 
 def test_a_compacted_input_is_told_unless_only_the_latest_values_matter() -> None:
