@@ -7,6 +7,7 @@ import re
 import statistics
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,6 +51,12 @@ def test_imports_go_downwards_only(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     monkeypatch.chdir(ROOT)
     status = lint_imports(config_filename=str(ROOT / "pyproject.toml"), cache_dir=None)
     assert status == EXIT_STATUS_SUCCESS, capsys.readouterr().out
+
+
+def test_the_contract_of_siblings_has_every_kind() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    [modules] = [contract["modules"] for contract in contracts if contract["type"] == "independence"]
+    assert set(modules) == {f"tidegate.operators.{kind}" for kind in kinds()}
 
 
 def test_numba_is_imported_in_one_place() -> None:

@@ -31,6 +31,7 @@ RUN = {
     "docs/operators/suppression.md": ("tests/docs/test_operator_pages.py", {"yaml", "sh"}),
     "docs/operators/table_history.md": ("tests/docs/test_operator_pages.py", {"yaml", "sh"}),
     "docs/operators/windowed_aggregation.md": ("tests/docs/test_operator_pages.py", {"yaml", "sh"}),
+    "docs/operators/deduplicate.md": ("tests/docs/test_operator_pages.py", {"yaml", "sh"}),
     "docs/tutorial/index.md": ("tests/docs/test_tutorial.py", {"yaml", "sh"}),
 }
 """Pages whose blocks of these languages are run, and the tests that do it."""

@@ -16,6 +16,7 @@ _NAMES = (
     "table_history",
     "stream_table_join",
     "windowed_aggregation",
+    "deduplicate",
 )
 
 

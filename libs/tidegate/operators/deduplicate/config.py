@@ -1,0 +1,96 @@
+"""The configuration of deduplication: the first record of each key within a time."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, PlainSerializer, ValidationInfo, field_validator
+
+from tidegate.contracts.config import (
+    AddedWindows,
+    Duration,
+    Keep,
+    KeyRules,
+    OperatorConfig,
+    OperatorRules,
+    OutputDeclaration,
+    added_windows,
+    output_windows_of,
+)
+from tidegate.contracts.event_time import MAX_TIMESTAMP
+from tidegate.operators.bounds import StrictBuffer
+
+FOREVER = "forever"
+Within = Annotated[Keep, PlainSerializer(lambda ms: ms if ms == FOREVER else f"{ms}ms", when_used="json")]
+
+
+class DeduplicateRules(KeyRules):
+    """The rules of an operator that passes on the first record of each key and drops its duplicates."""
+
+    live: ClassVar[frozenset[str]] = frozenset({"within", "grace", "buffer", "windows"})
+
+    kind: Literal["deduplicate"] = "deduplicate"
+    """Kind of operator."""
+    within: Within
+    """Records of a key that are less than this apart are duplicates of the one that came first; or `forever`."""
+    grace: Duration | None = Field(default=None, validate_default=True)
+    """How far behind stream time a record is accepted; required with a time in `within`, not taken with `forever`."""
+    buffer: StrictBuffer | None = None
+    """How many keys may be remembered, and what to do if there are more; omitted: any number."""
+
+    @field_validator("within")
+    @classmethod
+    def _keys_are_remembered(cls, within: int | str) -> int | str:
+        if within == 0:
+            raise ValueError("no record would be a duplicate; write within: 10m, or within: forever")
+        return within
+
+    @field_validator("grace")
+    @classmethod
+    def _what_expires_has_a_grace(cls, grace: int | None, info: ValidationInfo) -> int | None:
+        within = info.data.get("within")
+        if within == FOREVER and grace is not None:
+            raise ValueError("keys that are remembered forever make no record late; remove it, or write within: 10m")
+        if within not in (None, FOREVER) and grace is None:
+            raise ValueError(
+                "keys are forgotten, so records must be late at some time; write grace: 1h (0: no record may be late)"
+            )
+        return grace
+
+    @property
+    def within_ms(self) -> int:
+        """Return the time within which records are duplicates, in ms; the largest one for `forever`."""
+        return self.within if isinstance(self.within, int) else MAX_TIMESTAMP
+
+    @property
+    def remembered_ms(self) -> int:
+        """Return how far behind stream time keys are remembered, in ms."""
+        return min(self.within_ms + (self.grace or 0), MAX_TIMESTAMP)
+
+    def incompatibilities(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
+        """Return why the keys remembered under `before` do not suffice for this configuration, per option.
+
+        Windowed and plain keys cannot be mixed, and keys that are forgotten already cannot be remembered longer.
+        """
+        assert isinstance(before, DeduplicateRules)
+        if conflict := self.key_kind_conflict(before):
+            return conflict
+        if self.remembered_ms <= before.remembered_ms:
+            return {}
+        option = "within" if self.within_ms > before.within_ms else "grace"
+        return {option: "keys older than within and grace together are forgotten, and would be passed on again"}
+
+
+class DeduplicateConfig(DeduplicateRules, OperatorConfig):
+    """The configuration of deduplication between two topics."""
+
+    def adds_windows(self) -> AddedWindows | None:
+        """Return how windows are added to the records of the output; None: they have none, or name them already."""
+        return added_windows(self, "headers")
+
+    def writes(self) -> OutputDeclaration:
+        """Return what is known of the records in the output topic."""
+        return OutputDeclaration(
+            windows=output_windows_of(self, "headers"),
+            key_format=self.explicit_key_format,
+        )

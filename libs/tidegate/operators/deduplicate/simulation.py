@@ -1,0 +1,11 @@
+"""The configurations of deduplication that simulated services run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+SIMULATED: dict[str, dict[str, Any]] = {
+    "first within a time": {"within": "15ms", "grace": "5ms", "dead_letters": "refused"},
+    "first for ever": {"within": "forever"},
+}
+"""By the name of the run."""

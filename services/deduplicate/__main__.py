@@ -1,0 +1,5 @@
+"""`python -m services.deduplicate FILE`: run all deduplicate operators of a configuration file."""
+
+from services.service import main
+
+main("deduplicate")

@@ -1,0 +1,60 @@
+"""What a configuration of deduplication accepts, and which changes it accepts while keys are remembered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tidegate.contracts.config import read
+from tidegate.contracts.errors import ConfigurationError
+from tidegate.operators.deduplicate import DeduplicateConfig
+from tidegate.runtime.configuration.application import settings_of
+
+pytestmark = pytest.mark.fast
+
+TIMED = {"within": "10m", "grace": "1h"}
+
+
+def config(**given: Any) -> DeduplicateConfig:
+    """A configuration with these options."""
+    return read(DeduplicateConfig, {"input": "records", **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "cause"),
+    [
+        ({}, "required"),
+        ({"within": "10m"}, "keys are forgotten, so records must be late at some time"),
+        ({"within": "forever", "grace": "1h"}, "keys that are remembered forever make no record late"),
+        ({"within": 0, "grace": 0}, "no record would be a duplicate"),
+        (TIMED | {"buffer": {"max_keys": 1, "when_full": "emit"}}, "spill"),
+    ],
+)
+def test_what_is_unsound_is_refused_with_its_cause(given: dict[str, Any], cause: str) -> None:
+    with pytest.raises(ConfigurationError, match=cause):
+        config(**given)
+
+
+@pytest.mark.parametrize("given", [TIMED, {"within": "forever"}, TIMED | {"windows": "headers"}])
+def test_settings_give_the_same_configuration(given: dict[str, Any]) -> None:
+    assert read(DeduplicateConfig, settings_of(config(**given))) == config(**given)
+
+
+@pytest.mark.parametrize(
+    ("after", "refused"),
+    [
+        ({"within": "5m", "grace": "1h"}, []),
+        ({"within": "20m", "grace": "50m"}, []),
+        ({"within": "11m", "grace": "1h"}, ["within"]),
+        ({"within": "10m", "grace": "2h"}, ["grace"]),
+        ({"within": "forever"}, ["within"]),
+        (TIMED | {"windows": "headers"}, ["windows"]),
+    ],
+)
+def test_keys_cannot_be_remembered_longer_than_they_were(after: dict[str, Any], refused: list[str]) -> None:
+    assert list(config(**after).incompatibilities(config(**TIMED))) == refused
+
+
+def test_forever_can_become_a_time() -> None:
+    assert config(**TIMED).incompatibilities(config(within="forever")) == {}
