@@ -376,8 +376,8 @@ class OperatorConfig(OperatorRules):
         if topic.key_format is not None and self.key_format != topic.key_format:
             yield "key_format", f"the topic's writer says {topic.key_format}; write the same, or leave it out"
         if isinstance(self, KeyRules) and topic.windows is not None and self.windows not in (topic.windows, "ignore"):
-            said = _as_written(topic.windows)
-            yield "windows", f"the topic's writer names windows by {said}; write windows: {said}, or leave it out"
+            written = _as_written(topic.windows)
+            yield "windows", f"the topic's writer names windows by {written}; write windows: {written}, or leave it out"
 
     @property
     def explicit_key_format(self) -> Format | None:

@@ -27,5 +27,5 @@ def load(name: str, what: str) -> Callable[..., Any]:
 
 def wrong(name: str, what: str, fault: str) -> UserError:
     """Return the error for a function that fails or returns something it must not."""
-    remedy = "mend the function and start again; the operator goes on from here"
+    remedy = "fix the function and start again; the operator continues from this record"
     return UserError(f"the {what} {fault}", value=name, remedy=remedy)

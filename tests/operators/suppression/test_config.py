@@ -44,8 +44,8 @@ def test_every_sound_combination_is_accepted(given: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("given", "where", "cause"),
     [
-        ({}, "buffer", "nothing would ever let a record go"),
-        ({"buffer": {"max_keys": 5, "when_full": "spill"}}, "buffer", "nothing would ever let a record go"),
+        ({}, "buffer", "no rule would ever release a record"),
+        ({"buffer": {"max_keys": 5, "when_full": "spill"}}, "buffer", "no rule would ever release a record"),
         ({"until": LIMIT, "buffer": {"max_keys": 5}}, "buffer", "it does not say what to do when full"),
         ({"until": LIMIT, "buffer": {"max_keys": 5, "when_full": "panic"}}, "buffer", "it does not say"),
         ({"until": LIMIT, "buffer": {"when_full": "emit"}}, "buffer.max_bytes", "a buffer without a bound"),

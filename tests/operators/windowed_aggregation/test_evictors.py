@@ -187,7 +187,7 @@ def test_a_wrong_answer_is_an_error_that_names_the_function(changed: dict[str, A
     with pytest.raises(UserError, match=HERE) as refused:
         tested.pipe("a", "1", 1)
     assert fault in str(refused.value)
-    assert "mend the function" in refused.value.remedy
+    assert "fix the function" in refused.value.remedy
 
 
 def test_a_function_that_is_not_there_is_an_error_at_the_start() -> None:

@@ -107,7 +107,7 @@ class SuppressionRules(KeyRules):
             )
         if until is None and (buffer is None or buffer.when_full == "spill"):
             raise ValueError(
-                "nothing would ever let a record go; add until: {time_limit: 30s} (0: every record at once), "
+                "no rule would ever release a record; add until: {time_limit: 30s} (0: every record at once), "
                 "or bounds with when_full: emit"
             )
         return buffer

@@ -50,14 +50,16 @@ def _in_order(windows: list[AggregateWindow]) -> list[AggregateWindow]:
 
 
 def _window(config: WindowedAggregationConfig, window: AggregateWindow, taken_back: bool = False) -> dict[str, Any]:
-    found = {name: _told(name, window.numbers) for name in AGGREGATES if name in config.aggregate.model_fields_set}
+    found = {
+        name: _number_text(name, window.numbers) for name in AGGREGATES if name in config.aggregate.model_fields_set
+    }
     text = ",".join(f'"{name}":{number}' for name, number in found.items())
     value = f"{{{text}}}" if len(found) > 1 else next(iter(found.values()))
     row = Row(window.key, None if taken_back else value.encode(), window.timestamp, window.offset)
     return columns(row) | {"window_start": window.start, "window_end": window.end}
 
 
-def _told(name: str, numbers: list[dict[str, Any]]) -> str:
+def _number_text(name: str, numbers: list[dict[str, Any]]) -> str:
     number = AGGREGATES[name]([found.get(name) for found in numbers])
     return repr(number).removesuffix(".0")
 
@@ -67,7 +69,7 @@ def _window_state(config: WindowedAggregationConfig, window: AggregateWindow) ->
     words = b"".join(_words(name, [found.get(name) for found in window.numbers]) for name in names)
     return {
         "arrival": window.arrival,
-        "phase": ["pending", "told", "closed"].index(window.phase),
+        "phase": ["pending", "emitted", "closed"].index(window.phase),
         "words": words,
     }
 
@@ -91,7 +93,7 @@ def elements_reference(config: WindowedAggregationConfig, history: Sequence[Even
     held = [window for window in _in_order(reference.windows) if isinstance(window, ElementsWindow)]
     return Trace(
         emissions=[
-            _told_window(cast(ElementsWindow, window)) | {"cause": cause} for window, cause in reference.emissions
+            _window_row(cast(ElementsWindow, window)) | {"cause": cause} for window, cause in reference.emissions
         ],
         late=late_rows(reference.late, "its windows are closed", notes),
         rejected=rejected_rows(reference.rejected, config, notes),
@@ -99,7 +101,7 @@ def elements_reference(config: WindowedAggregationConfig, history: Sequence[Even
         applied=reference.applied,
         stream_time=reference.stream_time,
         held=[
-            *({"op": "put"} | _told_window(window) | _window_of_elements(window) for window in held),
+            *({"op": "put"} | _window_row(window) | _window_of_elements(window) for window in held),
             *({"op": "put"} | _element(window, cast(Row, row)) for window in held for row in window.numbers),
         ],
         held_bytes=sum(map(reference.size, held)),
@@ -107,13 +109,13 @@ def elements_reference(config: WindowedAggregationConfig, history: Sequence[Even
     )
 
 
-def _told_window(window: ElementsWindow) -> dict[str, Any]:
+def _window_row(window: ElementsWindow) -> dict[str, Any]:
     row = Row(window.key, window.value, window.timestamp, window.offset)
     return columns(row) | {"window_start": window.start, "window_end": window.end}
 
 
 def _window_of_elements(window: ElementsWindow) -> dict[str, Any]:
-    phase = ["pending", "told", "closed"].index(window.phase)
+    phase = ["pending", "emitted", "closed"].index(window.phase)
     return {"arrival": -1, "opened": window.arrival, "since": window.since, "phase": phase}
 
 

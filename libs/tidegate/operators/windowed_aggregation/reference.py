@@ -33,7 +33,7 @@ class Window:
     end: int
     arrival: int
     numbers: list[dict[str, Any]]
-    phase: str = "told"
+    phase: str = "emitted"
     timestamp: int = 0
     offset: int = 0
 
@@ -92,7 +92,7 @@ class Reference:
         for window in sorted(self.windows, key=lambda window: (window.end, window.arrival, window.start)):
             if window.phase == "pending":
                 self._tell(window, "flush")
-                window.phase = "closed" if self.config.emit == "final" else "told"
+                window.phase = "closed" if self.config.emit == "final" else "emitted"
 
     def bound(self, stream_time: int) -> int:
         """Return the smallest timestamp that is not late at that stream time, whatever windows exist."""
@@ -126,7 +126,7 @@ class Reference:
             return []
         old = next((w for w in near if (w.start, w.end) == (start, end)), None)
         for window in near if start < end else []:
-            if window.phase == "told":
+            if window.phase == "emitted":
                 self._tell(window, "merged")
         self.windows = [window for window in self.windows if window is old or window not in near]
         return [old or self._open(row, start, end, [numbers for window in near for numbers in window.numbers])]
@@ -153,7 +153,7 @@ class Reference:
             self._tell(window, "update")
 
     def _tell(self, window: Window, cause: str) -> None:
-        window.phase = "told"
+        window.phase = "emitted"
         self.emissions.append((copy.deepcopy(window), cause))
 
     def _pass_time(self, on_time: str, on_close: str) -> None:
@@ -170,7 +170,7 @@ class Reference:
 
     def _expires_next(self, window: Window) -> bool:
         if isinstance(self.config.window, Session) and self.config.emit != "final":
-            return window.phase == "told"
+            return window.phase == "emitted"
         return window.phase == "closed"
 
     def _next(self, window: Window) -> float:

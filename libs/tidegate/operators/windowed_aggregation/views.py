@@ -25,15 +25,15 @@ def register(spark: Any, name: str, config: WindowedAggregationRules) -> list[st
     shown = _shown(config)
     of_windows = f"AND arrival = {WINDOW}" if config.keeps_elements else ""
     held = _newest(f"{name}_log", "state", of_windows)
-    told = _newest(f"{name}_log", "emission")
+    emitted = _newest(f"{name}_log", "emission")
     windows = create_view(
         spark,
         f"{name}_windows",
-        f"""WITH held AS ({held}), told AS ({told})
+        f"""WITH held AS ({held}), emitted AS ({emitted})
             SELECT {shown}, CAST(value AS STRING) AS value, phase = {CLOSED} AS final FROM held WHERE op = 'put'
             UNION ALL
             SELECT {shown}, CAST(value AS STRING) AS value, true AS final
-            FROM told LEFT ANTI JOIN (SELECT * FROM held WHERE op = 'put') USING ({_SLOT})
+            FROM emitted LEFT ANTI JOIN (SELECT * FROM held WHERE op = 'put') USING ({_SLOT})
             WHERE value IS NOT NULL""",
     )
     register_emissions(
