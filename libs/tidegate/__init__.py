@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         WindowResults,
     )
     from tidegate.application.windows import hopping, session, tumbling, unlimited
+    from tidegate.operators.deduplicate import DeduplicateConfig, DeduplicateRules
     from tidegate.operators.stream_table_join import StreamTableJoinConfig, StreamTableJoinRules
     from tidegate.operators.suppression import SuppressionConfig, SuppressionRules
     from tidegate.operators.table_history import TableHistoryConfig, TableHistoryRules
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Aggregate",
     "Application",
+    "DeduplicateConfig",
+    "DeduplicateRules",
     "Evictor",
     "Format",
     "Output",
@@ -114,6 +117,7 @@ _NAMES = {
         "WindowResults",
     ),
     "tidegate.application.windows": ("hopping", "session", "tumbling", "unlimited"),
+    "tidegate.operators.deduplicate": ("DeduplicateConfig", "DeduplicateRules"),
     "tidegate.operators.stream_table_join": ("StreamTableJoinConfig", "StreamTableJoinRules"),
     "tidegate.operators.suppression": ("SuppressionConfig", "SuppressionRules"),
     "tidegate.operators.table_history": ("TableHistoryConfig", "TableHistoryRules"),
