@@ -62,6 +62,7 @@ def archive() -> None:
     """Make the archives that are missing."""
     for file, make in ((_broker_archive(), _archive_broker), (_spark_archive(), _archive_spark)):
         if not file.exists():
+            print(f"Archiving the classes of {file.stem.partition('-')[0]} (half a minute at most, once)", flush=True)
             file.parent.mkdir(parents=True, exist_ok=True)
             unfinished = file.with_suffix(".unfinished")
             make(f"-XX:ArchiveClassesAtExit={unfinished}")
