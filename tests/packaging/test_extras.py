@@ -54,7 +54,7 @@ def test_the_core_is_imported_without_any_extra() -> None:
         "for name in tidegate.__all__: getattr(tidegate, name)\n"
         "for name in ('testing.driver', 'testing.conformance', 'testing.laws', 'state.delta_log.operator_log',\n"
         "             'application.target', 'cli.main', 'cli.operate.validate', 'cli.operate.compact',\n"
-        "             'cli.look.windows', 'cli.look.advise', 'cli.develop.conformance'):\n"
+        "             'cli.inspect.windows', 'cli.inspect.advise', 'cli.develop.conformance'):\n"
         "    importlib.import_module(f'tidegate.{name}')\n"
     )
     assert (ran.returncode, ran.stderr) == (0, "")

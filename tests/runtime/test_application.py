@@ -135,7 +135,7 @@ def test_the_control_database_is_named_by_a_variable_too(tmp_path, monkeypatch):
 
 def test_what_is_shown_of_a_configuration_has_no_password_of_the_control_database(tmp_path):
     application = load(written(tmp_path, {**GOOD, "control": POSTGRESQL}))
-    assert application.control_database.shown == "postgresql+psycopg://db:5432/control"
+    assert application.control_database.redacted_url == "postgresql+psycopg://db:5432/control"
     assert CANARY not in f"{application!r} {application.model_dump()} {application.control_database!r}"
     assert CANARY not in application.model_dump_json()
 

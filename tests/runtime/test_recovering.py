@@ -160,7 +160,7 @@ def test_how_a_state_came_back_is_told_with_the_first_batch_behind_it(condition:
     jobs.rebuilt.set()
     states = Recovering(jobs, condition)
     until_ready(states, plans_of(0, 1), [0, 1])
-    told = [states.last(result(partition)) for partition in (0, 1, 1)]
+    told = [states.told(result(partition)) for partition in (0, 1, 1)]
     assert [each.recovery for each in told] == ["go on: well", "rebuild: torn", "go on: it was there"]
     assert [each.seconds["recover"] for each in told] == pytest.approx([0.3, 7.2, 0.2])
 

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.telemetry.conftest import COUNTS, SECONDS, StillDriver, application, busy, driver_status, meta
 from tidegate.contracts.schema import Counts
 from tidegate.runtime import clock
-from tidegate.runtime.telemetry import figures
+from tidegate.runtime.telemetry import service_metrics
 from tidegate.runtime.telemetry.names import METRICS
 from tidegate.runtime.telemetry.telemetry import Telemetry
 
@@ -160,22 +160,22 @@ def test_a_batch_only_leaves_its_metadata_until_somebody_asks(
 ) -> None:
     counting = _counted_calls(monkeypatch)
     telemetry = told(driver)
-    for batch in range(figures.MAX_PENDING):
+    for batch in range(service_metrics.MAX_PENDING):
         telemetry.note(busy(batch=batch), SECONDS)
     assert counting == []
-    telemetry.note(busy(batch=figures.MAX_PENDING), SECONDS)
-    assert len(counting) == figures.MAX_PENDING + 1, "nobody asks: they are counted before there are too many"
+    telemetry.note(busy(batch=service_metrics.MAX_PENDING), SECONDS)
+    assert len(counting) == service_metrics.MAX_PENDING + 1, "nobody asks: they are counted before there are too many"
 
 
 def _counted_calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     calls: list[int] = []
-    real = figures.OperatorMetrics.add
+    real = service_metrics.OperatorMetrics.add
 
-    def add(self: figures.OperatorMetrics, noted: object, seconds: Mapping[str, float]) -> None:
+    def add(self: service_metrics.OperatorMetrics, noted: object, seconds: Mapping[str, float]) -> None:
         calls.append(1)
         real(self, noted, dict(seconds))  # type: ignore[arg-type]
 
-    monkeypatch.setattr(figures.OperatorMetrics, "add", add)
+    monkeypatch.setattr(service_metrics.OperatorMetrics, "add", add)
     return calls
 
 

@@ -13,9 +13,9 @@ from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.telemetry.collector import ServiceCollector
 from tidegate.runtime.telemetry.endpoint import Answer, endpoint, json_answer
-from tidegate.runtime.telemetry.figures import ServiceMetrics
 from tidegate.runtime.telemetry.health import health, readiness
 from tidegate.runtime.telemetry.observation import Observation, Observed
+from tidegate.runtime.telemetry.service_metrics import ServiceMetrics
 
 
 class Telemetry:

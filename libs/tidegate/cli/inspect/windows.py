@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tidegate.application.target import load
-from tidegate.cli.look.sql import readable
+from tidegate.cli.inspect.sql import readable
 from tidegate.contracts.naming import log_path
 from tidegate.operators.registry import kinds_where
 from tidegate.runtime.configuration.application import select_operators
