@@ -8,14 +8,12 @@ from rich.console import Console
 from tidegate.cli.shared import DONE, FAILED, json_option, show, wants_json
 from tidegate.contracts.extras import require
 
-DAYS = 365
-
 
 @click.command("demo")
-@click.option("--days", type=click.IntRange(1, DAYS), default=DAYS, help="Only the first days of the year.")
+@click.option("--days", type=click.IntRange(1, 365), help="Run on the first days of the year only.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, days: int) -> None:
+def command(ctx: click.Context, days: int | None) -> None:
     """Run a year of real departures and weather through a broker and the operators, and check every result.
 
     The operators are those of .tidegate/demo/app.py, which you can change. Exit code 1 if a result differs from what

@@ -47,7 +47,7 @@ def compile_kernels(stamp: Path) -> None:
     sources = _fingerprint()
     if stamp.is_file() and stamp.read_text() == sources:
         return
-    note("Compiling the kernels (half a minute, once)")
+    note("Compiling the kernels (a minute or two, once)")
     started = time.monotonic()
     for cached in _PACKAGE.rglob("*.nb[ic]"):
         cached.unlink()

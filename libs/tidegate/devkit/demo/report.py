@@ -38,7 +38,7 @@ def _short(path: Path) -> Path:
 
 def _command() -> str:
     """Return how to call `tidegate` here: by its name if it is on PATH."""
-    return "tidegate" if shutil.which("tidegate") else str(_short(Path(sys.executable).with_name("tidegate")))
+    return "tidegate" if shutil.which("tidegate") else str(_short(Path(sys.executable).parent / "tidegate"))
 
 
 def _table(rows: Any) -> Table:

