@@ -17,7 +17,7 @@ def test_a_lake_that_is_away_is_waited_for_and_nothing_is_written_in_its_place(w
     driver = running(here)
     driver.wait("running")
     lake.rename(elsewhere)
-    driver.wait("waiting", "the lake is away")
+    driver.wait("waiting", "the lake is unavailable")
     produce(broker.bootstrap, here.source, *numbered(1, 2, 3))
     assert not (lake / here.name / "_delta_log").exists()
     elsewhere.rename(lake)
@@ -30,7 +30,7 @@ def test_a_service_that_waits_for_its_lake_ends_when_asked(world, running):
     driver = running(here)
     driver.wait("running")
     here.log.parent.rename(here.log.parent.with_name("elsewhere"))
-    driver.wait("waiting", "the lake is away")
+    driver.wait("waiting", "the lake is unavailable")
     assert driver.end() is None
     driver.wait("drained")
 

@@ -96,7 +96,7 @@ def test_a_log_of_another_format_stops_and_names_both(world, monkeypatch):
     here.driver()
     monkeypatch.setattr(operator_log, "FORMAT", 99)
     monkeypatch.setattr(operator_log, "READABLE_FORMATS", (98, 99))
-    with pytest.raises(StateError, match="another format") as told:
+    with pytest.raises(StateError, match="a different format") as told:
         here.driver()
     assert "format 99" in told.value.remedy
 

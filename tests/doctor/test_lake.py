@@ -82,7 +82,7 @@ def test_a_log_of_another_format_is_told(world: World) -> None:
     first = entry_path(world.path, 0)
     first.write_text(first.read_text().replace('"tidegate.format":"2"', '"tidegate.format":"99"'))
     [(problem, value, _)] = found(world.seen())
-    assert problem == "the operator log has another format"
+    assert problem == "the operator log has a different format"
     assert value.startswith("99 in")
 
 

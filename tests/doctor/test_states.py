@@ -96,10 +96,10 @@ def test_a_path_is_on_the_file_system_of_the_nearest_mount() -> None:
 
 @pytest.mark.parametrize("state", ["fenced", "refused", "stopped", "bound reached"])
 def test_a_driver_that_ended_by_itself_is_told_with_its_reason(world: World, state: str) -> None:
-    DriverStatusFile(world.path).write(state, "the operator log has other columns")  # type: ignore[arg-type]
+    DriverStatusFile(world.path).write(state, "the operator log has different columns")  # type: ignore[arg-type]
     [(problem, value, remedy)] = world.found()
     assert problem.endswith(state)
-    assert value == "the operator log has other columns"
+    assert value == "the operator log has different columns"
     assert "start the service again" in remedy
 
 

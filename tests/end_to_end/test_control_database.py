@@ -94,7 +94,7 @@ def test_a_control_database_that_is_stopped_and_dropped_in_mid_run_costs_nothing
     assert written()
     assert sum(row["records_in"] for row in batches(database, here.name)) == COUNT
     assert [row["state"] for row in rows(database, "instances")] == ["drained"]
-    assert "goes on without the control database" in caplog.text
+    assert "continues without the control database" in caplog.text
     assert PASSWORD not in caplog.text
     assert committed(broker.bootstrap, here.output) == undisturbed(world, broker)
     recorded = from_the_logs(database)

@@ -359,7 +359,7 @@ def test_a_table_that_somebody_else_changed_stops_the_join(joined):
     here.put((0, b'"A"', 0))
     here.send((0, b"1", 1))
     DeltaTable(str(here.folder / "lake" / TABLE)).delete("kind = 'state'")
-    with pytest.raises(StateError, match="somebody else changed data"):
+    with pytest.raises(StateError, match="another program changed data"):
         here.send((0, b"2", 2))
 
 

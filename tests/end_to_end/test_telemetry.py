@@ -99,7 +99,7 @@ def test_a_service_tells_that_it_lives_and_works_and_what_its_batches_say_and_no
     lines = lines_of(told)
     assert [line["operator"] for line in lines if line["message"] == "updates: ready"] == ["updates"]
     assert any("batch" in line and line["operator"] == "updates" for line in lines)
-    assert any("goes on without the control database" in line["message"] for line in lines)
+    assert any("continues without the control database" in line["message"] for line in lines)
     conditions = (tmp_path / "shop" / "state").rglob("condition.json")
     shown = [seen, status, doctored, ready, told.read_text(), *(path.read_text() for path in conditions)]
     assert len(shown) == 6

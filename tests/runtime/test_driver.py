@@ -243,7 +243,7 @@ def test_no_transaction_stays_open_while_the_lake_is_waited_for(
 
     def unclear(commit: Callable[[], None], *_given: object) -> None:
         commit()
-        raise Unavailable("the lake does not say whether the batch is committed")
+        raise Unavailable("it is unknown whether the batch was committed to the lake")
 
     jobs.opened = {1}
     with monkeypatch.context() as patch:
@@ -262,7 +262,7 @@ def test_a_driver_that_ends_in_doubt_about_a_commit_ends_no_transaction_of_it(
 ) -> None:
     def unclear(_commit: object, *_given: object) -> None:
         kafka.silent.add("InitProducerId")
-        raise Unavailable("the lake does not say whether the batch is committed")
+        raise Unavailable("it is unknown whether the batch was committed to the lake")
 
     jobs.opened = {1}
     committing(monkeypatch, unclear)

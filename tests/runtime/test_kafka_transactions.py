@@ -129,7 +129,7 @@ def test_a_takeover_fences_the_older_producer_whatever_it_does(
         emit(kafka, opened, name, [row(b"zombie")])
     with pytest.raises(EngineError):
         end(kafka, opened, commit=True, deadline_s=30)
-    with pytest.raises(Fenced, match="taken the transactional id over"):
+    with pytest.raises(Fenced, match="taken over the transactional id"):
         start(old.transactional_id, current=opened)
     end(kafka, emit(kafka, new, name, [row(b"new")]), commit=True, deadline_s=30)
     assert seen(broker, name) == [b"new"]

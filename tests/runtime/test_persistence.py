@@ -101,7 +101,7 @@ def test_an_outage_is_told_once_and_then_at_intervals_and_its_end_too(
         "updates waits, for 0 s: no broker (host:1)",
         "updates waits, for 32 s: no broker (host:1)",
         "updates waits, for 64 s: no broker (host:1)",
-        "updates goes on, after 80.0 s",
+        "updates continues, after 80.0 s",
     ]
 
 

@@ -312,7 +312,7 @@ def test_a_log_that_somebody_else_changed_stops_its_readers(table: Table) -> Non
     reader = pinned(table)
     foreign = rows("x").append_column("kind", pa.array(["state"])).append_column("partition", pa.array([0], pa.int32()))
     write_deltalake(str(table.log.path), foreign, mode="append", schema_mode="merge")
-    with pytest.raises(StateError, match="somebody else changed data"):
+    with pytest.raises(StateError, match="another program changed data"):
         reader.pin()
 
 

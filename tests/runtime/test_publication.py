@@ -214,7 +214,7 @@ def test_where_nothing_tells_whether_the_newest_output_was_published_a_person_is
     newest = committed(log, 2, "b")
     kafka.starts, kafka.compacted = {0: 1_000}, compacted
     monkeypatch.setattr(publication, "newest_batch_header", lambda *_place: found)
-    with pytest.raises(StateError, match="nothing tells") as asked:
+    with pytest.raises(StateError, match="it is unknown whether") as asked:
         published(kafka, log, newest)
     assert asked.value.value == "partition 0: batch 2"
     assert f"tidegate settle FILE {OPERATOR} --published" in asked.value.remedy

@@ -136,7 +136,7 @@ def test_the_error_of_a_state_that_does_not_come_back_is_raised_and_it_is_tried_
     condition: DriverStatusFile,
 ) -> None:
     def away() -> None:
-        raise Unavailable("the lake is away")
+        raise Unavailable("the lake is unavailable")
 
     jobs = Jobs(fails=away)
     states = Recovering(jobs, condition)

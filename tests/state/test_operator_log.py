@@ -558,14 +558,14 @@ def foreign_append(log: OperatorLog) -> None:
 def test_a_foreign_change_of_data_beside_a_commit_stops(log: OperatorLog) -> None:
     commit_rows(log, 1, {})
     foreign_append(log)
-    with pytest.raises(StateError, match="somebody else changed"):
+    with pytest.raises(StateError, match="another program changed"):
         commit_rows(log, 2, {})
 
 
 def test_a_foreign_change_of_data_is_refused_at_start_with_the_way_on(log: OperatorLog) -> None:
     commit_rows(log, 1, {})
     foreign_append(log)
-    with pytest.raises(StateError, match="somebody else changed") as refused:
+    with pytest.raises(StateError, match="another program changed") as refused:
         reopened(log)
     assert f"{2:020d}.json" in str(refused.value)
     assert refused.value.remedy
@@ -575,7 +575,7 @@ def test_a_foreign_change_under_the_newest_own_commit_is_refused_at_start_too(lo
     commit_rows(log, 1, {})
     foreign_append(log)
     commit_rows(OperatorLog.at(log.path, 2), 2, {})
-    with pytest.raises(StateError, match="somebody else changed"):
+    with pytest.raises(StateError, match="another program changed"):
         reopened(log)
 
 
@@ -679,14 +679,14 @@ def test_a_log_of_another_operator_is_refused(log: OperatorLog) -> None:
 
 
 def test_a_log_with_other_columns_is_refused(log: OperatorLog) -> None:
-    with pytest.raises(StateError, match="other columns") as refused:
+    with pytest.raises(StateError, match="different columns") as refused:
         OperatorLog.open(log.path, OPERATOR, log_schema([pa.field("place", pa.int64())]), create=True)
     assert "place" in str(refused.value)
 
 
 def test_a_log_of_another_format_is_refused(log: OperatorLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operator_log, "READABLE_FORMATS", (3,))
-    with pytest.raises(StateError, match="another format"):
+    with pytest.raises(StateError, match="a different format"):
         reopened(log)
 
 

@@ -152,7 +152,7 @@ def test_a_lake_that_fails_costs_no_local_state(driver: MiniDriver, monkeypatch:
 
 
 def away(*_place: object) -> None:
-    raise Unavailable("the lake is away")
+    raise Unavailable("the lake is unavailable")
 
 
 def test_a_state_from_before_a_compaction_is_rebuilt_so_that_deleted_keys_stay_deleted(driver: MiniDriver) -> None:

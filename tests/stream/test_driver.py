@@ -232,7 +232,7 @@ def test_a_stream_whose_lake_goes_away_while_it_runs_makes_no_new_log(tmp_path, 
     stream = Stream(HELD, tmp_path).start()
     stream.batch([Row(b"k", b"v", 1, 0)])
     (tmp_path / "lake").rename(tmp_path / "unmounted")
-    with pytest.raises(Unavailable, match="the lake is away"):
+    with pytest.raises(Unavailable, match="the lake is unavailable"):
         stream.batch([Row(b"k", b"v", 2, 1)])
     assert not list(tmp_path.glob("lake/updates/_delta_log/*"))
 

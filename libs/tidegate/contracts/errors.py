@@ -103,7 +103,7 @@ class BufferFull(TidegateError):
         return cls(
             f"{operator} stopped before {place}",
             value=reason,
-            remedy=f"raise {bound}{way_out}; it goes on there",
+            remedy=f"raise {bound}{way_out}; it continues there",
         )
 
 

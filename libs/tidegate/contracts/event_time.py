@@ -87,7 +87,7 @@ def parse_size_bytes(text: str) -> int:
 
 def _duration(duration_ms: int, text: str) -> int:
     if duration_ms > MAX_TIME:
-        raise ValueError(f"{text!r} is longer than any that is taken; write at most {MAX_TIME}ms (2^61)")
+        raise ValueError(f"{text!r} is too long; write at most {MAX_TIME}ms (2^61)")
     return duration_ms
 
 

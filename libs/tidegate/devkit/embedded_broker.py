@@ -203,7 +203,7 @@ def _require_unused(data: Path) -> None:
 def _require_free(port: int) -> int:
     if not _is_free(port):
         raise UserError(
-            "the broker's port is taken by another program",
+            "another program uses the broker's port",
             value=f"{HOST}:{port}",
             remedy="stop that program, or choose another port with --port",
         )
@@ -348,5 +348,5 @@ def _failure(problem: str, data: Path) -> EngineError:
     return EngineError(
         problem,
         value="\n".join([str(log), *(f"    {line}" for line in lines)]),
-        remedy="the lines above are the end of the broker's log; a folder that cannot be mended can be deleted",
+        remedy="the lines above are the end of the broker's log; delete the folder if it is damaged",
     )

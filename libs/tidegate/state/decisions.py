@@ -87,7 +87,7 @@ def may_take(header: Header | None, token: tuple[int, int]) -> None:
         raise Superseded(
             "a newer attempt owns this partition's local state; this task has touched nothing",
             value=f"epoch {header.epoch}, batch {header.batch}; own: epoch {token[0]}, batch {token[1]}",
-            remedy="none is needed: the newer driver goes on",
+            remedy="do nothing: the newer driver continues",
         )
 
 
@@ -318,10 +318,11 @@ def _trusted(mark: str, table_id: str, newest_batch: int) -> int:
 
 
 def _untrusted(problem: str, mark: str, why: str) -> StateError:
-    way_on = (
-        "bring the right log back; or, to begin anew, name another application, which has a consumer group of its own"
+    remedy = (
+        "restore the right log; or, to start from the beginning, use another application name, which has a consumer "
+        "group of its own"
     )
-    return StateError(problem, value=mark, remedy=f"{why} Way on: {way_on}")
+    return StateError(problem, value=mark, remedy=f"{remedy}; {why}")
 
 
 # --- time and size ---------------------------------------------------------------------------------------------------

@@ -66,4 +66,4 @@ def disk_errors(path: Path) -> Iterator[None]:
                 "disk full", value=path, remedy="free space there, or move it to a larger disk"
             ) from error
         kind = EngineError if error.errno == errno.ENOENT else Unavailable
-        raise kind(f"the disk failed: {error.strerror}", value=path, remedy="look at the disk") from error
+        raise kind(f"the disk failed: {error.strerror}", value=path, remedy="check the disk") from error

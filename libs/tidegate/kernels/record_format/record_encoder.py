@@ -170,9 +170,9 @@ def _cuts(timestamp: Int64s, content: Int64s, max_batch_bytes: int) -> list[tupl
     count, refused, size = _cut(timestamp, content, target, max_batch_bytes, first, sizes)
     if refused >= 0:
         raise OutputTooLarge(
-            "a record is larger than the topic takes that it is to be written to",
+            "a record is larger than its output topic accepts",
             value=f"record {refused}, timestamp {timestamp[refused]}: {size} bytes; the limit is {max_batch_bytes}",
-            remedy="raise max.message.bytes of the topic and start again; the operator goes on from here",
+            remedy="raise max.message.bytes of the topic and start again; the operator continues from here",
         )
     bounds = [*first[:count].tolist(), len(timestamp)]
     return list(zip(bounds[:-1], bounds[1:], sizes[:count].tolist(), strict=True))

@@ -94,7 +94,7 @@ def damaged_batch(base_offset: int, reason: str) -> EngineError:
     return EngineError(
         f"a record batch is damaged: {reason}",
         value=f"base offset {base_offset}",
-        remedy="look at the broker's disk and network; if the damage is stored, restore the partition from a replica",
+        remedy="check the broker's disk and network; if stored data is damaged, restore it from a replica",
     )
 
 

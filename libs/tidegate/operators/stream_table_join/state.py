@@ -211,7 +211,7 @@ class StreamTableJoinState:
 
     def _raise_before_history(self) -> None:
         raise UserError(
-            "the stream stands before the history of its table: what its records should meet may be gone",
+            "the stream begins before the history of its table: the versions that its records need may be gone",
             value=f"the table is complete from event time {self._complete_from()} ms on",
             remedy="raise the table's history_retention and let it read its topic again, give the join a table of its "
             "own, which then keeps what this join needs, or write before_history: join to join what is still known",

@@ -21,7 +21,7 @@ from tidegate.state.decisions import parse_mark
 from tidegate.state.local.local_state import tables_here
 
 PROBLEM = "has run before, but its log is not there"
-REMEDY = "mount the lake, or correct `lake`; to begin anew on purpose, give the operator another name"
+REMEDY = "mount the lake, or correct `lake`; to start from the beginning on purpose, give the operator a new name"
 
 
 def refuse_anew(name: str, log: Path, traces: Iterable[str]) -> None:

@@ -134,7 +134,7 @@ class Claimant:
             raise Overtaken(
                 f"a newer driver has claimed {self._name}; this one stops",
                 value=f"epoch {found.epoch}, own {self._newest.epoch}",
-                remedy="none is needed if the other driver was meant; otherwise stop that one",
+                remedy="do nothing if you meant to start the other driver; otherwise stop that one",
             )
 
     def _commit_claim(self, ids: dict[str, str], outlets_now: Outlets) -> None:

@@ -49,7 +49,7 @@ def gone(error: NoSuchTopic, value: str | None = None) -> EngineError:
     return EngineError(
         f"{error.problem} any more",
         value=value,
-        remedy="a topic made again is another one: give the operator another name to begin anew",
+        remedy="the topic was re-created: give the operator a new name to start from its beginning",
     )
 
 
@@ -78,7 +78,7 @@ def check_topics(before: BatchMeta, config: OperatorConfig, now: Topics) -> None
         raise StateError(
             f"topic {config.input} has another number of partitions than before",
             value=f"{partitions}, was {had}",
-            remedy="keys have moved between partitions: give the operator another name, so that it starts anew",
+            remedy="give the operator a new name to start from the beginning: keys have moved between partitions",
         )
     for role, topic in configured(config)._asdict().items():
         # rule: enough-output-partitions
@@ -110,7 +110,7 @@ def check_functions(config: OperatorConfig) -> None:
         raise UserError(
             f"a function of {config.kind} cannot be loaded: {type(error).__name__}: {error}",
             value=", ".join(config.functions()),
-            remedy="mend its module, so that it can be imported",
+            remedy="fix its module, so that it can be imported",
         ) from error
 
 
@@ -118,7 +118,7 @@ def _way_on(topic: str, config: OperatorConfig) -> str:
     if topic == config.input:
         return "give the operator another name: its state belongs to the topic that is gone"
     return (
-        "what was published there is gone with it: give the operator another topic to go on from here, or "
+        "its records are gone: give the operator another output topic to continue from here, or "
         "another name to publish all of it again"
     )
 
@@ -144,7 +144,7 @@ def check_nothing_truncated(kafka: KafkaClient, before: BatchMeta, config: Opera
             f"{config.input} has lost records after {before.operator} had read them, as after an unclean leader "
             "election, or on a broker that was brought back from a copy",
             value="; ".join(f"partition {p}: offsets {end} to {reached - 1}" for p, (reached, end) in ranges.items()),
-            remedy="bring them back, or go on with what the input has at these offsets now; the log records it: "
+            remedy="restore them, or continue with the records that are at these offsets now: "
             f"tidegate skip FILE {before.operator} {commands}",
         )
 

@@ -150,7 +150,7 @@ def _raise_refusal(kind: Kind, path: Path) -> None:
     """Raise UserError if the request was refused."""
     with suppress(FileNotFoundError):
         why = path.read_text()
-        remedy = "mend that and ask again; the driver goes on as before"
+        remedy = "fix the cause and repeat the request; the driver continues as before"
         raise UserError(f"the driver has refused it: {kind}", value=why, remedy=remedy)
 
 

@@ -84,4 +84,4 @@ class _Waiting:
     def over(self) -> None:
         """Log that the work has succeeded, if it had failed before."""
         if self._since:
-            lines.info("%s goes on, after %.1f s", self._name, time.monotonic() - self._since, extra=self._fields)
+            lines.info("%s continues, after %.1f s", self._name, time.monotonic() - self._since, extra=self._fields)

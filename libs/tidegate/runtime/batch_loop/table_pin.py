@@ -124,7 +124,7 @@ class PinnedTable:
             raise StateError(
                 f"the log of the table {self.name} is older than what {self.reader} has read of it",
                 value=f"version {version}, read: {read.version}",
-                remedy="bring the newer log back from a copy, or give the reader another name to begin anew",
+                remedy="restore the newer log from a copy, or give the join a new name to start from the beginning",
             )
         self._stand_at(version)
         self._note(meta)
@@ -146,7 +146,7 @@ class PinnedTable:
             raise StartOver(
                 f"the log of the table {self.name} is no longer the one that was pinned",
                 value=f"version {self.version} of {self.path}",
-                remedy="none is needed after its folder was copied or cleaned up behind a reader that stood still",
+                remedy="do nothing if the folder was copied, or cleaned up while the join was stopped",
             )
         return self.version
 
@@ -248,7 +248,7 @@ class PinnedTable:
             raise StateError(
                 f"the log of the table {self.name} is another log than {self.reader} has read",
                 value=f"table id {found}, was {read}, in {self.path}",
-                remedy="bring the former log back; or give the reader another name, to begin anew with this one",
+                remedy="restore the former log, or give the join a new name to start from the beginning with this one",
             )
 
     def _refuse_foreign(self, actions: Sequence[dict[str, Any]]) -> None:
@@ -256,7 +256,7 @@ class PinnedTable:
         # rule: optimize-keeps-metadata
         if any(change.get("dataChange", True) for change in changes):
             raise StateError(
-                f"somebody else changed data in the log of the table {self.name}",
+                f"another program changed data in the log of the table {self.name}",
                 value=f"{self.path}, version {self.version + 1}",
                 remedy="start the table's service: it says what to do",
             )

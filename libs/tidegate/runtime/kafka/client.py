@@ -364,5 +364,5 @@ class _Network:
         return login_error(cause, self._servers) or Unavailable(
             f"no Kafka broker answers at {self._servers}",
             value=str(cause),
-            remedy="start it (`tidegate kafka start`), or mend bootstrap.servers and security.protocol",
+            remedy="start it (`tidegate kafka start`), or correct bootstrap.servers and security.protocol",
         )

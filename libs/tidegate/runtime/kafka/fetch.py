@@ -188,7 +188,7 @@ def _read_some(
     raise Unavailable(
         f"offsets {position} to {end} of {topic}/{partition} did not arrive in time",
         value=last_error,
-        remedy="look at the brokers; Tidegate tries again",
+        remedy="check the brokers; Tidegate retries",
     ) from last_error
 
 

@@ -16,7 +16,7 @@ _TLS = (
     (
         ("certificate has expired", "certificate is not yet valid"),
         "the broker's certificate is not valid today",
-        "renew the broker's certificate, or mend this machine's clock",
+        "renew the broker's certificate, or correct this machine's clock",
     ),
     (
         ("certificate_verify_failed",),
@@ -42,7 +42,9 @@ def login_error(cause: BaseException, servers: str) -> UserError | None:
         remedy = "write one that the broker has in sasl.mechanism"
         return UserError("the broker does not have this sasl.mechanism", value=f"{servers}: {cause}", remedy=remedy)
     if isinstance(cause, _REFUSED_LOGIN):
-        remedy = "mend user and password in sasl.jaas.config; does the broker know the user for this sasl.mechanism?"
+        remedy = (
+            "correct user and password in sasl.jaas.config; check that the broker has the user for this sasl.mechanism"
+        )
         return UserError("Kafka refuses the login", value=f"{servers}: {cause}", remedy=remedy)
     text = str(cause).lower()
     for signs, problem, remedy in _TLS:

@@ -109,6 +109,8 @@ def explained(value: str) -> Iterator[None]:
     except TopicAlreadyExistsError as cause:
         raise UserError("the topic exists already", value=value, remedy="use it, or choose another name") from cause
     except (InvalidTopicError, InvalidConfigurationError, InvalidPartitionsError) as cause:
-        raise UserError(f"Kafka refuses the topic: {cause}", value=value, remedy="mend it as Kafka says") from cause
+        raise UserError(
+            f"Kafka refuses the topic: {cause}", value=value, remedy="correct what Kafka reports"
+        ) from cause
     except KafkaError as cause:
-        raise EngineError(f"Kafka failed: {cause}", value=value, remedy="look at the broker, then try again") from cause
+        raise EngineError(f"Kafka failed: {cause}", value=value, remedy="check the broker, then try again") from cause

@@ -108,7 +108,7 @@ def _initialised(answer: Any) -> int:
     # rule: own-epoch/fenced
     if answer.error_code in _FENCED:
         raise Fenced(
-            "another producer has taken the transactional id over",
+            "another producer has taken over the transactional id",
             remedy="run one driver only: find and stop the other",
         )
     # rule: timeout-allowed

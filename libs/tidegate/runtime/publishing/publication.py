@@ -242,7 +242,7 @@ class Publication:
             raise StateError(
                 f"{topic}/{partition} holds a batch of {self._operator} that this log has not reached",
                 value=f"batch {found} in the topic, {newest.batch} in the log",
-                remedy="was the log begun anew? Give the operator another name or topics of its own",
+                remedy="if the log was created again, give the operator a new name or its own topics",
             )
         # rule: absent-mark-asks/whole
         begun = found is not None or earliest(self._client(), topic)[partition] == 0
@@ -254,7 +254,7 @@ class Publication:
 
     def _undecided(self, batches: Mapping[int, int]) -> Undecided:
         return Undecided(
-            f"nothing tells whether the newest output of {self._operator} was published: its mark has expired, and "
+            f"it is unknown whether the newest output of {self._operator} was published: its mark has expired, and "
             "the topic may no longer have it",
             value=", ".join(f"partition {partition}: batch {batch}" for partition, batch in sorted(batches.items())),
             remedy=f"find out whether readers have it; then run tidegate settle FILE {self._operator} --published, or "

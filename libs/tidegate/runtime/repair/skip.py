@@ -32,7 +32,7 @@ def check_skip(lost: Ranges, named: Ranges) -> None:
             raise UserError(
                 f"offsets {start} to {end} of partition {partition} are not what was lost unread",
                 value=f"lost: {shown(lost) or 'nothing'}",
-                remedy="name ranges that are lost: PARTITION:FROM-TO, where TO is the first offset to go on at",
+                remedy="name ranges that are lost: PARTITION:FROM-TO, where TO is the first offset to read next",
             )
 
 

@@ -19,6 +19,6 @@ def query_id(checkpoint: Path) -> str | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError):
-        remedy = "bring the folder back from a copy; or give the operator another name, so that it begins anew"
+        remedy = "restore the folder from a copy, or give the operator a new name to start from the beginning"
         raise StateError("Spark's checkpoint folder does not name its query", value=file, remedy=remedy) from None
     return found

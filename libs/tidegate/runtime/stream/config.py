@@ -36,7 +36,7 @@ class StreamConfig(Config):
     @classmethod
     def _named(cls, name: str) -> str:
         if not is_name(name):
-            raise ValueError(f"{name!r} cannot be a name; use a-z, 0-9 and _, a letter first, 63 at most")
+            raise ValueError(f"{name!r} is not a valid name; use at most 63 of a-z, 0-9 and _, beginning with a letter")
         return name
 
     @field_validator("rules")

@@ -66,10 +66,10 @@ def check_same_query(before: BatchMeta, query_id: str | None, checkpoint: object
         return
     problem = "Spark's checkpoint folder is gone" if query_id is None else "the log has the data of another Spark query"
     raise StateError(
-        f"{problem}: nobody knows which records the log of {before.operator} has already",
+        f"{problem}: it is unknown which records the log of {before.operator} has already",
         value=f"query {query_id} in {checkpoint}, the log's is {before.query_id}",
         remedy="bring that query's checkpoint folder back; "
-        "or give the operator another name, so that it begins anew from the source's first record",
+        "or give the operator a new name to start from the source's first record",
     )
 
 
@@ -87,5 +87,5 @@ def decide_batch(newest: BatchMeta, query_id: str, spark_batch: int) -> BatchDec
     raise StateError(
         f"{behind} was set back: log and checkpoint no longer belong together",
         value=f"Spark batch {spark_batch}; the log of {newest.operator} has all up to {newest.query_batch}",
-        remedy="bring both back as of the same time; or give the operator another name, so that it begins anew",
+        remedy="restore both as of the same time, or give the operator a new name to start from the beginning",
     )

@@ -182,7 +182,7 @@ class StreamDriver:
             raise Fenced(
                 f"a newer driver has claimed {self._config.name}; this query ends",
                 value=f"epoch {newest.epoch}, own {self.newest.epoch}",
-                remedy="none is needed if the other query was meant; otherwise stop that one",
+                remedy="do nothing if you meant to start the other query; otherwise stop that one",
             )
         self.claim()
 

@@ -207,9 +207,9 @@ def _refuse_retries() -> None:
     # rule: no-task-retry
     if context is not None and context.attemptNumber() > 0:
         raise EngineError(
-            "Spark has retried a task of its own accord",
+            "Spark has retried a task by itself",
             value=f"attempt {context.attemptNumber()}",
-            remedy="none is needed after the loss of a machine: the driver tries again, with a new attempt",
+            remedy="do nothing after the loss of a machine: the driver retries with a new attempt",
         )
 
 

@@ -86,7 +86,7 @@ def explain_operator(facts: OperatorFacts) -> Explanation:
     if status.waits:
         return Explanation("waiting for table", status.waits)
     if status.recovering:
-        rebuilt = f"{len(status.recovering)} local states are being rebuilt from the log; other partitions go on"
+        rebuilt = f"{len(status.recovering)} local states are being rebuilt from the log; other partitions continue"
         return Explanation("recovering", f"a driver runs on this machine; {rebuilt}")
     return Explanation("running", "a driver runs on this machine")
 

@@ -54,7 +54,7 @@ def require_there(log: Path) -> None:
     with disk.disk_errors(log):
         there = (log / DELTA_LOG).is_dir()
     if not there:
-        raise Unavailable("the lake is away", value=log, remedy="mount it again, or bring the folder back")
+        raise Unavailable("the lake is unavailable", value=log, remedy="mount it again, or restore the folder")
 
 
 def put(log: Path, version: int, actions: Sequence[dict[str, Any]]) -> bool:

@@ -40,7 +40,7 @@ def newest_metadata(log: Path, version: int) -> Newest | None:
         raise StateError(
             "the operator log lacks the entries that its newest metadata builds upon",
             value=f"batch {documents[0]['batch']} builds upon batch {documents[0]['base']} in {log}",
-            remedy="bring the log's _delta_log back from a copy",
+            remedy="restore the log's _delta_log from a copy",
         )
     return None
 

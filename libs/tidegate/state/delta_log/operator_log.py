@@ -102,7 +102,9 @@ class OperatorLog:
                 _create(path, operator, schema)
                 newest = newest_version(path)
             if newest is None:
-                raise StateError("there is no operator log", value=path, remedy="run the operator once, or mend `lake`")
+                raise StateError(
+                    "there is no operator log", value=path, remedy="run the operator once, or correct `lake`"
+                )
             # rule: foreign-change-refused/data
             _refuse_foreign_changes(path, newest_entries(path, newest))
             log = cls(path, load(path, newest))
@@ -323,9 +325,9 @@ class OperatorLog:
                 # rule: identical-retry, listing-decides-nothing
                 unclear = error
         raise Unavailable(
-            "the lake does not say whether the batch is committed",
+            "it is unknown whether the batch was committed to the lake",
             value=f"batch {meta.batch}, attempt {meta.attempt}: {unclear}",
-            remedy="see that the lake can be written; the driver starts over with a claim, which settles it",
+            remedy="check that the lake is writable; the driver starts over with a claim, which resolves it",
         ) from unclear
 
     def _try_commit(self, actions: Sequence[Action], meta: BatchMeta, replaces: Sequence[DataFile]) -> int:
@@ -355,7 +357,7 @@ class OperatorLog:
             raise Outdated(
                 "files that a compaction was to replace are no longer in the log (a foreign OPTIMIZE?)",
                 value=f"batch {meta.batch} in {self.path}: {len(gone)} files, such as {gone[0]}",
-                remedy="none is needed: nothing was committed, and the compaction is planned again",
+                remedy="do nothing: nothing was committed, and the compaction is planned again",
             )
 
     def _stand_at(self, version: int, actions: Sequence[Action]) -> None:
@@ -376,7 +378,7 @@ class OperatorLog:
             raise StateError(
                 "the log lacks the metadata of its newest batch",
                 value=f"batch {committed['version']} in {self.path}",
-                remedy="bring the log's _delta_log back from a copy",
+                remedy="restore the log's _delta_log from a copy",
             )
         return newest
 
@@ -398,7 +400,7 @@ def _create(path: Path, operator: str, schema: pa.Schema) -> None:
             raise_if_key_not_exists=False,
         )
     except DeltaError as error:
-        raise Unavailable(f"the lake failed: {error}", value=path, remedy="look at the lake") from error
+        raise Unavailable(f"the lake failed: {error}", value=path, remedy="check the lake") from error
     for written in (entry_path(path, 0), path / DELTA_LOG, path):
         disk.sync(written)
 
@@ -411,7 +413,7 @@ def _refuse_foreign_changes(path: Path, entries: Sequence[Entry]) -> None:
 
 def _foreign_change(path: Path, foreign: Sequence[int]) -> StateError:
     return StateError(
-        "somebody else changed data in the operator log (a RESTORE, DELETE, UPDATE or append)",
+        "another program changed data in the operator log (a RESTORE, DELETE, UPDATE or append)",
         value=", ".join(str(entry_path(path, version)) for version in foreign),
         remedy="stop the operator, move those entries and all newer ones out of _delta_log, and start again; "
         "or begin a new log in another lake",
@@ -422,12 +424,14 @@ def _refuse_another(path: Path, snapshot: Snapshot, operator: str, found: pa.Sch
     needed = (snapshot.protocol["minReaderVersion"], snapshot.protocol["minWriterVersion"])
     # rule: known-delta-protocol
     if needed[0] > _PROTOCOL[0] or needed[1] > _PROTOCOL[1]:
-        remedy = "somebody raised it (ALTER TABLE): move that entry and all newer ones out of _delta_log"
-        raise StateError("the operator log asks for another Delta protocol", value=f"{needed} in {path}", remedy=remedy)
+        remedy = "another program raised it (ALTER TABLE): move that entry and all newer ones out of _delta_log"
+        raise StateError(
+            "the operator log needs an unsupported Delta protocol", value=f"{needed} in {path}", remedy=remedy
+        )
     # rule: known-format
     if (written := snapshot.metadata["configuration"].get(_FORMAT_KEY)) not in map(str, READABLE_FORMATS):
         remedy = f"this program reads format {FORMAT}: use the release that wrote the log, or migrate it"
-        raise StateError("the operator log has another format", value=f"{written} in {path}", remedy=remedy)
+        raise StateError("the operator log has a different format", value=f"{written} in {path}", remedy=remedy)
     # rule: own-log
     if (name := snapshot.metadata["name"]) != operator:
         remedy = f"give {operator} a lake or a name of its own"
@@ -435,13 +439,13 @@ def _refuse_another(path: Path, snapshot: Snapshot, operator: str, found: pa.Sch
     if not found.equals(expected):
         different = sorted({field.name for field in set(found) ^ set(expected)})
         remedy = "an operator's kind and columns are fixed in its log: give the changed operator a new name"
-        raise StateError("the operator log has other columns", value=f"{different} in {path}", remedy=remedy)
+        raise StateError("the operator log has different columns", value=f"{different} in {path}", remedy=remedy)
 
 
 def _error(verdict: Verdict, path: Path, meta: BatchMeta, above: Sequence[Entry]) -> Exception:
     shown = f"batch {meta.batch} of epoch {meta.epoch} in {path}"
     if verdict is Verdict.FENCED:
-        remedy = "none is needed if the other driver was meant; otherwise stop that one"
+        remedy = "do nothing if you meant to start the other driver; otherwise stop that one"
         return Fenced("a newer driver has claimed the operator; this one stops", value=shown, remedy=remedy)
     foreign = [entry.version for entry in above if entry.foreign_change]
     if foreign:

@@ -258,7 +258,7 @@ class LocalState:
             raise Superseded(
                 "the local state was removed while this task worked on it; it changes nothing more",
                 value=self.folder,
-                remedy="none is needed: the next attempt begins with what is there now",
+                remedy="do nothing: the next attempt starts with the current state",
             )
 
     def _generation(self, number: int, *, new: bool = False) -> Path:

@@ -159,9 +159,9 @@ def _rows_to_apply(
 def _refuse_another(log: OperatorLog, table_id: str) -> None:
     if log.table_id != table_id:
         raise StateError(
-            "the operator log is another one than its reader's driver saw",
+            "the operator log is not the one that its reader's driver has read",
             value=f"table id {log.table_id}, was {table_id}, in {log.path}",
-            remedy="start the operator again: it says what to do about a log that was begun anew",
+            remedy="start the operator again: its message says what to do about a log that was created again",
         )
 
 
