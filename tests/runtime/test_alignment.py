@@ -91,4 +91,4 @@ def test_what_is_given_up_although_a_reader_needs_it_is_logged(
         assert caplog.records == []
         table.tell_given_up([plan], [replace(RESULT, floor=41)], 6)
     [record] = caplog.records
-    assert "versions before 41 ms have gone" in record.getMessage()
+    assert "versions before 41 ms were dropped" in record.getMessage()

@@ -97,7 +97,7 @@ def test_an_operator_with_any_trace_waits_for_its_lake_and_goes_on_when_it_is_ba
     assert said in str(refused.value.value)
     assert str(log_path(given.lake, NAME)) in str(refused.value.value)
     assert "mount" in refused.value.remedy
-    assert "another name" in refused.value.remedy
+    assert "a new name" in refused.value.remedy
     assert sorted(given.lake.rglob("*")) == there, "nothing was made"
     if given.lake.exists():
         given.lake.rename(given.lake.with_name("mount point"))
@@ -141,4 +141,4 @@ def test_doctor_names_the_operators_that_have_run_and_have_no_log(
     assert found.about == NAME
     assert said in found.value
     assert "mount" in found.remedy
-    assert "another name" in found.remedy
+    assert "a new name" in found.remedy

@@ -298,7 +298,7 @@ def test_another_log_under_the_table_s_name_is_refused_at_start(table: Table, tm
     with pytest.raises(StateError, match="another log than r has read") as refused:
         reader.open(replace(READER, inputs={"tally": pin}))
     assert pin.table_id in str(refused.value.value)
-    assert "give the reader another name" in refused.value.remedy
+    assert "give the join a new name" in refused.value.remedy
 
 
 def test_a_reader_of_a_release_without_table_ids_is_let_in_and_notes_the_id(table: Table) -> None:
@@ -354,7 +354,7 @@ def test_a_replica_is_never_made_of_another_log(table: Table, tmp_path: Path) ->
     """pin --- the table is begun anew --- a task makes the replica"""
     plan = pinned(table).plan(PLAN)
     replace_by_another(table, tmp_path, 8)
-    with pytest.raises(StateError, match="another one than its reader's driver saw"):
+    with pytest.raises(StateError, match="not the one that its reader's driver has read"):
         replica(tmp_path, plan)
 
 

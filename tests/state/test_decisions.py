@@ -270,7 +270,7 @@ def test_what_the_output_s_headers_show_resolves_an_absent_mark() -> None:
 def test_a_mark_that_cannot_be_trusted_stops_with_the_way_on(mark: str, problem: str) -> None:
     with pytest.raises(StateError, match=problem) as stopped:
         settle(mark, 9)
-    assert "Way on" in stopped.value.remedy
+    assert "restore the right log" in stopped.value.remedy
 
 
 # --- idle time and compaction

@@ -41,14 +41,14 @@ def test_a_deleted_checkpoint_is_refused_with_the_way_on():
     with pytest.raises(StateError, match="checkpoint folder is gone") as refused:
         check_same_query(WRITTEN, None, "folder")
     assert "bring that query's checkpoint folder back" in refused.value.remedy
-    assert "another name" in refused.value.remedy
+    assert "a new name" in refused.value.remedy
 
 
 def test_another_query_is_refused_with_the_way_on():
     for refuse in (lambda: check_same_query(WRITTEN, "other", "folder"), lambda: decide_batch(WRITTEN, "other", 5)):
         with pytest.raises(StateError, match="another Spark query") as refused:
             refuse()
-        assert "another name" in refused.value.remedy
+        assert "a new name" in refused.value.remedy
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,7 @@ def test_a_full_buffer_stops_before_the_record_and_goes_on_there(rows, cuts, bou
         try:
             stream.batch(piece)
         except BufferFull as error:
-            assert "goes on there" in error.remedy
+            assert "continues there" in error.remedy
             stopped, stream.rules = True, ample
             stream.start().batch(piece)
     assume(stopped)
@@ -224,7 +224,7 @@ def test_a_stream_that_has_run_before_never_begins_a_new_log_by_itself(tmp_path,
     with pytest.raises(Unavailable, match="has run before, but its log is not there") as refused:
         stream.start()
     assert str(tmp_path / left) in refused.value.value
-    assert "another name" in refused.value.remedy
+    assert "a new name" in refused.value.remedy
     assert list((tmp_path / "lake").iterdir()) == []
 
 

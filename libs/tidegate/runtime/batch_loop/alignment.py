@@ -62,8 +62,8 @@ class Readers:
             if hold is None or result.floor is None or result.floor <= max(hold.floor, hold.needs):
                 continue
             line = (
-                "%s, partition %d: hold_for_readers was exceeded: versions before %d ms were dropped, although joins need "
-                "those from %d ms on; such lookups have the status expired: check the joins, or raise hold_for_readers"
+                "%s, partition %d: hold_for_readers was exceeded: versions before %d ms were dropped, although joins "
+                "need those from %d ms on; such lookups are `expired`: check the joins, or raise hold_for_readers"
             )
             fields = log_fields(self.table, partition=result.partition, batch=batch)
             lines.warning(line, self.table, result.partition, result.floor, hold.needs, extra=fields)
