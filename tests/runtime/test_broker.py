@@ -26,7 +26,7 @@ def test_a_taken_port_is_told_before_anything_starts(tmp_path: Path) -> None:
     (tmp_path / "kafka_2.13-0.jar").touch()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(UserError, match="uses the broker.s port") as refused:
+        with pytest.raises(UserError, match="another program uses") as refused:
             Broker.start(tmp_path / "data", tmp_path, port=port)
     assert refused.value.value == f"127.0.0.1:{port}"
     assert "--port" in refused.value.remedy
