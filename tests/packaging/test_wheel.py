@@ -28,7 +28,7 @@ prices.put(b"apple", b"3", 1_000)
 assert prices.get(b"apple", 2_000).value == b"3"
 """
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(1_200)]  # pip may download
 
 
 @pytest.fixture(scope="module")

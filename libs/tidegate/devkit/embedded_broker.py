@@ -142,8 +142,8 @@ class Broker:
         """Return the broker that runs on this data folder, whichever process started it; None if none runs."""
         if not _is_locked(data):
             return None
-        told = json.loads((data / "broker.json").read_text())
-        return cls(data=data.resolve(), **told)
+        saved = json.loads((data / "broker.json").read_text())
+        return cls(data=data.resolve(), **saved)
 
     @property
     def bootstrap(self) -> str:
