@@ -52,7 +52,7 @@ def test_a_topic_made_again_while_it_runs_stops_the_operator_and_both_ids_are_na
     assert isinstance(error, StateError)
     assert error.problem == f"topic {topic} was deleted and created again since the last batch"
     assert error.value == f"topic id {kafka.topic(topic).id}, was {before}"
-    assert "give the operator another" in error.remedy
+    assert "give the operator a" in error.remedy
     with pytest.raises(StateError, match="created again"):
         here.driver()
 

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.broker]
 def test_plan_and_apply_release_what_the_page_says(tmp_path):
     shown = run_page("plan-and-apply.md", tmp_path)
     assert "3 held, 2 released, 1 held after" in shown
-    assert "2 released, 1 held" in shown.partition("applied by")[2]
+    assert "2 released, 1 held" in shown.partition("applied the changed file")[2]
     assert "carrier_updates: no change" in shown
     told = [json.loads(line)["key"] for line in shown.splitlines() if line.startswith('{"partition"')]
     assert told == ["UA", "AA"]

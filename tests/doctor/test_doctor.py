@@ -78,13 +78,13 @@ def test_faults_of_real_topics_are_each_found_with_the_remedy(broker: Broker, to
     file = written(tmp_path, kafka={"bootstrap.servers": broker.bootstrap}, operators=operators)
     remedies = {(finding["about"], finding["remedy"]) for finding in findings(file)}
     of_input = {
-        f"retention.ms=-1 for topic {source}, or more than the service may ever stand still",
+        f"set retention.ms=-1 for topic {source}, or to more than the longest outage of the service",
         f"set cleanup.policy=delete for topic {source}",
         f"set message.timestamp.type=CreateTime for topic {source}, "
         "or name the field with the event time: timestamp: {field: ...}",
     }
     of_output = {f"give {narrow} at least 4 partitions"}
-    of_output |= {f"max.message.bytes=1048588 for topic {narrow}, and more for a join"}
+    of_output |= {f"set max.message.bytes=1048588 for topic {narrow}, and more for a join"}
     missing = {"tidegate topics create not-there --partitions 4"}
     assert remedies == {("a", each) for each in of_input | of_output} | {("b", each) for each in of_input | missing}
 

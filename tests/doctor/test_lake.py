@@ -102,7 +102,7 @@ def test_a_log_that_somebody_else_changed_is_told(world: World) -> None:
     file = {"path": "x.parquet", "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}
     foreign.write_text('{"add":' + str(file).replace("'", '"').replace("True", "true") + "}\n")
     [(problem, value, remedy)] = found(world.seen())
-    assert "somebody else changed data" in problem
+    assert "another program changed data" in problem
     assert value == str(foreign)
     assert "move those entries" in remedy
 

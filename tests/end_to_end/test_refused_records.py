@@ -189,7 +189,7 @@ def test_what_was_refused_is_sent_back_once_and_goes_on_its_way(refusing, topic)
     assert decode_headers(bytes(row.headers))[2:] == [(b"tidegate-redriven", b"op/1/1")]
 
     code, told = redrive("--kind", "late")
-    assert (code, told["error"]["problem"]) == (2, "all of these records were sent back before")
+    assert (code, told["error"]["problem"]) == (2, "all selected records were sent back before")
     code, told = redrive("--to", elsewhere)
     assert (code, told["sent"]) == (0, 1)
     assert [row[:3] for row in read(here.bootstrap, elsewhere, partition=1)] == [at(101, b"no key", key=None)[:3]]
