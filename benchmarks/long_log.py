@@ -18,12 +18,12 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from tidegate.cli.operate import status
 from tidegate.contracts.schema import FORMAT, META_PARTITION, BatchMeta, Counts, Document, log_schema
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.batch_loop.metadata import after_batch, after_claim, after_compaction
 from tidegate.runtime.configuration.application import Application, application_of
 from tidegate.runtime.control_sync.backfill import TOGETHER
+from tidegate.runtime.doctor import status
 from tidegate.runtime.messages import PartitionResult
 from tidegate.state import batch_metadata, disk
 from tidegate.state.delta_log.actions import add, commit_info, transaction

@@ -9,9 +9,9 @@ import shutil
 import pytest
 
 from tests.bad_days.conftest import PARTITIONS, numbered, produce, published, wait_for
-from tidegate.cli.operate.status import operator_status
 from tidegate.contracts.errors import Fenced, StateError
 from tidegate.runtime.batch_loop.requests import Requests
+from tidegate.runtime.doctor.status import operator_status
 from tidegate.state.delta_log import operator_log
 from tidegate.state.delta_log.log_entries import entry_path, newest_version
 

@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from tests.bad_days.conftest import PARTITIONS, numbered, produce, published, wait_for
 from tidegate.cli.main import main
-from tidegate.cli.operate.status import operator_status
 from tidegate.contracts.errors import OffsetsGone, OutputTooLarge, StateError
+from tidegate.runtime.doctor.status import operator_status
 from tidegate.runtime.kafka.client import client
 from tidegate.runtime.kafka.topics import create_topic
 

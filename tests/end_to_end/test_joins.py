@@ -13,8 +13,11 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from deltalake import DeltaTable
 
+<<<<<<< HEAD
 from tests.patience import wait_for
 from tidegate.cli.operate.status import operator_status
+=======
+>>>>>>> 01c2554 (An operator's status is read by the library, not by the command alone)
 from tidegate.contracts.errors import ConfigurationError, StateError, UserError
 from tidegate.contracts.schema import Pin
 from tidegate.devkit.produce_consume import write_all
@@ -22,6 +25,7 @@ from tidegate.runtime import clock
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.configuration.application import application_of
 from tidegate.runtime.doctor.diagnosis import diagnose
+from tidegate.runtime.doctor.status import operator_status
 from tidegate.testing.replay import Replay
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]

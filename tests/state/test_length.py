@@ -11,8 +11,8 @@ from typing import NamedTuple
 import pytest
 
 from benchmarks.long_log import NAME, application_in, batch, catch_up_to_the_last, claim, make
-from tidegate.cli.operate import status
 from tidegate.runtime.configuration.application import Application
+from tidegate.runtime.doctor import status
 from tidegate.state.delta_log.log_entries import DELTA_LOG
 from tidegate.state.delta_log.operator_log import OperatorLog
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,29 +12,10 @@ from rich.console import Console
 from rich.table import Table
 
 from tidegate.application.target import load
-from tidegate.contracts.errors import TidegateError
 from tidegate.contracts.event_time import NO_STREAM_TIME, format_duration_ms
-from tidegate.contracts.naming import log_path
-from tidegate.contracts.schema import BatchMeta, Counts
-from tidegate.runtime.batch_loop.requests import Requests
-from tidegate.runtime.configuration.application import Application
-from tidegate.runtime.kafka import offsets
-from tidegate.runtime.kafka.client import client
-from tidegate.runtime.kafka.open_transactions import OpenTransaction, open_transactions
-from tidegate.runtime.telemetry.driver_status import DriverStatus, DriverStatusFile, one_line
-from tidegate.runtime.telemetry.explanation import (
-    Explanation,
-    OperatorFacts,
-    PartitionFacts,
-    explain_operator,
-    explain_partition,
-)
-from tidegate.runtime.telemetry.metrics import RECENT_MS, Metrics
-from tidegate.state.batch_metadata import has_version, since
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.runtime.doctor.status import operator_status
 
 _LAST_OF_YEAR_9999 = 253_402_300_799_999
-PROBE_TIMEOUT_S = 5.0
 _COLUMNS = ("partition", "offset", "lag", "stream_time", "held", "held_bytes", "late", "rejected", "last_batch")
 
 
@@ -56,140 +36,6 @@ def command(file: Path, as_json: bool) -> None:
         return
     for name, status in found.items():
         _show(name, status)
-
-
-def operator_status(application: Application, name: str) -> dict[str, Any]:
-    """Return the operator's status: what its log records, the lag if the broker answers, and why it makes progress or
-    not.
-    """
-    state = application.state / application.application / name
-    driver_status = DriverStatusFile(state).read()
-    facts = OperatorFacts(driven=Requests(state).driven(), status=driver_status)
-    path = log_path(application.lake, name)
-    log = OperatorLog.at(path, None) if has_version(path, None) else None
-    newest = None if log is None else log.newest()
-    topic = application.operators[name].input
-    if log is None or newest is None or topic not in newest.offsets:
-        why = explain_operator(facts)
-        return {
-            "log": None,
-            "note": "no log yet: the operator has not run; start it with tidegate run",
-            "why": why._asdict(),
-            "condition": _as_json(driver_status),
-        }
-    ends = _ends(application, topic)
-    why = explain_operator(replace(facts, kafka_error=ends.error))
-    return {
-        "log": str(path),
-        "note": ends.error,
-        "why": why._asdict(),
-        "condition": _as_json(driver_status),
-        "epoch": newest.epoch,
-        "batch": newest.batch,
-        "clock": newest.clock,
-        "action": newest.action,
-        "partitions": [
-            _partition(newest, partition, offset, ends.of(partition, offset, driver_status), why)
-            for partition, offset in sorted(newest.offsets[topic].items())
-        ],
-        "skipped": [
-            dict(zip(("batch", "clock", "partition", "from", "to"), skip, strict=True)) for skip in newest.skips
-        ],
-        "table": _table(application, name, newest),
-        "metrics": _metrics(log, newest).report(),
-    }
-
-
-def _metrics(log: OperatorLog, newest: BatchMeta) -> Metrics:
-    """Return the metrics since the operator's first batch and over the last 60 s.
-
-    Only the batches of the last 60 s are read; the newest one before them has the totals.
-    """
-    # rule: bounded-by-log-length/status
-    before, *recent = since(log, newest.clock - RECENT_MS)
-    metrics = Metrics.after(before)
-    for meta in recent:
-        metrics.add(meta)
-    return metrics
-
-
-def _table(application: Application, name: str, newest: BatchMeta) -> dict[str, Any] | None:
-    """Return how far the table that the operator reads is behind the operator; None if it reads no table.
-
-    `behind_ms`: per partition, by how much the table's stream time is behind the operator's.
-    """
-    read = application.operators[name].reads()
-    if read is None:
-        return None
-    path, pin = log_path(application.lake, read.table), newest.inputs.get(read.table)
-    log = OperatorLog.at(path, None) if has_version(path, None) else None
-    table = None if log is None else log.newest()
-    if log is None or table is None:
-        return {"name": read.table, "read": pin and pin.version, "version": None}
-    behind = {
-        partition: max(0, stream_time - table.stream_time.get(partition, NO_STREAM_TIME))
-        for partition, stream_time in newest.stream_time.items()
-    }
-    found = {"name": read.table, "read": pin and pin.version, "version": log.version}
-    return {**found, "clock": table.clock, "behind_ms": behind}
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Ends:
-    """First offset, last stable offset and end offset of each partition, and the open transactions that block it.
-
-    Empty, with `error` set, if the broker could not be asked.
-    """
-
-    first: dict[int, int] = field(default_factory=dict)
-    stable: dict[int, int] = field(default_factory=dict)
-    end: dict[int, int] = field(default_factory=dict)
-    blockers: dict[int, list[OpenTransaction]] = field(default_factory=dict)
-    error: str = ""
-
-    def of(self, partition: int, offset: int, driver_status: DriverStatus | None) -> PartitionFacts:
-        """Return what is known of one partition."""
-        return PartitionFacts(
-            next_offset=offset,
-            first=self.first.get(partition),
-            stable=self.stable.get(partition),
-            end=self.end.get(partition),
-            open_transactions=self.blockers.get(partition, ()),
-            unclear=driver_status is not None and partition in driver_status.unclear,
-            recovering=driver_status.recovering.get(partition, "") if driver_status is not None else "",
-        )
-
-
-def _ends(application: Application, topic: str) -> _Ends:
-    kafka = client(application.kafka)
-    try:
-        kafka.probe(PROBE_TIMEOUT_S)
-        first, stable, end = (ask(kafka, topic) for ask in (offsets.earliest, offsets.stable, offsets.latest))
-    except TidegateError as error:
-        return _Ends(error=one_line(error))
-    blocked = [partition for partition in end if end[partition] > stable.get(partition, 0)]
-    blockers = open_transactions(application.kafka, topic, blocked) if blocked else {}
-    return _Ends(first=first, stable=stable, end=end, blockers=blockers)
-
-
-def _partition(
-    newest: BatchMeta, partition: int, offset: int, facts: PartitionFacts, operator: Explanation
-) -> dict[str, Any]:
-    counts = newest.totals.get(partition, Counts())
-    return {
-        "partition": partition,
-        "offset": offset,
-        "lag": None if facts.stable is None else facts.stable - offset,
-        "end": facts.end,
-        "stream_time": newest.stream_time.get(partition, NO_STREAM_TIME),
-        "last_batch": newest.last.get(partition, (None,))[0],
-        "why": explain_partition(operator, facts)._asdict(),
-        **asdict(counts),
-    }
-
-
-def _as_json(driver_status: DriverStatus | None) -> dict[str, Any] | None:
-    return None if driver_status is None else asdict(driver_status)
 
 
 def _show(name: str, status: dict[str, Any]) -> None:
