@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate.contracts.config import OperatorRules, read
+from tidegate.contracts.errors import UserError
 from tidegate.contracts.naming import log_path
 from tidegate.operators.registry import kind_of
 from tidegate.operators.views import register_log, register_outputs
@@ -66,6 +67,21 @@ def start(
     }
     columns = StreamColumns(key=key, value=value, timestamp=timestamp, order_by=order_by)
     return start_query(stream_df, read(StreamConfig, raw), columns, trigger)
+
+
+def query(spark: Any, application: Application, text: str, version: int | None = None) -> Any:
+    """Return the result of the Spark SQL query, an Arrow table, with the views of every operator registered.
+
+    Raise UserError, which names the views, if Spark cannot run the query.
+    """
+    from pyspark.errors import AnalysisException, ParseException
+
+    views = register_views(spark, application, version)
+    try:
+        return spark.sql(text).toArrow()
+    except (AnalysisException, ParseException) as error:
+        remedy = f"the views are: {', '.join(views) or 'none: no operator of the file has a log of that version'}"
+        raise UserError("Spark cannot run the query", value=str(error).splitlines()[0], remedy=remedy) from None
 
 
 def register_views(spark: Any, file: str | Path | Application, version: int | None = None) -> list[str]:

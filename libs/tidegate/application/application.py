@@ -16,10 +16,11 @@ from tidegate.application.loading import is_loading
 from tidegate.application.options import Duration, Size, as_yaml
 from tidegate.application.places import Place, caller
 from tidegate.application.streams import Stream, Table, WindowedStream
-from tidegate.contracts.errors import ConfigurationError, Problem
+from tidegate.contracts.errors import ConfigurationError, Problem, UserError
 from tidegate.contracts.naming import log_path
 
 if TYPE_CHECKING:
+    from tidegate.application.running import Handle
     from tidegate.runtime.configuration.application import Application as Configuration
     from tidegate.state.committed_windows import CommittedWindows
 
@@ -275,7 +276,26 @@ class Application:
             return
         from tidegate.application.running import run
 
-        run(self)
+        self._definitions.is_running = lambda: True
+        try:
+            run(self.configuration(), self.folder)
+        finally:
+            self._definitions.is_running = lambda: False
+
+    def start(self) -> Handle:
+        """Start all operators in the background, and return a handle; nothing can be defined until it is stopped.
+
+        If the application runs in this process already, return the same handle; if that runs with other content, it is
+        stopped first. So a notebook's cell can be run again. Raise ConfigurationError with all problems.
+        """
+        if is_loading.get():
+            remedy = 'write it under: if __name__ == "__main__":'
+            raise UserError("a command loads this program, and does not start it", value=self.name, remedy=remedy)
+        from tidegate.application.running import start
+
+        handle = start(self.configuration(), self.folder)
+        self._definitions.is_running = lambda: handle.is_running
+        return handle
 
     # ---- what is read
 

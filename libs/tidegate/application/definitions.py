@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -73,12 +73,12 @@ class Definition:
 class Definitions:
     """The definitions of one application, by name, in the order of the program.
 
-    The same name with the same content changes nothing; with other content it replaces. `locked`: why nothing may
-    change now; None: it may.
+    The same name with the same content changes nothing; with other content it replaces, unless the application
+    runs: then it is refused.
     """
 
     def __init__(self, operators: Iterable[Definition] = ()) -> None:
-        self.locked: str | None = None
+        self.is_running: Callable[[], bool] = lambda: False
         self._streams: dict[str, Definition] = {}
         self._operators: dict[str, Definition | None] = {each.name: each for each in operators}
 
@@ -96,7 +96,7 @@ class Definitions:
         """Register a stream. An operator that grew from another stream of that name is forgotten."""
         if self._streams.get(stream.name) == stream:
             return
-        self._check_unlocked(stream)
+        self._check_not_running(stream)
         self._note_replaced(stream)
         self._streams[stream.name] = stream
         self._operators[stream.name] = None
@@ -105,13 +105,14 @@ class Definitions:
         """Register a complete operator."""
         if self._operators.get(operator.name) == operator:
             return
-        self._check_unlocked(operator)
+        self._check_not_running(operator)
         self._note_replaced(operator)
         self._operators[operator.name] = operator
 
-    def _check_unlocked(self, new: Definition) -> None:
-        if self.locked is not None:
-            raise UserError(f"{new.name} cannot be changed now", value=str(new.calls[-1]), remedy=self.locked)
+    def _check_not_running(self, new: Definition) -> None:
+        if self.is_running():
+            remedy = "stop() it first, or run the cell that creates the application again, too"
+            raise UserError(f"{new.name} cannot change while the application runs", value=new.calls[-1], remedy=remedy)
 
     def _note_replaced(self, new: Definition) -> None:
         former = self._operators.get(new.name)

@@ -1,4 +1,4 @@
-"""How applications, statuses and results show themselves in notebooks: tables in HTML, with all text escaped."""
+"""How applications, statuses and results show themselves: tables in HTML, with all text escaped, and as plain text."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ from html import escape
 from typing import Any
 
 
-def table_html(title: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return a table of the rows, which all have the columns of the first one."""
-    columns = list(rows[0]) if rows else []
-    head = "".join(f"<th>{escape(str(column))}</th>" for column in columns)
-    body = "".join(f"<tr>{''.join(map(_cell, row.values()))}</tr>" for row in rows)
-    return f"<table><caption>{escape(title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+def table_html(title: str, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:
+    """Return a table of the rows; `columns`: default, those of the first row."""
+    names = list(columns if columns is not None else rows[0] if rows else [])
+    head = "".join(f"<th>{escape(str(name))}</th>" for name in names)
+    body = "".join(f"<tr>{''.join(_cell(row[name]) for name in names)}</tr>" for row in rows)
+    caption = f"<caption>{escape(title)}</caption>" if title else ""
+    return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def table_text(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return a table of the rows in columns of equal width."""
+    lines = [list(columns), *([as_text(row[name]) for name in columns] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
 
 def _cell(value: Any) -> str:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias
 
-from tidegate.contracts.event_time import duration_text
+from tidegate.contracts.errors import UserError
+from tidegate.contracts.event_time import duration_text, parse_duration_ms
 
 Duration: TypeAlias = str | timedelta | Literal[0]
 """A length of time: `30s`, `5m`, `2h`, `30d`, ISO 8601 such as `PT5M`, a timedelta, or 0."""
@@ -70,6 +71,15 @@ def as_yaml(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: as_yaml(entry) for name, entry in value.items() if entry is not None}
     return value
+
+
+def duration_ms(duration: Duration) -> int:
+    """Return the milliseconds of the duration. Raise UserError if it is none."""
+    try:
+        return parse_duration_ms(str(as_yaml(duration)))
+    except ValueError as error:
+        problem, _, remedy = str(error).partition("; ")
+        raise UserError(problem, value=duration, remedy=remedy) from None
 
 
 def functions_in(value: Any) -> list[FunctionName]:

@@ -1,21 +1,205 @@
-"""Running an application in this process."""
+"""Running an application in this process: until a signal arrives, or in the background with a handle."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Lock, current_thread, main_thread
+from typing import TYPE_CHECKING, Any
 
+from tidegate.application.display import table_html, table_text
 from tidegate.application.loading import let_workers_import
+from tidegate.application.options import Duration, duration_ms
+from tidegate.contracts.config import Config, read
+from tidegate.contracts.config import Duration as Milliseconds
+from tidegate.contracts.errors import EngineError, TidegateError, UserError
 from tidegate.runtime import service
+from tidegate.runtime.doctor.status import operator_status
+from tidegate.runtime.kafka import offsets
+from tidegate.runtime.kafka.client import client
 from tidegate.runtime.telemetry.log_lines import set_log_format
+from tidegate.runtime.threads import beside
 
 if TYPE_CHECKING:
-    from tidegate.application.application import Application
+    from tidegate.runtime.batch_loop.driver import OperatorDriver
+    from tidegate.runtime.configuration.application import Application as Configuration
+
+POLL_S = 0.05
+_COLUMNS = ("partition", "offset", "lag", "held", "late", "rejected")
+
+_running: dict[tuple[str, Path], Handle] = {}
+_starting = Lock()
 
 
-def run(application: Application) -> None:
-    """Run all operators of the application until a signal arrives."""
-    configuration = application.configuration()
-    let_workers_import(application.folder)
+def run(configuration: Configuration, folder: Path) -> None:
+    """Run all operators until SIGTERM or Ctrl-C. `folder`: that of the program, for its functions."""
+    if (running := _running.get(_key(configuration))) is not None and running.is_running:
+        raise UserError("the application runs already", value=running, remedy="stop() that handle first")
+    let_workers_import(folder)
     service.configure_logging(service.TIMED)
     set_log_format(configuration, service.TIMED)
     service.run(configuration, list(configuration.operators))
+
+
+def start(configuration: Configuration, folder: Path) -> Handle:
+    """Start all operators in the background.
+
+    If the application runs in this process already, return its handle; if that runs with other content, stop it first.
+    """
+    with _starting:
+        running = _running.get(_key(configuration))
+        if running is not None and running.is_running:
+            if running.configuration == configuration:
+                return running
+            running.stop()
+        let_workers_import(folder)
+        handle = _running[_key(configuration)] = Handle(configuration)
+    return handle
+
+
+def _key(configuration: Configuration) -> tuple[str, Path]:
+    return configuration.application, configuration.lake
+
+
+class Handle:
+    """A running application. As a context manager it stops at the end of the block."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+        self._stop = Event()
+        self._drivers: Sequence[OperatorDriver] = ()
+        self._ended: Future[None] = beside(self._run)
+        self._drain_on_sigterm()
+
+    def _run(self) -> None:
+        names = list(self.configuration.operators)
+        service.run(self.configuration, names, stop=self._stop, watch=self._watch)
+
+    def _watch(self, drivers: Sequence[OperatorDriver]) -> None:
+        self._drivers = drivers
+
+    def _drain_on_sigterm(self) -> None:
+        """Finish the current batches when the process is asked to end, unless the program handles that itself."""
+        if current_thread() is not main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            return
+
+        def drain(number: int, frame: object) -> None:
+            with suppress(TidegateError):
+                self.stop()
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+        signal.signal(signal.SIGTERM, drain)
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether the operators run; False after `stop`, and once all of them have ended."""
+        return not self._ended.done()
+
+    def stop(self) -> None:
+        """Finish and publish the current batches, then end. Raise the error of an operator that had ended before."""
+        self._stop.set()
+        self._ended.result()
+
+    def __enter__(self) -> Handle:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def status(self) -> Statuses:
+        """Return the status of each operator, by name: positions, lag, what is held, and why it makes progress."""
+        return Statuses((name, operator_status(self.configuration, name)) for name in self.configuration.operators)
+
+    def await_caught_up(self, timeout: Duration = "5m") -> None:
+        """Wait until every record that is in the input topics now has been processed and its results published.
+
+        Operators that read what others of the application write come after these. Raise EngineError after the timeout,
+        and the error of an operator that has ended.
+        """
+        deadline = time.monotonic() + duration_ms(timeout) / 1_000
+        while len(self._drivers) < len(self.configuration.operators):
+            self._pause(deadline, "Spark has not started")
+        for driver in sorted(self._drivers, key=lambda driver: _depth(driver.name, self.configuration)):
+            topic = self.configuration.operators[driver.name].input
+            targets = offsets.stable(client(self.configuration.kafka), topic)
+            while not driver.has_reached(targets):
+                self._pause(deadline, f"{driver.name} has not caught up")
+
+    def _pause(self, deadline: float, problem: str) -> None:
+        """Wait a moment. Raise EngineError at the deadline, and the error of an operator that has ended."""
+        if not self.is_running:
+            self._ended.result()
+            raise UserError("the application has been stopped", remedy="start() it again")
+        if time.monotonic() > deadline:
+            raise EngineError(problem, remedy="wait longer, or see why it makes no progress: handle.status()")
+        time.sleep(POLL_S)
+
+    def sql(self, query: str) -> Rows:
+        """Return the result of a Spark SQL query over the views of all operators.
+
+        Raise UserError, which names the views, if Spark cannot run the query.
+        """
+        from tidegate import spark
+        from tidegate.runtime.spark.session import start_session
+
+        settings = self.configuration.spark
+        session = start_session(self.configuration.application, settings.master, settings.conf)
+        return Rows(spark.query(session, self.configuration, query))
+
+    def __repr__(self) -> str:
+        state = "running" if self.is_running else "stopped"
+        return f"<{self.configuration.application}: {state}, {', '.join(self.configuration.operators)}>"
+
+    def _repr_html_(self) -> str:
+        return self.status()._repr_html_()
+
+
+def _depth(name: str, configuration: Configuration) -> int:
+    """Return how many operators of the application stand between this one and the topics that others write."""
+    operators = configuration.operators
+    config = operators[name]
+    table = config.reads()
+    before = [other for other, each in operators.items() if each.output == config.input]
+    before += [table.table] if table is not None else []
+    return max((1 + _depth(other, configuration) for other in before), default=0)
+
+
+class Statuses(dict[str, dict[str, Any]]):
+    """The status of each operator, by name, as `tidegate status --json` shows it."""
+
+    def _repr_html_(self) -> str:
+        return table_html("status", list(self._rows()))
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        """One row per partition, or per operator that has read nothing yet."""
+        for name, status in self.items():
+            for each in status.get("partitions") or [status]:
+                columns = {
+                    column: each.get(column) for column in ("partition", "offset", "lag", "held", "late", "rejected")
+                }
+                yield {"operator": name, **columns, "why": each["why"]["text"]}
+
+
+class Rows:
+    """The result of a query. `table` is the Arrow table; iteration gives a dictionary per row."""
+
+    def __init__(self, table: Any) -> None:
+        self.table = table
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.table.to_pylist())
+
+    def __repr__(self) -> str:
+        return table_text(self.table.column_names, self.table.to_pylist())
+
+    def _repr_html_(self) -> str:
+        return table_html("", self.table.to_pylist(), self.table.column_names)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -38,11 +38,13 @@ def run(
     listener: Listener = lambda meta, seconds: None,
     ready: Callable[[str], None] = lambda name: None,
     stop: Event | None = None,
+    watch: Callable[[Sequence[OperatorDriver]], None] = lambda drivers: None,
 ) -> None:
     """Run the operators until a signal arrives or `stop` is set.
 
-    With `until_caught_up`, also end when the records present at startup are processed and published. If an operator
-    fails, the others continue; after all have ended, the first operator's error is raised.
+    `watch` is called with the drivers before they start. With `until_caught_up`, also end when the records present at
+    startup are processed and published. If an operator fails, the others continue; after all have ended, the first
+    operator's error is raised.
     """
     with (
         telemetry_of(application) as telemetry,
@@ -55,6 +57,7 @@ def run(
         ]
         if telemetry is not None:
             telemetry.watch(drivers)
+        watch(drivers)
         _run_all(drivers, ended, until_caught_up, ready)
 
 

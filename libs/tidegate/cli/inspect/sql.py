@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.table import Table
 
 from tidegate.application.target import load
-from tidegate.contracts.errors import UserError
 
 
 @click.command("sql")
@@ -27,24 +26,13 @@ def command(file: Path, query: str, version: int | None, as_json: bool) -> None:
     application = load(file)
     click.echo("starting Spark", err=True)
     from tidegate.runtime.spark.session import start_session
-    from tidegate.spark import register_views
+    from tidegate.spark import query as rows_of
 
     spark = start_session("tidegate sql", "local[*]", {})
     try:
-        views = register_views(spark, application, version)
-        show(_rows(spark, query, views), as_json)
+        show(rows_of(spark, application, query, version), as_json)
     finally:
         spark.stop()
-
-
-def _rows(spark: Any, query: str, views: list[str]) -> Any:
-    from pyspark.errors import AnalysisException, ParseException
-
-    try:
-        return spark.sql(query).toArrow()
-    except (AnalysisException, ParseException) as error:
-        remedy = f"the views are: {', '.join(views) or 'none: no operator of the file has a log of that version'}"
-        raise UserError("Spark cannot run the query", value=str(error).splitlines()[0], remedy=remedy) from None
 
 
 def show(rows: Any, as_json: bool) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import Event
@@ -120,6 +120,7 @@ class OperatorDriver:
         self._turned: float | None = None
         self._waiting_since: float | None = None
         self._ends: dict[int, int] = {}
+        self._settled: dict[int, int] = {}
         self.newest: BatchMeta
 
     def observe(self) -> Observation:
@@ -199,7 +200,8 @@ class OperatorDriver:
         pause_s = self._application.trigger / 1_000
         while not stop.is_set():
             moved = self._persistently(self.round, stop)
-            if targets is not None and self._reached(targets):
+            self._settled = self._settled_offsets()
+            if targets is not None and self.has_reached(targets):
                 return
             stop.wait(pause_s if moved else max(pause_s, IDLE_POLL_S))
 
@@ -589,12 +591,22 @@ class OperatorDriver:
         if self._log.has_successor():
             raise StartOver("the log has an entry above this driver's own", value=self._log.version + 1)
 
-    def _reached(self, targets: dict[int, int]) -> bool:
-        reached = self.newest.offsets[self._config.input]
-        settled = self._publication is None or not self._publication.unclear
+    def has_reached(self, targets: Mapping[int, int]) -> bool:
+        """Return whether all records before these offsets are processed and published, as of the last complete round.
+
+        May be called from another thread.
+        """
+        settled = self._settled
+        return all(settled.get(partition, -1) >= target for partition, target in targets.items())
+
+    def _settled_offsets(self) -> dict[int, int]:
+        """Return the offsets reached; none while output is unclear, or records wait for the table."""
         gates = None if self._table is None else self._table.gates
-        settled = settled and (gates is None or gates.settled(self.newest))
-        return settled and all(reached[partition] >= target for partition, target in targets.items())
+        if (self._publication is not None and self._publication.unclear) or not (
+            gates is None or gates.settled(self.newest)
+        ):
+            return {}
+        return self.newest.offsets[self._config.input]
 
     def _producers(self) -> dict[int, Producer]:
         return self._publication.producers if self._publication else {}
