@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 from tidegate.application.display import table_html, table_text
 from tidegate.application.loading import let_workers_import
 from tidegate.application.options import Duration, duration_ms
-from tidegate.contracts.config import Config, read
-from tidegate.contracts.config import Duration as Milliseconds
 from tidegate.contracts.errors import EngineError, TidegateError, UserError
 from tidegate.runtime import service
 from tidegate.runtime.doctor.status import operator_status
