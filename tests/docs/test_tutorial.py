@@ -14,16 +14,18 @@ from pathlib import Path
 
 import pytest
 
+import tidegate as tg
 from tests.docs.pages import DOCS, Block, blocks
+from tidegate.application.loading import load_application
 from tidegate.devkit.embedded_broker import Broker
-
-pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
 PAGE = DOCS / "tutorial" / "index.md"
 SET_UP = ("make setup\n", "source .venv/bin/activate\n")
 """What the tests themselves have been set up with."""
 
 
+@pytest.mark.spark
+@pytest.mark.broker
 @pytest.mark.timeout(1800)  # every command is a process of its own, and some start Spark
 def test_a_reader_ends_with_a_running_join_of_their_own(tmp_path):
     code, shown, noted = run(tmp_path, script())
@@ -36,14 +38,26 @@ def test_a_reader_ends_with_a_running_join_of_their_own(tmp_path):
     assert re.search(r'"order": 2\},"table":\{"price": 3.50\}\} +│ matched +│ 2026-01-01 10:00', shown)
 
 
+@pytest.mark.fast
+def test_the_file_of_the_page_is_its_program(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("PYTHONPATH", path())
+    files = {block.language: block.text for block in blocks(PAGE) if block.language != "sh"}
+    (tmp_path / "shop.py").write_text(files["python"])
+    assert load_application(tmp_path / "shop.py:app") == tg.Application.from_yaml(files["yaml"])
+
+
 def script() -> str:
-    """The page as a program; YAML is what the reader writes to the file."""
+    """The page as a program; Python is what the reader writes to the file."""
     return "".join(part(block) for block in blocks(PAGE) if block.text not in SET_UP)
 
 
 def part(block: Block) -> str:
     """The block as a part of the program."""
-    return block.text if block.language == "sh" else f"cat > shop.yaml <<'YAML'\n{block.text}YAML\n"
+    if block.language == "sh":
+        return block.text
+    file = {"python": "shop.py", "yaml": "shop.yaml"}[block.language]
+    return f"cat > {file} <<'END'\n{block.text}END\n"
 
 
 def run(folder: Path, program: str) -> tuple[int, str, str]:
