@@ -29,8 +29,8 @@ from tidegate.runtime.spark.session import start_session
 
 PAGE = (DOCS / "how-to" / "applications.md").read_text()
 HOUR = 3_600_000
-INPUTS = ("departures", "weather", "flights", "gates", "visits")
-OUTPUTS = ("carrier-updates", "flights-with-weather", "worst-gates")
+INPUTS = ("departures", "weather", "flights", "gates", "visits", "arrivals")
+OUTPUTS = ("carrier-updates", "flights-with-weather", "worst-gates", "arrival-updates")
 
 
 def section(heading: str) -> list[str]:
@@ -220,8 +220,6 @@ def test_windows_are_read_from_the_committed_state(
 @pytest.mark.broker
 @pytest.mark.spark
 def test_a_program_runs_until_it_is_asked_to_end_and_finishes_its_batch(kafka: dict[str, str], tmp_path: Path) -> None:
-    create_topic(kafka, "arrivals", 1)
-    create_topic(kafka, "arrival-updates", 1)
     write_all(kafka, "arrivals", [(0, b"UA", b"1", 0), (0, b"AA", b"2", 60_000)])
     program = PROGRAMS["limit"][0].replace("departures", "arrivals").replace("carrier-updates", "arrival-updates")
     (tmp_path / "app.py").write_text(program.replace("flights", "arrivals"))
@@ -237,3 +235,29 @@ def test_a_program_runs_until_it_is_asked_to_end_and_finishes_its_batch(kafka: d
         ran.kill()
     assert ran.returncode == 0, noted
     assert records(kafka, "arrival-updates") == [(b"UA", b"1")]
+
+
+SUBMITTED = """
+import tidegate as tg
+from pyspark import SparkContext
+
+app = tg.Application("submitted", kafka="127.0.0.1:9092", lake="./lake", keep_output="30d")
+app.stream("arrivals", name="updates").suppress(tg.time_limit("30s")).keep()
+if __name__ == "__main__":
+    with app.start() as running:
+        running.await_caught_up("2m")
+        print(SparkContext.getOrCreate().master, running.status()["updates"]["partitions"][0]["lag"])
+"""
+
+
+@pytest.mark.broker
+@pytest.mark.spark
+def test_a_program_that_spark_submit_starts_has_its_master(kafka: dict[str, str], tmp_path: Path) -> None:
+    write_all(kafka, "arrivals", [(0, b"UA", b"1", 0)])
+    (tmp_path / "app.py").write_text(SUBMITTED)
+    command = [Path(sys.executable).parent / "spark-submit", "--master", "local[1]", tmp_path / "app.py"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    environment |= {"PYSPARK_PYTHON": sys.executable}
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    assert "local[1] 0" in ran.stdout

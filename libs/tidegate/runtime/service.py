@@ -18,7 +18,14 @@ from typing import Any
 from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.configuration.application import Application
-from tidegate.runtime.spark.session import Spark, is_on_this_machine, require_installed, running_spark, start_spark
+from tidegate.runtime.spark.session import (
+    Spark,
+    is_on_this_machine,
+    is_submitted,
+    require_installed,
+    running_spark,
+    start_spark,
+)
 from tidegate.runtime.spark.starting import StartingSpark
 from tidegate.runtime.telemetry.log_lines import log_fields
 from tidegate.runtime.telemetry.telemetry import telemetry_of
@@ -87,7 +94,7 @@ def session(application: Application, on_start_failure: Callable[[], None] | Non
 
 def _started(application: Application, on_failure: Callable[[], None] | None) -> Spark | StartingSpark:
     start = partial(start_spark, application.application, application.spark.master, application.spark.conf)
-    if on_failure is None or not is_on_this_machine(application.spark.master):
+    if on_failure is None or is_submitted() or not is_on_this_machine(application.spark.master):
         return start()
     require_installed()
     return StartingSpark(start, on_failure)

@@ -34,6 +34,7 @@ _SQL = {
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.session.timeZone": "UTC",
 }
+_EVERY_TASK_ONCE = {"spark.speculation", "spark.task.maxFailures", "spark.stage.maxConsecutiveAttempts"}
 _QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """JVM options for a quick start. Records never pass through a service's JVM, so optimising its code on all cores would
 only delay the start."""
@@ -73,10 +74,26 @@ def start_spark(name: str, master: str, conf: Mapping[str, str] | None = None) -
 
     Raises UserError if Java or the jars are missing, EngineError if Spark does not start.
     """
-    given = {**_settings(master, _QUICK_START), **(conf or {})}
-    spark_conf = SparkConf().setAppName(name).setMaster(master).setAll(list(given.items()))
+    given = {"spark.app.name": name, "spark.master": master, **_settings(master, _QUICK_START), **(conf or {})}
     with _start_errors():
-        return Spark(SparkContext.getOrCreate(spark_conf))
+        return Spark(
+            SparkContext.getOrCreate(_submitted(given) if is_submitted() else SparkConf().setAll(given.items()))
+        )
+
+
+def is_submitted() -> bool:
+    """Return whether spark-submit has started this process and chosen the master."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _submitted(settings: Mapping[str, str]) -> SparkConf:
+    """Return the settings of spark-submit, with these where it has none; those for which we have no choice stay."""
+    SparkContext._ensure_initialized()  # only then does the configuration have what spark-submit was given
+    conf = SparkConf()
+    for name, value in settings.items():
+        if name in _EVERY_TASK_ONCE or not conf.contains(name):
+            conf.set(name, value)
+    return conf
 
 
 def start_session(name: str, master: str, conf: Mapping[str, str] | None = None) -> SparkSession:
