@@ -22,7 +22,7 @@ RUN = {
     "docs/how-to/joins.md": ("tests/end_to_end/test_how_to_joins.py", {"yaml", "sh", "python"}),
     "docs/how-to/migrate-from-foreachbatch.md": ("tests/docs/test_how_tos.py", {"python"}),
     "docs/how-to/migrate-from-flink.md": ("tests/docs/test_how_tos.py", {"yaml", "sh"}),
-    "docs/how-to/migrate-from-kafka-streams.md": ("tests/docs/test_how_tos.py", {"yaml", "sh"}),
+    "docs/how-to/migrate-from-kafka-streams.md": ("tests/docs/test_how_tos.py", {"python", "yaml", "sh"}),
     "docs/how-to/monitoring.md": ("tests/end_to_end/test_how_to_monitoring.py", {"yaml", "sh"}),
     "docs/how-to/plan-and-apply.md": ("tests/docs/test_how_tos.py", {"yaml", "sh"}),
     "docs/how-to/refused-records.md": ("tests/end_to_end/test_how_to_refused_records.py", {"yaml", "sh", "python"}),

@@ -50,10 +50,16 @@ def _run(text: str, folder: Path) -> str:
 
 
 def _steps(text: str, bootstrap: str) -> Iterator[str]:
-    """The program's parts: YAML is the configuration, each command of a shell block is a call; Python is as it is."""
+    """The program's parts: YAML is the configuration, `# app.py` another form of it; other Python is as it is.
+
+    Each command of a shell block is a call.
+    """
     for language, block in re.findall(r"```(\w+)\n(.*?)```", text, re.DOTALL):
         if language == "yaml":
             yield f"open('flights.yaml', 'w').write({block!r})"
+        elif block.startswith("# app.py\n"):
+            yield f"open('app.py', 'w').write({block!r})"
+            yield 'call(["validate", "app.py:app"], "")'
         elif language == "python":
             yield block
         else:

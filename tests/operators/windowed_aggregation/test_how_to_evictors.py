@@ -23,7 +23,8 @@ PAGE = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "evictors.md")
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    """The blocks of a language, but for the program, which `tests/docs/test_programs_of_pages.py` checks."""
+    return re.findall(rf"```{language}\n(?!# app.py\n)(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,61 @@
+"""Where a page shows a program and a file, they are one application, and the program is typed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import tidegate as tg
+from tests.application.test_types import strict
+from tests.docs.pages import Block, blocks, pages
+from tidegate.application.loading import load_application
+
+pytestmark = pytest.mark.fast
+
+FUNCTIONS = {"delays": "worst"}
+"""Modules of functions that programs import, by the name of the function."""
+
+
+def programs() -> Iterator[tuple[Block, Block]]:
+    """Each program of a page, and the file that follows it."""
+    for page in pages():
+        written = [block for block in blocks(page) if block.language in ("python", "yaml")]
+        yield from ((one, next_) for one, next_ in pairwise(written) if one.text.startswith("# app.py\n"))
+
+
+PROGRAMS = list(programs())
+
+
+def test_there_are_programs_to_check() -> None:
+    assert {one.page for one, _ in PROGRAMS} >= {"README.md", "docs/how-to/joins.md", "docs/how-to/windows.md"}
+
+
+@pytest.mark.parametrize(("program", "file"), PROGRAMS, ids=lambda block: f"{block.page}:{block.line}")
+def test_a_program_and_the_file_beside_it_are_one_application(
+    program: Block, file: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    for module, function in FUNCTIONS.items():
+        (tmp_path / f"{module}.py").write_text(f"def {function}(*arguments): return arguments\n")
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    (tmp_path / "app.py").write_text(program.text)
+    assert load_application(tmp_path / "app.py:app") == tg.Application.from_yaml(file.text)
+
+
+def test_programs_are_typed(tmp_path: Path) -> None:
+    for module, function in FUNCTIONS.items():
+        (tmp_path / f"{module}.py").write_text(f"def {function}(*arguments: object) -> object: return arguments\n")
+    parts = [f"def program_{at}() -> None:\n" + _indented(one.text) for at, (one, _) in enumerate(PROGRAMS)]
+    program = tmp_path / "app.py"
+    program.write_text("\n".join(parts))
+    assert strict(program) == {}
+
+
+def _indented(text: str) -> str:
+    return "".join(f"    {line}\n" for line in text.splitlines())
