@@ -13,11 +13,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from deltalake import DeltaTable
 
-<<<<<<< HEAD
 from tests.patience import wait_for
-from tidegate.cli.operate.status import operator_status
-=======
->>>>>>> 01c2554 (An operator's status is read by the library, not by the command alone)
 from tidegate.contracts.errors import ConfigurationError, StateError, UserError
 from tidegate.contracts.schema import Pin
 from tidegate.devkit.produce_consume import write_all
