@@ -21,7 +21,7 @@ import tidegate as tg
 from tests.application.test_types import strict
 from tests.docs.pages import DOCS
 from tidegate.application.loading import load_application
-from tidegate.contracts.errors import EngineError, UserError
+from tidegate.contracts.errors import ConfigurationError, EngineError, UserError
 from tidegate.devkit.embedded_broker import Broker
 from tidegate.devkit.produce_consume import read_all, write_all
 from tidegate.runtime.kafka.topics import create_topic
@@ -74,6 +74,18 @@ def test_the_file_of_the_page_is_its_first_program(tmp_path: Path, monkeypatch: 
     [text] = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     assert tg.Application.from_yaml(text) == written("limit", tmp_path)
     assert yaml.safe_load(text) == yaml.safe_load(written("limit", tmp_path).to_yaml())
+
+
+@pytest.mark.fast
+def test_problems_look_as_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    program = PROGRAMS["limit"][0].replace('"30s"', '"30"').replace("app.run()", 'app.stream("x", name="flights")')
+    (tmp_path / "app.py").write_text(program)
+    with pytest.raises(ConfigurationError) as caught:
+        load_application(tmp_path / "app.py:app").check()
+    [text] = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
+    assert f"{caught.value}\n" == text
 
 
 def written(name: str, folder: Path) -> Any:
