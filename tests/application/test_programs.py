@@ -25,7 +25,7 @@ from tidegate.contracts.errors import ConfigurationError, EngineError, UserError
 from tidegate.devkit.embedded_broker import Broker
 from tidegate.devkit.produce_consume import read_all, write_all
 from tidegate.runtime.kafka.topics import create_topic
-from tidegate.runtime.spark.session import start_session
+from tidegate.runtime.spark.session import running_spark, start_session
 
 PAGE = (DOCS / "how-to" / "applications.md").read_text()
 HOUR = 3_600_000
@@ -112,10 +112,12 @@ def kafka(broker: Broker) -> Iterator[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def spark(kafka: dict[str, str]) -> Iterator[Any]:
-    """One Spark session for all programs."""
+    """One Spark session for all programs; one that other tests have started stays."""
+    running = running_spark()
     session = start_session("tests", "local[2]")
     yield session
-    session.stop()
+    if running is None:
+        session.stop()
 
 
 def records(kafka: dict[str, str], topic: str) -> list[tuple[bytes | None, bytes | None]]:
@@ -170,10 +172,10 @@ def check_cells_that_run_again(app: Any, running: Any, folder: Path) -> None:
 def test_an_application_with_other_content_takes_the_place_of_the_running_one(
     kafka: dict[str, str], spark: Any, tmp_path: Path
 ) -> None:
-    app = tg.Application("flights", kafka="x:1", lake=tmp_path / "lake", keep_output="30d", state=tmp_path / "state")
+    app = tg.Application("flights", kafka="x:1", lake=tmp_path / "lake", keep_output="30d", control=None)
     app.stream("departures", name="updates").suppress(tg.time_limit("30s")).keep()
     first = app.start()
-    other = tg.Application("flights", kafka="x:1", lake=tmp_path / "lake", keep_output="30d", state=tmp_path / "state")
+    other = tg.Application("flights", kafka="x:1", lake=tmp_path / "lake", keep_output="30d", control=None)
     other.stream("departures", name="updates").suppress(tg.time_limit("1m")).keep()
     with other.start() as second:
         assert second is not first and not first.is_running
@@ -187,7 +189,7 @@ def test_an_application_with_other_content_takes_the_place_of_the_running_one(
 def test_an_operator_that_ends_is_told_where_its_handle_is_asked(
     kafka: dict[str, str], spark: Any, tmp_path: Path
 ) -> None:
-    app = tg.Application("lost", kafka="x:1", lake=tmp_path / "lake", keep_output="30d", state=tmp_path / "state")
+    app = tg.Application("lost", kafka="x:1", lake=tmp_path / "lake", keep_output="30d", control=None)
     app.stream("no-such-topic", name="updates").suppress(tg.time_limit("30s")).keep()
     running = app.start()
     with pytest.raises((UserError, EngineError), match="topic"):

@@ -20,6 +20,7 @@ from tidegate.runtime import service
 from tidegate.runtime.doctor.status import operator_status
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import client
+from tidegate.runtime.spark.session import share_python_path
 from tidegate.runtime.telemetry.log_lines import set_log_format
 from tidegate.runtime.threads import beside
 
@@ -38,7 +39,7 @@ def run(configuration: Configuration, folder: Path) -> None:
     """Run all operators until SIGTERM or Ctrl-C. `folder`: that of the program, for its functions."""
     if (running := _running.get(_key(configuration))) is not None and running.is_running:
         raise UserError("the application runs already", value=running, remedy="stop() that handle first")
-    let_workers_import(folder)
+    _let_functions_load(folder)
     service.configure_logging(service.TIMED)
     set_log_format(configuration, service.TIMED)
     service.run(configuration, list(configuration.operators))
@@ -55,9 +56,15 @@ def start(configuration: Configuration, folder: Path) -> Handle:
             if running.configuration == configuration:
                 return running
             running.stop()
-        let_workers_import(folder)
+        _let_functions_load(folder)
         handle = _running[_key(configuration)] = Handle(configuration)
     return handle
+
+
+def _let_functions_load(folder: Path) -> None:
+    """Let Spark's Python workers import modules beside the program, also those of a Spark that runs already."""
+    let_workers_import(folder)
+    share_python_path()
 
 
 def _key(configuration: Configuration) -> tuple[str, Path]:

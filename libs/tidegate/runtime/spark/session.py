@@ -69,6 +69,13 @@ def running_spark() -> Spark | None:
     return None if context is None else Spark(context)
 
 
+def share_python_path() -> None:
+    """Let the Python workers of a running Spark import what PYTHONPATH of this process has; later ones have it anyway."""
+    running = running_spark()
+    if running is not None and "PYTHONPATH" in os.environ:
+        running.sparkContext.environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
+
+
 def start_spark(name: str, master: str, conf: Mapping[str, str] | None = None) -> Spark:
     """Start Spark for drivers, with Python workers that use this interpreter.
 
