@@ -167,15 +167,20 @@ def check_cells_that_run_again(app: Any, running: Any, folder: Path) -> None:
     assert running.is_running
 
 
+def folders(folder: Path) -> Any:
+    """Settings that keep everything in this folder."""
+    return {"lake": folder / "lake", "state": folder / "state", "keep_output": "30d"}
+
+
 @pytest.mark.broker
 @pytest.mark.spark
 def test_an_application_with_other_content_takes_the_place_of_the_running_one(
     kafka: dict[str, str], spark: Any, tmp_path: Path
 ) -> None:
-    app = tg.Application("flights", kafka="x:1", lake=tmp_path / "lake", keep_output="30d", control=None)
+    app = tg.Application("flights", kafka="x:1", control=None, **folders(tmp_path))
     app.stream("departures", name="updates").suppress(tg.time_limit("30s")).keep()
     first = app.start()
-    other = tg.Application("flights", kafka="x:1", lake=tmp_path / "lake", keep_output="30d", control=None)
+    other = tg.Application("flights", kafka="x:1", control=None, **folders(tmp_path))
     other.stream("departures", name="updates").suppress(tg.time_limit("1m")).keep()
     with other.start() as second:
         assert second is not first and not first.is_running
@@ -189,7 +194,7 @@ def test_an_application_with_other_content_takes_the_place_of_the_running_one(
 def test_an_operator_that_ends_is_told_where_its_handle_is_asked(
     kafka: dict[str, str], spark: Any, tmp_path: Path
 ) -> None:
-    app = tg.Application("lost", kafka="x:1", lake=tmp_path / "lake", keep_output="30d", control=None)
+    app = tg.Application("lost", kafka="x:1", control=None, **folders(tmp_path))
     app.stream("no-such-topic", name="updates").suppress(tg.time_limit("30s")).keep()
     running = app.start()
     with pytest.raises((UserError, EngineError), match="topic"):

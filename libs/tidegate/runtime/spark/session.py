@@ -70,7 +70,7 @@ def running_spark() -> Spark | None:
 
 
 def share_python_path() -> None:
-    """Let the Python workers of a running Spark import what PYTHONPATH of this process has; later ones have it anyway."""
+    """Let the Python workers of a running Spark import what PYTHONPATH has now; those of a later one do anyway."""
     running = running_spark()
     if running is not None and "PYTHONPATH" in os.environ:
         running.sparkContext.environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
