@@ -111,7 +111,9 @@ def test_of_two_drivers_of_one_operator_the_older_is_fenced_and_the_newer_goes_o
         produce(broker.bootstrap, here.source, *numbered(*range(4 * step, 4 * step + PARTITIONS)))
     assert isinstance(older.ended(), Fenced)
     wait_for(lambda: published(broker.bootstrap, here.output) == list(range(4, 24)), "the newer one goes on")
-    wait_for(Requests(here.application.state / "test" / here.name).driven, "the lock is taken when it is free")
+    wait_for(
+        Requests(here.application.state / "test" / here.name).is_driver_running, "the lock is taken when it is free"
+    )
     assert newer.end() is None
 
 

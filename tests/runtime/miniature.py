@@ -18,7 +18,7 @@ from tidegate.runtime.messages import (
     KafkaAttempt,
     PartitionPlan,
     PartitionResult,
-    Returned,
+    RecoveryOutcome,
 )
 
 NAME = "op"
@@ -62,9 +62,11 @@ class Jobs:
         self.before(attempt)
         return [self._result(plan) for plan in plans]
 
-    def bring_back(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan], *, rebuilds: bool) -> list[Returned]:
+    def recover_states(
+        self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan], *, rebuilds: bool
+    ) -> list[RecoveryOutcome]:
         self.brought_back.append([plan.partition for plan in plans])
-        return [Returned(plan.partition, True, "go on: it is as it was", 0.0) for plan in plans]
+        return [RecoveryOutcome(plan.partition, True, "go on: it is as it was", 0.0) for plan in plans]
 
     def give_up(self) -> None: ...
 

@@ -44,7 +44,7 @@ def jobs() -> Jobs:
 def driver(kafka: ScriptedKafka, jobs: Jobs, tmp_path: Path) -> OperatorDriver:
     """A driver that has claimed its operator; the broker has forgotten what it was asked for that."""
     started = driver_of(application(tmp_path), jobs)
-    started._surely(lambda: None)
+    started._run_owned(lambda: None)
     kafka.asked.clear()
     kafka.sent_together.clear()
     return started
@@ -76,9 +76,9 @@ def test_a_failing_step_of_the_start_starts_over_at_the_claim(kafka: ScriptedKaf
     driver = driver_of(application(tmp_path), jobs)
     kafka.silent.add("InitProducerId")
     with pytest.raises(EngineError):
-        driver._surely(driver.round)
+        driver._run_owned(driver.round)
     kafka.silent.clear()
-    driver._surely(driver.round)
+    driver._run_owned(driver.round)
     assert (newest(driver).epoch, newest(driver).action) == (2, "batch")
 
 
@@ -87,8 +87,8 @@ def test_a_driver_that_was_fenced_claims_before_it_does_anything_else(driver: Op
         raise Fenced("another producer has taken the id over")
 
     with pytest.raises(Fenced):
-        driver._surely(fenced)
-    assert driver._surely(lambda: newest(driver).epoch) == 2
+        driver._run_owned(fenced)
+    assert driver._run_owned(lambda: newest(driver).epoch) == 2
 
 
 # --- a batch
@@ -113,7 +113,7 @@ def test_local_states_are_brought_back_before_an_attempt_begins(
     assert jobs.brought_back == [[0]]
     driver._owned = False
     kafka.stable = {0: 9, 1: 9}
-    driver._surely(driver.round)
+    driver._run_owned(driver.round)
     assert jobs.brought_back == [[0], [1]]
 
 
@@ -123,7 +123,7 @@ def test_no_partition_is_idle_while_its_producers_transactions_are_open(
     """Both partitions hold something, and are read up to their last stable offsets; in 0 a transaction is open."""
     driver = driver_of(application(tmp_path, idle_after="1s"), jobs)
     kafka.stable, kafka.ends = {0: 0, 1: 0}, {0: 50, 1: 0}
-    driver._surely(lambda: None)
+    driver._run_owned(lambda: None)
     driver.newest = replace(driver.newest, totals=dict.fromkeys((0, 1), Counts(held=1)), active={0: 0, 1: 0})
     driver.round()
     assert [(plan.partition, plan.action) for plan in jobs.plans] == [(1, "idle")]
@@ -154,7 +154,7 @@ def test_no_batch_is_planned_while_a_publication_is_not_settled(
     driver: OperatorDriver, jobs: Jobs, kafka: ScriptedKafka
 ) -> None:
     assert driver._publication is not None
-    driver._publication.abandon([1])
+    driver._publication.mark_unclear([1])
     kafka.silent.add("InitProducerId")
     with pytest.raises(EngineError):
         driver.round()
@@ -196,8 +196,8 @@ def test_a_driver_reaches_its_kill_points_in_order(kafka: ScriptedKafka, jobs: J
     reached: list[str] = []
     driver = driver_of(application(tmp_path), jobs)
     with watched(reached.append):
-        driver._surely(driver.round)
-        driver._surely(driver.compact)
+        driver._run_owned(driver.round)
+        driver._run_owned(driver.compact)
     start, batch = ["after_claim", "between_initialisations"], ["before_commit", "after_commit", "between_ends"]
     assert reached == [*start, *batch, "before_compaction_commit", "after_compaction_commit"]
 
@@ -231,8 +231,8 @@ def test_a_commit_that_is_refused_or_unclear_starts_over_with_a_claim(
     with monkeypatch.context() as patch:
         committing(patch, refused)
         with pytest.raises(StartOver):
-            driver._surely(driver.round)
-    driver._surely(driver.round)
+            driver._run_owned(driver.round)
+    driver._run_owned(driver.round)
     assert (newest(driver).epoch, newest(driver).action) == (2, "batch")
 
 
@@ -249,7 +249,7 @@ def test_no_transaction_stays_open_while_the_lake_is_waited_for(
     with monkeypatch.context() as patch:
         committing(patch, unclear)
         with pytest.raises(StartOver):
-            driver._surely(driver.round)
+            driver._run_owned(driver.round)
     assert [name for name in kafka.names if name != "ListOffsets"] == ["InitProducerId"]
     assert [(one.transactional_id, one.producer_id) for one in kafka.named("InitProducerId")] == [
         ("app-op-1", PRODUCER_ID)
@@ -267,9 +267,9 @@ def test_a_driver_that_ends_in_doubt_about_a_commit_ends_no_transaction_of_it(
     jobs.opened = {1}
     committing(monkeypatch, unclear)
     with pytest.raises(StartOver):
-        driver._surely(driver.round)
+        driver._run_owned(driver.round)
     kafka.silent.clear()
-    driver._publication._shown.clear()  # type: ignore[union-attr]
+    driver._publication._committed_offsets.clear()  # type: ignore[union-attr]
     driver.drain()
     assert {request.transactional_id for request in kafka.named("EndTxn")} == {"app-op-0"}
     assert {request.transactional_id for request in kafka.named("InitProducerId")} == {"app-op-1"}
@@ -277,9 +277,9 @@ def test_a_driver_that_ends_in_doubt_about_a_commit_ends_no_transaction_of_it(
 
 def test_a_driver_that_ends_aborts_what_is_open(driver: OperatorDriver, kafka: ScriptedKafka) -> None:
     assert driver._publication is not None
-    driver._publication.abandon([1])
-    driver._publication._shown = dict(driver.newest.offsets["in"])
-    driver._publication._marked_at = dict.fromkeys(driver._publication._shown, math.inf)
+    driver._publication.mark_unclear([1])
+    driver._publication._committed_offsets = dict(driver.newest.offsets["in"])
+    driver._publication._marked_at = dict.fromkeys(driver._publication._committed_offsets, math.inf)
     driver.drain()
     assert [(one.transactional_id, one.producer_id) for one in kafka.named("InitProducerId")] == [
         ("app-op-1", PRODUCER_ID)

@@ -230,7 +230,7 @@ def test_what_a_person_has_said_is_done(
     monkeypatch.setattr(publication, "newest_batch_header", lambda *_place: None)
     claim = commit_rows(log, 2, {}, offsets={"in": {0: 10, 1: 0}}, settled={0: (1, word)})
     started = published(kafka, log, claim)
-    started.show(claim)
+    started.commit_offsets(claim)
     assert len(payloads(kafka)) == due
     assert (10, f"tidegate/1 {log.table_id} 2") in marks_sent(kafka)
 
@@ -253,7 +253,7 @@ def test_the_marks_of_quiet_partitions_are_committed_again_well_before_they_expi
     for seconds, due in ((0, 2), (1, 0), (renewed_s - 2, 0), (1, 2), (1, 0), (renewed_s, 2)):
         now += seconds
         kafka.asked.clear()
-        started.show(newest)
+        started.commit_offsets(newest)
         assert len(marks_sent(kafka)) == due, now
     assert set(marks_sent(kafka)) == {(10, f"tidegate/1 {log.table_id} 1"), (0, f"tidegate/1 {log.table_id} 1")}
 
@@ -520,7 +520,7 @@ def test_an_abandoned_transaction_is_aborted_by_one_s_own_id_before_anything_els
     started = published(kafka, log, newest)
     own = (PRODUCER_ID, started.producers[1].epoch)
     kafka.asked.clear()
-    started.abandon([1])
+    started.mark_unclear([1])
     kafka.silent.add("InitProducerId")
     with pytest.raises(EngineError):
         started.clear_up(newest)
@@ -534,12 +534,12 @@ def test_no_offset_is_shown_through_a_transaction_whose_end_is_unclear(kafka: Sc
     """Its end would commit what a failed attempt has left open; it is aborted, and its offset is shown later."""
     newest = committed(log, 1)
     started = published(kafka, log, newest)
-    started.abandon([0])
+    started.mark_unclear([0])
     kafka.asked.clear()
-    started.show(newest)
+    started.commit_offsets(newest)
     assert kafka.names == ["TxnOffsetCommit", "EndTxn", "InitProducerId", "OffsetFetch"]
     ids = [request.transactional_id for name in kafka.names[:3] for request in kafka.named(name)]
     assert ids == [f"app-{OPERATOR}-{partition}" for partition in (1, 1, 0)]
     kafka.asked.clear()
-    started.show(newest)
+    started.commit_offsets(newest)
     assert [request.transactional_id for request in kafka.named("EndTxn")] == [f"app-{OPERATOR}-0"]

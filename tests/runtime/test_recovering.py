@@ -15,7 +15,7 @@ from tests.runtime.test_task import plan
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.schema import Counts
 from tidegate.runtime.batch_loop.state_recovery import Recovering
-from tidegate.runtime.messages import PartitionPlan, PartitionResult, Returned
+from tidegate.runtime.messages import PartitionPlan, PartitionResult, RecoveryOutcome
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 from tidegate.state.decisions import Wanted
 
@@ -36,14 +36,18 @@ class Jobs:
     waves: list[list[int]] = field(default_factory=list)
     given_up: int = 0
 
-    def bring_back(self, attempt: Any, plans: Sequence[PartitionPlan], *, rebuilds: bool) -> list[Returned]:
+    def recover_states(self, attempt: Any, plans: Sequence[PartitionPlan], *, rebuilds: bool) -> list[RecoveryOutcome]:
         self.waves.append([plan.partition for plan in plans])
         self.fails()
         if rebuilds:
             assert self.rebuilt.wait(PATIENCE_S)
-            return [Returned(plan.partition, True, f"rebuild: {self.slow[plan.partition]}", 7.0) for plan in plans]
+            return [
+                RecoveryOutcome(plan.partition, True, f"rebuild: {self.slow[plan.partition]}", 7.0) for plan in plans
+            ]
         return [
-            Returned(plan.partition, plan.partition not in self.slow, self.slow.get(plan.partition, "go on: well"), 0.1)
+            RecoveryOutcome(
+                plan.partition, plan.partition not in self.slow, self.slow.get(plan.partition, "go on: well"), 0.1
+            )
             for plan in plans
         ]
 
@@ -125,9 +129,9 @@ def test_after_a_failed_attempt_its_partitions_come_back_first_and_no_others(con
     jobs = Jobs()
     states = Recovering(jobs, condition)
     ready(states, plans_of(0, 1, 2))
-    states.doubt([1])
+    states.mark_unready([1])
     assert ready(states, plans_of(0, 1, 2)) == [0, 1, 2]
-    states.doubt()
+    states.mark_unready()
     assert ready(states, plans_of(0, 2)) == [0, 2]
     assert jobs.waves == [[0, 1, 2], [1], [0, 2]]
 

@@ -107,7 +107,7 @@ def test_a_driver_stops_when_its_input_ends_before_what_it_has_read(
 ) -> None:
     driver = driver_of(application(tmp_path), jobs)
     kafka.stable = kafka.ends = {0: 5, 1: 5}
-    driver._surely(driver.round)
+    driver._run_owned(driver.round)
     kafka.stable = kafka.ends = {0: 4, 1: 5}
     with pytest.raises(InputTruncated, match="in has lost records"):
         driver.round()
@@ -119,7 +119,7 @@ def test_a_task_that_meets_a_truncation_makes_the_driver_name_all_ranges(
     """Both partitions have grown past what was read."""
     driver = driver_of(application(tmp_path), jobs)
     kafka.stable = kafka.ends = {0: 5, 1: 5}
-    driver._surely(driver.round)
+    driver._run_owned(driver.round)
     driver.newest = replace(driver.newest, epochs={0: 1, 1: 1})
     kafka.stable = kafka.ends = {0: 9, 1: 9}
     kafka.epoch_ends = {(0, 1): (1, 2), (1, 1): (1, 3)}
@@ -192,7 +192,7 @@ def test_behind_a_skip_back_leader_epochs_tell_of_the_next_truncation_before_any
     given, first = application(tmp_path), driver_of(application(tmp_path), jobs)
     jobs.epoch, kafka.stable = 7, {0: 100, 1: 5}
     kafka.ends = kafka.stable
-    first._surely(first.round)
+    first._run_owned(first.round)
     kafka.ends, kafka.epoch_ends = {0: 60, 1: 5}, answers_to_epochs({2: 0, 5: 40, 9: 60}, end=60)
     kafka.epoch_ends[1, 7] = (7, 5)
     skipping.skip(given, NAME, {0: (100, 60)})
@@ -203,5 +203,5 @@ def test_behind_a_skip_back_leader_epochs_tell_of_the_next_truncation_before_any
     kafka.fetched[0] = lambda offset, epoch: (50 if (offset, epoch) == (60, 5) else -1, batches(60, *[11] * 10))
     second = driver_of(given, jobs)
     with pytest.raises(InputTruncated) as stopped:
-        second._surely(second.round)
+        second._run_owned(second.round)
     assert stopped.value.value == "partition 0: offsets 50 to 59"

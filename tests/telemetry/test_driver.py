@@ -36,7 +36,7 @@ def test_a_driver_that_has_not_started_is_seen_too(one: OperatorDriver) -> None:
 
 
 def test_a_round_is_seen_by_its_commit_and_the_ends_that_it_saw(one: OperatorDriver) -> None:
-    one._surely(one.round)
+    one._run_owned(one.round)
     seen = one.observe()
     assert seen.newest is one.newest
     assert seen.ends == {0: 5, 1: 5}
@@ -47,18 +47,18 @@ def test_a_round_is_seen_by_its_commit_and_the_ends_that_it_saw(one: OperatorDri
 
 
 def test_a_loop_s_age_grows_until_it_turns(one: OperatorDriver) -> None:
-    one._surely(one.round)
+    one._run_owned(one.round)
     time.sleep(0.05)
-    age_s, turned = one.observe().loop_age_s, one._turned
+    age_s, turned = one.observe().loop_age_s, one._last_try_at
     assert age_s is not None and turned is not None and age_s >= 0.05
-    one._surely(one.round)
-    assert one._turned is not None and one._turned >= turned + 0.05
+    one._run_owned(one.round)
+    assert one._last_try_at is not None and one._last_try_at >= turned + 0.05
 
 
 def test_compactions_are_counted_at_once_or_beside_the_batches(
     one: OperatorDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one._surely(one.round)
+    one._run_owned(one.round)
     one.compact()
     assert one.observe().compactions == 1
     monkeypatch.setattr(background_compaction, "due", lambda log, newest: one.observe().compactions == 1)
@@ -67,7 +67,7 @@ def test_compactions_are_counted_at_once_or_beside_the_batches(
     )
     deadline = time.monotonic() + 30
     while one.observe().compactions < 2:
-        one._surely(one.round)
+        one._run_owned(one.round)
         assert time.monotonic() < deadline
     assert one.newest.action == "compaction"
     assert one.observe().compaction_s > 0

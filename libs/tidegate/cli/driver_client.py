@@ -28,7 +28,7 @@ def carry_out(request: Kind, application: Application, name: str, content: str =
     `content` is sent to the running driver with the request. Raise UserError if the driver refuses the request.
     """
     requests = requests_of(application, name)
-    if requests.driven():
+    if requests.is_driver_running():
         requests.ask(request, DRIVER_TIMEOUT_S, content)
         return "the running driver"
     click.echo("starting Spark: no driver is running on this machine", err=True)

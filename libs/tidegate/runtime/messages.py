@@ -137,7 +137,7 @@ class PartitionResult:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-class Returned(NamedTuple):
+class RecoveryOutcome(NamedTuple):
     """The outcome of the recovery of a local state.
 
     `ready`: it was recovered, by the way `how`, in `seconds`; otherwise `how` says why it has to be rebuilt.

@@ -31,7 +31,7 @@ RULES = (
         chapter=Chapter.START,
         tests=(
             *tests(
-                "runtime/test_beginning",
+                "runtime/test_earlier_runs",
                 "an_operator_with_any_trace_waits_for_its_lake_and_goes_on_when_it_is_back",
             ),
             *tests(

@@ -18,8 +18,8 @@ from tidegate.control.ledger import OperatorKey
 from tidegate.operators.registry import operator_for
 from tidegate.runtime import clock
 from tidegate.runtime.batch_loop import preflight
-from tidegate.runtime.batch_loop.beginning import (
-    refuse_anew,
+from tidegate.runtime.batch_loop.earlier_runs import (
+    refuse_second_log,
     traces_in_database,
     traces_in_kafka,
     traces_of_states,
@@ -33,7 +33,7 @@ from tidegate.runtime.publishing import topics
 from tidegate.runtime.publishing.publication import Publication
 from tidegate.runtime.publishing.topics import Outlets
 from tidegate.state import disk
-from tidegate.state.delta_log.log_entries import newest_version, require_there
+from tidegate.state.delta_log.log_entries import check_log_exists, newest_version
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 
@@ -80,7 +80,7 @@ class Claimant:
         found = preflight.find_topics(self._kafka(), self._config, known)
         starts = offsets.earliest(self._kafka(), self._config.input)
         # rule: no-log-anew
-        self._refuse_anew(starts)
+        self._refuse_second_log(starts)
         self._log = self._open_log()
         before = self._log.newest() or preflight.first_meta(
             self._name, self._log.table_id, clock.now_ms(), self._config.input, starts
@@ -103,16 +103,16 @@ class Claimant:
     def _open_log(self) -> OperatorLog:
         path = log_path(self._application.lake, self._name)
         if self._attempts:
-            require_there(path)
+            check_log_exists(path)
         schema = log_schema(operator_for(self._config).columns)
         return OperatorLog.open(path, self._name, schema, create=not self._attempts)
 
-    def _refuse_anew(self, starts: Mapping[int, int]) -> None:
+    def _refuse_second_log(self, starts: Mapping[int, int]) -> None:
         path = log_path(self._application.lake, self._name)
         with disk.disk_errors(path):
             begins = not self._attempts and newest_version(path) is None
         if begins:
-            refuse_anew(self._name, path, self._traces(starts))
+            refuse_second_log(self._name, path, self._traces(starts))
 
     def _traces(self, starts: Mapping[int, int]) -> Iterator[str]:
         """Yield what an earlier run of the operator has left outside of the lake."""

@@ -46,7 +46,7 @@ from tidegate.runtime.batch_loop.planning import (
     plan_records,
 )
 from tidegate.runtime.batch_loop.requests import Request, Requests
-from tidegate.runtime.batch_loop.retries import Persistence
+from tidegate.runtime.batch_loop.retries import Retries
 from tidegate.runtime.batch_loop.state_recovery import Recovering
 from tidegate.runtime.batch_loop.table_pin import PinnedTable, pinned_table
 from tidegate.runtime.configuration.application import Application, config_of
@@ -63,11 +63,11 @@ from tidegate.runtime.task.results import results_of
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 from tidegate.runtime.telemetry.log_lines import log_fields
 from tidegate.runtime.telemetry.observation import Observation
-from tidegate.runtime.threads import beside
+from tidegate.runtime.threads import in_background
 from tidegate.state import batch_metadata
-from tidegate.state.decisions import Commit, Way
+from tidegate.state.decisions import Commit, RecoveryMethod
 from tidegate.state.delta_log.data_files import DataFile, delete_attempt
-from tidegate.state.delta_log.log_entries import require_there
+from tidegate.state.delta_log.log_entries import check_log_exists
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 lines = logging.getLogger("tidegate")
@@ -76,9 +76,9 @@ ATTEMPT_DEADLINE_S = 60.0
 """Deadline for the Kafka work of a task, for all of its partitions; the transaction timeout is three times as long."""
 IDLE_POLL_S = 0.01
 """Pause after a round that found nothing to do, if `trigger` is shorter."""
-SHOW_EVERY_S = 5.0
+COMMIT_OFFSETS_EVERY_S = 5.0
 """How often the offsets of partitions without output are committed to the consumer group."""
-WAIT_TOLD_AFTER_S = 5.0
+REPORT_WAIT_AFTER_S = 5.0
 """A wait for the table is reported after this long; a shorter one is the ordinary duration of the table's batch."""
 PROBE_TIMEOUT_S = 5.0
 """Timeout of the check whether a broker answers; a signal is handled after this at the latest."""
@@ -108,7 +108,7 @@ class OperatorDriver:
         self.requests = Requests(self._state / self.name)
         self._claimant = Claimant(self._application, self.name, self._kafka, deadline_s=ATTEMPT_DEADLINE_S)
         self._condition = DriverStatusFile(self._state / self.name)
-        self._persistence = Persistence(self.name, self._condition)
+        self._persistence = Retries(self.name, self._condition)
         self._recorder = Recorder(self._application, self.name, self._condition)
         self._recovering = Recovering(self._jobs, self._condition)
         self._log: OperatorLog
@@ -116,8 +116,8 @@ class OperatorDriver:
         self._lineage: dict[int, list[Commit]] = {}
         self._seconds: dict[str, float] = {}
         self._piece = pace.FIRST_BYTES
-        self._owned = self._well = self._shares_lake = False
-        self._turned: float | None = None
+        self._owned = self._last_try_succeeded = self._shares_lake = False
+        self._last_try_at: float | None = None
         self._waiting_since: float | None = None
         self._ends: dict[int, int] = {}
         self.newest: BatchMeta
@@ -128,15 +128,15 @@ class OperatorDriver:
             operator=self.name,
             input=self._config.input,
             status=self._condition.last,
-            loop_age_s=None if self._turned is None else time.monotonic() - self._turned,
+            loop_age_s=None if self._last_try_at is None else time.monotonic() - self._last_try_at,
             compactions=self._compacting.count,
             compaction_s=self._compacting.seconds,
         )
         newest: BatchMeta | None = getattr(self, "newest", None)
         if newest is None:
             return seen
-        tally = self._log.tally
-        return replace(seen, newest=newest, ends=self._ends, files=tally.files, state_rows=tally.state_rows)
+        size = self._log.size
+        return replace(seen, newest=newest, ends=self._ends, files=size.files, state_rows=size.state_rows)
 
     def _configure(self, application: Application) -> None:
         """Use this configuration from the next claim on."""
@@ -156,7 +156,7 @@ class OperatorDriver:
     def start(self) -> None:
         """Claim the operator, fence older drivers, and publish all committed output that is not published yet."""
         self._compacting.drop()
-        warm = beside(lambda: self._jobs.warm_up(self._config))  # takes about as long as the claim
+        warm = in_background(lambda: self._jobs.warm_up(self._config))  # takes about as long as the claim
         # rule: start-at-claim
         claimed = self._claimant.claim()
         self._log, self.newest, self._publication = claimed.log, claimed.meta, claimed.publication
@@ -167,7 +167,7 @@ class OperatorDriver:
         if self._table is not None:
             self._table.open(self.newest, clock.now_ms())
         self._owned = True
-        self._recovering.doubt()
+        self._recovering.mark_unready()
         warm.result()
         if not self._shares_lake:
             # rule: shared-lake/driver
@@ -184,7 +184,7 @@ class OperatorDriver:
         local state durable. Wait out outages of brokers and disks. Raise UserError, BufferFull, Fenced, StateError or
         EngineError.
         """
-        with self._recorder.recording_run(), self._condition.recording_run(), self.requests.driving():
+        with self._recorder.recording_run(), self._condition.recording_run(), self.requests.holding_lock():
             targets = self._persistently(self._targets, stop)
             if targets is None:
                 return
@@ -198,7 +198,7 @@ class OperatorDriver:
     def _run_on(self, stop: Event, targets: dict[int, int] | None) -> None:
         pause_s = self._application.trigger / 1_000
         while not stop.is_set():
-            moved = self._persistently(self.round, stop)
+            moved = self._with_retries(self.round, stop)
             if targets is not None and self._reached(targets):
                 return
             stop.wait(pause_s if moved else max(pause_s, IDLE_POLL_S))
@@ -211,8 +211,8 @@ class OperatorDriver:
 
         In the same round, answer requests and advance background work: recoveries, offset commits, compactions.
         """
-        self.requests.drive()
-        require_there(self._log.path)
+        self.requests.take_lock()
+        check_log_exists(self._log.path)
         if self._publication is not None:
             # rule: settled-before-plan
             self._publication.clear_up(self.newest)
@@ -221,15 +221,15 @@ class OperatorDriver:
         if plans:
             self.batch(plans)
         else:
-            self._notice_rival()
+            self._check_no_successor()
         if self._publication is not None:
-            self._publication.show(self.newest, every_s=SHOW_EVERY_S)
-        self._keep_in_step()
+            self._publication.commit_offsets(self.newest, every_s=COMMIT_OFFSETS_EVERY_S)
+        self._renew_lease_and_report_wait()
         self._answer_requests()
-        self._compact_beside()
+        self._compact_in_background()
         return bool(plans)
 
-    def _keep_in_step(self) -> None:
+    def _renew_lease_and_report_wait(self) -> None:
         """Renew the lease on the table, and write to the status which partitions wait for the table."""
         if self._table is None:
             return
@@ -243,7 +243,7 @@ class OperatorDriver:
     def batch(self, plans: Sequence[PartitionPlan]) -> None:
         """Run, commit and publish one micro-batch. Raise BufferFull afterwards if a bound stopped a partition."""
         results = self._commit(plans)
-        batch_metadata.grow(self._lineage, self.newest)
+        batch_metadata.extend_lineage(self._lineage, self.newest)
         try:
             self._publish(results)
         finally:  # the batch is committed, even if publishing it failed
@@ -255,9 +255,9 @@ class OperatorDriver:
 
     def flush(self) -> bool:
         """Release all held records, with cause `flush`. Return False if local states are not ready for that."""
-        return self._whole(plan_flush(self.newest, self._config.input, self._producers(), self._lineage))
+        return self._run_if_all_ready(plan_flush(self.newest, self._config.input, self._producers(), self._lineage))
 
-    def _whole(self, plans: Sequence[PartitionPlan]) -> bool:
+    def _run_if_all_ready(self, plans: Sequence[PartitionPlan]) -> bool:
         """Run the plans as one batch if all of their local states are ready; return whether they are."""
         ready = self._recovering.ready(plans, self._prepared)
         if ready:
@@ -266,7 +266,7 @@ class OperatorDriver:
 
     def apply(self) -> bool:
         """Apply the claimed configuration to the held records. Return False if local states are not ready for that."""
-        return self._whole(plan_apply(self.newest, self._config.input, self._producers(), self._lineage))
+        return self._run_if_all_ready(plan_apply(self.newest, self._config.input, self._producers(), self._lineage))
 
     def reconfigure(self, request: Request) -> None:
         """Claim under the requested configuration in the next round, or refuse the request with the reason.
@@ -293,7 +293,7 @@ class OperatorDriver:
 
         Later results are the same as without the compaction.
         """
-        self._compacted(self._settled_by_claim(lambda: self._compacting.at_once(*self._to_compact())))
+        self._compacted(self._start_over_if_unclear(lambda: self._compacting.compact_now(*self._to_compact())))
 
     def drain(self) -> None:
         """Sync the local state of every partition to disk, so that a reboot need not rebuild it.
@@ -306,8 +306,8 @@ class OperatorDriver:
             with suppress(EngineError):  # the next driver does it
                 self._kafka().probe(PROBE_TIMEOUT_S)
                 # rule: abort-at-end
-                self._publication.let_go(sorted(self._publication.unclear))
-                self._publication.show(self.newest)
+                self._publication.abort(sorted(self._publication.unclear))
+                self._publication.commit_offsets(self.newest)
         if not self.newest.last:
             return
         try:
@@ -321,7 +321,7 @@ class OperatorDriver:
         # rule: stable-offsets/planned
         ends = self._ends = offsets.stable(self._kafka(), topic)
         if self._table is not None:
-            self._look_at(self._table)
+            self._pin_table(self._table)
         # rule: topic-ids-checked
         self._check_topics()
         # rule: truncated-input/end
@@ -339,7 +339,7 @@ class OperatorDriver:
         begun, now = offsets.latest(self._kafka(), topic), clock.now_ms()
         return plans + plan_idle(self.newest, topic, begun, now, idle_after, self._producers(), self._lineage, busy)
 
-    def _look_at(self, table: PinnedTable) -> None:
+    def _pin_table(self, table: PinnedTable) -> None:
         """Pin the table. With gates, first read the ends of its topic; those of the stream were read before that."""
         if table.gates is not None:
             table.gates.note_ends(self.newest, offsets.latest(self._kafka(), table.topic))
@@ -349,7 +349,7 @@ class OperatorDriver:
         """Plan partitions without new records whose waiting records may go on: the table has moved, or time is up."""
         if self._table is None:
             return []
-        moved = self._table.moved(self.newest, clock.now_ms()) - set(busy)
+        moved = self._table.partitions_to_resume(self.newest, clock.now_ms()) - set(busy)
         return plan_held(self.newest, self._config.input, self._producers(), self._lineage, moved)
 
     def _check_topics(self) -> None:
@@ -359,22 +359,22 @@ class OperatorDriver:
 
     # ---- retries
 
-    def _persistently(self, work: Callable[[], Answer], stop: Event) -> Answer | None:
+    def _with_retries(self, work: Callable[[], Answer], stop: Event) -> Answer | None:
         """Return the work's result; None if `stop` was set first. Failures are retried as `retries` defines."""
-        return self._persistence.until_done(lambda: self._surely(work), stop)
+        return self._retries.run(lambda: self._run_owned(work), stop)
 
-    def _surely(self, work: Callable[[], Answer]) -> Answer:
+    def _run_owned(self, work: Callable[[], Answer]) -> Answer:
         """Run the work and return its result, after a failure only once a broker answers.
 
         Claim the operator first if it is not certain that this driver still owns it.
         """
-        self._turned = time.monotonic()
+        self._last_try_at = time.monotonic()
         try:
-            if not self._well:
+            if not self._last_try_succeeded:
                 self._kafka().probe(PROBE_TIMEOUT_S)
             if not self._owned:
                 self.start()
-            self._well = False
+            self._last_try_succeeded = False
             answer = work()
         # rule: fenced-starts-over, refusal-starts-over
         except (StartOver, Fenced, Superseded):
@@ -401,9 +401,9 @@ class OperatorDriver:
         batch, attempt, now = self.newest.batch + 1, uuid4().hex, clock.now_ms()
         started = time.monotonic()
         try:
-            readers, plans = self._held(self._pinned(plans), now)
+            readers, plans = self._with_holds(self._pinned(plans), now)
             answers = self._results(self._attempt(batch, attempt, now), plans)
-            results = [self._recovering.told(result) for result in answers]
+            results = [self._recovering.with_recovery(result) for result in answers]
             # rule: topic-ids-checked
             self._check_topics()  # what was read is of these topics
             # rule: one-clock
@@ -422,7 +422,7 @@ class OperatorDriver:
             self._abort(plans, attempt)
             raise
         ran = time.monotonic()
-        self._tell_recoveries(meta, results)
+        self._report_recoveries(meta, results)
         # rule: kill-points
         reach("before_commit")
         # rule: commit-then-publish
@@ -432,7 +432,7 @@ class OperatorDriver:
         if self._table is not None:
             self._table.note_used(plans, results, now)
         if self._readers is not None:
-            self._readers.tell_given_up(plans, results, batch)
+            self._readers.log_dropped_versions(plans, results, batch)
         self._seconds = {"job": ran - started, **_slowest(results), "commit": time.monotonic() - ran}
         self._piece = pace.next_piece(self._piece, ran - started, pace.left_behind(plans, results))
         return results
@@ -452,7 +452,7 @@ class OperatorDriver:
         table.pin()
         return [replace(plan, table=table.plan(plan)) for plan in plans]
 
-    def _held(self, plans: Sequence[PartitionPlan], now: int) -> tuple[Seen, Sequence[PartitionPlan]]:
+    def _with_holds(self, plans: Sequence[PartitionPlan], now: int) -> tuple[Seen, Sequence[PartitionPlan]]:
         """Return the readers of this table, and the plans with what each partition has to keep for them."""
         if self._readers is None:
             return {}, plans
@@ -471,28 +471,28 @@ class OperatorDriver:
             preflight.check_nothing_truncated(self._kafka(), self.newest, self._config)
             raise
 
-    def _tell_recoveries(self, meta: BatchMeta, results: Sequence[PartitionResult]) -> None:
+    def _report_recoveries(self, meta: BatchMeta, results: Sequence[PartitionResult]) -> None:
         for partition, recovery in meta.recovered.items():
             fields = log_fields(self.name, partition=partition, batch=meta.batch)
             lines.info("%s, partition %d: local state: %s", self.name, partition, recovery, extra=fields)
             self._condition.write_recovered(partition, recovery)
         for result in results:
-            if result.replica.startswith(Way.REBUILD.value):
+            if result.replica.startswith(RecoveryMethod.REBUILD.value):
                 fields = log_fields(self.name, partition=result.partition, batch=meta.batch)
                 line = "%s, partition %d: replica of the table: %s"
                 lines.info(line, self.name, result.partition, result.replica, extra=fields)
 
     def _to_log(self, meta: BatchMeta, files: Sequence[DataFile]) -> None:
         try:
-            self._settled_by_claim(lambda: self._log.commit(meta, files))
+            self._start_over_if_unclear(lambda: self._log.commit(meta, files))
         except Exception:
             # rule: abort-before-waiting
-            self._let_go(meta.opened)
+            self._abort_opened(meta.opened)
             raise
         self.newest = meta
         self._recorder.note(meta)
 
-    def _settled_by_claim(self, commit: Callable[[], Answer]) -> Answer:
+    def _start_over_if_unclear(self, commit: Callable[[], Answer]) -> Answer:
         """Make the commit. Raise StartOver if its outcome is unclear, because only a new claim can settle that."""
         try:
             return commit()
@@ -509,23 +509,23 @@ class OperatorDriver:
             self._publication.end(opened, self.newest)
         self._seconds["publish"] = time.monotonic() - started
 
-    def _let_go(self, opened: Sequence[int]) -> None:
+    def _abort_opened(self, opened: Sequence[int]) -> None:
         """Abort the transactions, so that none stays open while the lake is away.
 
         If the batch was committed nevertheless, the next claim publishes it.
         """
         if self._publication is not None:
             with suppress(EngineError, Fenced):
-                self._publication.let_go(opened)
+                self._publication.abort(opened)
 
     def _abort(self, plans: Sequence[PartitionPlan], attempt: str) -> None:
         # rule: failed-attempt-files
         delete_attempt(self._log.path, self.newest.batch + 1, attempt)
         # rule: recover-before-attempt/failed
-        self._recovering.doubt(plan.partition for plan in plans)
+        self._recovering.mark_unready(plan.partition for plan in plans)
         if self._publication is not None:
             # rule: init-after-failure
-            self._publication.abandon(plan.partition for plan in plans)
+            self._publication.mark_unclear(plan.partition for plan in plans)
             with suppress(EngineError):  # the next round does it
                 self._publication.clear_up(self.newest)
 
@@ -566,13 +566,13 @@ class OperatorDriver:
                 self.compact()
             self.requests.done(request)
 
-    def _compact_beside(self) -> None:
+    def _compact_in_background(self) -> None:
         """Start a background compaction if one is due, and commit the one that has finished."""
         self._compacting.begin_if_due(*self._to_compact())
-        worked_out = self._compacting.committer(self._log, self.newest)
+        worked_out = self._compacting.take_finished(self._log, self.newest)
         if worked_out is not None:
             meta, commit = worked_out
-            self._settled_by_claim(commit)
+            self._start_over_if_unclear(commit)
             self._compacted(meta)
 
     def _to_compact(self) -> tuple[OperatorLog, BatchMeta, dict[int, int] | None]:
@@ -584,7 +584,7 @@ class OperatorDriver:
         self._recorder.note(meta)
         self._lineage = batch_metadata.above_snapshots(self._lineage, meta)
 
-    def _notice_rival(self) -> None:
+    def _check_no_successor(self) -> None:
         """Raise StartOver if the log has an entry above this driver's own; without commits it would not notice."""
         if self._log.has_successor():
             raise StartOver("the log has an entry above this driver's own", value=self._log.version + 1)
@@ -593,7 +593,7 @@ class OperatorDriver:
         reached = self.newest.offsets[self._config.input]
         settled = self._publication is None or not self._publication.unclear
         gates = None if self._table is None else self._table.gates
-        settled = settled and (gates is None or gates.settled(self.newest))
+        settled = settled and (gates is None or gates.nothing_waits(self.newest))
         return settled and all(reached[partition] >= target for partition, target in targets.items())
 
     def _producers(self) -> dict[int, Producer]:

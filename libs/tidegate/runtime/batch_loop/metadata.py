@@ -11,7 +11,7 @@ from tidegate.contracts.errors import StateError
 from tidegate.contracts.schema import FORMAT, BatchMeta, Counts, Pin
 from tidegate.runtime.messages import PartitionResult
 from tidegate.runtime.telemetry.metrics import figures_after, measured_after
-from tidegate.state.decisions import Way
+from tidegate.state.decisions import RecoveryMethod
 from tidegate.state.raised_offsets import after_going_back
 from tidegate.state.upkeep.batch_history import recorded_through
 
@@ -190,7 +190,7 @@ def _opened(result: PartitionResult) -> bool:
 
 def _came_back(result: PartitionResult) -> bool:
     """Return whether the local state had to be undone, caught up or rebuilt, rather than just continued."""
-    return bool(result.recovery) and not result.recovery.startswith(Way.GO_ON.value)
+    return bool(result.recovery) and not result.recovery.startswith(RecoveryMethod.GO_ON.value)
 
 
 def _check_balance(result: PartitionResult) -> None:

@@ -82,7 +82,7 @@ class Requests:
         path = self._path(self.put(kind, content))
         deadline = time.monotonic() + timeout_s
         try:
-            while path.exists() and self.driven() and time.monotonic() < deadline:
+            while path.exists() and self.is_driver_running() and time.monotonic() < deadline:
                 time.sleep(0.05)
             if path.with_suffix(".done").exists():
                 return
@@ -102,18 +102,18 @@ class Requests:
     # ---- the driver's lock
 
     @contextmanager
-    def driving(self) -> Iterator[None]:
+    def holding_lock(self) -> Iterator[None]:
         """Show others that a driver runs on this machine, by holding the lock file as long as the block runs.
 
-        If another driver has the lock, each call of `drive` tries again to take it.
+        If another driver has the lock, each call of `take_lock` tries again to take it.
         """
         try:
-            self.drive()
+            self.take_lock()
             yield
         finally:
-            self._let_go()
+            self._release_lock()
 
-    def drive(self) -> bool:
+    def take_lock(self) -> bool:
         """Take the lock unless this driver has it already; return whether it has it now.
 
         Taking it deletes all earlier requests. After a takeover the older driver may still hold the lock; that one is
@@ -122,14 +122,14 @@ class Requests:
         with suppress(OSError):  # a full disk must not stop a driver, which does not need the lock for itself
             if self._held is not None and _is_file(self._held, self._lock):
                 return True
-            self._let_go()
+            self._release_lock()
             self._held = _locked(self._lock)
             if self._held is not None:  # whoever still waits for a driver that has ended gets an error
                 for path in self._folder.glob("*"):
                     path.unlink(missing_ok=True)
         return self._held is not None
 
-    def driven(self) -> bool:
+    def is_driver_running(self) -> bool:
         """Return whether a driver holds the lock on this machine."""
         try:
             with self._lock.open() as probe:
@@ -140,7 +140,7 @@ class Requests:
             return True
         return False
 
-    def _let_go(self) -> None:
+    def _release_lock(self) -> None:
         if self._held is not None:
             self._held.close()
             self._held = None

@@ -28,8 +28,8 @@ from tidegate.state.delta_log.actions import data_file
 from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.delta_log.log_entries import (
     document_of,
+    fingerprint_of,
     newest_version,
-    print_of,
     read_actions,
 )
 from tidegate.state.delta_log.operator_log import OperatorLog
@@ -72,9 +72,9 @@ class PinnedTable:
     """The table of one reader, pinned at a version of its log.
 
     `config`: the configuration that the table was written under at the pin; that of the file if the log lacks it.
-    `topic`: the input topic of the table. `added`: per partition the newest commits. `met`: per partition the newest
-    batch of the table that a batch of the reader has seen. `lease`: set if the table keeps a history. `gates`: set if
-    the reader holds records for a grace.
+    `topic`: the input topic of the table. `added`: per partition the newest commits. `replica_batches`: per
+    partition the newest batch of the table that a batch of the reader has seen. `lease`: set if the table keeps a
+    history. `gates`: set if the reader holds records for a grace.
     """
 
     reader: str
@@ -86,9 +86,9 @@ class PinnedTable:
     gates: Gates | None = None
     version: int = -1
     added: dict[int, list[Added]] = field(default_factory=dict)
-    met: dict[int, int] = field(default_factory=dict)
+    replica_batches: dict[int, int] = field(default_factory=dict)
     meta: BatchMeta | None = None
-    _print: tuple[int, int] | None = None
+    _fingerprint: tuple[int, int] | None = None
 
     @property
     def inputs(self) -> dict[str, Pin]:
@@ -101,7 +101,7 @@ class PinnedTable:
         Raise Unavailable while the table has no log or nobody has claimed it; UserError if its number of partitions
         differs from the reader's; StateError if the log is not the one that the reader has read, or is older.
         """
-        self.meta, self.added, self.met = None, {}, {}
+        self.meta, self.added, self.replica_batches = None, {}, {}
         if self.gates is not None:
             self.gates = Gates(grace=self.gates.grace, wait=self.gates.wait)
         if self.lease is not None and newest_version(self.path) is not None:
@@ -142,7 +142,7 @@ class PinnedTable:
             # rule: pin-newest
             self._stand_at(self.version + 1)
         # rule: same-table/running
-        if self._print is None or print_of(self.path, self.version) != self._print:
+        if self._fingerprint is None or fingerprint_of(self.path, self.version) != self._fingerprint:
             raise StartOver(
                 f"the log of the table {self.name} is no longer the one that was pinned",
                 value=f"version {self.version} of {self.path}",
@@ -151,7 +151,7 @@ class PinnedTable:
         return self.version
 
     def _stand_at(self, version: int) -> None:
-        self.version, self._print = version, print_of(self.path, version)
+        self.version, self._fingerprint = version, fingerprint_of(self.path, version)
 
     def stream_time(self, partition: int) -> int:
         """Return the stream time of the table's partition at the pin."""
@@ -184,17 +184,17 @@ class PinnedTable:
         """Note that, after a batch at `clock_ms`, the replicas of its partitions equal the pin."""
         last, tables = self._meta().last, {plan.partition: plan.table for plan in plans}
         for result in results:
-            self.met[result.partition] = last.get(result.partition, NO_COMMIT)[0]
+            self.replica_batches[result.partition] = last.get(result.partition, NO_COMMIT)[0]
             table = tables[result.partition]
             if self.gates is not None and table is not None:
                 self.gates.note_used(result, table.open_until, clock_ms)
 
-    def moved(self, newest: BatchMeta, now_ms: int) -> set[int]:
+    def partitions_to_resume(self, newest: BatchMeta, now_ms: int) -> set[int]:
         """Return the partitions whose waiting records may go on: the table has read on, or the longest wait is over."""
         if self.gates is None:
             return set()
         held = (partition for partition, counts in newest.totals.items() if counts.held)
-        return {p for p in held if self.gates.may_go_on(newest, p, self._read(p), now_ms)}
+        return {p for p in held if self.gates.should_retry(newest, p, self._read(p), now_ms)}
 
     def _read(self, partition: int) -> int:
         """Return the offset up to which the table has read its topic at the pin."""
@@ -202,8 +202,8 @@ class PinnedTable:
 
     def _tail(self, partition: int) -> list[Added]:
         """Return the commits since somewhat before the replica's; all remembered ones if no batch has shown it yet."""
-        known, met = self.added.get(partition, []), self.met.get(partition)
-        newer = sum(added.commit[0] > met for added in known) if met is not None else len(known)
+        known, replica = self.added.get(partition, []), self.replica_batches.get(partition)
+        newer = sum(added.commit[0] > replica for added in known) if replica is not None else len(known)
         return known[-(newer + MARGIN) :]
 
     def _meta(self) -> BatchMeta:

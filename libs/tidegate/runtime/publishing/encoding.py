@@ -25,7 +25,7 @@ from tidegate.runtime.kafka.transactions import Producer, commit_offset, send_em
 from tidegate.runtime.publishing.dead_letters import as_dead_letters
 from tidegate.runtime.publishing.topics import Outlets
 from tidegate.state.decisions import format_mark
-from tidegate.state.raised_offsets import in_the_input
+from tidegate.state.raised_offsets import input_offsets
 
 PIECE_BYTES = 2**30
 """Bytes of keys, values and headers encoded at a time: Arrow's columns and the encoder count in 32 bits."""
@@ -67,7 +67,7 @@ class Destination:
     deadline_s: float
 
 
-class Parcel(NamedTuple):
+class TopicOutput(NamedTuple):
     """Records for one topic, ready to be encoded."""
 
     topic: str
@@ -82,8 +82,8 @@ def open_output(client: KafkaClient, producer: Producer, to: Destination, rows: 
     accept the output.
     """
     unopened = producer
-    for parcel in _parcels(to, rows):
-        producer = _send(client, producer, to, parcel)
+    for output in _topic_outputs(to, rows):
+        producer = _send(client, producer, to, output)
     # rule: no-empty-transaction
     if producer is unopened:
         return producer
@@ -100,14 +100,14 @@ def open_output(client: KafkaClient, producer: Producer, to: Destination, rows: 
     )
 
 
-def _parcels(to: Destination, rows: Rows) -> Iterator[Parcel]:
+def _topic_outputs(to: Destination, rows: Rows) -> Iterator[TopicOutput]:
     if to.outlets.output is not None:
         for first, emissions in _pieces(rows.emissions):
-            yield Parcel(to.outlets.output, *outgoing(to, emissions, first))
+            yield TopicOutput(to.outlets.output, *outgoing(to, emissions, first))
     if to.outlets.dead_letters is not None and (rows.late.num_rows or rows.rejected.num_rows):
         letters = as_dead_letters(rows.late, rows.rejected, times_in_values=to.times_in_values)
         for first, piece in _pieces(letters):
-            yield Parcel(to.outlets.dead_letters, *_dead_letters(to, piece, first))
+            yield TopicOutput(to.outlets.dead_letters, *_dead_letters(to, piece, first))
 
 
 def _pieces(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
@@ -123,22 +123,22 @@ def _pieces(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         first = last
 
 
-def _send(client: KafkaClient, producer: Producer, to: Destination, parcel: Parcel) -> Producer:
+def _send(client: KafkaClient, producer: Producer, to: Destination, output: TopicOutput) -> Producer:
     try:
         # rule: same-partition, kill-points/half
         return send_emissions(
             client,
             producer,
-            parcel.topic,
+            output.topic,
             to.partition,
-            parcel.columns,
-            parcel.stamp,
-            max_batch_bytes=to.limits[parcel.topic],
+            output.columns,
+            output.stamp,
+            max_batch_bytes=to.limits[output.topic],
             deadline_s=to.deadline_s,
             after_half=lambda: reach("after_half_of_output"),
         )
     except OutputTooLarge as error:
-        place = f"topic {parcel.topic}, partition {to.partition}"
+        place = f"topic {output.topic}, partition {to.partition}"
         raise OutputTooLarge(error.problem, value=f"{place}: {error.value}", remedy=error.remedy) from error
 
 
@@ -164,7 +164,7 @@ def _dead_letters(to: Destination, letters: pa.Table, first_seq: int) -> tuple[O
     reasons = pc.dictionary_encode(_whole(letters["reason"]))
     messages = reasons.dictionary.to_pylist()
     # rule: raised-offsets/dead-letters
-    offsets = in_the_input(to.raised, _whole(letters["offset"]).to_numpy())
+    offsets = input_offsets(to.raised, _whole(letters["offset"]).to_numpy())
     stamp = Stamp(
         operator=to.operator,
         batch=to.batch,

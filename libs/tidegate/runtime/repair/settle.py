@@ -54,5 +54,5 @@ def settle(
     # rule: absent-mark-asks/recorded
     log.commit(claim, [])
     publication.start(sorted(undecided), claim)
-    publication.show(claim)
+    publication.commit_offsets(claim)
     return claim
