@@ -265,7 +265,7 @@ def alternating(
             keys = mixed(held, number)
             produce(bootstrap, topic, keys, timestamps(held + number * BATCH, keys))
             began = time.perf_counter()
-            driver.round()
+            driver.operator.round()
             took[held].append(1_000 * (time.perf_counter() - began))
     many_ms, few_ms = (median(took[held][WARM_BATCHES:]) for held in (HELD, FEW))
     return many_ms, few_ms

@@ -20,8 +20,10 @@ from tidegate.runtime.messages import (
     PartitionResult,
     RecoveryOutcome,
 )
+from tidegate.state.decisions import RecoveryMethod, RecoveryPlan
 
 NAME = "op"
+AS_IT_WAS = RecoveryPlan(RecoveryMethod.GO_ON, "it is as it was")
 
 
 def application(folder: Path, **operator: Any) -> Application:
@@ -66,7 +68,7 @@ class Jobs:
         self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan], *, rebuilds: bool
     ) -> list[RecoveryOutcome]:
         self.brought_back.append([plan.partition for plan in plans])
-        return [RecoveryOutcome(plan.partition, True, "go on: it is as it was", 0.0) for plan in plans]
+        return [RecoveryOutcome(plan.partition, True, AS_IT_WAS, 0.0) for plan in plans]
 
     def give_up(self) -> None: ...
 

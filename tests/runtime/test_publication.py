@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.runtime.scripted_kafka import PRODUCER_ID, ScriptedKafka
 from tests.state.logs import OPERATOR, commit_rows, new_log, reopened, rows
 from tidegate.contracts.errors import EngineError, Fenced, OutputTooLarge, StartOver, StateError
+from tidegate.contracts.naming import group_id
 from tidegate.contracts.records import Row
 from tidegate.contracts.schema import BatchMeta
 from tidegate.kernels.record_format.record_batch import decode, decode_headers
@@ -22,7 +23,7 @@ from tidegate.runtime.kafka.transactions import Producer, end
 from tidegate.runtime.publishing import publication
 from tidegate.runtime.publishing.encoding import Destination, Rows, open_output
 from tidegate.runtime.publishing.publication import Publication
-from tidegate.runtime.publishing.topics import Outlets
+from tidegate.runtime.publishing.topics import Outlets, OutputRoute
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast
@@ -83,11 +84,15 @@ def publishing(kafka: ScriptedKafka, log: OperatorLog, deadline_s: float = 5.0, 
         lambda: kafka,
         log,
         application="app",
-        operator=OPERATOR,
-        input="in",
-        outlets=outlets,
-        times_in_values=False,
-        windows=None,
+        route=OutputRoute(
+            operator=OPERATOR,
+            input="in",
+            group=group_id("app", OPERATOR),
+            outlets=outlets,
+            limits={topic: kafka.max_message_bytes(topic) for topic in outlets.topics},
+            times_in_values=False,
+            windows=None,
+        ),
         deadline_s=deadline_s,
     )
 
@@ -108,13 +113,7 @@ def opened_with(
     kafka: ScriptedKafka, started: Publication, newest: BatchMeta, rows: Rows, outlets: Outlets
 ) -> Producer:
     destination = Destination(
-        operator=OPERATOR,
-        input="in",
-        outlets=outlets,
-        limits=started.limits,
-        times_in_values=False,
-        windows=None,
-        group=started.group,
+        route=replace(started.route, outlets=outlets),
         table_id=newest.table_id,
         partition=0,
         batch=newest.batch,
@@ -441,7 +440,7 @@ def test_an_absent_mark_is_resolved_by_the_headers_of_both_topics(
 
 def test_a_dead_letter_that_is_too_large_names_its_topic(kafka: ScriptedKafka, log: OperatorLog) -> None:
     started = published(kafka, log, committed(log, 1), DEAD)
-    started.limits["dead"] = 100
+    started.route.limits["dead"] = 100
     rows = nothing_but(late=refused("time", 4))
     with pytest.raises(OutputTooLarge) as refusal:
         opened_with(kafka, started, refusing(log, 2, rows), rows, DEAD)

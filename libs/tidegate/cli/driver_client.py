@@ -37,12 +37,11 @@ def carry_out(request: Kind, application: Application, name: str, content: str =
 
     spark = start_spark(f"tidegate {request}", application.spark.master, application.spark.conf)
     try:
-        driver = OperatorDriver(Wiring(spark=spark, application=application, name=name))
-        driver.start()
+        operator = OperatorDriver(Wiring(spark=spark, application=application, name=name)).start()
         work: Callable[[], bool | None] = {
-            "apply": driver.apply,
-            "compact": driver.compact,
-            "flush": driver.flush,
+            "apply": operator.apply,
+            "compact": operator.compact,
+            "flush": operator.flush,
         }[request]
         while work() is False:  # local states are still being restored
             time.sleep(PAUSE_S)

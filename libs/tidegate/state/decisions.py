@@ -79,6 +79,11 @@ class RecoveryPlan(NamedTuple):
     reason: str
     after_batch: int = -1
 
+    @property
+    def description(self) -> str:
+        """Return how the state is recovered and why, as text for people."""
+        return f"{self.method.value}: {self.reason}"
+
 
 def check_not_superseded(header: Header | None, token: tuple[int, int]) -> None:
     """Raise Superseded if the header has a larger (epoch, batch) than the task, whose own is `token`."""

@@ -11,7 +11,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,6 +54,13 @@ class Readers:
             for partition in partitions
         }
 
+    def with_holds(
+        self, newest: BatchMeta, plans: Sequence[PartitionPlan], clock_ms: int
+    ) -> tuple[Seen, Sequence[PartitionPlan]]:
+        """Return the readers whose leases still count, and the plans with what each partition must keep for them."""
+        readers, holds = self.held(newest, [plan.partition for plan in plans], clock_ms)
+        return readers, [replace(plan, hold=holds[plan.partition]) for plan in plans]
+
     def log_dropped_versions(
         self, plans: Sequence[PartitionPlan], results: Iterable[PartitionResult], batch: int
     ) -> None:
@@ -77,12 +84,31 @@ class Readers:
         self._dead = frozenset(dead)
 
 
-def readers_of(application: Application, name: str) -> Readers | None:
-    """Return the readers of the operator's table; None if it is no table, or one that keeps no history."""
+class NoReaders:
+    """The readers of an operator that is no table, or of a table that keeps no history: there is nothing to keep."""
+
+    def held(self, newest: BatchMeta, partitions: Iterable[int], clock_ms: int) -> tuple[Seen, dict[int, Hold]]:
+        """Return no reader, and nothing to keep."""
+        return {}, {}
+
+    def with_holds(
+        self, newest: BatchMeta, plans: Sequence[PartitionPlan], clock_ms: int
+    ) -> tuple[Seen, Sequence[PartitionPlan]]:
+        """Return no reader, and the plans as they are."""
+        return {}, plans
+
+    def log_dropped_versions(
+        self, plans: Sequence[PartitionPlan], results: Iterable[PartitionResult], batch: int
+    ) -> None:
+        """Do nothing."""
+
+
+def readers_of(application: Application, name: str) -> Readers | NoReaders:
+    """Return the readers of the operator's table."""
     config = application.operators[name]
     table = config.as_table()
     if table is None or table.history_retention is None:
-        return None
+        return NoReaders()
     return Readers(table=name, log=log_path(application.lake, name), rewind_window_ms=config.rewind_window)
 
 

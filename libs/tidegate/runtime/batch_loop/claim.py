@@ -12,7 +12,7 @@ from uuid import uuid4
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.errors import Fenced, StateError
 from tidegate.contracts.kill_points import reach
-from tidegate.contracts.naming import log_path
+from tidegate.contracts.naming import group_id, log_path
 from tidegate.contracts.schema import BatchMeta, log_schema
 from tidegate.control.ledger import OperatorKey
 from tidegate.operators.registry import operator_for
@@ -30,8 +30,8 @@ from tidegate.runtime.configuration.changes import as_kept, check_changes, remem
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.publishing import topics
-from tidegate.runtime.publishing.publication import Publication
-from tidegate.runtime.publishing.topics import Outlets
+from tidegate.runtime.publishing.publication import NoPublication, Publication
+from tidegate.runtime.publishing.topics import Outlets, OutputRoute
 from tidegate.state import disk
 from tidegate.state.delta_log.log_entries import check_log_exists, newest_version
 from tidegate.state.delta_log.operator_log import OperatorLog
@@ -46,13 +46,13 @@ class Claimed:
     """The result of a claim.
 
     `config`: the configuration under which the log goes on. `meta`: the metadata of the claim's commit. `publication`:
-    the output side; None if no topic is written.
+    the output side.
     """
 
     log: OperatorLog
     config: OperatorConfig
     meta: BatchMeta
-    publication: Publication | None
+    publication: Publication | NoPublication
 
 
 class Claimant:
@@ -97,7 +97,7 @@ class Claimant:
         wanted = topics.configured(self._config)
         # rule: claim-before-ids
         self._commit_claim(found.ids, wanted)
-        publication = self._published_to(wanted) if wanted.topics else None
+        publication = self._published_to(wanted) if wanted.topics else NoPublication(route=self._route(wanted))
         return Claimed(log=self._log, config=self._config, meta=self._newest, publication=publication)
 
     def _open_log(self) -> OperatorLog:
@@ -174,7 +174,13 @@ class Claimant:
             self._published_to(former)
 
     def _published_to(self, wanted: Outlets) -> Publication:
-        publication = publication_of(self._application, self._name, self._kafka, self._log, wanted, self._deadline_s)
+        publication = Publication(
+            self._kafka,
+            self._log,
+            application=self._application.application,
+            route=self._route(wanted),
+            deadline_s=self._deadline_s,
+        )
         try:
             publication.start(sorted(self._newest.offsets[self._config.input]), self._newest)
         except StateError:  # for example a mark above this claim, written by a driver that has claimed since
@@ -182,25 +188,18 @@ class Claimant:
             raise
         return publication
 
+    def _route(self, wanted: Outlets) -> OutputRoute:
+        return route_of(self._application.application, self._name, self._config, wanted, self._kafka())
 
-def publication_of(
-    application: Application,
-    name: str,
-    kafka: Callable[[], KafkaClient],
-    log: OperatorLog,
-    wanted: Outlets,
-    deadline_s: float,
-) -> Publication:
-    """Return the output side of an operator. Nothing is initialised or written in Kafka yet."""
-    config = application.operators[name]
-    return Publication(
-        kafka,
-        log,
-        application=application.application,
+
+def route_of(application: str, name: str, config: OperatorConfig, wanted: Outlets, kafka: KafkaClient) -> OutputRoute:
+    """Return how an operator publishes to these topics; the brokers are asked for the topics' limits."""
+    return OutputRoute(
         operator=name,
         input=config.input,
+        group=group_id(application, name),
         outlets=wanted,
+        limits={topic: kafka.max_message_bytes(topic) for topic in wanted.topics},
         times_in_values=config.timestamp is not None,
         windows=config.adds_windows(),
-        deadline_s=deadline_s,
     )

@@ -88,10 +88,10 @@ class Recovering:
     def with_recovery(self, result: PartitionResult) -> PartitionResult:
         """Return a batch's result completed by how its state was recovered before the attempt, reported once."""
         returned = self._returned.pop(result.partition, None)
-        if returned is None or not result.recovery.startswith(RecoveryMethod.GO_ON.value):
+        if returned is None or not _goes_on(result):
             return result
         seconds = result.seconds | {"recover": result.seconds.get("recover", 0.0) + returned.seconds}
-        return replace(result, recovery=returned.how, seconds=seconds)
+        return replace(result, recovery=returned.plan, seconds=seconds)
 
     def give_up(self) -> None:
         """Cancel the recoveries under way; their states stay as they were before."""
@@ -120,4 +120,9 @@ class Recovering:
         """Count the recovered states as ready; return for the other partitions why they have to be rebuilt."""
         self._returned |= {each.partition: each for each in returned if each.ready}
         self._ready = self._ready.union(each.partition for each in returned if each.ready)
-        return {each.partition: each.how for each in returned if not each.ready}
+        return {each.partition: each.plan.reason for each in returned if not each.ready}
+
+
+def _goes_on(result: PartitionResult) -> bool:
+    """Return whether the attempt itself found the local state ready."""
+    return result.recovery is not None and result.recovery.method is RecoveryMethod.GO_ON

@@ -8,8 +8,8 @@ than the reader's file has, and a version of the log must mean the same to every
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,8 @@ from tidegate.contracts.naming import log_path
 from tidegate.contracts.schema import BatchMeta, Pin, after_document
 from tidegate.runtime.batch_loop.alignment import Gates, Renewal
 from tidegate.runtime.configuration.application import Application, config_of
+from tidegate.runtime.kafka import offsets
+from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.messages import PartitionPlan, PartitionResult, TablePlan
 from tidegate.state.batch_metadata import touched
 from tidegate.state.decisions import NO_COMMIT, Commit, Wanted
@@ -48,11 +50,11 @@ class Added(NamedTuple):
     file: DataFile | None
 
 
-def pinned_table(application: Application, reader: str) -> PinnedTable | None:
-    """Return the table that the operator reads; None if it reads none."""
+def pinned_table(application: Application, reader: str) -> PinnedTable | NoTable:
+    """Return the table that the operator reads, not opened yet."""
     read = application.operators[reader].reads()
     if read is None:
-        return None
+        return NoTable()
     config, path = application.operators[read.table], log_path(application.lake, read.table)
     table = config.as_table()
     is_history = table is not None and table.history_retention is not None
@@ -153,9 +155,23 @@ class PinnedTable:
     def _stand_at(self, version: int) -> None:
         self.version, self._fingerprint = version, fingerprint_of(self.path, version)
 
+    def pin_after_ends(self, newest: BatchMeta, kafka: Callable[[], KafkaClient]) -> None:
+        """Pin the newest version. With gates, first read the ends of the table's topic.
+
+        Those of the stream must have been read before that.
+        """
+        if self.gates is not None:
+            self.gates.note_ends(newest, offsets.latest(kafka(), self.topic))
+        self.pin()
+
     def stream_time(self, partition: int) -> int:
         """Return the stream time of the table's partition at the pin."""
         return self._meta().stream_time.get(partition, NO_STREAM_TIME)
+
+    def pinned(self, plans: Sequence[PartitionPlan]) -> Sequence[PartitionPlan]:
+        """Pin the newest version, and return the plans with what their tasks need of it."""
+        self.pin()
+        return [replace(plan, table=self.plan(plan)) for plan in plans]
 
     def plan(self, plan: PartitionPlan) -> TablePlan:
         """Return what a task needs to bring the partition's replica to the pin."""
@@ -195,6 +211,23 @@ class PinnedTable:
             return set()
         held = (partition for partition, counts in newest.totals.items() if counts.held)
         return {p for p in held if self.gates.should_retry(newest, p, self._read(p), now_ms)}
+
+    def waiting(self) -> list[int]:
+        """Return the partitions with due records that wait only for the table."""
+        return [] if self.gates is None else self.gates.waiting()
+
+    def full(self) -> Set[int]:
+        """Return the partitions in which so much waits that their stream must not be read any further."""
+        return set() if self.gates is None else self.gates.full()
+
+    def nothing_waits(self, newest: BatchMeta) -> bool:
+        """Return whether it is known that no record waits for the table."""
+        return self.gates is None or self.gates.nothing_waits(newest)
+
+    def renew_lease(self, newest: BatchMeta, clock_ms: int) -> None:
+        """Renew the lease on the table, if it keeps a history."""
+        if self.lease is not None:
+            self.lease.renew(newest, clock_ms)
 
     def _read(self, partition: int) -> int:
         """Return the offset up to which the table has read its topic at the pin."""
@@ -269,3 +302,43 @@ class PinnedTable:
                 value=f"{counts[1]} and {counts[0]}",
                 remedy="records meet by partition: give both topics the same number of partitions",
             )
+
+
+@dataclass(frozen=True)
+class NoTable:
+    """The table of an operator that reads none: nothing is pinned, and nothing waits."""
+
+    name: str = ""
+    inputs: Mapping[str, Pin] = field(default_factory=dict)
+
+    def open(self, newest: BatchMeta, clock_ms: int = 0) -> None:
+        """Do nothing."""
+
+    def pin_after_ends(self, newest: BatchMeta, kafka: Callable[[], KafkaClient]) -> None:
+        """Do nothing, and ask no broker."""
+
+    def pinned(self, plans: Sequence[PartitionPlan]) -> Sequence[PartitionPlan]:
+        """Return the plans as they are."""
+        return plans
+
+    def note_used(self, plans: Sequence[PartitionPlan], results: Sequence[PartitionResult], clock_ms: int) -> None:
+        """Do nothing."""
+
+    def partitions_to_resume(self, newest: BatchMeta, now_ms: int) -> Set[int]:
+        """Return no partition."""
+        return frozenset()
+
+    def waiting(self) -> list[int]:
+        """Return no partition."""
+        return []
+
+    def full(self) -> Set[int]:
+        """Return no partition."""
+        return frozenset()
+
+    def nothing_waits(self, newest: BatchMeta) -> bool:
+        """Return True."""
+        return True
+
+    def renew_lease(self, newest: BatchMeta, clock_ms: int) -> None:
+        """Do nothing."""

@@ -6,7 +6,7 @@ from the same rows, so that what is published again equals the first output byte
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from tidegate.kernels.record_format.record_batch import Origin, OutgoingColumns,
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.transactions import Producer, commit_offset, send_emissions
 from tidegate.runtime.publishing.dead_letters import as_dead_letters
-from tidegate.runtime.publishing.topics import Outlets
+from tidegate.runtime.publishing.topics import OutputRoute
 from tidegate.state.decisions import format_mark
 from tidegate.state.raised_offsets import input_offsets
 
@@ -45,20 +45,12 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Destination:
-    """The topics for one partition's output of one batch, with the mark and input offset of the same transaction.
+    """Where one partition's output of one batch goes, with the mark and input offset of the same transaction.
 
-    `limits`: the largest record batch that each topic takes, in bytes. `times_in_values`: event times are fields of
-    the values, and so differ from the records' timestamps in Kafka. `windows`: how emissions name their windows; None:
-    not at all. `raised`: where the log's offsets differ from those of the input, which dead letters name.
+    `raised`: where the log's offsets differ from those of the input, which dead letters name.
     """
 
-    operator: str
-    input: str
-    outlets: Outlets
-    limits: Mapping[str, int]
-    times_in_values: bool
-    windows: AddedWindows | None
-    group: str
+    route: OutputRoute
     table_id: str
     partition: int
     batch: int
@@ -91,8 +83,8 @@ def open_output(client: KafkaClient, producer: Producer, to: Destination, rows: 
     return commit_offset(
         client,
         producer,
-        to.group,
-        to.input,
+        to.route.group,
+        to.route.input,
         to.partition,
         to.next_offset,
         format_mark(to.table_id, to.batch),
@@ -101,13 +93,13 @@ def open_output(client: KafkaClient, producer: Producer, to: Destination, rows: 
 
 
 def _topic_outputs(to: Destination, rows: Rows) -> Iterator[TopicOutput]:
-    if to.outlets.output is not None:
+    if to.route.outlets.output is not None:
         for first, emissions in _pieces(rows.emissions):
-            yield TopicOutput(to.outlets.output, *outgoing(to, emissions, first))
-    if to.outlets.dead_letters is not None and (rows.late.num_rows or rows.rejected.num_rows):
-        letters = as_dead_letters(rows.late, rows.rejected, times_in_values=to.times_in_values)
+            yield TopicOutput(to.route.outlets.output, *outgoing(to, emissions, first))
+    if to.route.outlets.dead_letters is not None and (rows.late.num_rows or rows.rejected.num_rows):
+        letters = as_dead_letters(rows.late, rows.rejected, times_in_values=to.route.times_in_values)
         for first, piece in _pieces(letters):
-            yield TopicOutput(to.outlets.dead_letters, *_dead_letters(to, piece, first))
+            yield TopicOutput(to.route.outlets.dead_letters, *_dead_letters(to, piece, first))
 
 
 def _pieces(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
@@ -133,7 +125,7 @@ def _send(client: KafkaClient, producer: Producer, to: Destination, output: Topi
             to.partition,
             output.columns,
             output.stamp,
-            max_batch_bytes=to.limits[output.topic],
+            max_batch_bytes=to.route.limits[output.topic],
             deadline_s=to.deadline_s,
             after_half=lambda: reach("after_half_of_output"),
         )
@@ -145,18 +137,18 @@ def _send(client: KafkaClient, producer: Producer, to: Destination, output: Topi
 def outgoing(to: Destination, emissions: pa.Table, first_seq: int = 0) -> tuple[OutgoingColumns, Stamp]:
     """Return emissions (columns key, value, headers, timestamp, cause; by seq from `first_seq`) for the encoder.
 
-    Windows (columns window_start, window_end) become headers or part of the keys, as `to.windows` says.
+    Windows (columns window_start, window_end) become headers or part of the keys, as `to.route.windows` says.
     """
     causes = pc.dictionary_encode(_whole(emissions["cause"].cast(pa.string())))
     stamp = Stamp(
-        operator=to.operator,
+        operator=to.route.operator,
         batch=to.batch,
         first_seq=first_seq,
         cause_codes=causes.indices.to_numpy().astype(np.int8),
         causes=causes.dictionary.to_pylist(),
-        windows=_windows(emissions) if to.windows == "headers" else None,
+        windows=_windows(emissions) if to.route.windows == "headers" else None,
     )
-    return _columns(emissions, to.windows), stamp
+    return _columns(emissions, to.route.windows), stamp
 
 
 def _dead_letters(to: Destination, letters: pa.Table, first_seq: int) -> tuple[OutgoingColumns, Stamp]:
@@ -166,12 +158,12 @@ def _dead_letters(to: Destination, letters: pa.Table, first_seq: int) -> tuple[O
     # rule: raised-offsets/dead-letters
     offsets = input_offsets(to.raised, _whole(letters["offset"]).to_numpy())
     stamp = Stamp(
-        operator=to.operator,
+        operator=to.route.operator,
         batch=to.batch,
         first_seq=first_seq,
         cause_codes=reasons.indices.to_numpy().astype(np.int8),
         causes=[message.partition(": ")[2] for message in messages],
-        origin=Origin(topic=to.input, partition=to.partition, offsets=offsets, messages=messages),
+        origin=Origin(topic=to.route.input, partition=to.partition, offsets=offsets, messages=messages),
     )
     return _columns(letters), stamp
 

@@ -9,19 +9,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from tidegate.contracts.config import AddedWindows
 from tidegate.contracts.errors import StartOver, StateError, Undecided
 from tidegate.contracts.kill_points import armed, reach
-from tidegate.contracts.naming import group_id, transactional_id
+from tidegate.contracts.naming import transactional_id
 from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.offsets import committed_offsets, earliest, newest_batch_header
 from tidegate.runtime.kafka.transactions import Producer, commit_offset, end, end_all, init_producer
 from tidegate.runtime.publishing.encoding import Destination, Rows, open_output
-from tidegate.runtime.publishing.topics import Outlets, published_kinds
+from tidegate.runtime.publishing.topics import OutputRoute, published_kinds
 from tidegate.state.decisions import (
     PublishAction,
     PublishDecision,
@@ -35,6 +35,8 @@ from tidegate.state.delta_log.operator_log import OperatorLog
 
 RENEWALS = 4
 """How often a mark is committed again within the brokers' retention of offsets."""
+CLOSE_TIMEOUT_S = 5.0
+"""Timeout of the check whether a broker answers, before the end of a driver."""
 UNKNOWN_RETENTION_S = 86_400.0
 """Assumed retention of offsets if the brokers deny access to it: Kafka's former default, which is seven days now."""
 
@@ -48,28 +50,21 @@ class Publication:
         log: OperatorLog,
         *,
         application: str,
-        operator: str,
-        input: str,
-        outlets: Outlets,
-        times_in_values: bool,
-        windows: AddedWindows | None,
+        route: OutputRoute,
         deadline_s: float,
     ) -> None:
-        self._client, self._log = client, log
-        self._application, self._operator = application, operator
-        self._input, self._outlets = input, outlets
-        self._times_in_values, self._windows = times_in_values, windows
+        self._client, self._log, self.route = client, log, route
+        self._application, self._operator = application, route.operator
+        self._input, self._outlets = route.input, route.outlets
         self._deadline_s = deadline_s
         # rule: transaction-timeout
         self._timeout_ms = max(60_000, int(3 * deadline_s * 1_000))
-        self.group = group_id(application, operator)
-        self.limits = {topic: client().max_message_bytes(topic) for topic in outlets.topics}
         self.producers: dict[int, Producer] = {}
         self.unclear: set[int] = set()
         self._committed_offsets: dict[int, int] = {}
         self._marked_at: dict[int, float] = {}
         # rule: mark-renewed/interval
-        self._renew_after_s = (client().offset_retention_s(self.group) or UNKNOWN_RETENTION_S) / RENEWALS
+        self._renew_after_s = (client().offset_retention_s(route.group) or UNKNOWN_RETENTION_S) / RENEWALS
         self._offsets_committed_at = time.monotonic()
 
     def start(self, partitions: Iterable[int], newest: BatchMeta) -> None:
@@ -107,7 +102,7 @@ class Publication:
     def _decisions(self, partitions: Iterable[int], newest: BatchMeta) -> Iterator[tuple[int, PublishDecision]]:
         """Read the marks, then yield the decision for one partition after the other."""
         wanted = list(partitions)
-        found = committed_offsets(self._client(), self.group, self._input, wanted)
+        found = committed_offsets(self._client(), self.route.group, self._input, wanted)
         for partition in wanted:
             committed = found.get(partition)
             # rule: mark-by-batch
@@ -167,7 +162,7 @@ class Publication:
         return commit_offset(
             self._client(),
             self.producers[partition],
-            self.group,
+            self.route.group,
             self._input,
             partition,
             newest.offsets[self._input][partition],
@@ -186,6 +181,17 @@ class Publication:
         self.mark_unclear(partitions)
         for partition in partitions:
             self._initialise(partition, self.producers[partition])
+
+    def close(self, newest: BatchMeta) -> None:
+        """Abort the open transactions and commit the log's offsets. Raise EngineError if Kafka does not answer."""
+        self._client().probe(CLOSE_TIMEOUT_S)
+        # rule: abort-at-end
+        self.abort(sorted(self.unclear))
+        self.commit_offsets(newest)
+
+    def published(self, newest: BatchMeta) -> Mapping[int, int] | None:
+        """Return per partition the newest batch with output, all of which is published once no partition is unclear."""
+        return newest.output
 
     def clear_up(self, newest: BatchMeta) -> None:
         """Abort the transactions of all unclear partitions, and publish what the log has committed of them.
@@ -290,13 +296,7 @@ class Publication:
         )
         # rule: output-repeatable/batch
         destination = Destination(
-            operator=self._operator,
-            input=self._input,
-            outlets=self._outlets,
-            limits=self.limits,
-            times_in_values=self._times_in_values,
-            windows=self._windows,
-            group=self.group,
+            route=self.route,
             table_id=newest.table_id,
             partition=partition,
             batch=batch,
@@ -314,3 +314,33 @@ class Publication:
         """Return the batch's rows of the kind; no rows if the batch is older than batch `since`."""
         # rule: output-repeatable/order, publish-from-configured/rows
         return self._log.read(kind, partition, after_batch=max(batch, since) - 1, up_to=batch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoPublication:
+    """The output side of an operator that writes no topic: its output stays in the lake; nothing is ever unclear."""
+
+    route: OutputRoute
+    producers: Mapping[int, Producer] = field(default_factory=dict)
+    unclear: frozenset[int] = frozenset()
+
+    def end(self, producers: Mapping[int, Producer], newest: BatchMeta) -> None:
+        """Do nothing: there are no transactions."""
+
+    def commit_offsets(self, newest: BatchMeta, *, every_s: float = 0.0) -> None:
+        """Do nothing: an operator without output commits no offsets."""
+
+    def mark_unclear(self, partitions: Iterable[int]) -> None:
+        """Do nothing."""
+
+    def abort(self, partitions: Sequence[int]) -> None:
+        """Do nothing."""
+
+    def clear_up(self, newest: BatchMeta) -> None:
+        """Do nothing."""
+
+    def close(self, newest: BatchMeta) -> None:
+        """Do nothing, and ask no broker."""
+
+    def published(self, newest: BatchMeta) -> None:
+        """Return None: compactions need not spare output that is not published yet."""

@@ -84,12 +84,12 @@ def _recover_state(attempt: Attempt, plan: PartitionPlan, *, rebuilds: bool) -> 
     with _locked_state(attempt, plan.partition) as local:
         how = choose_recovery(local, operator, plan.wanted, plan.stream_time)
         if not rebuilds and how.method is RecoveryMethod.REBUILD and plan.wanted.last is not None:
-            return RecoveryOutcome(plan.partition, False, how.reason, 0.0)
+            return RecoveryOutcome(plan.partition, False, how, 0.0)
         with _replica(attempt, plan):
             recovered = recover(
                 local, operator, attempt.log, attempt.version, plan.wanted, plan.partition, plan.stream_time
             )
-    return RecoveryOutcome(plan.partition, True, recovered.description, time.monotonic() - began)
+    return RecoveryOutcome(plan.partition, True, recovered.plan, time.monotonic() - began)
 
 
 def run_plan(attempt: Attempt, plan: PartitionPlan, port: Port) -> PartitionResult | PartitionFailure:
@@ -159,9 +159,9 @@ def run_partition(attempt: Attempt, plan: PartitionPlan, port: Port) -> Partitio
         stop_reason=step.stop_reason,
         floor=step.floor,
         needs=step.needs,
-        recovery=recovered.description,
+        recovery=recovered.plan,
         epoch=fetched.epoch,
-        replica="" if replica is None else replica.description,
+        replica=None if replica is None else replica.plan,
         seconds=watch.seconds,
     )
 

@@ -29,11 +29,6 @@ class Recovered:
     plan: RecoveryPlan
     rows: int
 
-    @property
-    def description(self) -> str:
-        """Return how the state was recovered and why, as text for people."""
-        return f"{self.plan.method.value}: {self.plan.reason}"
-
 
 def recover(
     local: LocalState,
