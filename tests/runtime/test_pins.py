@@ -30,7 +30,7 @@ from tidegate.state import leases
 from tidegate.state.alignment import Lease
 from tidegate.state.decisions import RecoveryMethod, Wanted
 from tidegate.state.local.local_state import LocalState
-from tidegate.state.local.recovery import Recovered, recover
+from tidegate.state.local.recovery import PartitionLog, Recovered, recover
 from tidegate.state.upkeep.compaction import compact
 
 pytestmark = pytest.mark.fast
@@ -57,6 +57,11 @@ PLAN = PartitionPlan(
     wanted=Wanted(epoch=7, batch=4, last=None),
     producer=None,
 )
+
+
+def source_of(plan: TablePlan) -> PartitionLog:
+    """Partition 0 of the table's log, as a task reads it."""
+    return PartitionLog(log=plan.log, version=plan.version, partition=0, stream_time=plan.stream_time, tail=plan.tail)
 
 
 class Table(MiniDriver):
@@ -104,7 +109,7 @@ def replica(root: Path, plan: TablePlan) -> tuple[Recovered, dict[int, int]]:
     """As a task makes it; and what it holds."""
     token = (plan.wanted.epoch, plan.wanted.batch)
     with LocalState.lock(root / "replicas", 0, operator=plan.name, table_id=plan.table_id, token=token) as local:
-        made = recover(local, Tally(), plan.log, plan.version, plan.wanted, 0, plan.stream_time, tail=plan.tail)
+        made = recover(local, Tally(), plan.wanted, source_of(plan))
         assert isinstance(made.state, TallyState)
         return made, made.state.held()
 
@@ -404,7 +409,7 @@ class History:
         with LocalState.lock(
             root / "replicas", 0, operator=plan.name, table_id=plan.table_id, token=(plan.wanted.epoch, self.batch)
         ) as local:
-            made = recover(local, operator, plan.log, plan.version, plan.wanted, 0, plan.stream_time, tail=plan.tail)
+            made = recover(local, operator, plan.wanted, source_of(plan))
             assert isinstance(made.state, TableHistoryState)
             return made.state
 

@@ -20,7 +20,7 @@ from tidegate.operators.suppression import SuppressionConfig
 from tidegate.runtime.batch_loop import driver as drivers
 from tidegate.runtime.batch_loop.claimed_operator import ClaimedOperator
 from tidegate.runtime.batch_loop.metadata import after_claim, after_skip
-from tidegate.runtime.batch_loop.planning import plan_records
+from tidegate.runtime.batch_loop.planning import PlanBasis, plan_records
 from tidegate.runtime.batch_loop.preflight import check_nothing_truncated, truncated_ranges
 from tidegate.runtime.kafka.fetch import fetch
 from tidegate.runtime.kafka.positions import epoch_before
@@ -135,7 +135,7 @@ def test_a_task_that_meets_a_truncation_makes_the_driver_name_all_ranges(
 
 
 def test_a_plan_has_the_leader_epoch_of_what_was_read_and_the_log_keeps_it() -> None:
-    plans = plan_records(READ, "in", {0: 110, 2: 31}, {}, {})
+    plans = plan_records(PlanBasis(READ, "in", {}, {}), {0: 110, 2: 31})
     assert [(plan.partition, plan.epoch) for plan in plans] == [(0, 5), (2, -1)]
     assert BatchMeta.from_json(READ.to_json()).epochs == {0: 5, 1: 5}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -25,6 +25,7 @@ from tidegate.runtime.batch_loop.background_compaction import Compacting
 from tidegate.runtime.batch_loop.claim import Claimed
 from tidegate.runtime.batch_loop.metadata import after_batch
 from tidegate.runtime.batch_loop.planning import (
+    PlanBasis,
     plan_apply,
     plan_flush,
     plan_held,
@@ -138,15 +139,11 @@ class ClaimedOperator:
 
     def flush(self) -> bool:
         """Release all held records, with cause `flush`. Return False if local states are not ready for that."""
-        return self._run_if_all_ready(
-            plan_flush(self.newest, self._config.input, self.publication.producers, self._lineage)
-        )
+        return self._run_if_all_ready(plan_flush(self._plan_basis()))
 
     def apply(self) -> bool:
         """Apply the claimed configuration to the held records. Return False if local states are not ready for that."""
-        return self._run_if_all_ready(
-            plan_apply(self.newest, self._config.input, self.publication.producers, self._lineage)
-        )
+        return self._run_if_all_ready(plan_apply(self._plan_basis()))
 
     def compact(self) -> None:
         """Compact the log now: rewrite each partition's state as a snapshot and merge small files.
@@ -194,22 +191,22 @@ class ClaimedOperator:
         # rule: truncated-input/end
         if any(end < self.newest.offsets[topic].get(partition, 0) for partition, end in ends.items()):
             preflight.check_nothing_truncated(self._kafka(), self.newest, self._config)
-        producers, lineage = self.publication.producers, self._lineage
-        if first := plan_apply(self.newest, topic, producers, lineage):
+        basis = self._plan_basis()
+        if first := plan_apply(basis):
             return first
-        plans = plan_records(self.newest, topic, ends, producers, lineage, self._table.full())
-        plans += self._plans_of_waiting({plan.partition for plan in plans})
+        plans = plan_records(basis, ends, self._table.full())
+        # the table has moved, or time is up
+        waiting = self._table.partitions_to_resume(self.newest, clock.now_ms())
+        plans += plan_held(basis, waiting - {plan.partition for plan in plans})
         if idle_after is None:
             return plans
         busy = {plan.partition for plan in plans}
         # rule: idle-at-high-watermark/read
         begun, now = offsets.latest(self._kafka(), topic), clock.now_ms()
-        return plans + plan_idle(self.newest, topic, begun, now, idle_after, producers, lineage, busy)
+        return plans + plan_idle(basis, begun, now, idle_after, busy)
 
-    def _plans_of_waiting(self, busy: Collection[int]) -> list[PartitionPlan]:
-        """Plan partitions without new records whose waiting records may go on: the table has moved, or time is up."""
-        moved = self._table.partitions_to_resume(self.newest, clock.now_ms()) - set(busy)
-        return plan_held(self.newest, self._config.input, self.publication.producers, self._lineage, moved)
+    def _plan_basis(self) -> PlanBasis:
+        return PlanBasis(self.newest, self._config.input, self._lineage, self.publication.producers)
 
     def _run_if_all_ready(self, plans: Sequence[PartitionPlan]) -> bool:
         """Run the plans as one batch if all of their local states are ready; return whether they are."""

@@ -24,7 +24,7 @@ from tidegate.runtime import clock
 from tidegate.runtime.batch_loop.background_compaction import Compacting, due
 from tidegate.runtime.batch_loop.earlier_runs import refuse_second_log, traces_of_states
 from tidegate.runtime.batch_loop.metadata import after_batch, after_claim
-from tidegate.runtime.batch_loop.planning import plan_stream
+from tidegate.runtime.batch_loop.planning import PlanBasis, plan_stream
 from tidegate.runtime.configuration.application import config_hash, settings_of
 from tidegate.runtime.messages import Attempt, PartitionFailure, PartitionResult
 from tidegate.runtime.spark.jobs import Jobs
@@ -134,7 +134,9 @@ class StreamDriver:
 
         Raises a partition's error if there is one; an error that ends the driver goes before one that can be retried.
         """
-        work = task_function(attempt, plan_stream(self.newest, STREAM, self._lineage), self.newest.query_offsets)
+        work = task_function(
+            attempt, plan_stream(PlanBasis(self.newest, STREAM, self._lineage, {})), self.newest.query_offsets
+        )
         partitions = self._config.partitions
         prepared = self._columns.prepared(rows, partitions, min(partitions, self._context.defaultParallelism))
         try:

@@ -39,7 +39,7 @@ from tidegate.runtime.threads import map_parallel
 from tidegate.state.decisions import RecoveryMethod
 from tidegate.state.delta_log.data_files import DataFile, write_rows
 from tidegate.state.local.local_state import LocalState, partitions_here
-from tidegate.state.local.recovery import Recovered, choose_recovery, recover
+from tidegate.state.local.recovery import PartitionLog, Recovered, choose_recovery, recover
 from tidegate.state.raised_offsets import raised_now
 
 Done = TypeVar("Done")
@@ -86,9 +86,7 @@ def _recover_state(attempt: Attempt, plan: PartitionPlan, *, rebuilds: bool) -> 
         if not rebuilds and how.method is RecoveryMethod.REBUILD and plan.wanted.last is not None:
             return RecoveryOutcome(plan.partition, False, how, 0.0)
         with _replica(attempt, plan):
-            recovered = recover(
-                local, operator, attempt.log, attempt.version, plan.wanted, plan.partition, plan.stream_time
-            )
+            recovered = recover(local, operator, plan.wanted, _log_of(attempt, plan))
     return RecoveryOutcome(plan.partition, True, recovered.plan, time.monotonic() - began)
 
 
@@ -117,9 +115,7 @@ def run_partition(attempt: Attempt, plan: PartitionPlan, port: Port) -> Partitio
     watch = Stopwatch()
     operator = _operator(attempt.config)
     with _locked_state(attempt, plan.partition) as local, _replica(attempt, plan) as replica:
-        recovered = recover(
-            local, operator, attempt.log, attempt.version, plan.wanted, plan.partition, plan.stream_time
-        )
+        recovered = recover(local, operator, plan.wanted, _log_of(attempt, plan))
         if replica is not None:
             open_until = ALWAYS if plan.table is None else plan.table.open_until
             cast(TableReader, recovered.state).read_table(replica.state, open_until)
@@ -177,6 +173,12 @@ def _locked_state(attempt: Attempt, partition: int) -> AbstractContextManager[Lo
     )
 
 
+def _log_of(attempt: Attempt, plan: PartitionPlan) -> PartitionLog:
+    return PartitionLog(
+        log=attempt.log, version=attempt.version, partition=plan.partition, stream_time=plan.stream_time
+    )
+
+
 @contextmanager
 def _replica(attempt: Attempt, plan: PartitionPlan) -> Iterator[Recovered | None]:
     """Yield the replica of the table's partition at the version that the batch is pinned to; None without a table."""
@@ -189,9 +191,14 @@ def _replica(attempt: Attempt, plan: PartitionPlan) -> Iterator[Recovered | None
     with LocalState.lock(
         attempt.state, plan.partition, operator=table.name, table_id=table.table_id, token=token
     ) as local:
-        replica = recover(
-            local, operator, table.log, table.version, wanted, plan.partition, table.stream_time, tail=table.tail
+        source = PartitionLog(
+            log=table.log,
+            version=table.version,
+            partition=plan.partition,
+            stream_time=table.stream_time,
+            tail=table.tail,
         )
+        replica = recover(local, operator, wanted, source)
         if table.floor is not None:
             cast(ReadTable, replica.state).hold(table.floor, table.floor)
         yield replica

@@ -30,46 +30,51 @@ class Recovered:
     rows: int
 
 
-def recover(
-    local: LocalState,
-    operator: Operator,
-    log: Path,
-    version: int,
-    wanted: Wanted,
-    partition: int,
-    stream_time: int,
-    tail: Sequence[DataFile] | None = None,
-) -> Recovered:
+@dataclass(frozen=True, kw_only=True)
+class PartitionLog:
+    """One partition of a log, from which its state is recovered.
+
+    `version`: the log's version at the wanted commit or later. `stream_time`: the partition's, in the log. `tail`: the
+    state files that the commits of the lineage added, if they are known; these files may be gone.
+    """
+
+    log: Path
+    version: int
+    partition: int
+    stream_time: int
+    tail: Sequence[DataFile] | None = None
+
+    @property
+    def lacks_files(self) -> bool:
+        """Return whether a file of the tail is gone."""
+        return self.tail is not None and not all((self.log / file.path).exists() for file in self.tail)
+
+
+def recover(local: LocalState, operator: Operator, wanted: Wanted, source: PartitionLog) -> Recovered:
     """Bring the local state to the partition's `last` commit and write that to its header; return the state.
 
-    The state is used as it is, undone, caught up or rebuilt. `version` is the log's version at that commit or later,
-    `stream_time` the partition's stream time in the log. `tail` has the state files that the commits of the lineage
-    added, if they are known; these files may be gone. A state is changed only after the rows to undo or to catch up
+    The state is used as it is, undone, caught up or rebuilt. It is changed only after the rows to undo or to catch up
     have been read, so that a failing lake never costs a local state.
     """
     layout = operator.layout
-    plan = choose_recovery(local, operator, wanted, stream_time)
+    plan = choose_recovery(local, operator, wanted, source.stream_time)
     if plan.method is RecoveryMethod.GO_ON:
         return Recovered(state=_opened(local, operator, wanted), plan=plan, rows=0)
     # rule: replica-vacuumed
-    if (
-        plan.method is RecoveryMethod.CATCH_UP
-        and tail is not None
-        and not all((log / file.path).exists() for file in tail)
-    ):
+    if plan.method is RecoveryMethod.CATCH_UP and source.lacks_files:
         plan = RecoveryPlan(RecoveryMethod.REBUILD, "files that it would be caught up from were vacuumed")
     undo = local.undo() if plan.method is RecoveryMethod.UNDO else None
     # rule: undo-readable/recovery
     if plan.method is RecoveryMethod.UNDO and undo is None:
         plan = RecoveryPlan(RecoveryMethod.REBUILD, "the rows that would undo a failed attempt are damaged")
     # rule: log-read-first
-    tables = _rows_to_apply(operator, log, version, local.table_id, partition, plan, wanted, tail)
+    tables = _rows_to_apply(operator, local.table_id, plan, wanted, source)
     if undo is not None:
         # rule: undo-failed-attempt/applied
         tables = (undo, *tables)
     local.begin(wanted.epoch, *(wanted.last or NO_COMMIT))
     state = operator.open(local.rebuild(layout) if plan.method is RecoveryMethod.REBUILD else local.storage(layout))
-    rows = _restore(state, tables, stream_time)
+    rows = _restore(state, tables, source.stream_time)
     local.complete()
     return Recovered(state=state, plan=plan, rows=rows)
 
@@ -128,27 +133,21 @@ def _damage(
 
 
 def _rows_to_apply(
-    operator: Operator,
-    path: Path,
-    version: int,
-    table_id: str,
-    partition: int,
-    plan: RecoveryPlan,
-    wanted: Wanted,
-    tail: Sequence[DataFile] | None,
+    operator: Operator, table_id: str, plan: RecoveryPlan, wanted: Wanted, source: PartitionLog
 ) -> Iterable[pa.Table]:
     """Return the state rows of batches above the one that the local state equals (after the undo rows, if any).
 
     To undo or catch up, all rows are read here, before the state is changed. For a rebuild they are read while they are
     applied, a few files at a time.
     """
+    partition = source.partition
     # rule: replica-deletes
-    if plan.method is RecoveryMethod.CATCH_UP and tail is not None:
-        files = [file for file in tail if file.max_batch > plan.after_batch]
-        return [last_rows(read_files(path, files, log_schema(operator.columns)), operator.slot)]
+    if plan.method is RecoveryMethod.CATCH_UP and source.tail is not None:
+        files = [file for file in source.tail if file.max_batch > plan.after_batch]
+        return [last_rows(read_files(source.log, files, log_schema(operator.columns)), operator.slot)]
     if plan.method is RecoveryMethod.UNDO and plan.after_batch == (wanted.last or NO_COMMIT)[0]:
         return []
-    log = OperatorLog.at(path, version)
+    log = OperatorLog.at(source.log, source.version)
     # rule: same-table
     _refuse_another(log, table_id)
     if plan.method in (RecoveryMethod.UNDO, RecoveryMethod.CATCH_UP):

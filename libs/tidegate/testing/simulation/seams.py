@@ -177,17 +177,18 @@ class SimulatedSystemCalls:
             raise OSError(errno.ENOSPC, "No space left on device")
         _reserve(descriptor, offset, length)
 
-    def recover(self, local: Any, operator: Operator, *rest: Any, **more: Any) -> recovery.Recovered:
+    def recover(
+        self, local: Any, operator: Operator, wanted: decisions.Wanted, source: recovery.PartitionLog
+    ) -> recovery.Recovered:
         """Replacement for `recovery.recover`.
 
         The recovered state is compared with the oracle's, and a rebuild takes `rebuild_s`.
         """
-        recovered = recovery.recover(local, operator, *rest, **more)
-        log, _, wanted, partition, _ = rest
+        recovered = recovery.recover(local, operator, wanted, source)
         rebuilt = recovered.plan.method is decisions.RecoveryMethod.REBUILD and recovered.rows > 0
         begun = recovered.plan.method is decisions.RecoveryMethod.REBUILD and not rebuilt
         self._world.events["state begun" if begun else f"recovered by {recovered.plan.method.value}"] += 1
-        self._world.oracles[log.name].recovered(partition, wanted.last, recovered.state)
+        self._world.oracles[source.log.name].recovered(source.partition, wanted.last, recovered.state)
         if rebuilt:
             self._world.clock.advance(self._world.settings.rebuild_s)
         return recovered
