@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -167,6 +168,16 @@ def test_the_clock_is_read_once_for_a_batch(
     monkeypatch.setattr(clock, "now_ms", lambda: next(ticks))
     driver.operator.round()
     assert jobs.attempts[0].clock == newest(driver).clock
+
+
+def test_an_operator_without_output_topics_runs_without_transactions(
+    kafka: ScriptedKafka, jobs: Jobs, tmp_path: Path
+) -> None:
+    driver = driver_of(application(tmp_path, output=None), jobs)
+    driver.run(Event(), until_caught_up=True)
+    assert (driver.operator.newest.action, driver.operator.newest.offsets) == ("batch", {"in": {0: 5, 1: 5}})
+    assert [plan.producer for plan in jobs.plans] == [None, None]
+    assert not {"InitProducerId", "EndTxn", "TxnOffsetCommit"} & set(kafka.names)
 
 
 def test_no_batch_is_planned_while_a_publication_is_not_settled(

@@ -109,7 +109,7 @@ def test_two_askers_have_an_answer_each(tmp_path: Path) -> None:
         if driver.content(request) == "first":
             driver.done(request)
         else:
-            driver.refuse(request, "not so")
+            driver.refuse(request, UserError("not so"))
 
     with answering(driver, answer) as said, ThreadPoolExecutor(2) as askers:
         first = askers.submit(outcome, tmp_path, "apply", "first")
@@ -159,12 +159,16 @@ def test_a_driver_that_ends_meanwhile_is_told_and_the_request_is_taken_back(tmp_
     assert driver.pending() == []
 
 
+NOWHERE = UserError("the topic does not exist", value="nowhere", remedy="create it")
+
+
 def test_who_asked_for_what_is_refused_is_told_why_once(tmp_path: Path) -> None:
     driver = Requests(tmp_path)
-    with answering(driver, lambda request: driver.refuse(request, "topic nowhere does not exist")):
+    with answering(driver, lambda request: driver.refuse(request, NOWHERE)):
         with pytest.raises(UserError, match="refused it: apply") as refused:
             Requests(tmp_path).ask("apply", 30)
-        assert refused.value.value == "topic nowhere does not exist"
+        assert refused.value.value == "the topic does not exist: nowhere"
+        assert refused.value.remedy == "create it"
         assert left(tmp_path) == []
     with answering(driver, driver.done):
         assert outcome(tmp_path, "apply", "") == "done"

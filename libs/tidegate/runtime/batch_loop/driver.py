@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from threading import Event
 from typing import Any, NamedTuple, TypeVar
 
-from tidegate.contracts.errors import Fenced, StartOver, Superseded, TidegateError, Unavailable
+from tidegate.contracts.errors import Fenced, StartOver, Superseded, TidegateError, Unavailable, UserError
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.batch_loop import preflight
 from tidegate.runtime.batch_loop.background_compaction import Compacting
@@ -229,7 +229,7 @@ class OperatorDriver:
             raise
         except (TidegateError, ValueError, OSError) as error:
             lines.warning("%s: the configuration stays as it is: %s", self.name, error)
-            self.requests.refuse(request, " ".join(str(error).split()))
+            self.requests.refuse(request, error if isinstance(error, TidegateError) else UserError(str(error)))
             return
         self._compacting.drop()
         self._configure(self._application.with_operator(self.name, config))

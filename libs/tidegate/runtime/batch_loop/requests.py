@@ -8,6 +8,7 @@ lock file shows whether a driver runs on this machine.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import secrets
 import time
@@ -16,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal, NamedTuple, TextIO, get_args
 
-from tidegate.contracts.errors import EngineError, UserError
+from tidegate.contracts.errors import ConfigurationError, EngineError, TidegateError, UserError
 from tidegate.runtime import clock
 
 Kind = Literal["apply", "compact", "flush"]
@@ -27,6 +28,14 @@ class Request(NamedTuple):
 
     id: str
     kind: Kind
+
+
+class Refusal(NamedTuple):
+    """Why a driver has refused a request, as in the file with its answer."""
+
+    problem: str
+    value: str | None
+    remedy: str
 
 
 class Requests:
@@ -58,11 +67,12 @@ class Requests:
         with suppress(FileNotFoundError):  # refused already, or the requester no longer waits
             path.replace(path.with_suffix(".done"))
 
-    def refuse(self, request: Request, why: str) -> None:
-        """Refuse the request; `why` is reported to the requester."""
-        path = self._path(request)
+    def refuse(self, request: Request, why: TidegateError) -> None:
+        """Refuse the request; problem, value and remedy are reported to the requester."""
+        path, value = self._path(request), None if why.value is None else str(why.value)
+        refusal = Refusal(str(why) if isinstance(why, ConfigurationError) else why.problem, value, why.remedy)
         with suppress(OSError):  # a full disk must not stop a driver
-            _put(path.with_suffix(".refused"), why)
+            _put(path.with_suffix(".refused"), json.dumps(refusal._asdict()))
         path.unlink(missing_ok=True)
 
     # ---- the requester's side
@@ -149,9 +159,10 @@ class Requests:
 def _raise_refusal(kind: Kind, path: Path) -> None:
     """Raise UserError if the request was refused."""
     with suppress(FileNotFoundError):
-        why = path.read_text()
-        remedy = "fix the cause and repeat the request; the driver continues as before"
-        raise UserError(f"the driver has refused it: {kind}", value=why, remedy=remedy)
+        refusal = Refusal(**json.loads(path.read_text()))
+        why = refusal.problem if refusal.value is None else f"{refusal.problem}: {refusal.value}"
+        remedy = refusal.remedy or "fix the cause and repeat the request; the driver continues as before"
+        raise UserError(f"the driver has refused it: {kind}", value=" ".join(why.split()), remedy=remedy)
 
 
 def _put(path: Path, content: str) -> None:
