@@ -97,8 +97,7 @@ class Claimant:
         wanted = topics.configured(self._config)
         # rule: claim-before-ids
         self._commit_claim(found.ids, wanted)
-        publication = self._published_to(wanted) if wanted.topics else NoPublication(route=self._route(wanted))
-        return Claimed(log=self._log, config=self._config, meta=self._newest, publication=publication)
+        return Claimed(log=self._log, config=self._config, meta=self._newest, publication=self._published_to(wanted))
 
     def _open_log(self) -> OperatorLog:
         path = log_path(self._application.lake, self._name)
@@ -173,12 +172,16 @@ class Claimant:
             self._commit_claim(self._newest.topics, former)
             self._published_to(former)
 
-    def _published_to(self, wanted: Outlets) -> Publication:
+    def _published_to(self, wanted: Outlets) -> Publication | NoPublication:
+        """Return the output side, after all committed output to these topics has been published."""
+        route = route_of(self._application.application, self._name, self._config, wanted, self._kafka())
+        if not wanted.topics:
+            return NoPublication(route=route)
         publication = Publication(
             self._kafka,
             self._log,
             application=self._application.application,
-            route=self._route(wanted),
+            route=route,
             deadline_s=self._deadline_s,
         )
         try:
@@ -187,9 +190,6 @@ class Claimant:
             self._refuse_overtaken(self._open_log().newest() or self._newest)
             raise
         return publication
-
-    def _route(self, wanted: Outlets) -> OutputRoute:
-        return route_of(self._application.application, self._name, self._config, wanted, self._kafka())
 
 
 def route_of(application: str, name: str, config: OperatorConfig, wanted: Outlets, kafka: KafkaClient) -> OutputRoute:

@@ -342,5 +342,6 @@ class NoPublication:
     def close(self, newest: BatchMeta) -> None:
         """Do nothing, and ask no broker."""
 
-    def published(self, newest: BatchMeta) -> None:
+    def published(self, newest: BatchMeta) -> Mapping[int, int] | None:
         """Return None: compactions need not spare output that is not published yet."""
+        return None
