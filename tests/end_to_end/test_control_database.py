@@ -47,7 +47,7 @@ def running(driver):
     thread = Thread(target=driver.run, args=(stop,))
     thread.start()
     try:
-        wait_for(lambda: hasattr(driver, "newest"))
+        wait_for(lambda: driver.operator is not None)
         yield
     finally:
         stop.set()
