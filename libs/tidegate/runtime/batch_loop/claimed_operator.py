@@ -239,22 +239,7 @@ class ClaimedOperator:
         attempt = self._attempt(uuid4().hex, clock.now_ms())
         started = time.monotonic()
         try:
-            readers, plans = self._readers.with_holds(self.newest, self._table.pinned(plans), attempt.clock)
-            results = self._results(attempt, plans)
-            # rule: topic-ids-checked
-            self._check_topics()  # what was read is of these topics
-            # rule: one-clock
-            meta = after_batch(
-                self.newest,
-                results,
-                topic=attempt.topic,
-                batch=attempt.batch,
-                attempt=attempt.attempt,
-                clock=attempt.clock,
-                inputs=self._table.inputs,
-                readers=readers,
-                gates={plan.partition: plan.table.open_until for plan in plans if plan.table is not None},
-            )
+            plans, results, meta = self._run(attempt, plans)
         except Exception:
             self._clean_up(attempt, plans)
             raise
@@ -273,6 +258,28 @@ class ClaimedOperator:
             self._bytes_per_partition, ran - started, pace.left_behind(plans, results)
         )
         return results
+
+    def _run(
+        self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]
+    ) -> tuple[Sequence[PartitionPlan], list[PartitionResult], BatchMeta]:
+        """Run the plans; return them completed by table and readers, their results, and the metadata to commit."""
+        readers, plans = self._readers.with_holds(self.newest, self._table.pinned(plans), attempt.clock)
+        results = self._results(attempt, plans)
+        # rule: topic-ids-checked
+        self._check_topics()  # what was read is of these topics
+        # rule: one-clock
+        meta = after_batch(
+            self.newest,
+            results,
+            topic=attempt.topic,
+            batch=attempt.batch,
+            attempt=attempt.attempt,
+            clock=attempt.clock,
+            inputs=self._table.inputs,
+            readers=readers,
+            gates={plan.partition: plan.table.open_until for plan in plans if plan.table is not None},
+        )
+        return plans, results, meta
 
     def _results(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> list[PartitionResult]:
         """Run the plans and return each partition's result. An error about lost input names all affected partitions."""
