@@ -198,7 +198,7 @@ def test_a_replica_whose_files_were_vacuumed_is_rebuilt(table: Table, tmp_path: 
     reader.pin()
     made, held = replica(tmp_path, reader.plan(PLAN))
     assert (made.plan.method, held) == (RecoveryMethod.REBUILD, {1: 1, 2: 1})
-    assert "vacuumed" in made.description
+    assert "vacuumed" in made.plan.description
 
 
 def test_a_plan_carries_only_what_came_since_the_last_use(table: Table) -> None:
