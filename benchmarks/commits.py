@@ -73,10 +73,10 @@ class Service:
         began = time.perf_counter()
         self.log.commit(meta, written)
         self.commits.append(time.perf_counter() - began)
-        self.files.append(self.log.tally.files)
+        self.files.append(self.log.size.files)
 
     def _compaction_due(self) -> bool:
-        tally = self.log.tally
+        tally = self.log.size
         held = PARTITIONS * KEYS
         return compaction_due(self.batch - self.compacted, tally.state_rows, held, tally.files) is not None
 

@@ -98,7 +98,7 @@ def claim(application: Application) -> OperatorLog:
 def catch_up_to_the_last(application: Application) -> list[BatchMeta]:
     """Read what the control database reads when it lacks the last batches."""
     log = OperatorLog.at(application.lake / NAME, None)
-    batches = batch_metadata.unbroken(log)
+    batches = batch_metadata.gapless_range(log)
     assert batches.stop - batches.start <= TOGETHER * 1_000
     return batch_metadata.metas_of(log, range(batches.stop - 5, batches.stop))
 

@@ -42,7 +42,7 @@ from tidegate.state.decisions import Commit, Wanted
 from tidegate.state.delta_log.data_files import DataFile, write_rows
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.local.local_state import LocalState
-from tidegate.state.local.recovery import recover
+from tidegate.state.local.recovery import PartitionLog, recover
 from tidegate.state.upkeep.compaction import compact
 
 HELD, FEW, BATCH, LOAD = 10_000_000, 10_000, 10_000, 500_000
@@ -126,16 +126,17 @@ class PartitionRun:
         token = (self.epoch, self.batch + 1)
         lock = LocalState.lock(self.folder / "state", self.partition, operator=OPERATOR, table_id="t", token=token)
         with lock as local:
-            found = recover(
-                local, operator(self.held), self.log, self.version, wanted, self.partition, self.stream_time
+            source = PartitionLog(
+                log=self.log, version=self.version, partition=self.partition, stream_time=self.stream_time
             )
+            found = recover(local, operator(self.held), wanted, source)
             if some is None:
-                return None, [], found.use.reason
+                return None, [], found.plan.reason
             local.begin(self.epoch, self.batch + 1, f"a{self.batch + 1}")
             step = found.state.step(some, 0)
             local.complete(step.undo)
             files = self._write(step)
-        return step, files, found.use.reason
+        return step, files, found.plan.reason
 
     def _write(self, step: StepResult) -> list[DataFile]:
         tables = {"state": step.changes, "emission": step.emissions}
@@ -265,7 +266,7 @@ def alternating(
             keys = mixed(held, number)
             produce(bootstrap, topic, keys, timestamps(held + number * BATCH, keys))
             began = time.perf_counter()
-            driver.round()
+            driver.operator.round()
             took[held].append(1_000 * (time.perf_counter() - began))
     many_ms, few_ms = (median(took[held][WARM_BATCHES:]) for held in (HELD, FEW))
     return many_ms, few_ms

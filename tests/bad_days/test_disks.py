@@ -67,4 +67,4 @@ def test_a_full_disk_under_the_local_state_is_no_bus_error_and_waited_for(world,
 
 
 def _held(driver):
-    return sum(counts.held for counts in driver.driver.newest.totals.values())
+    return sum(counts.held for counts in driver.driver.operator.newest.totals.values())

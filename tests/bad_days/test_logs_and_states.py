@@ -60,7 +60,7 @@ def test_damaged_and_foreign_local_states_are_rebuilt_from_the_log(world, broker
         driver = here.run()
     assert set(operator_status(here.application, here.name)["condition"]["recovered"]) == {0, 1, 2}
     assert sum("local state: rebuild" in record.getMessage() for record in caplog.records) == 3
-    wait_for(driver.flush, "local states are ready")
+    wait_for(driver.operator.flush, "local states are ready")
     wait_for(lambda: published(broker.bootstrap, here.output) == list(range(204)), "every key once")
 
 
@@ -111,9 +111,11 @@ def test_of_two_drivers_of_one_operator_the_older_is_fenced_and_the_newer_goes_o
         produce(broker.bootstrap, here.source, *numbered(*range(4 * step, 4 * step + PARTITIONS)))
     assert isinstance(older.ended(), Fenced)
     wait_for(lambda: published(broker.bootstrap, here.output) == list(range(4, 24)), "the newer one goes on")
-    wait_for(Requests(here.application.state / "test" / here.name).driven, "the lock is taken when it is free")
+    wait_for(
+        Requests(here.application.state / "test" / here.name).is_driver_running, "the lock is taken when it is free"
+    )
     assert newer.end() is None
 
 
 def _epoch(driver):
-    return getattr(driver.driver, "newest", None) and driver.driver.newest.epoch
+    return driver.driver.operator and driver.driver.operator.newest.epoch

@@ -81,8 +81,8 @@ class Service:
         return time.monotonic() - started
 
     def _reached(self, offset: int) -> bool:
-        newest = getattr(self.driver, "newest", None)
-        return newest is not None and newest.offsets["in"][0] == offset
+        operator = self.driver.operator
+        return operator is not None and operator.newest.offsets["in"][0] == offset
 
     def written(self) -> bool:
         """True when the database has what the log has."""

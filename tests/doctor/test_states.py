@@ -106,7 +106,7 @@ def test_a_driver_that_ended_by_itself_is_told_with_its_reason(world: World, sta
 def test_a_driver_that_was_killed_is_told_and_one_that_runs_or_drained_is_not(world: World) -> None:
     DriverStatusFile(world.path).write("running")
     assert [problem for problem, _, _ in world.found()] == ["the last driver on this machine was killed"]
-    with Requests(world.path).driving():
+    with Requests(world.path).holding_lock():
         assert world.found() == []
     DriverStatusFile(world.path).write("starting")
     file = DriverStatusFile(world.path)
@@ -118,7 +118,7 @@ def test_a_driver_that_was_killed_is_told_and_one_that_runs_or_drained_is_not(wo
 def test_due_records_that_wait_for_their_table_are_told_while_the_driver_runs(world: World) -> None:
     DriverStatusFile(world.path).write_waits("facts", [0, 2])
     assert "due records wait for their table" not in [problem for problem, _, _ in world.found()]
-    with Requests(world.path).driving():
+    with Requests(world.path).holding_lock():
         [(problem, value, remedy)] = world.found()
     assert (problem, "facts" in value, "0, 2" in value) == ("due records wait for their table", True, True)
     assert "start the table's service" in remedy

@@ -204,8 +204,8 @@ class Changing:
         """What `tidegate apply` does where no driver runs: the action, and how many records it released."""
         driver = self.driver()
         driver.start()
-        wait_for(driver.apply, "local states are ready")
-        return driver.newest.action, sum(counts.emitted for counts in driver.newest.counts.values())
+        wait_for(driver.operator.apply, "local states are ready")
+        return driver.operator.newest.action, sum(counts.emitted for counts in driver.operator.newest.counts.values())
 
     def rows(self, kind, *columns):
         """Those columns of the log's rows of a kind, in order."""

@@ -47,7 +47,7 @@ def running(driver):
     thread = Thread(target=driver.run, args=(stop,))
     thread.start()
     try:
-        wait_for(lambda: hasattr(driver, "newest"))
+        wait_for(lambda: driver.operator is not None)
         yield
     finally:
         stop.set()
@@ -56,9 +56,9 @@ def running(driver):
 
 def processed(driver, world, part):
     """The records are in the input, and the driver has done with them."""
-    done = sum(driver.newest.offsets[world.source].values())
+    done = sum(driver.operator.newest.offsets[world.source].values())
     world.feed(part)
-    wait_for(lambda: sum(driver.newest.offsets[world.source].values()) == done + len(part))
+    wait_for(lambda: sum(driver.operator.newest.offsets[world.source].values()) == done + len(part))
 
 
 def test_a_control_database_that_is_stopped_and_dropped_in_mid_run_costs_nothing(

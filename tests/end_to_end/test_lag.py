@@ -37,7 +37,7 @@ def test_kafkas_own_tool_sees_no_lag_when_everything_is_read_whether_or_not_it_w
     here = world(until=until)
     here.feed(records(COUNT))
     driver = here.run()
-    ends = driver.newest.offsets[here.source]
+    ends = driver.operator.newest.offsets[here.source]
     assert sum(ends.values()) == COUNT
     assert lags(broker, here) == {partition: (end, end, 0) for partition, end in ends.items()}
     here.feed(records(COUNT))
@@ -45,7 +45,7 @@ def test_kafkas_own_tool_sees_no_lag_when_everything_is_read_whether_or_not_it_w
 
 
 def test_a_driver_that_runs_on_and_emits_nothing_shows_how_far_it_is(world, broker, monkeypatch):
-    monkeypatch.setattr(drivers, "SHOW_EVERY_S", 0.2)
+    monkeypatch.setattr(drivers, "COMMIT_OFFSETS_EVERY_S", 0.2)
     here, stop = world(until={"time_limit": "10d"}), Event()
     driver = here.driver()
     running = Thread(target=driver.run, args=(stop,))

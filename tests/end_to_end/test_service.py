@@ -107,7 +107,7 @@ def test_bad_records_become_rows_and_never_stop_the_good_ones(world, broker):
     ]
     assert late == [{"value": b"late", "lateness": 2_000, "bound": 4_000, "topic": here.source}]
     assert held == [b"a", b"e"]
-    total = driver.newest.totals[0]
+    total = driver.operator.newest.totals[0]
     assert (total.records_in, total.applied, total.late, total.rejected) == (6, 2, 1, 3)
 
 
@@ -116,7 +116,7 @@ def test_thirty_thousand_records_with_one_timestamp_keep_their_order(world, brok
     made = [(0, b"%06d" % i, b"v", 1_000) for i in range(30_000)]
     here.feed(made)
     driver = here.run()
-    assert driver.newest.totals[0].emitted == 29_990
+    assert driver.operator.newest.totals[0].emitted == 29_990
     assert [m.key() for m in consume(broker, here.output)] == [key for _, key, _, _ in made[:29_990]]
 
 
@@ -129,10 +129,10 @@ def test_state_is_carried_over_a_restart_a_deleted_local_state_and_a_compaction(
         if step == 0:
             shutil.rmtree(here.application.state)
         if step == 1:
-            driver.compact()
+            driver.operator.compact()
             shutil.rmtree(here.application.state)
         if step == 2:
-            driver.compact()
+            driver.operator.compact()
     calm.feed(made)
     calm.run()
     assert committed(broker.bootstrap, here.output) == committed(broker.bootstrap, calm.output)
@@ -148,11 +148,11 @@ def test_a_compaction_that_is_due_is_worked_out_while_batches_go_on_and_changes_
     parts = split(made, 8)
     for part in parts[:6]:
         take(driver, here, part)
-    assert driver.newest.compacted == 0
-    working_since = driver.newest.batch - 3
+    assert driver.operator.newest.compacted == 0
+    working_since = driver.operator.newest.batch - 3
     may_end.set()
-    round_until(driver, lambda: driver.newest.compacted)
-    assert {snapshot <= working_since for snapshot in driver.newest.snapshot.values()} == {True}
+    round_until(driver, lambda: driver.operator.newest.compacted)
+    assert {snapshot <= working_since for snapshot in driver.operator.newest.snapshot.values()} == {True}
     for part in parts[6:]:
         take(driver, here, part)
     shutil.rmtree(here.application.state)
@@ -175,11 +175,11 @@ def round_until(driver, condition):
     deadline = monotonic() + PATIENCE_S
     while not condition():
         assert monotonic() < deadline
-        driver.round()
+        driver.operator.round()
 
 
 def counted(driver):
-    return sum(counts.records_in for counts in driver.newest.totals.values())
+    return sum(counts.records_in for counts in driver.operator.newest.totals.values())
 
 
 def emissions(here):
@@ -194,9 +194,9 @@ def test_shut_down_commits_what_went_before_and_goes_on_at_that_offset_with_a_la
     driver = here.driver()
     with pytest.raises(BufferFull, match="before offset 2 of partition 0"):
         driver.run(Event(), until_caught_up=True)
-    assert driver.newest.totals[0].held == 2
+    assert driver.operator.newest.totals[0].held == 2
     driver = here.changed(buffer={"max_keys": 9, "when_full": "shut_down"}).run()
-    assert driver.newest.totals[0].held == 4
+    assert driver.operator.newest.totals[0].held == 4
 
 
 def test_an_idle_partition_beside_a_busy_one_lets_go_of_what_it_holds(world, broker):
@@ -208,12 +208,12 @@ def test_an_idle_partition_beside_a_busy_one_lets_go_of_what_it_holds(world, bro
     feed = Feed(broker.bootstrap, here.source)
     driver = here.driver()
     feed.start([(0, b"busy", b"v", 1_000 + n) for n in range(160)], seconds=8)
-    round_until(driver, lambda: 1 in driver.newest.totals and driver.newest.totals[1].emitted == 1)
+    round_until(driver, lambda: 1 in driver.operator.newest.totals and driver.operator.newest.totals[1].emitted == 1)
     feed.finish()
     (message,) = consume(broker, here.output, 1)
     assert (message.key(), dict(message.headers())["tidegate-cause"]) == (b"quiet", b"idle")
-    assert driver.newest.stream_time[0] < 2_000
-    assert driver.newest.stream_time[1] >= 3_000
+    assert driver.operator.newest.stream_time[0] < 2_000
+    assert driver.operator.newest.stream_time[1] >= 3_000
 
 
 def test_flush_releases_everything_held_and_drain_does_not(world, broker):
@@ -221,7 +221,7 @@ def test_flush_releases_everything_held_and_drain_does_not(world, broker):
     produce(broker, here.source, (0, b"a", b"1", 5), (0, b"b", b"2", 3))
     driver = here.run()
     assert consume(broker, here.output) == []
-    wait_for(driver.flush, "local states are ready")
+    wait_for(driver.operator.flush, "local states are ready")
     assert [(m.key(), dict(m.headers())["tidegate-cause"]) for m in consume(broker, here.output)] == [
         (b"b", b"flush"),
         (b"a", b"flush"),
@@ -316,11 +316,11 @@ def test_a_commit_in_doubt_is_settled_by_a_new_claim(world, broker, monkeypatch,
         real(log, meta, files, replaces)
 
     monkeypatch.setattr(OperatorLog, "commit", commit)
-    before = driver.newest.epoch
+    before = driver.operator.newest.epoch
     _numbered(broker, here)
     driver.run(Event(), until_caught_up=True)
     assert lost
-    assert driver.newest.epoch == before + 1
+    assert driver.operator.newest.epoch == before + 1
     assert _seen(broker, here) == ALL
 
 
@@ -373,15 +373,15 @@ def test_a_killed_python_worker_costs_an_attempt_and_nothing_else(world, broker)
     here.feed(first)
     driver.run(Event(), until_caught_up=True)
     here.feed(second)
-    original = driver._jobs.run
+    original = driver._parts.jobs.run
 
     def run(attempt, plans):
-        driver._jobs.run = original
+        driver._parts.jobs.run = original
         workers = here.spark.sparkContext.parallelize(range(2), 2).map(lambda _: os.getpid()).collect()
         Timer(0.05, lambda: [os.kill(worker, signal.SIGKILL) for worker in set(workers)]).start()
         return original(attempt, plans)
 
-    driver._jobs.run = run
+    driver._parts.jobs.run = run
     driver.run(Event(), until_caught_up=True)
     assert counted(driver) == 8_000
     committed(broker.bootstrap, here.output)  # checks that no (batch, seq) comes twice

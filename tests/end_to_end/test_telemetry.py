@@ -121,7 +121,7 @@ def test_a_state_that_came_back_is_counted_and_told_with_its_partition(world, ca
         driver.run(Event(), until_caught_up=True)
     [line] = [record for record in caplog.records if "local state" in record.getMessage()]
     said = json.loads(JsonLines().format(line))
-    assert (said["operator"], said["partition"], said["batch"]) == ("updates", 2, driver.newest.batch)
+    assert (said["operator"], said["partition"], said["batch"]) == ("updates", 2, driver.operator.newest.batch)
     text = telemetry.metrics("").body.decode()
     assert summed(text, "tidegate_recovery_seconds_count") == 1
     assert json.loads(telemetry.readyz("").body)["operators"]["updates"]["rule"] == "no driver", "it has drained"

@@ -48,7 +48,7 @@ def test_each_window_gives_one_final_result_with_its_bounds_in_headers(windowed,
     here.feed([(0, b"b", b"x", 15_000), (0, b"a", b"late", 9_000)])
     driver = here.run()
     assert results(broker, here.output) == [("a", 0, 10_000, 2, "window_close")]
-    assert driver.newest.totals[0].late == 1
+    assert driver.operator.newest.totals[0].late == 1
 
 
 def test_suppression_of_every_change_until_windows_close_gives_what_final_results_would(windowed, world, broker):
@@ -62,7 +62,7 @@ def test_suppression_of_every_change_until_windows_close_gives_what_final_result
     here.feed([(0, b"b", b"x", 15_000), (0, b"a", b"late", 9_000)])
     here.run()
     driver = held.run()
-    driver.compact()
+    driver.operator.compact()
     assert results(broker, held.output) == [("a", 0, 10_000, 2, "window_close"), ("b", 0, 10_000, 1, "window_close")]
     register_views(held.spark, held.application)
     waiting = held.spark.sql("SELECT CAST(key AS STRING), window_start, window_end FROM updates_buffer ORDER BY key")
@@ -104,7 +104,7 @@ def test_exactly_one_final_result_through_restarts_compactions_and_a_deleted_sta
         here.feed(made[step * 1_000 : (step + 1) * 1_000])
         driver = here.run()
         if step in (1, 3):
-            driver.compact()
+            driver.operator.compact()
         if step in (2, 3):
             shutil.rmtree(here.application.state)
     here.feed([(0, b"far", b"x", FAR)])
@@ -121,10 +121,10 @@ def test_an_idle_partition_closes_its_windows_once(windowed, broker, monkeypatch
     now = clock.now_ms()
     monkeypatch.setattr(clock, "now_ms", lambda: now + 60_000)
     driver = here.driver()
-    driver.round()
-    driver.round()
+    driver.operator.round()
+    driver.operator.round()
     assert results(broker, here.output) == [("a", 0, 10_000, 1, "idle")]
-    driver.drain()
+    driver.operator.drain()
 
 
 def test_sessions_that_merge_take_back_what_was_told(windowed, broker):
@@ -144,7 +144,7 @@ def test_what_is_no_number_is_a_row_with_the_reason(windowed, broker):
     here = windowed(aggregate={"sum": {"field": "amount"}, "count": True}, emit="updates")
     here.feed([(0, b"a", value, 1_000) for value in (b'{"amount":2}', b'{"amount":"two"}', b"no", b'{"amount":5}')])
     driver = here.run()
-    assert driver.newest.totals[0].rejected == 2
+    assert driver.operator.newest.totals[0].rejected == 2
     assert results(broker, here.output)[-1][3] == {"count": 2, "sum": 7}
     register_views(here.spark, here.application)
     causes = here.spark.sql("SELECT cause FROM updates_rejected ORDER BY offset").toArrow()["cause"].to_pylist()
@@ -155,7 +155,7 @@ def test_what_is_no_number_is_a_row_with_the_reason(windowed, broker):
 def test_sql_shows_every_window_and_whether_its_value_is_final_at_an_earlier_version_too(windowed):
     here = windowed(key_format="string")
     here.feed([(0, b"a", b"x", 1_000), (0, b"a", b"x", 11_000)])
-    before = here.run().newest
+    before = here.run().operator.newest
     here.feed([(0, b"b", b"x", 20_000)])
     here.run()
     query = "SELECT key, unix_millis(window_start) AS start, value, final FROM updates_windows ORDER BY start"

@@ -137,13 +137,13 @@ class Services:
         table_end = self.end(True)
         if self.chance.random() < 0.3:
             self.chance.choice((self.produce, self.run_table))()
-        self.gate.note(self.due, table_end)
-        open_until = ALWAYS if self.table_read >= table_end else self.gate.read(self.table_read)
+        self.gate.add_due(self.due, table_end)
+        open_until = ALWAYS if self.table_read >= table_end else self.gate.released_up_to(self.table_read)
         self.join.read_table(self._replica(), open_until)
         rows = self.stream[self.stream_read : until]
         result = self.join.step(Records.from_rows(rows), 0)
         self.stream_read, self.due = until, result.stream_time - GRACE
-        self.gate.note(self.due, table_end)
+        self.gate.add_due(self.due, table_end)
         self.emitted += [(row["offset"], row["valid_from"], row["cause"]) for row in result.emissions.to_pylist()]
         self.needs, self.waiting = result.needs, result.measures["waiting_records_now"]
         if self.chance.random() < 0.7:  # else the lease is stale

@@ -18,10 +18,12 @@ from tidegate.runtime.messages import (
     KafkaAttempt,
     PartitionPlan,
     PartitionResult,
-    Returned,
+    RecoveryOutcome,
 )
+from tidegate.state.decisions import RecoveryMethod, RecoveryPlan
 
 NAME = "op"
+AS_IT_WAS = RecoveryPlan(RecoveryMethod.GO_ON, "it is as it was")
 
 
 def application(folder: Path, **operator: Any) -> Application:
@@ -62,9 +64,11 @@ class Jobs:
         self.before(attempt)
         return [self._result(plan) for plan in plans]
 
-    def bring_back(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan], *, rebuilds: bool) -> list[Returned]:
+    def recover_states(
+        self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan], *, rebuilds: bool
+    ) -> list[RecoveryOutcome]:
         self.brought_back.append([plan.partition for plan in plans])
-        return [Returned(plan.partition, True, "go on: it is as it was", 0.0) for plan in plans]
+        return [RecoveryOutcome(plan.partition, True, AS_IT_WAS, 0.0) for plan in plans]
 
     def give_up(self) -> None: ...
 

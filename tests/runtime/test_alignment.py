@@ -56,11 +56,11 @@ def test_what_an_idle_advance_makes_due_waits_for_an_end_that_is_read_after_it()
 
 def test_nothing_is_settled_before_a_batch_has_shown_what_waits() -> None:
     gates = Gates(grace=10, wait=None)
-    assert not gates.settled(AT_100)
+    assert not gates.nothing_waits(AT_100)
     gates.note_used(waiting(1, 1), NEVER, 0)
-    assert not gates.settled(AT_100)
+    assert not gates.nothing_waits(AT_100)
     gates.note_used(waiting(0, 0), ALWAYS, 0)
-    assert gates.settled(AT_100)
+    assert gates.nothing_waits(AT_100)
 
 
 def test_a_table_holds_what_its_readers_say_and_its_floor_is_where_it_was(tmp_path: Path) -> None:
@@ -87,8 +87,8 @@ def test_what_is_given_up_although_a_reader_needs_it_is_logged(
 ) -> None:
     table, plan = Readers(table="facts", log=tmp_path, rewind_window_ms=0), replace(PLAN, hold=Hold(10, 40))
     with caplog.at_level(logging.WARNING, "tidegate"):
-        table.tell_given_up([plan], [replace(RESULT, floor=40)], 5)
+        table.log_dropped_versions([plan], [replace(RESULT, floor=40)], 5)
         assert caplog.records == []
-        table.tell_given_up([plan], [replace(RESULT, floor=41)], 6)
+        table.log_dropped_versions([plan], [replace(RESULT, floor=41)], 6)
     [record] = caplog.records
     assert "versions before 41 ms were dropped" in record.getMessage()

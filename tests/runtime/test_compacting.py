@@ -67,7 +67,7 @@ def test_a_compaction_that_nobody_stops_rewrites_every_part(log: OperatorLog) ->
     wait_for(
         lambda: compacting.rewriting is not None and compacting.rewriting.answer.done(), "the end of the compaction"
     )
-    worked_out = compacting.committer(log, newest)
+    worked_out = compacting.take_finished(log, newest)
     assert worked_out is not None
     meta, commit = worked_out
     commit()
@@ -85,6 +85,6 @@ def test_a_compaction_that_is_stopped_takes_no_further_part_and_leaves_no_file(l
         lambda: compacting.rewriting is not None and compacting.rewriting.answer.done(), "the end of the compaction"
     )
     assert len(jobs.done) == 1
-    assert compacting.committer(log, newest) is None
+    assert compacting.take_finished(log, newest) is None
     assert data_files(log) == before
     assert compacting.rewriting is None

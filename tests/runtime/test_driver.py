@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +18,10 @@ from tests.runtime.scripted_kafka import PRODUCER_ID, ScriptedKafka
 from tidegate.contracts.errors import EngineError, Fenced, StartOver, StateError, Unavailable
 from tidegate.contracts.kill_points import watched
 from tidegate.contracts.schema import Counts
+from tidegate.runtime import clock
+from tidegate.runtime.batch_loop import claimed_operator
 from tidegate.runtime.batch_loop import driver as drivers
+from tidegate.runtime.batch_loop.claimed_operator import ClaimedOperator
 from tidegate.runtime.batch_loop.driver import OperatorDriver
 from tidegate.runtime.messages import KafkaAttempt
 from tidegate.state.delta_log.data_files import write_rows
@@ -44,7 +48,7 @@ def jobs() -> Jobs:
 def driver(kafka: ScriptedKafka, jobs: Jobs, tmp_path: Path) -> OperatorDriver:
     """A driver that has claimed its operator; the broker has forgotten what it was asked for that."""
     started = driver_of(application(tmp_path), jobs)
-    started._surely(lambda: None)
+    started._run_owned(lambda _operator: None)
     kafka.asked.clear()
     kafka.sent_together.clear()
     return started
@@ -56,7 +60,7 @@ def fail(_attempt: KafkaAttempt) -> None:
 
 def newest(driver: OperatorDriver) -> Any:
     """What the log says, read anew."""
-    return OperatorLog.at(driver._log.path, None).newest()
+    return OperatorLog.at(driver.operator.log.path, None).newest()
 
 
 def committing(monkeypatch: pytest.MonkeyPatch, instead: Callable[..., None]) -> None:
@@ -76,44 +80,59 @@ def test_a_failing_step_of_the_start_starts_over_at_the_claim(kafka: ScriptedKaf
     driver = driver_of(application(tmp_path), jobs)
     kafka.silent.add("InitProducerId")
     with pytest.raises(EngineError):
-        driver._surely(driver.round)
+        driver._run_owned(ClaimedOperator.round)
     kafka.silent.clear()
-    driver._surely(driver.round)
+    driver._run_owned(ClaimedOperator.round)
     assert (newest(driver).epoch, newest(driver).action) == (2, "batch")
 
 
+def test_an_operator_that_cannot_be_opened_is_claimed_again(
+    driver: OperatorDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_log: OperatorLog, _newest: object) -> None:
+        raise EngineError("the lake does not answer")
+
+    driver._owned = None
+    with monkeypatch.context() as patch:
+        patch.setattr(claimed_operator.batch_metadata, "lineage", failing)
+        with pytest.raises(EngineError):
+            driver._run_owned(ClaimedOperator.round)
+    driver._run_owned(ClaimedOperator.round)
+    assert newest(driver).epoch == 3
+
+
 def test_a_driver_that_was_fenced_claims_before_it_does_anything_else(driver: OperatorDriver) -> None:
-    def fenced() -> None:
+    def fenced(_operator: ClaimedOperator) -> None:
         raise Fenced("another producer has taken the id over")
 
     with pytest.raises(Fenced):
-        driver._surely(fenced)
-    assert driver._surely(lambda: newest(driver).epoch) == 2
+        driver._run_owned(fenced)
+    assert driver._run_owned(lambda _operator: newest(driver).epoch) == 2
 
 
 # --- a batch
 
 
 def test_a_batch_is_planned_up_to_the_last_stable_offset(driver: OperatorDriver, jobs: Jobs) -> None:
-    driver.round()
+    driver.operator.round()
     assert [(plan.partition, plan.start, plan.end) for plan in jobs.plans] == [(0, 0, 5), (1, 0, 5)]
 
 
 def test_local_states_are_brought_back_before_an_attempt_begins(
     driver: OperatorDriver, jobs: Jobs, kafka: ScriptedKafka
 ) -> None:
-    driver.round()
+    driver.operator.round()
     assert (jobs.brought_back, len(jobs.attempts)) == ([], 1)  # nothing was committed before
     kafka.stable = {0: 9, 1: 5}
     jobs.before = fail
     with pytest.raises(EngineError):
-        driver.round()
+        driver.operator.round()
     jobs.before = lambda _attempt: None
-    driver.round()
+    driver.operator.round()
     assert jobs.brought_back == [[0]]
-    driver._owned = False
+    driver._owned = None
     kafka.stable = {0: 9, 1: 9}
-    driver._surely(driver.round)
+    driver._run_owned(ClaimedOperator.round)
     assert jobs.brought_back == [[0], [1]]
 
 
@@ -123,9 +142,10 @@ def test_no_partition_is_idle_while_its_producers_transactions_are_open(
     """Both partitions hold something, and are read up to their last stable offsets; in 0 a transaction is open."""
     driver = driver_of(application(tmp_path, idle_after="1s"), jobs)
     kafka.stable, kafka.ends = {0: 0, 1: 0}, {0: 50, 1: 0}
-    driver._surely(lambda: None)
-    driver.newest = replace(driver.newest, totals=dict.fromkeys((0, 1), Counts(held=1)), active={0: 0, 1: 0})
-    driver.round()
+    driver._run_owned(lambda _operator: None)
+    held = dict.fromkeys((0, 1), Counts(held=1))
+    driver.operator.newest = replace(driver.operator.newest, totals=held, active={0: 0, 1: 0})
+    driver.operator.round()
     assert [(plan.partition, plan.action) for plan in jobs.plans] == [(1, "idle")]
 
 
@@ -133,9 +153,9 @@ def test_every_try_of_a_batch_has_an_attempt_of_its_own(driver: OperatorDriver, 
     jobs.before = fail
     for _ in range(2):
         with pytest.raises(EngineError):
-            driver.round()
+            driver.operator.round()
     jobs.before = lambda attempt: None
-    driver.round()
+    driver.operator.round()
     assert len({attempt.batch for attempt in jobs.attempts}) == 1
     assert len({attempt.attempt for attempt in jobs.attempts}) == 3
     assert newest(driver).attempt == jobs.attempts[-1].attempt
@@ -145,22 +165,31 @@ def test_the_clock_is_read_once_for_a_batch(
     driver: OperatorDriver, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ticks = itertools.count(1_000)
-    monkeypatch.setattr(drivers.clock, "now_ms", lambda: next(ticks))
-    driver.round()
+    monkeypatch.setattr(clock, "now_ms", lambda: next(ticks))
+    driver.operator.round()
     assert jobs.attempts[0].clock == newest(driver).clock
+
+
+def test_an_operator_without_output_topics_runs_without_transactions(
+    kafka: ScriptedKafka, jobs: Jobs, tmp_path: Path
+) -> None:
+    driver = driver_of(application(tmp_path, output=None), jobs)
+    driver.run(Event(), until_caught_up=True)
+    assert (driver.operator.newest.action, driver.operator.newest.offsets) == ("batch", {"in": {0: 5, 1: 5}})
+    assert [plan.producer for plan in jobs.plans] == [None, None]
+    assert not {"InitProducerId", "EndTxn", "TxnOffsetCommit"} & set(kafka.names)
 
 
 def test_no_batch_is_planned_while_a_publication_is_not_settled(
     driver: OperatorDriver, jobs: Jobs, kafka: ScriptedKafka
 ) -> None:
-    assert driver._publication is not None
-    driver._publication.abandon([1])
+    driver.operator.publication.mark_unclear([1])
     kafka.silent.add("InitProducerId")
     with pytest.raises(EngineError):
-        driver.round()
+        driver.operator.round()
     assert jobs.attempts == []
     kafka.silent.clear()
-    driver.round()
+    driver.operator.round()
     assert len(jobs.attempts) == 1
 
 
@@ -174,7 +203,7 @@ def test_transactions_end_after_the_commit_and_only_those_that_were_opened(
         kafka.sent_together.append(["commit"])
 
     committing(monkeypatch, noted)
-    driver.round()
+    driver.operator.round()
     assert [sent for sent in kafka.sent_together if sent != ["ListOffsets"]] == [["commit"], ["EndTxn"]]
     assert [request.committed for request in kafka.named("EndTxn")] == [True]
 
@@ -183,12 +212,12 @@ def test_topic_ids_are_compared_before_and_after_a_batch_is_read(
     driver: OperatorDriver, jobs: Jobs, kafka: ScriptedKafka
 ) -> None:
     jobs.before = lambda attempt: kafka.topics.update({"in": ("made again", 2)})
-    before = driver.newest.batch
+    before = driver.operator.newest.batch
     with pytest.raises(StateError, match="deleted and created again"):
-        driver.round()
+        driver.operator.round()
     assert (newest(driver).batch, len(jobs.attempts)) == (before, 1)
     with pytest.raises(StateError, match="deleted and created again"):
-        driver.round()
+        driver.operator.round()
     assert len(jobs.attempts) == 1
 
 
@@ -196,8 +225,8 @@ def test_a_driver_reaches_its_kill_points_in_order(kafka: ScriptedKafka, jobs: J
     reached: list[str] = []
     driver = driver_of(application(tmp_path), jobs)
     with watched(reached.append):
-        driver._surely(driver.round)
-        driver._surely(driver.compact)
+        driver._run_owned(ClaimedOperator.round)
+        driver._run_owned(ClaimedOperator.compact)
     start, batch = ["after_claim", "between_initialisations"], ["before_commit", "after_commit", "between_ends"]
     assert reached == [*start, *batch, "before_compaction_commit", "after_compaction_commit"]
 
@@ -216,8 +245,8 @@ def test_a_failed_attempt_leaves_neither_files_nor_open_transactions(
 
     jobs.before = write_and_fail
     with pytest.raises(EngineError):
-        driver.round()
-    assert list(driver._log.path.glob("kind=state/*/*")) == []
+        driver.operator.round()
+    assert list(driver.operator.log.path.glob("kind=state/*/*")) == []
     assert own_ids(kafka) == {PRODUCER_ID}
     assert [request.transactional_id for request in kafka.named("InitProducerId")] == ["app-op-0", "app-op-1"]
 
@@ -231,8 +260,8 @@ def test_a_commit_that_is_refused_or_unclear_starts_over_with_a_claim(
     with monkeypatch.context() as patch:
         committing(patch, refused)
         with pytest.raises(StartOver):
-            driver._surely(driver.round)
-    driver._surely(driver.round)
+            driver._run_owned(ClaimedOperator.round)
+    driver._run_owned(ClaimedOperator.round)
     assert (newest(driver).epoch, newest(driver).action) == (2, "batch")
 
 
@@ -249,7 +278,7 @@ def test_no_transaction_stays_open_while_the_lake_is_waited_for(
     with monkeypatch.context() as patch:
         committing(patch, unclear)
         with pytest.raises(StartOver):
-            driver._surely(driver.round)
+            driver._run_owned(ClaimedOperator.round)
     assert [name for name in kafka.names if name != "ListOffsets"] == ["InitProducerId"]
     assert [(one.transactional_id, one.producer_id) for one in kafka.named("InitProducerId")] == [
         ("app-op-1", PRODUCER_ID)
@@ -267,20 +296,19 @@ def test_a_driver_that_ends_in_doubt_about_a_commit_ends_no_transaction_of_it(
     jobs.opened = {1}
     committing(monkeypatch, unclear)
     with pytest.raises(StartOver):
-        driver._surely(driver.round)
+        driver._run_owned(ClaimedOperator.round)
     kafka.silent.clear()
-    driver._publication._shown.clear()  # type: ignore[union-attr]
-    driver.drain()
+    driver.operator.publication._committed_offsets.clear()
+    driver.operator.drain()
     assert {request.transactional_id for request in kafka.named("EndTxn")} == {"app-op-0"}
     assert {request.transactional_id for request in kafka.named("InitProducerId")} == {"app-op-1"}
 
 
 def test_a_driver_that_ends_aborts_what_is_open(driver: OperatorDriver, kafka: ScriptedKafka) -> None:
-    assert driver._publication is not None
-    driver._publication.abandon([1])
-    driver._publication._shown = dict(driver.newest.offsets["in"])
-    driver._publication._marked_at = dict.fromkeys(driver._publication._shown, math.inf)
-    driver.drain()
+    driver.operator.publication.mark_unclear([1])
+    driver.operator.publication._committed_offsets = dict(driver.operator.newest.offsets["in"])
+    driver.operator.publication._marked_at = dict.fromkeys(driver.operator.publication._committed_offsets, math.inf)
+    driver.operator.drain()
     assert [(one.transactional_id, one.producer_id) for one in kafka.named("InitProducerId")] == [
         ("app-op-1", PRODUCER_ID)
     ]
@@ -292,7 +320,7 @@ def test_a_batch_that_lost_a_record_leaves_no_transaction_open(
     def unbalanced(*_given: object, **_named: object) -> None:
         raise StateError("not every record has exactly one count")
 
-    monkeypatch.setattr(drivers, "after_batch", unbalanced)
+    monkeypatch.setattr(claimed_operator, "after_batch", unbalanced)
     with pytest.raises(StateError):
-        driver.round()
+        driver.operator.round()
     assert own_ids(kafka) == {PRODUCER_ID}

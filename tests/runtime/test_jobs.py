@@ -69,7 +69,7 @@ def start() -> Start:
 def here(start: Start, monkeypatch: pytest.MonkeyPatch) -> Jobs:
     """Jobs of a Spark that starts."""
     monkeypatch.setattr(jobs, "run_group", lambda _attempt, group: (f"{plan} done" for plan in group))
-    monkeypatch.setattr(jobs, "bring_back", lambda _attempt, group, *, rebuilds: iter(()))
+    monkeypatch.setattr(jobs, "recover_states", lambda _attempt, group, *, rebuilds: iter(()))
     monkeypatch.setattr(jobs, "warm_up", lambda _config: 0)
     monkeypatch.setattr(jobs, "make_durable", lambda _attempt: [])
     monkeypatch.setattr(jobs, "spread", lambda plans, _cores: [[plan] for plan in plans])
@@ -80,7 +80,7 @@ def here(start: Start, monkeypatch: pytest.MonkeyPatch) -> Jobs:
 
 def test_no_task_waits_for_a_spark_that_starts(start: Start, here: Jobs) -> None:
     assert here.run(ATTEMPT, GROUP) == ["p0 done", "p1 done"]
-    assert here.bring_back(ATTEMPT, GROUP, rebuilds=False) == []
+    assert here.recover_states(ATTEMPT, GROUP, rebuilds=False) == []
     here.make_durable(ATTEMPT)
     assert start.jobs == []
 
@@ -105,7 +105,7 @@ def test_a_later_claim_takes_nothing_back_from_sparks_workers(start: Start, here
 def test_what_takes_long_waits_for_spark(start: Start, here: Jobs) -> None:
     """A rebuild and a compaction: in this process they would take its cores from the batches."""
     start.may_go_on.set()
-    assert here.bring_back(ATTEMPT, GROUP, rebuilds=True) == []
+    assert here.recover_states(ATTEMPT, GROUP, rebuilds=True) == []
     assert here.each_sequentially(str, [1]) == ["1"]
     assert [["p0"], ["p1"]] in start.jobs
     assert [1] in start.jobs

@@ -66,6 +66,7 @@ def test_a_driver_asks_once_before_its_first_batch(tmp_path: Path, monkeypatch: 
     jobs.shares_lake = False
     with pytest.raises(EngineError, match="do not share the lake"):
         driver.start()
+    assert driver._owned is None, "no batch runs before the check has succeeded"
     jobs.shares_lake = True
     for _ in range(3):
         driver.start()

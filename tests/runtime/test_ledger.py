@@ -9,6 +9,7 @@ from tidegate.contracts.errors import StateError
 from tidegate.contracts.schema import BatchMeta, Counts
 from tidegate.runtime.batch_loop.metadata import after_batch, after_claim, after_compaction
 from tidegate.runtime.messages import PartitionResult
+from tidegate.state.decisions import RecoveryMethod, RecoveryPlan
 
 pytestmark = pytest.mark.fast
 
@@ -83,7 +84,11 @@ def test_metadata_survives_its_json():
 
 def test_a_batch_says_which_states_came_back_and_the_next_commit_does_not():
     """Partition 2 is new: its state did not come back, there was none."""
-    ways = {0: "go on: it is the partition's last", 1: "rebuild: it is damaged", 2: "rebuild: none"}
+    ways = {
+        0: RecoveryPlan(RecoveryMethod.GO_ON, "it is the partition's last"),
+        1: RecoveryPlan(RecoveryMethod.REBUILD, "it is damaged"),
+        2: RecoveryPlan(RecoveryMethod.REBUILD, "none"),
+    }
     before = replace(meta(0, 0, {}), last={0: (0, "x"), 1: (0, "x")})
     results = [replace(result(p, Counts(records_in=1, applied=1)), recovery=way) for p, way in ways.items()]
     batch = after_batch(before, results, topic="in", batch=1, attempt="y", clock=5)

@@ -11,7 +11,7 @@ from tests.oracle.record import VECTORS
 from tidegate.contracts.records import Int64s
 from tidegate.kernels.record_format.record_batch import OutgoingColumns, Stamp
 from tidegate.runtime.publishing.encoding import Destination, outgoing
-from tidegate.runtime.publishing.topics import Outlets
+from tidegate.runtime.publishing.topics import Outlets, OutputRoute
 
 pytestmark = pytest.mark.fast
 
@@ -33,13 +33,15 @@ def sent(windows, lines) -> tuple[OutgoingColumns, Stamp]:
         }
     )
     to = Destination(
-        operator="counts",
-        input="in",
-        outlets=Outlets("out", None),
-        limits={"out": 2**20},
-        times_in_values=False,
-        windows=windows,
-        group="g",
+        route=OutputRoute(
+            operator="counts",
+            input="in",
+            group="g",
+            outlets=Outlets("out", None),
+            limits={"out": 2**20},
+            times_in_values=False,
+            windows=windows,
+        ),
         table_id="t",
         partition=0,
         batch=1,

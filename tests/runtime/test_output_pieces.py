@@ -10,7 +10,7 @@ import pytest
 from tidegate.runtime.kafka.transactions import Producer
 from tidegate.runtime.publishing import encoding
 from tidegate.runtime.publishing.encoding import Destination, Rows, open_output
-from tidegate.runtime.publishing.topics import Outlets
+from tidegate.runtime.publishing.topics import Outlets, OutputRoute
 
 pytestmark = pytest.mark.fast
 
@@ -43,13 +43,15 @@ def sent(monkeypatch: pytest.MonkeyPatch, rows: pa.Table, piece_bytes: int) -> l
     monkeypatch.setattr(encoding, "send_emissions", send)
     monkeypatch.setattr(encoding, "commit_offset", lambda client, producer, *_, **__: producer)
     to = Destination(
-        operator="o",
-        input="i",
-        outlets=Outlets(output="out", dead_letters=None),
-        limits={"out": 2**20},
-        times_in_values=False,
-        windows=None,
-        group="g",
+        route=OutputRoute(
+            operator="o",
+            input="i",
+            group="g",
+            outlets=Outlets(output="out", dead_letters=None),
+            limits={"out": 2**20},
+            times_in_values=False,
+            windows=None,
+        ),
         table_id="t",
         partition=0,
         batch=1,

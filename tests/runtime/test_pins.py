@@ -28,9 +28,9 @@ from tidegate.runtime.configuration.application import config_hash, settings_of
 from tidegate.runtime.messages import PartitionPlan, PartitionResult, TablePlan
 from tidegate.state import leases
 from tidegate.state.alignment import Lease
-from tidegate.state.decisions import Wanted, Way
+from tidegate.state.decisions import RecoveryMethod, Wanted
 from tidegate.state.local.local_state import LocalState
-from tidegate.state.local.recovery import Recovered, recover
+from tidegate.state.local.recovery import PartitionLog, Recovered, recover
 from tidegate.state.upkeep.compaction import compact
 
 pytestmark = pytest.mark.fast
@@ -57,6 +57,11 @@ PLAN = PartitionPlan(
     wanted=Wanted(epoch=7, batch=4, last=None),
     producer=None,
 )
+
+
+def source_of(plan: TablePlan) -> PartitionLog:
+    """Partition 0 of the table's log, as a task reads it."""
+    return PartitionLog(log=plan.log, version=plan.version, partition=0, stream_time=plan.stream_time, tail=plan.tail)
 
 
 class Table(MiniDriver):
@@ -104,7 +109,7 @@ def replica(root: Path, plan: TablePlan) -> tuple[Recovered, dict[int, int]]:
     """As a task makes it; and what it holds."""
     token = (plan.wanted.epoch, plan.wanted.batch)
     with LocalState.lock(root / "replicas", 0, operator=plan.name, table_id=plan.table_id, token=token) as local:
-        made = recover(local, Tally(), plan.log, plan.version, plan.wanted, 0, plan.stream_time, tail=plan.tail)
+        made = recover(local, Tally(), plan.wanted, source_of(plan))
         assert isinstance(made.state, TallyState)
         return made, made.state.held()
 
@@ -136,13 +141,13 @@ def test_a_pin_is_the_newest_version_and_stands_until_the_next(table: Table) -> 
 
 def test_a_replica_is_rebuilt_once_then_caught_up_from_what_commits_added(table: Table, tmp_path: Path) -> None:
     reader = pinned(table)
-    assert replica(tmp_path, reader.plan(PLAN))[0].use.way is Way.REBUILD
+    assert replica(tmp_path, reader.plan(PLAN))[0].plan.method is RecoveryMethod.REBUILD
     table.run([(1, False), (3, True)])
     table.run([(4, True)])
     reader.pin()
     made, held = replica(tmp_path, reader.plan(PLAN))
-    assert (made.use.way, held) == (Way.CATCH_UP, {3: 1, 4: 1})
-    assert replica(tmp_path, reader.plan(PLAN))[0].use.way is Way.GO_ON
+    assert (made.plan.method, held) == (RecoveryMethod.CATCH_UP, {3: 1, 4: 1})
+    assert replica(tmp_path, reader.plan(PLAN))[0].plan.method is RecoveryMethod.GO_ON
 
 
 def test_a_replica_goes_through_a_compaction_that_forgets_deletes(table: Table, tmp_path: Path) -> None:
@@ -154,7 +159,7 @@ def test_a_replica_goes_through_a_compaction_that_forgets_deletes(table: Table, 
     table.run([(2, True)])
     reader.pin()
     made, held = replica(tmp_path, reader.plan(PLAN))
-    assert (made.use.way, held) == (Way.CATCH_UP, {2: 1})
+    assert (made.plan.method, held) == (RecoveryMethod.CATCH_UP, {2: 1})
 
 
 @pytest.mark.parametrize("starts", [False, True])
@@ -170,7 +175,7 @@ def test_a_pin_at_somebody_s_optimize_says_what_the_batch_below_it_says(
     assert reader.pin() == newest + 1
     assert (reader.inputs["tally"].version, reader.stream_time(0)) == (newest + 1, table.stream_time)
     caught_up, rebuilt = (replica(root, reader.plan(PLAN)) for root in (tmp_path, tmp_path / "another machine"))
-    assert [made.use.way for made, _ in (caught_up, rebuilt)] == [Way.CATCH_UP, Way.REBUILD]
+    assert [made.plan.method for made, _ in (caught_up, rebuilt)] == [RecoveryMethod.CATCH_UP, RecoveryMethod.REBUILD]
     assert caught_up[1] == rebuilt[1] == {2: 1}
 
 
@@ -179,7 +184,7 @@ def test_a_reader_that_comes_back_catches_up_from_earlier_entries(table: Table, 
     for key in range(2, 6):
         table.run([(key, True)])
     made, held = replica(tmp_path, pinned(table).plan(PLAN))
-    assert (made.use.way, held) == (Way.CATCH_UP, dict.fromkeys(range(1, 6), 1))
+    assert (made.plan.method, held) == (RecoveryMethod.CATCH_UP, dict.fromkeys(range(1, 6), 1))
 
 
 def test_a_replica_whose_files_were_vacuumed_is_rebuilt(table: Table, tmp_path: Path) -> None:
@@ -192,8 +197,8 @@ def test_a_replica_whose_files_were_vacuumed_is_rebuilt(table: Table, tmp_path: 
         (table.log.path / file.path).unlink()
     reader.pin()
     made, held = replica(tmp_path, reader.plan(PLAN))
-    assert (made.use.way, held) == (Way.REBUILD, {1: 1, 2: 1})
-    assert "vacuumed" in made.told
+    assert (made.plan.method, held) == (RecoveryMethod.REBUILD, {1: 1, 2: 1})
+    assert "vacuumed" in made.plan.description
 
 
 def test_a_plan_carries_only_what_came_since_the_last_use(table: Table) -> None:
@@ -220,20 +225,20 @@ def test_what_waits_may_go_on_when_the_table_has_read_on_or_was_waited_for(table
     reader = pinned(table, topic="in", gates=Gates(grace=10, wait=500))
     held = replace(READER, active={0: 1_000}, stream_time={0: 100}, totals={0: Counts(held=1)})
     assert reader.gates is not None
-    assert reader.moved(held, 1_000) == {0}, "not known yet"
+    assert reader.partitions_to_resume(held, 1_000) == {0}, "not known yet"
     reader.gates.note_ends(held, {0: 1})
     assert reader.plan(PLAN).open_until == NEVER
     use(reader, 1_000, waiting=1)
-    assert reader.moved(held, 1_499) == set()
-    assert reader.moved(held, 1_500) == {0}
+    assert reader.partitions_to_resume(held, 1_499) == set()
+    assert reader.partitions_to_resume(held, 1_500) == {0}
     use(reader, 1_500, waiting=1)
-    assert reader.moved(held, 9_999) == set()
+    assert reader.partitions_to_resume(held, 9_999) == set()
     table.read_to = 1
     table.run([(2, True)])
     reader.pin()
-    assert reader.moved(held, 9_999) == {0}
+    assert reader.partitions_to_resume(held, 9_999) == {0}
     assert reader.plan(PLAN).open_until == ALWAYS
-    assert pinned(table).moved(held, 9_999) == set(), "one that holds nothing"
+    assert pinned(table).partitions_to_resume(held, 9_999) == set(), "one that holds nothing"
 
 
 def test_the_table_is_told_what_its_reader_needs_before_the_first_pin_and_while_it_runs(table: Table) -> None:
@@ -404,7 +409,7 @@ class History:
         with LocalState.lock(
             root / "replicas", 0, operator=plan.name, table_id=plan.table_id, token=(plan.wanted.epoch, self.batch)
         ) as local:
-            made = recover(local, operator, plan.log, plan.version, plan.wanted, 0, plan.stream_time, tail=plan.tail)
+            made = recover(local, operator, plan.wanted, source_of(plan))
             assert isinstance(made.state, TableHistoryState)
             return made.state
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.runtime.scripted_kafka import PRODUCER_ID, ScriptedKafka
 from tests.state.logs import OPERATOR, commit_rows, new_log, reopened, rows
 from tidegate.contracts.errors import EngineError, Fenced, OutputTooLarge, StartOver, StateError
+from tidegate.contracts.naming import group_id
 from tidegate.contracts.records import Row
 from tidegate.contracts.schema import BatchMeta
 from tidegate.kernels.record_format.record_batch import decode, decode_headers
@@ -22,7 +23,7 @@ from tidegate.runtime.kafka.transactions import Producer, end
 from tidegate.runtime.publishing import publication
 from tidegate.runtime.publishing.encoding import Destination, Rows, open_output
 from tidegate.runtime.publishing.publication import Publication
-from tidegate.runtime.publishing.topics import Outlets
+from tidegate.runtime.publishing.topics import Outlets, OutputRoute
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast
@@ -83,11 +84,15 @@ def publishing(kafka: ScriptedKafka, log: OperatorLog, deadline_s: float = 5.0, 
         lambda: kafka,
         log,
         application="app",
-        operator=OPERATOR,
-        input="in",
-        outlets=outlets,
-        times_in_values=False,
-        windows=None,
+        route=OutputRoute(
+            operator=OPERATOR,
+            input="in",
+            group=group_id("app", OPERATOR),
+            outlets=outlets,
+            limits={topic: kafka.max_message_bytes(topic) for topic in outlets.topics},
+            times_in_values=False,
+            windows=None,
+        ),
         deadline_s=deadline_s,
     )
 
@@ -108,13 +113,7 @@ def opened_with(
     kafka: ScriptedKafka, started: Publication, newest: BatchMeta, rows: Rows, outlets: Outlets
 ) -> Producer:
     destination = Destination(
-        operator=OPERATOR,
-        input="in",
-        outlets=outlets,
-        limits=started.limits,
-        times_in_values=False,
-        windows=None,
-        group=started.group,
+        route=replace(started.route, outlets=outlets),
         table_id=newest.table_id,
         partition=0,
         batch=newest.batch,
@@ -230,7 +229,7 @@ def test_what_a_person_has_said_is_done(
     monkeypatch.setattr(publication, "newest_batch_header", lambda *_place: None)
     claim = commit_rows(log, 2, {}, offsets={"in": {0: 10, 1: 0}}, settled={0: (1, word)})
     started = published(kafka, log, claim)
-    started.show(claim)
+    started.commit_offsets(claim)
     assert len(payloads(kafka)) == due
     assert (10, f"tidegate/1 {log.table_id} 2") in marks_sent(kafka)
 
@@ -253,7 +252,7 @@ def test_the_marks_of_quiet_partitions_are_committed_again_well_before_they_expi
     for seconds, due in ((0, 2), (1, 0), (renewed_s - 2, 0), (1, 2), (1, 0), (renewed_s, 2)):
         now += seconds
         kafka.asked.clear()
-        started.show(newest)
+        started.commit_offsets(newest)
         assert len(marks_sent(kafka)) == due, now
     assert set(marks_sent(kafka)) == {(10, f"tidegate/1 {log.table_id} 1"), (0, f"tidegate/1 {log.table_id} 1")}
 
@@ -441,7 +440,7 @@ def test_an_absent_mark_is_resolved_by_the_headers_of_both_topics(
 
 def test_a_dead_letter_that_is_too_large_names_its_topic(kafka: ScriptedKafka, log: OperatorLog) -> None:
     started = published(kafka, log, committed(log, 1), DEAD)
-    started.limits["dead"] = 100
+    started.route.limits["dead"] = 100
     rows = nothing_but(late=refused("time", 4))
     with pytest.raises(OutputTooLarge) as refusal:
         opened_with(kafka, started, refusing(log, 2, rows), rows, DEAD)
@@ -520,7 +519,7 @@ def test_an_abandoned_transaction_is_aborted_by_one_s_own_id_before_anything_els
     started = published(kafka, log, newest)
     own = (PRODUCER_ID, started.producers[1].epoch)
     kafka.asked.clear()
-    started.abandon([1])
+    started.mark_unclear([1])
     kafka.silent.add("InitProducerId")
     with pytest.raises(EngineError):
         started.clear_up(newest)
@@ -534,12 +533,12 @@ def test_no_offset_is_shown_through_a_transaction_whose_end_is_unclear(kafka: Sc
     """Its end would commit what a failed attempt has left open; it is aborted, and its offset is shown later."""
     newest = committed(log, 1)
     started = published(kafka, log, newest)
-    started.abandon([0])
+    started.mark_unclear([0])
     kafka.asked.clear()
-    started.show(newest)
+    started.commit_offsets(newest)
     assert kafka.names == ["TxnOffsetCommit", "EndTxn", "InitProducerId", "OffsetFetch"]
     ids = [request.transactional_id for name in kafka.names[:3] for request in kafka.named(name)]
     assert ids == [f"app-{OPERATOR}-{partition}" for partition in (1, 1, 0)]
     kafka.asked.clear()
-    started.show(newest)
+    started.commit_offsets(newest)
     assert [request.transactional_id for request in kafka.named("EndTxn")] == [f"app-{OPERATOR}-0"]

@@ -15,14 +15,18 @@ from tests.runtime.test_task import plan
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.schema import Counts
 from tidegate.runtime.batch_loop.state_recovery import Recovering
-from tidegate.runtime.messages import PartitionPlan, PartitionResult, Returned
+from tidegate.runtime.messages import PartitionPlan, PartitionResult, RecoveryOutcome
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile
-from tidegate.state.decisions import Wanted
+from tidegate.state.decisions import RecoveryMethod, RecoveryPlan, Wanted
 
 pytestmark = pytest.mark.fast
 
 PATIENCE_S = 20.0
 COMMITTED = Wanted(epoch=1, batch=2, last=(1, "a"))
+
+
+def rebuild(why: str) -> RecoveryPlan:
+    return RecoveryPlan(RecoveryMethod.REBUILD, why)
 
 
 @dataclass
@@ -36,14 +40,16 @@ class Jobs:
     waves: list[list[int]] = field(default_factory=list)
     given_up: int = 0
 
-    def bring_back(self, attempt: Any, plans: Sequence[PartitionPlan], *, rebuilds: bool) -> list[Returned]:
+    def recover_states(self, attempt: Any, plans: Sequence[PartitionPlan], *, rebuilds: bool) -> list[RecoveryOutcome]:
         self.waves.append([plan.partition for plan in plans])
         self.fails()
         if rebuilds:
             assert self.rebuilt.wait(PATIENCE_S)
-            return [Returned(plan.partition, True, f"rebuild: {self.slow[plan.partition]}", 7.0) for plan in plans]
+            return [RecoveryOutcome(plan.partition, True, rebuild(self.slow[plan.partition]), 7.0) for plan in plans]
         return [
-            Returned(plan.partition, plan.partition not in self.slow, self.slow.get(plan.partition, "go on: well"), 0.1)
+            RecoveryOutcome(plan.partition, False, rebuild(self.slow[plan.partition]), 0.1)
+            if plan.partition in self.slow
+            else RecoveryOutcome(plan.partition, True, RecoveryPlan(RecoveryMethod.GO_ON, "well"), 0.1)
             for plan in plans
         ]
 
@@ -125,9 +131,9 @@ def test_after_a_failed_attempt_its_partitions_come_back_first_and_no_others(con
     jobs = Jobs()
     states = Recovering(jobs, condition)
     ready(states, plans_of(0, 1, 2))
-    states.doubt([1])
+    states.mark_unready([1])
     assert ready(states, plans_of(0, 1, 2)) == [0, 1, 2]
-    states.doubt()
+    states.mark_unready()
     assert ready(states, plans_of(0, 2)) == [0, 2]
     assert jobs.waves == [[0, 1, 2], [1], [0, 2]]
 
@@ -160,9 +166,13 @@ def test_how_a_state_came_back_is_told_with_the_first_batch_behind_it(condition:
     jobs.rebuilt.set()
     states = Recovering(jobs, condition)
     until_ready(states, plans_of(0, 1), [0, 1])
-    told = [states.told(result(partition)) for partition in (0, 1, 1)]
-    assert [each.recovery for each in told] == ["go on: well", "rebuild: torn", "go on: it was there"]
-    assert [each.seconds["recover"] for each in told] == pytest.approx([0.3, 7.2, 0.2])
+    completed = [states.with_recovery(result(partition)) for partition in (0, 1, 1)]
+    assert [each.recovery.description for each in completed if each.recovery is not None] == [
+        "go on: well",
+        "rebuild: torn",
+        "go on: it was there",
+    ]
+    assert [each.seconds["recover"] for each in completed] == pytest.approx([0.3, 7.2, 0.2])
 
 
 def result(partition: int) -> PartitionResult:
@@ -175,6 +185,6 @@ def result(partition: int) -> PartitionResult:
         measures={},
         files=(),
         producer=None,
-        recovery="go on: it was there",
+        recovery=RecoveryPlan(RecoveryMethod.GO_ON, "it was there"),
         seconds={"recover": 0.2},
     )

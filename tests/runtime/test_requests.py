@@ -21,38 +21,38 @@ pytestmark = pytest.mark.fast
 
 def test_a_driver_is_seen_while_it_runs(tmp_path: Path) -> None:
     driver, command = Requests(tmp_path), Requests(tmp_path)
-    assert not command.driven()
-    with driver.driving():
-        assert command.driven()
-    assert not command.driven()
+    assert not command.is_driver_running()
+    with driver.holding_lock():
+        assert command.is_driver_running()
+    assert not command.is_driver_running()
 
 
 def test_looking_for_a_driver_leaves_no_trace(tmp_path: Path) -> None:
-    Requests(tmp_path / "state").driven()
+    Requests(tmp_path / "state").is_driver_running()
     assert not (tmp_path / "state").exists()
 
 
 def test_after_a_takeover_the_newer_driver_takes_the_lock_once_it_is_free(tmp_path: Path) -> None:
     old, new, command = (Requests(tmp_path) for _ in range(3))
-    with new.driving():
-        with old.driving():  # cannot: the new one has it
-            assert not old.drive()
-        assert new.drive()
-    with old.driving(), new.driving():
-        assert not new.drive()
-        old._let_go()
-        assert new.drive()
-        assert command.driven()
+    with new.holding_lock():
+        with old.holding_lock():  # cannot: the new one has it
+            assert not old.take_lock()
+        assert new.take_lock()
+    with old.holding_lock(), new.holding_lock():
+        assert not new.take_lock()
+        old._release_lock()
+        assert new.take_lock()
+        assert command.is_driver_running()
 
 
 def test_a_deleted_state_folder_does_not_hide_the_driver_for_long(tmp_path: Path) -> None:
     driver, command = Requests(tmp_path / "state"), Requests(tmp_path / "state")
-    with driver.driving():
+    with driver.holding_lock():
         shutil.rmtree(tmp_path / "state")
-        assert not command.driven()
+        assert not command.is_driver_running()
         assert driver.pending() == []
-        assert driver.drive()
-        assert command.driven()
+        assert driver.take_lock()
+        assert command.is_driver_running()
 
 
 @contextmanager
@@ -61,7 +61,7 @@ def answering(driver: Requests, answer: Callable[[Request], None]) -> Iterator[l
     stop, said = Event(), list[str]()
 
     def drive() -> None:
-        with driver.driving():
+        with driver.holding_lock():
             ready.set()
             while not stop.is_set():
                 for request in driver.pending():
@@ -109,7 +109,7 @@ def test_two_askers_have_an_answer_each(tmp_path: Path) -> None:
         if driver.content(request) == "first":
             driver.done(request)
         else:
-            driver.refuse(request, "not so")
+            driver.refuse(request, UserError("not so"))
 
     with answering(driver, answer) as said, ThreadPoolExecutor(2) as askers:
         first = askers.submit(outcome, tmp_path, "apply", "first")
@@ -130,7 +130,7 @@ def test_requests_are_taken_in_the_order_of_asking(tmp_path: Path, monkeypatch: 
 def test_a_request_whose_asker_was_killed_is_cleared_when_a_driver_starts(tmp_path: Path) -> None:
     for kind in ("flush", "apply"):
         Requests(tmp_path).put(kind, "an old configuration")
-    with Requests(tmp_path).driving():
+    with Requests(tmp_path).holding_lock():
         assert Requests(tmp_path).pending() == []
         assert left(tmp_path) == []
 
@@ -140,11 +140,11 @@ def test_a_request_that_the_next_driver_has_cleared_was_not_done(tmp_path: Path)
     old, asked = Requests(tmp_path), Requests(tmp_path)
 
     def take_over() -> None:
-        old._let_go()
-        assert new.drive()
+        old._release_lock()
+        assert new.take_lock()
 
     new = Requests(tmp_path)
-    with old.driving(), new.driving():
+    with old.holding_lock(), new.holding_lock():
         timer = Timer(0.2, take_over)
         timer.start()
         with pytest.raises(EngineError, match="has not done it: flush"):
@@ -159,12 +159,16 @@ def test_a_driver_that_ends_meanwhile_is_told_and_the_request_is_taken_back(tmp_
     assert driver.pending() == []
 
 
+NOWHERE = UserError("the topic does not exist", value="nowhere", remedy="create it")
+
+
 def test_who_asked_for_what_is_refused_is_told_why_once(tmp_path: Path) -> None:
     driver = Requests(tmp_path)
-    with answering(driver, lambda request: driver.refuse(request, "topic nowhere does not exist")):
+    with answering(driver, lambda request: driver.refuse(request, NOWHERE)):
         with pytest.raises(UserError, match="refused it: apply") as refused:
             Requests(tmp_path).ask("apply", 30)
-        assert refused.value.value == "topic nowhere does not exist"
+        assert refused.value.value == "the topic does not exist: nowhere"
+        assert refused.value.remedy == "create it"
         assert left(tmp_path) == []
     with answering(driver, driver.done):
         assert outcome(tmp_path, "apply", "") == "done"
@@ -172,7 +176,7 @@ def test_who_asked_for_what_is_refused_is_told_why_once(tmp_path: Path) -> None:
 
 def test_an_answer_that_nobody_waits_for_is_no_error(tmp_path: Path) -> None:
     driver = Requests(tmp_path)
-    with driver.driving():
+    with driver.holding_lock():
         request = driver.put("apply")
         (tmp_path / "requests" / f"{request.id}.apply").unlink()
         driver.done(request)

@@ -95,7 +95,7 @@ def test_the_command_asks_for_the_word_and_for_the_driver_to_be_stopped(
     said = {"application": "app", "lake": "lake", "keep_output": "forever", "kafka": {"bootstrap.servers": "nowhere:1"}}
     file.write_text(yaml.safe_dump({**said, "operators": {NAME: operator}}))
     assert "--published or --unpublished" in CliRunner().invoke(main, ["settle", str(file), NAME]).output
-    with Requests(here.state / "app" / NAME).driving():
+    with Requests(here.state / "app" / NAME).holding_lock():
         refused = CliRunner().invoke(main, ["settle", str(file), NAME, "--published"])
     assert "stop the driver" in refused.output
     done = CliRunner().invoke(main, ["settle", str(file), NAME, "--published"])

@@ -31,10 +31,10 @@ from tidegate.runtime.messages import (
     PartitionPlan,
     PartitionResult,
 )
-from tidegate.runtime.publishing.topics import Outlets
+from tidegate.runtime.publishing.topics import Outlets, OutputRoute
 from tidegate.runtime.task import ports, run
 from tidegate.runtime.task.ports import KafkaPort
-from tidegate.state.decisions import Header, Wanted
+from tidegate.state.decisions import Header, RecoveryMethod, Wanted
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.local import local_state
 from tidegate.state.local.header import HeaderFile
@@ -75,12 +75,16 @@ def attempt(tmp_path: Path) -> KafkaAttempt:
         operator=OPERATOR,
         config=CONFIG,
         topic="in",
-        outlets=Outlets("out", None),
-        limits={"out": 2**20},
-        times_in_values=False,
-        windows=None,
+        route=OutputRoute(
+            operator=OPERATOR,
+            input="in",
+            group="group",
+            outlets=Outlets("out", None),
+            limits={"out": 2**20},
+            times_in_values=False,
+            windows=None,
+        ),
         kafka={},
-        group="group",
         log=log.path,
         version=log.version,
         table_id=log.table_id,
@@ -157,7 +161,9 @@ def test_input_that_does_not_come_costs_no_local_state(attempt: KafkaAttempt) ->
     assert header(attempt) == before
     assert before is not None and before.complete
     done = run.run_plan(replace(attempt, batch=2, attempt="again"), wanted, StandIn())
-    assert isinstance(done, PartitionResult) and done.recovery.startswith("go on")
+    assert (
+        isinstance(done, PartitionResult) and done.recovery is not None and done.recovery.method is RecoveryMethod.GO_ON
+    )
 
 
 def test_the_header_is_dirty_while_the_state_changes_and_complete_at_the_end(attempt: KafkaAttempt) -> None:
@@ -200,7 +206,8 @@ def test_a_task_that_fails_behind_its_kernel_is_undone_by_the_next_attempt(
     assert left is not None and (left.attempt, left.complete, left.before) == ("mine", True, (-1, ""))
     monkeypatch.undo()
     done = ran(replace(attempt, attempt="again"), StandIn())
-    assert (done.recovery, done.counts) == ("undo: the local state is that of a failed attempt", COUNTS)
+    assert done.recovery is not None
+    assert (done.recovery.description, done.counts) == ("undo: the local state is that of a failed attempt", COUNTS)
 
 
 COUNTS = Counts(records_in=1, applied=1, emitted=1)

@@ -18,8 +18,9 @@ from tidegate.contracts.schema import BatchMeta
 from tidegate.kernels.record_format.record_batch import encode
 from tidegate.operators.suppression import SuppressionConfig
 from tidegate.runtime.batch_loop import driver as drivers
+from tidegate.runtime.batch_loop.claimed_operator import ClaimedOperator
 from tidegate.runtime.batch_loop.metadata import after_claim, after_skip
-from tidegate.runtime.batch_loop.planning import plan_records
+from tidegate.runtime.batch_loop.planning import PlanBasis, plan_records
 from tidegate.runtime.batch_loop.preflight import check_nothing_truncated, truncated_ranges
 from tidegate.runtime.kafka.fetch import fetch
 from tidegate.runtime.kafka.positions import epoch_before
@@ -107,10 +108,10 @@ def test_a_driver_stops_when_its_input_ends_before_what_it_has_read(
 ) -> None:
     driver = driver_of(application(tmp_path), jobs)
     kafka.stable = kafka.ends = {0: 5, 1: 5}
-    driver._surely(driver.round)
+    driver._run_owned(ClaimedOperator.round)
     kafka.stable = kafka.ends = {0: 4, 1: 5}
     with pytest.raises(InputTruncated, match="in has lost records"):
-        driver.round()
+        driver.operator.round()
 
 
 def test_a_task_that_meets_a_truncation_makes_the_driver_name_all_ranges(
@@ -119,8 +120,8 @@ def test_a_task_that_meets_a_truncation_makes_the_driver_name_all_ranges(
     """Both partitions have grown past what was read."""
     driver = driver_of(application(tmp_path), jobs)
     kafka.stable = kafka.ends = {0: 5, 1: 5}
-    driver._surely(driver.round)
-    driver.newest = replace(driver.newest, epochs={0: 1, 1: 1})
+    driver._run_owned(ClaimedOperator.round)
+    driver.operator.newest = replace(driver.operator.newest, epochs={0: 1, 1: 1})
     kafka.stable = kafka.ends = {0: 9, 1: 9}
     kafka.epoch_ends = {(0, 1): (1, 2), (1, 1): (1, 3)}
 
@@ -129,12 +130,12 @@ def test_a_task_that_meets_a_truncation_makes_the_driver_name_all_ranges(
 
     jobs.before = diverging
     with pytest.raises(InputTruncated) as stopped:
-        driver.round()
+        driver.operator.round()
     assert stopped.value.value == "partition 0: offsets 2 to 4; partition 1: offsets 3 to 4"
 
 
 def test_a_plan_has_the_leader_epoch_of_what_was_read_and_the_log_keeps_it() -> None:
-    plans = plan_records(READ, "in", {0: 110, 2: 31}, {}, {})
+    plans = plan_records(PlanBasis(READ, "in", {}, {}), {0: 110, 2: 31})
     assert [(plan.partition, plan.epoch) for plan in plans] == [(0, 5), (2, -1)]
     assert BatchMeta.from_json(READ.to_json()).epochs == {0: 5, 1: 5}
 
@@ -192,7 +193,7 @@ def test_behind_a_skip_back_leader_epochs_tell_of_the_next_truncation_before_any
     given, first = application(tmp_path), driver_of(application(tmp_path), jobs)
     jobs.epoch, kafka.stable = 7, {0: 100, 1: 5}
     kafka.ends = kafka.stable
-    first._surely(first.round)
+    first._run_owned(ClaimedOperator.round)
     kafka.ends, kafka.epoch_ends = {0: 60, 1: 5}, answers_to_epochs({2: 0, 5: 40, 9: 60}, end=60)
     kafka.epoch_ends[1, 7] = (7, 5)
     skipping.skip(given, NAME, {0: (100, 60)})
@@ -203,5 +204,5 @@ def test_behind_a_skip_back_leader_epochs_tell_of_the_next_truncation_before_any
     kafka.fetched[0] = lambda offset, epoch: (50 if (offset, epoch) == (60, 5) else -1, batches(60, *[11] * 10))
     second = driver_of(given, jobs)
     with pytest.raises(InputTruncated) as stopped:
-        second._surely(second.round)
+        second._run_owned(ClaimedOperator.round)
     assert stopped.value.value == "partition 0: offsets 50 to 59"

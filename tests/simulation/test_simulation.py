@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 from tidegate.contracts.kill_points import KillPoint
-from tidegate.state.decisions import Way
+from tidegate.state.decisions import RecoveryMethod
 from tidegate.testing.simulation import Settings, simulate
 from tidegate.testing.simulation.campaign import Campaign, play_all
 from tidegate.testing.simulation.chance import RATES
@@ -40,7 +40,7 @@ def test_none_lost_none_twice_order_kept_in_many_runs() -> None:
     assert min(campaign.counts[fault] for fault in RATES) > 20
     assert campaign.events["ended by Overtaken"] > 20
     assert campaign.events["transactions timed out"] > 20
-    assert min(campaign.events[f"recovered by {way.value}"] for way in Way) > 20
+    assert min(campaign.events[f"recovered by {way.value}"] for way in RecoveryMethod) > 20
 
 
 @pytest.mark.fast

@@ -20,7 +20,7 @@ from tidegate.state.delta_log.data_files import DataFile, write_rows
 from tidegate.state.delta_log.log_entries import entry_path, oldest_version, written_ms
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.local.local_state import LocalState
-from tidegate.state.local.recovery import Recovered, recover
+from tidegate.state.local.recovery import PartitionLog, Recovered, recover
 from tidegate.state.upkeep.cleanup import clean_up
 from tidegate.state.upkeep.compaction import compact
 
@@ -135,7 +135,8 @@ class MiniDriver:
             lineage=tuple(self.lineage),
             snapshot=self.snapshot,
         )
-        return recover(local, Tally(), self.log.path, self.log.version, wanted, 0, self.stream_time)
+        source = PartitionLog(log=self.log.path, version=self.log.version, partition=0, stream_time=self.stream_time)
+        return recover(local, Tally(), wanted, source)
 
     def run(self, records: Sequence[tuple[int, bool]], *, commits: bool = True) -> Recovered:
         """A batch of (key, kept) records; `commits=False`: its attempt fails after everything but the commit."""

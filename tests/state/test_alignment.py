@@ -8,7 +8,7 @@ import pytest
 
 from tidegate.contracts.event_time import ALWAYS, NEVER
 from tidegate.state import leases
-from tidegate.state.alignment import LONGEST_QUEUE, Gate, Lease, alive, needed, seen
+from tidegate.state.alignment import LONGEST_QUEUE, Gate, Lease, live_leases, needed, seen
 
 pytestmark = pytest.mark.fast
 
@@ -32,7 +32,7 @@ def test_a_superseded_driver_s_lease_lets_nothing_go() -> None:
 
 
 def test_a_lease_older_than_the_rewind_window_no_longer_counts() -> None:
-    assert alive({"a": A, "b": B._replace(clock=999)}, 2_000, 1_000) == {"a": A}
+    assert live_leases({"a": A, "b": B._replace(clock=999)}, 2_000, 1_000) == {"a": A}
 
 
 def test_a_lease_is_read_as_it_was_written_and_what_is_no_lease_needs_everything(tmp_path: Path) -> None:
@@ -47,24 +47,24 @@ def test_a_gate_opens_up_to_what_was_due_before_the_end_that_the_table_has_read(
     """due up to 10 when the table's topic ended at 3; up to 20 when it ended at 5; up to 30 at 9"""
     gate = Gate()
     for due, end in ((10, 3), (20, 5), (30, 9)):
-        gate.note(due, end)
-    assert [gate.read(offset) for offset in (0, 2, 3, 4, 5, 8, 9)] == [NEVER, NEVER, 10, 10, 20, 20, 30]
+        gate.add_due(due, end)
+    assert [gate.released_up_to(offset) for offset in (0, 2, 3, 4, 5, 8, 9)] == [NEVER, NEVER, 10, 10, 20, 20, 30]
 
 
 def test_what_was_noted_first_of_the_same_time_counts() -> None:
     gate = Gate()
-    gate.note(10, 3)
-    gate.note(10, 7)
-    assert gate.read(3) == 10
-    gate.note(10, 9)
-    assert gate.read(3) == 10
+    gate.add_due(10, 3)
+    gate.add_due(10, 7)
+    assert gate.released_up_to(3) == 10
+    gate.add_due(10, 9)
+    assert gate.released_up_to(3) == 10
 
 
 def test_a_gate_that_stays_shut_for_long_remembers_less_and_opens_no_earlier() -> None:
     gate = Gate()
     for number in range(5 * LONGEST_QUEUE):
-        gate.note(number, number)
+        gate.add_due(number, number)
     assert len(gate._due) <= LONGEST_QUEUE
     for number in range(5 * LONGEST_QUEUE):
-        assert gate.read(number) <= number
+        assert gate.released_up_to(number) <= number
     assert gate.passed == 5 * LONGEST_QUEUE - 1

@@ -607,7 +607,7 @@ def test_a_compaction_beside_batches_takes_a_bounded_part_and_the_next_ones_the_
     for batch in (1, 2):
         commit_rows(log, batch, {("state", partition): changes("a=1") for partition in range(4)})
     size = sum(file.size for file in log.data_files("state", 0))
-    monkeypatch.setattr(compaction, "TURN_BYTES", 2 * size + size // 2)
+    monkeypatch.setattr(compaction, "MAX_BACKGROUND_BYTES", 2 * size + size // 2)
     held = dict.fromkeys(range(4), 1)
     turns = [compaction.plan(log, meta(log, batch), slot=("key",), published=None, held=held) for batch in range(3, 30)]
     assert {len(parts) for parts in turns} == {2}
@@ -615,7 +615,7 @@ def test_a_compaction_beside_batches_takes_a_bounded_part_and_the_next_ones_the_
     assert len(compaction.plan(log, meta(log, 3), slot=("key",), published=None)) == 4, (
         "one that is asked for takes all"
     )
-    monkeypatch.setattr(compaction, "TURN_BYTES", 1)
+    monkeypatch.setattr(compaction, "MAX_BACKGROUND_BYTES", 1)
     assert len(compaction.plan(log, meta(log, 3), slot=("key",), published=None, held=held)) == 1
 
 

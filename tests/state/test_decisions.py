@@ -14,20 +14,20 @@ from tidegate.state.decisions import (
     FIRST_CLOCK_MS,
     Entry,
     Header,
-    Settling,
+    PublishAction,
+    RecoveryMethod,
     Tail,
     Verdict,
     Wanted,
-    Way,
+    check_not_superseded,
     choose_state,
     compaction_due,
+    decide_from_topics,
     format_mark,
     idle_advance,
     judge_winners,
-    may_take,
     newest_old,
     parse_mark,
-    resolved,
     unpublished,
     unpublished_above,
 )
@@ -50,27 +50,29 @@ HEADER = Header(
 WANTED = Wanted(epoch=3, batch=8, last=(7, "a7"), lineage=((5, "a5"), (7, "a7")))
 
 
-def way(header: Header | None, wanted: Wanted = WANTED, boot: str = "boot", layout: tuple[str, int] = LAYOUT) -> Way:
-    return choose_state(header, wanted, boot, layout).way
+def method(
+    header: Header | None, wanted: Wanted = WANTED, boot: str = "boot", layout: tuple[str, int] = LAYOUT
+) -> RecoveryMethod:
+    return choose_state(header, wanted, boot, layout).method
 
 
 # --- local state
 
 
 def test_no_local_state_is_rebuilt() -> None:
-    assert way(None) is Way.REBUILD
+    assert method(None) is RecoveryMethod.REBUILD
 
 
 def test_a_state_of_the_last_commit_goes_on() -> None:
-    assert way(HEADER) is Way.GO_ON
+    assert method(HEADER) is RecoveryMethod.GO_ON
 
 
 def test_a_state_of_the_last_commit_goes_on_even_when_the_log_was_compacted_since() -> None:
-    assert way(HEADER, replace(WANTED, snapshot=9)) is Way.GO_ON
+    assert method(HEADER, replace(WANTED, snapshot=9)) is RecoveryMethod.GO_ON
 
 
 def test_a_failed_attempt_of_the_same_batch_is_rebuilt_because_a_number_alone_does_not_do() -> None:
-    assert way(replace(HEADER, attempt="failed")) is Way.REBUILD
+    assert method(replace(HEADER, attempt="failed")) is RecoveryMethod.REBUILD
 
 
 FAILED = replace(HEADER, batch=8, attempt="failed", before=(7, "a7"))
@@ -78,92 +80,92 @@ FAILED = replace(HEADER, batch=8, attempt="failed", before=(7, "a7"))
 
 def test_a_failed_attempt_is_undone_where_that_leads_back_to_the_last_commit() -> None:
     assert choose_state(FAILED, WANTED, "boot", LAYOUT) == (
-        Way.UNDO,
+        RecoveryMethod.UNDO,
         "the local state is that of a failed attempt",
         7,
     )
-    assert way(FAILED, replace(WANTED, snapshot=9)) is Way.UNDO
+    assert method(FAILED, replace(WANTED, snapshot=9)) is RecoveryMethod.UNDO
 
 
 def test_an_attempt_that_was_committed_goes_on_although_it_could_be_undone() -> None:
-    assert way(FAILED, replace(WANTED, last=(8, "failed"))) is Way.GO_ON
+    assert method(FAILED, replace(WANTED, last=(8, "failed"))) is RecoveryMethod.GO_ON
     caught_up = replace(WANTED, last=(9, "a9"), lineage=((8, "failed"), (9, "a9")))
-    assert way(FAILED, caught_up) is Way.CATCH_UP
+    assert method(FAILED, caught_up) is RecoveryMethod.CATCH_UP
 
 
 def test_a_failed_attempt_above_an_earlier_commit_is_undone_and_caught_up_from_there() -> None:
-    use = choose_state(replace(FAILED, before=(5, "a5")), WANTED, "boot", LAYOUT)
-    assert (use.way, use.after_batch) == (Way.UNDO, 5)
+    plan = choose_state(replace(FAILED, before=(5, "a5")), WANTED, "boot", LAYOUT)
+    assert (plan.method, plan.after_batch) == (RecoveryMethod.UNDO, 5)
 
 
 def test_a_failed_attempt_above_a_commit_before_the_newest_snapshot_is_rebuilt() -> None:
-    assert way(replace(FAILED, before=(5, "a5")), replace(WANTED, snapshot=6)) is Way.REBUILD
+    assert method(replace(FAILED, before=(5, "a5")), replace(WANTED, snapshot=6)) is RecoveryMethod.REBUILD
 
 
 def test_a_failed_attempt_above_no_commit_of_the_partition_is_rebuilt() -> None:
-    assert way(replace(FAILED, before=(7, "failed, too"))) is Way.REBUILD
+    assert method(replace(FAILED, before=(7, "failed, too"))) is RecoveryMethod.REBUILD
 
 
 def test_a_failed_first_attempt_is_undone_where_no_commit_has_touched_the_partition() -> None:
-    assert way(replace(FAILED, before=(-1, "")), replace(WANTED, last=None, lineage=())) is Way.UNDO
+    assert method(replace(FAILED, before=(-1, "")), replace(WANTED, last=None, lineage=())) is RecoveryMethod.UNDO
 
 
 @pytest.mark.parametrize("harm", [{"complete": False}, {"boot_id": "another"}, {"layout": ("tally", 2)}])
 def test_a_failed_attempt_that_cannot_be_trusted_is_not_undone(harm: dict[str, Any]) -> None:
-    assert way(replace(FAILED, **harm)) is Way.REBUILD
+    assert method(replace(FAILED, **harm)) is RecoveryMethod.REBUILD
 
 
 def test_a_failed_attempt_of_a_later_batch_is_rebuilt() -> None:
-    assert way(replace(HEADER, batch=8, attempt="failed")) is Way.REBUILD
+    assert method(replace(HEADER, batch=8, attempt="failed")) is RecoveryMethod.REBUILD
 
 
 def test_an_earlier_commit_of_the_lineage_is_caught_up_from_its_batch() -> None:
-    use = choose_state(replace(HEADER, batch=5, attempt="a5"), WANTED, "boot", LAYOUT)
-    assert (use.way, use.after_batch) == (Way.CATCH_UP, 5)
+    plan = choose_state(replace(HEADER, batch=5, attempt="a5"), WANTED, "boot", LAYOUT)
+    assert (plan.method, plan.after_batch) == (RecoveryMethod.CATCH_UP, 5)
 
 
 def test_an_earlier_commit_before_the_newest_snapshot_is_rebuilt_or_deleted_keys_would_come_back() -> None:
-    assert way(replace(HEADER, batch=5, attempt="a5"), replace(WANTED, snapshot=6)) is Way.REBUILD
+    assert method(replace(HEADER, batch=5, attempt="a5"), replace(WANTED, snapshot=6)) is RecoveryMethod.REBUILD
 
 
 def test_an_earlier_commit_outside_of_the_lineage_is_rebuilt() -> None:
-    assert way(replace(HEADER, batch=4, attempt="a4")) is Way.REBUILD
+    assert method(replace(HEADER, batch=4, attempt="a4")) is RecoveryMethod.REBUILD
 
 
 def test_a_dirty_state_is_rebuilt() -> None:
-    assert way(replace(HEADER, complete=False)) is Way.REBUILD
+    assert method(replace(HEADER, complete=False)) is RecoveryMethod.REBUILD
 
 
 def test_after_a_reboot_a_state_that_was_not_durable_is_rebuilt() -> None:
-    assert way(HEADER, boot="another") is Way.REBUILD
+    assert method(HEADER, boot="another") is RecoveryMethod.REBUILD
 
 
 def test_after_a_reboot_a_durable_state_goes_on() -> None:
-    assert way(replace(HEADER, durable=True), boot="another") is Way.GO_ON
+    assert method(replace(HEADER, durable=True), boot="another") is RecoveryMethod.GO_ON
 
 
 def test_a_state_of_another_layout_is_rebuilt() -> None:
-    assert way(HEADER, layout=("tally", 2)) is Way.REBUILD
+    assert method(HEADER, layout=("tally", 2)) is RecoveryMethod.REBUILD
 
 
 def test_an_empty_state_goes_on_where_no_commit_has_touched_the_partition() -> None:
-    assert way(replace(HEADER, batch=-1, attempt=""), replace(WANTED, last=None, lineage=())) is Way.GO_ON
+    assert method(replace(HEADER, batch=-1, attempt=""), replace(WANTED, last=None, lineage=())) is RecoveryMethod.GO_ON
 
 
 def test_a_failed_first_attempt_is_rebuilt_where_no_commit_has_touched_the_partition() -> None:
-    assert way(replace(HEADER, batch=8), replace(WANTED, last=None, lineage=())) is Way.REBUILD
+    assert method(replace(HEADER, batch=8), replace(WANTED, last=None, lineage=())) is RecoveryMethod.REBUILD
 
 
 @pytest.mark.parametrize("newer", [(4, 1), (3, 9)])
 def test_a_header_with_a_larger_epoch_or_batch_supersedes_the_task(newer: tuple[int, int]) -> None:
     with pytest.raises(Superseded):
-        may_take(replace(HEADER, epoch=newer[0], batch=newer[1]), (3, 8))
+        check_not_superseded(replace(HEADER, epoch=newer[0], batch=newer[1]), (3, 8))
 
 
 @pytest.mark.parametrize("older", [(3, 8), (3, 7), (2, 99)])
 def test_a_header_with_the_same_or_a_smaller_epoch_and_batch_is_taken(older: tuple[int, int]) -> None:
-    may_take(replace(HEADER, epoch=older[0], batch=older[1]), (3, 8))
-    may_take(None, (3, 8))
+    check_not_superseded(replace(HEADER, epoch=older[0], batch=older[1]), (3, 8))
+    check_not_superseded(None, (3, 8))
 
 
 # --- the fence
@@ -218,7 +220,7 @@ def test_a_foreign_optimize_has_only_taken_the_version() -> None:
 # --- the mark
 
 
-def settle(mark: str | None, *outputs: int) -> tuple[Settling, int | None]:
+def settle(mark: str | None, *outputs: int) -> tuple[PublishAction, int | None]:
     return tuple(unpublished(mark, table_id="t", newest_batch=9, outputs=outputs))
 
 
@@ -233,11 +235,11 @@ def test_a_text_of_another_form_is_no_mark(text: str) -> None:
 
 
 def test_output_up_to_the_mark_is_published() -> None:
-    assert settle("tidegate/1 t 9", 3, 9) == (Settling.NOTHING, None)
+    assert settle("tidegate/1 t 9", 3, 9) == (PublishAction.NOTHING, None)
 
 
 def test_the_one_batch_above_the_mark_is_published() -> None:
-    assert settle("tidegate/1 t 3", 3, 9) == (Settling.PUBLISH, 9)
+    assert settle("tidegate/1 t 3", 3, 9) == (PublishAction.PUBLISH, 9)
 
 
 def test_several_batches_above_the_mark_are_a_state_error() -> None:
@@ -246,17 +248,17 @@ def test_several_batches_above_the_mark_are_a_state_error() -> None:
 
 
 def test_an_absent_mark_is_resolved_never_assumed() -> None:
-    assert settle(None, 9) == (Settling.RESOLVE, None)
+    assert settle(None, 9) == (PublishAction.RESOLVE, None)
 
 
 def test_an_absent_mark_without_output_needs_nothing() -> None:
-    assert settle(None) == (Settling.NOTHING, None)
+    assert settle(None) == (PublishAction.NOTHING, None)
 
 
 def test_what_the_output_s_headers_show_resolves_an_absent_mark() -> None:
-    assert unpublished_above(9, [8, 9]) == (Settling.NOTHING, None)
-    assert unpublished_above(8, [8, 9]) == (Settling.PUBLISH, 9)
-    assert unpublished_above(-1, [9]) == (Settling.PUBLISH, 9)
+    assert unpublished_above(9, [8, 9]) == (PublishAction.NOTHING, None)
+    assert unpublished_above(8, [8, 9]) == (PublishAction.PUBLISH, 9)
+    assert unpublished_above(-1, [9]) == (PublishAction.PUBLISH, 9)
 
 
 @pytest.mark.parametrize(
@@ -318,18 +320,18 @@ def test_many_files_right_after_a_compaction_do_not_make_the_next_one_due() -> N
 
 
 def test_output_that_a_topic_shows_was_published() -> None:
-    assert resolved(7, [Tail(7, False)]).what is Settling.NOTHING
-    assert resolved(7, [Tail(None, True), Tail(8, False)]).what is Settling.NOTHING
+    assert decide_from_topics(7, [Tail(7, False)]).what is PublishAction.NOTHING
+    assert decide_from_topics(7, [Tail(None, True), Tail(8, False)]).what is PublishAction.NOTHING
 
 
 def test_output_that_is_missing_where_nothing_else_is_was_not_published() -> None:
-    assert resolved(7, [Tail(6, True)]) == (Settling.PUBLISH, 7)
-    assert resolved(7, [Tail(None, True), Tail(3, False)]) == (Settling.PUBLISH, 7)
+    assert decide_from_topics(7, [Tail(6, True)]) == (PublishAction.PUBLISH, 7)
+    assert decide_from_topics(7, [Tail(None, True), Tail(3, False)]) == (PublishAction.PUBLISH, 7)
 
 
 def test_output_that_is_missing_where_other_things_are_may_have_been_published() -> None:
-    assert resolved(7, [Tail(None, False)]).what is Settling.ASK
-    assert resolved(7, [Tail(6, False), Tail(None, False)]).what is Settling.ASK
+    assert decide_from_topics(7, [Tail(None, False)]).what is PublishAction.ASK
+    assert decide_from_topics(7, [Tail(6, False), Tail(None, False)]).what is PublishAction.ASK
 
 
 # --- what is old

@@ -45,7 +45,7 @@ def test_it_is_read_as_it_is(log: OperatorLog) -> None:
     assert (newest.format, newest.batch, newest.offsets) == (1, 20, {"in": {0: 9, 1: 10}})
     assert [meta.batch for meta in batch_metadata.metas(log)] == list(range(21))
     assert [meta.offsets["in"] for meta in batch_metadata.metas_of(log, range(5, 7))] == [{0: 2, 1: 3}, {0: 3, 1: 3}]
-    assert batch_metadata.unbroken(log) == range(21)
+    assert batch_metadata.gapless_range(log) == range(21)
     assert batch_metadata.lineage(log, newest) == {
         0: [(batch, f"a{batch}") for batch in (14, 16, 18, 20)],
         1: [(batch, f"a{batch}") for batch in (13, 15, 17, 19)],
@@ -60,7 +60,7 @@ def test_a_claim_takes_a_log_of_format_1_over(log: OperatorLog) -> None:
     for handle in (mine, reopened(mine), OperatorLog.at(log.path, None)):
         assert handle.newest() == batch
         assert batch_metadata.metas(handle) == [*before, claim, batch]
-        assert batch_metadata.unbroken(handle) == range(23)
+        assert batch_metadata.gapless_range(handle) == range(23)
         assert handle.read("state") == state
         assert handle.format == FORMAT
 

@@ -19,7 +19,7 @@ from tests.state.logs import MiniDriver
 from tests.state.tally_operator import Tally
 from tidegate.contracts.errors import EngineError, Superseded
 from tidegate.operators.suppression import state as suppression
-from tidegate.state.decisions import Header, Way
+from tidegate.state.decisions import Header, RecoveryMethod
 from tidegate.state.local import local_state, undo_rows
 from tidegate.state.local.header import SLOT_BYTES, HeaderFile
 from tidegate.state.local.local_state import LocalState
@@ -314,35 +314,35 @@ def crash_at(step: int, *, after: bool) -> Iterator[Callable[[], int]]:
         yield lambda: done[0]
 
 
-def goes_on(driver: MiniDriver) -> Way:
-    return Way.GO_ON
+def goes_on(driver: MiniDriver) -> RecoveryMethod:
+    return RecoveryMethod.GO_ON
 
 
-def goes_on_from_durable(driver: MiniDriver) -> Way:
+def goes_on_from_durable(driver: MiniDriver) -> RecoveryMethod:
     with driver.lock() as local:
         local.make_durable()
-    return Way.GO_ON
+    return RecoveryMethod.GO_ON
 
 
-def catches_up(driver: MiniDriver) -> Way:
+def catches_up(driver: MiniDriver) -> RecoveryMethod:
     """Another machine ran the newest batch."""
     folder = driver.root / "state"
     folder.rename(driver.root / "aside")
     driver.run([(2, False), (40, True)])
     folder.rename(driver.root / "other")
     (driver.root / "aside").rename(folder)
-    return Way.CATCH_UP
+    return RecoveryMethod.CATCH_UP
 
 
-def undoes(driver: MiniDriver) -> Way:
+def undoes(driver: MiniDriver) -> RecoveryMethod:
     driver.run([(2, True), (40, True)], commits=False)
-    return Way.UNDO
+    return RecoveryMethod.UNDO
 
 
-def rebuilds(driver: MiniDriver) -> Way:
+def rebuilds(driver: MiniDriver) -> RecoveryMethod:
     with driver.lock() as local:
         local.begin(driver.epoch, driver.batch + 1, "killed in its kernel")
-    return Way.REBUILD
+    return RecoveryMethod.REBUILD
 
 
 @pytest.mark.parametrize(
@@ -350,7 +350,7 @@ def rebuilds(driver: MiniDriver) -> Way:
 )
 @pytest.mark.parametrize("situation", [goes_on, goes_on_from_durable, undoes, catches_up, rebuilds])
 def test_a_crash_at_any_step_of_an_attempt_leaves_what_the_decisions_treat_rightly(
-    tmp_path: Path, situation: Callable[[MiniDriver], Way], same_process: bool, after: bool
+    tmp_path: Path, situation: Callable[[MiniDriver], RecoveryMethod], same_process: bool, after: bool
 ) -> None:
     driver = MiniDriver(tmp_path)
     driver.run([(1, True), (2, True), (3, True), (9, True)])
@@ -364,13 +364,13 @@ def test_a_crash_at_any_step_of_an_attempt_leaves_what_the_decisions_treat_right
         local_state._KEPT.clear()
         with crash_at(step, after=after) as calls:
             try:
-                way = driver.run([(1, False), (2, True), (300, True)], commits=False).use.way
+                way = driver.run([(1, False), (2, True), (300, True)], commits=False).plan.method
             except Crash:
                 way = None
         if not same_process:
             local_state._KEPT.clear()
         assert driver.state() == expected, f"after a crash at step {step}"
-        assert driver.run([(1, False), (5, True)], commits=False).use.way is not Way.CATCH_UP
+        assert driver.run([(1, False), (5, True)], commits=False).plan.method is not RecoveryMethod.CATCH_UP
         assert driver.state() == expected
         if way is not None:
             assert way is expected_way

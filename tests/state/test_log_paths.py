@@ -11,7 +11,7 @@ import pytest
 from tests.state.logs import HOUR_MS, commit_rows, new_log, reopened, rows
 from tidegate.contracts.errors import StateError
 from tidegate.state.delta_log.checkpoints import write_checkpoint
-from tidegate.state.delta_log.log_entries import entry_path, put, written_ms
+from tidegate.state.delta_log.log_entries import entry_path, put_entry, written_ms
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.upkeep.cleanup import clean_up
 
@@ -63,7 +63,7 @@ def test_an_entry_with_a_path_that_leaves_the_table_stops_the_driver_and_every_s
     log: OperatorLog, path: str, action: Any
 ) -> None:
     commit_rows(log, 1, {("state", 0): rows("a")})
-    put(log.path, 2, [action(path)])
+    put_entry(log.path, 2, [action(path)])
     for work in (lambda: commit_rows(log, 2, {}), lambda: reopened(log), lambda: OperatorLog.at(log.path, 2)):
         with pytest.raises(StateError, match="leaves the table") as refused:
             work()
@@ -74,7 +74,7 @@ def test_an_entry_with_a_path_that_leaves_the_table_stops_the_driver_and_every_s
 @pytest.mark.parametrize("path", STAYS)
 def test_paths_of_delta_writers_are_taken(log: OperatorLog, path: str) -> None:
     commit_rows(log, 1, {})
-    put(log.path, 2, [addition(path)])
+    put_entry(log.path, 2, [addition(path)])
     commit_rows(log, 2, {})
     assert reopened(log).has_file(path)
 
@@ -92,7 +92,7 @@ def test_a_clean_up_deletes_nothing_outside_of_the_table(log: OperatorLog) -> No
     victim.write_text("not ours")
     commit_rows(log, 1, {})
     entry_path(log.path, 1).rename(entry_path(log.path, 2))
-    put(log.path, 1, [removal("../victim.parquet")])
+    put_entry(log.path, 1, [removal("../victim.parquet")])
     write_checkpoint(log.path, 2, log._snapshot.actions())
     now = written_ms(victim)
     long_ago = (now - 9 * HOUR_MS) / 1_000

@@ -32,7 +32,7 @@ from tidegate.state.delta_log.log_entries import (
     document_of,
     entry_path,
     newest_version,
-    put,
+    put_entry,
     read_actions,
 )
 from tidegate.state.delta_log.operator_log import OperatorLog
@@ -144,14 +144,14 @@ def test_a_handle_at_an_earlier_version_reads_what_was_there(log: OperatorLog) -
     assert OperatorLog.at(log.path, then).newest() == first
 
 
-def test_the_tally_follows_commits_as_if_it_were_counted_anew(log: OperatorLog) -> None:
-    assert log.tally.files == 0
+def test_the_size_follows_commits_as_if_it_were_counted_anew(log: OperatorLog) -> None:
+    assert log.size.files == 0
     old = commit_rows(log, 1, {("state", 0): rows("a", "b"), ("late", 0): rows("c")})
     assert old.batch == 1
     replacing = meta(log, 2)
     log.commit(replacing, files(log, replacing, {("state", 0): rows("a")}), log.data_files("state"))
-    assert log.tally == reopened(log).tally
-    assert log.tally.state_rows == 1
+    assert log.size == reopened(log).size
+    assert log.size.state_rows == 1
 
 
 def test_other_readers_see_the_same_rows(log: OperatorLog) -> None:
@@ -356,7 +356,7 @@ def write_error(landed: bool, times: int) -> tuple[Callable[..., bool], list[byt
 
     def wrapped(log: Path, version: int, actions: Sequence[dict[str, Any]]) -> bool:
         calls.append(json.dumps([version, actions]).encode())
-        done = (landed or len(calls) > times) and put(log, version, actions)
+        done = (landed or len(calls) > times) and put_entry(log, version, actions)
         if len(calls) <= times:
             raise OSError("no answer from the lake")
         return done
@@ -368,18 +368,18 @@ def test_an_unclear_commit_that_had_landed_is_found_to_be_committed(
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrapped, calls = write_error(landed=True, times=1)
-    monkeypatch.setattr(operator_log, "put", wrapped)
+    monkeypatch.setattr(operator_log, "put_entry", wrapped)
     committed = commit_rows(log, 1, {("state", 0): rows("a")})
     assert (len(calls), log.version, log.newest()) == (2, 1, committed)
     assert keys(log.read("state")) == [b"a"]
-    assert log.tally == reopened(log).tally
+    assert log.size == reopened(log).size
 
 
 def test_an_unclear_commit_that_had_not_landed_is_tried_again_byte_for_byte(
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrapped, calls = write_error(landed=False, times=2)
-    monkeypatch.setattr(operator_log, "put", wrapped)
+    monkeypatch.setattr(operator_log, "put_entry", wrapped)
     commit_rows(log, 1, {("state", 0): rows("a")})
     assert (len(calls), len(set(calls)), log.version, keys(log.read("state"))) == (3, 1, 1, [b"a"])
 
@@ -388,12 +388,12 @@ def test_an_unclear_commit_that_a_newer_driver_followed_is_fenced(
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def landed_and_followed(path: Path, version: int, actions: Sequence[dict[str, Any]]) -> bool:
-        monkeypatch.setattr(operator_log, "put", put)
-        put(path, version, actions)
+        monkeypatch.setattr(operator_log, "put_entry", put_entry)
+        put_entry(path, version, actions)
         commit_rows(reopened(log), 2, {}, epoch=2)
         raise OSError("no answer from the lake")
 
-    monkeypatch.setattr(operator_log, "put", landed_and_followed)
+    monkeypatch.setattr(operator_log, "put_entry", landed_and_followed)
     with pytest.raises(Fenced):
         commit_rows(log, 1, {("state", 0): rows("a")}, epoch=1)
 
@@ -403,7 +403,7 @@ def test_a_commit_that_stays_unclear_is_unavailable_and_the_next_claim_settles_i
 ) -> None:
     wrapped, _ = write_error(landed=False, times=99)
     with monkeypatch.context() as patch:
-        patch.setattr(operator_log, "put", wrapped)
+        patch.setattr(operator_log, "put_entry", wrapped)
         with pytest.raises(Unavailable, match="it is unknown"):
             commit_rows(log, 1, {("state", 0): rows("a")})
     again = reopened(log)
@@ -412,8 +412,8 @@ def test_a_commit_that_stays_unclear_is_unavailable_and_the_next_claim_settles_i
 
 
 def test_an_entry_is_put_whole_or_not_at_all_and_never_over_another(log: OperatorLog) -> None:
-    assert put(log.path, 1, [{"commitInfo": {"first": True}}])
-    assert not put(log.path, 1, [{"commitInfo": {"first": False}}])
+    assert put_entry(log.path, 1, [{"commitInfo": {"first": True}}])
+    assert not put_entry(log.path, 1, [{"commitInfo": {"first": False}}])
     assert read_actions(log.path, 1) == [{"commitInfo": {"first": True}}]
     assert list((log.path / STAGING).iterdir()) == []
 
@@ -421,7 +421,7 @@ def test_an_entry_is_put_whole_or_not_at_all_and_never_over_another(log: Operato
 def test_of_many_who_put_the_same_version_one_wins(log: OperatorLog) -> None:
     with ThreadPoolExecutor(8) as pool:
         for version in range(1, 30):
-            tries = [pool.submit(put, log.path, version, [{"commitInfo": {"by": by}}]) for by in range(8)]
+            tries = [pool.submit(put_entry, log.path, version, [{"commitInfo": {"by": by}}]) for by in range(8)]
             won = [by for by, done in enumerate(tries) if done.result()]
             assert read_actions(log.path, version) == [{"commitInfo": {"by": won[0]}}]
             assert len(won) == 1
@@ -603,7 +603,7 @@ def test_a_foreign_optimize_while_the_driver_runs_is_tolerated(log: OperatorLog)
     DeltaTable(str(log.path)).optimize.compact()
     commit_rows(log, 3, {("state", 0): rows("d")})
     assert (log.version, keys(log.read("state"))) == (4, [b"a", b"b", b"c", b"d"])
-    assert (log.tally, log.data_files("state")) == (reopened(log).tally, reopened(log).data_files("state"))
+    assert (log.size, log.data_files("state")) == (reopened(log).size, reopened(log).data_files("state"))
 
 
 def test_a_foreign_optimize_under_a_compaction_makes_it_start_over(log: OperatorLog) -> None:
@@ -627,7 +627,7 @@ def test_a_foreign_change_of_the_table_makes_the_driver_start_over(log: Operator
 
 def test_a_raised_delta_protocol_is_refused_at_start(log: OperatorLog) -> None:
     commit_rows(log, 1, {})
-    put(log.path, 2, [{"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": []}}])
+    put_entry(log.path, 2, [{"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": []}}])
     with pytest.raises(StateError, match="unsupported Delta protocol"):
         reopened(log)
 

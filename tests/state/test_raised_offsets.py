@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tidegate.contracts.schema import BatchMeta, Raised
 from tidegate.runtime.batch_loop.metadata import after_claim, after_skip
-from tidegate.state.raised_offsets import after_going_back, in_the_input, raised_now
+from tidegate.state.raised_offsets import after_going_back, input_offsets, raised_now
 
 pytestmark = pytest.mark.fast
 
@@ -36,7 +36,7 @@ def test_offsets_of_the_log_are_never_used_twice_and_lead_back_to_the_input(way:
             read += range(start, end)
             in_the_log += [offset + raised_now(raised) for offset in range(start, end)]
     assert in_the_log == sorted(set(in_the_log))
-    assert in_the_input(raised, np.array(in_the_log, np.int64)).tolist() == read
+    assert input_offsets(raised, np.array(in_the_log, np.int64)).tolist() == read
 
 
 def test_a_skip_back_raises_what_follows_and_a_skip_forward_does_not() -> None:

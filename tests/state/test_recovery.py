@@ -18,7 +18,7 @@ from tests.state.tally_operator import MemoryStorage, Tally
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.operator import Storage
 from tidegate.contracts.records import Records, Row
-from tidegate.state.decisions import Way
+from tidegate.state.decisions import RecoveryMethod
 from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.local import local_state, recovery
 from tidegate.state.local.recovery import _turns
@@ -86,7 +86,7 @@ def bring_back(driver: MiniDriver) -> None:
 def test_the_state_of_the_batch_before_goes_on_without_the_log(driver: MiniDriver) -> None:
     driver.run([(1, True)])
     recovered = driver.run([(1, True)])
-    assert (recovered.use.way, recovered.rows) == (Way.GO_ON, 0)
+    assert (recovered.plan.method, recovered.rows) == (RecoveryMethod.GO_ON, 0)
 
 
 def test_an_older_state_is_caught_up_with_the_rows_of_the_commits_between_only(driver: MiniDriver) -> None:
@@ -96,7 +96,7 @@ def test_an_older_state_is_caught_up_with_the_rows_of_the_commits_between_only(d
     driver.run([(2, True)])
     bring_back(driver)
     recovered = driver.run([(3, True)])
-    assert (recovered.use.way, recovered.rows) == (Way.CATCH_UP, 2)
+    assert (recovered.plan.method, recovered.rows) == (RecoveryMethod.CATCH_UP, 2)
     assert driver.state() == {0: 1, 2: 3, 3: 2, 4: 1, 5: 1, 6: 1, 7: 1}
 
 
@@ -104,9 +104,9 @@ def test_after_a_failed_attempt_the_state_goes_back_without_the_log(driver: Mini
     driver.run([(1, True), (2, True), (3, True)])
     for _ in range(3):
         recovered = driver.run([(1, True), (2, False), (9, True), (40, True)], commits=False)
-    assert (recovered.use.way, recovered.rows) == (Way.UNDO, 4)
+    assert (recovered.plan.method, recovered.rows) == (RecoveryMethod.UNDO, 4)
     assert driver.state() == {1: 1, 2: 1, 3: 1}
-    assert driver.run([(1, True)]).use.way is Way.GO_ON
+    assert driver.run([(1, True)]).plan.method is RecoveryMethod.GO_ON
 
 
 def test_a_state_that_was_undone_is_caught_up_with_what_others_committed_meanwhile(driver: MiniDriver) -> None:
@@ -116,7 +116,7 @@ def test_a_state_that_was_undone_is_caught_up_with_what_others_committed_meanwhi
     driver.run([(1, False), (6, True)])
     bring_back(driver)
     recovered = driver.run([(3, True)])
-    assert (recovered.use.way, recovered.rows) == (Way.UNDO, 2 + 2)
+    assert (recovered.plan.method, recovered.rows) == (RecoveryMethod.UNDO, 2 + 2)
     assert driver.state() == {2: 1, 3: 1, 6: 1}
 
 
@@ -125,7 +125,7 @@ def test_an_attempt_whose_undo_rows_are_damaged_is_rebuilt(driver: MiniDriver, h
     driver.run([(1, True)])
     driver.run([(1, True), (2, True)], commits=False)
     harm(next((driver.root / "state").glob("*/*/0/generation-*/undo")))
-    assert driver.run([(1, True)]).use.reason == "the rows that would undo a failed attempt are damaged"
+    assert driver.run([(1, True)]).plan.reason == "the rows that would undo a failed attempt are damaged"
     assert driver.state() == {1: 2}
 
 
@@ -148,7 +148,7 @@ def test_a_lake_that_fails_costs_no_local_state(driver: MiniDriver, monkeypatch:
         driver.recover(local)
     with driver.lock() as local:  # type: ignore[attr-defined]
         assert local.header == before
-        assert driver.recover(local).use.way is Way.CATCH_UP
+        assert driver.recover(local).plan.method is RecoveryMethod.CATCH_UP
 
 
 def away(*_place: object) -> None:
@@ -162,7 +162,7 @@ def test_a_state_from_before_a_compaction_is_rebuilt_so_that_deleted_keys_stay_d
     driver.compact()
     driver.run([(3, True)])
     bring_back(driver)
-    assert driver.run([(4, True)]).use.way is Way.REBUILD
+    assert driver.run([(4, True)]).plan.method is RecoveryMethod.REBUILD
     assert driver.state() == {2: 1, 3: 1, 4: 1}
 
 
@@ -171,7 +171,7 @@ def test_a_rebuild_applies_the_rows_of_all_batches(driver: MiniDriver) -> None:
     driver.run([(1, False), (2, True)])
     shutil.rmtree(driver.root / "state")
     recovered = driver.run([(4, True)])
-    assert (recovered.use.way, recovered.rows) == (Way.REBUILD, 5)
+    assert (recovered.plan.method, recovered.rows) == (RecoveryMethod.REBUILD, 5)
     assert driver.state() == {2: 2, 3: 1, 4: 1}
 
 
@@ -206,7 +206,7 @@ def test_after_a_reboot_a_damaged_state_is_rebuilt(driver: MiniDriver, monkeypat
     reboot(driver, monkeypatch)
     arrays_of(driver)["counts"][3] = -1
     recovered = driver.run([(1, True)])
-    assert recovered.use == (Way.REBUILD, "the local state is damaged: a count cannot be", -1)
+    assert recovered.plan == (RecoveryMethod.REBUILD, "the local state is damaged: a count cannot be", -1)
     assert driver.state() == {1: 2, 2: 1}
 
 
@@ -216,7 +216,7 @@ def test_after_a_reboot_a_state_with_another_seed_is_rebuilt(
     driver.run([(1, True)])
     reboot(driver, monkeypatch)
     arrays_of(driver)["seed"][0] ^= 1
-    assert driver.run([]).use.reason == "the local state is damaged: its seed is not the log's"
+    assert driver.run([]).plan.reason == "the local state is damaged: its seed is not the log's"
 
 
 def test_after_a_reboot_a_failed_attempt_that_was_made_durable_is_looked_through_and_undone(
@@ -225,7 +225,7 @@ def test_after_a_reboot_a_failed_attempt_that_was_made_durable_is_looked_through
     driver.run([(1, True)])
     driver.run([(1, True), (2, True)], commits=False)
     reboot(driver, monkeypatch)
-    assert driver.run([(1, True)]).use.way is Way.UNDO
+    assert driver.run([(1, True)]).plan.method is RecoveryMethod.UNDO
     assert driver.state() == {1: 2}
 
 
@@ -236,7 +236,7 @@ def test_after_a_reboot_a_state_is_looked_through_once(driver: MiniDriver, monke
     monkeypatch.setattr(Tally, "damage", lambda _, storage: looks.append(storage))
     for _ in range(3):
         assert driver.state()[1] == 1
-    assert driver.run([(1, True)]).use.way is Way.GO_ON
+    assert driver.run([(1, True)]).plan.method is RecoveryMethod.GO_ON
     assert len(looks) == 1
 
 
@@ -247,9 +247,9 @@ def test_a_new_driver_looks_through_no_state_that_was_complete_in_this_run_of_th
     driver.run([(1, True), (2, True)], commits=False)
     monkeypatch.setattr(Tally, "damage", None)
     driver.epoch += 1
-    assert driver.run([(1, True)]).use.way is Way.UNDO
+    assert driver.run([(1, True)]).plan.method is RecoveryMethod.UNDO
     driver.epoch += 1
-    assert driver.run([(1, True)]).use.way is Way.GO_ON
+    assert driver.run([(1, True)]).plan.method is RecoveryMethod.GO_ON
     assert driver.state() == {1: 3}
 
 
@@ -261,7 +261,7 @@ def test_a_new_driver_killed_while_it_opens_a_state_under_its_configuration_leav
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(Tally, "open", killed)
         driver.run([(1, True)])
-    assert driver.run([(1, True)]).use.way is Way.REBUILD
+    assert driver.run([(1, True)]).plan.method is RecoveryMethod.REBUILD
     assert driver.state() == {1: 2}
 
 
@@ -275,7 +275,7 @@ def test_after_a_reboot_a_state_of_another_stream_time_is_rebuilt(
     driver.run([(1, True)])
     reboot(driver, monkeypatch)
     arrays_of(driver)["time"][0] += 1
-    assert driver.run([], commits=False).use.reason.endswith("its stream time is not the log's")
+    assert driver.run([], commits=False).plan.reason.endswith("its stream time is not the log's")
 
 
 @pytest.mark.parametrize("harm", [lambda path: path.unlink(), lambda path: os.truncate(path, 8)])
@@ -284,15 +284,15 @@ def test_any_task_rebuilds_a_state_whose_file_is_missing_or_cut_short(
 ) -> None:
     driver.run([(1, True)])
     harm(next((driver.root / "state").glob("*/*/0/generation-*/counts")))
-    assert driver.run([(1, True)]).use.reason == "the local state is damaged: a file is missing or cut short"
+    assert driver.run([(1, True)]).plan.reason == "the local state is damaged: a file is missing or cut short"
     assert driver.state() == {1: 2}
 
 
 def test_a_partition_without_a_commit_starts_empty_and_its_empty_state_goes_on(driver: MiniDriver) -> None:
     driver.run([(1, True)], commits=False)
-    assert driver.run([(1, True)], commits=False).use.way is Way.UNDO
+    assert driver.run([(1, True)], commits=False).plan.method is RecoveryMethod.UNDO
     assert driver.state() == {}
-    assert driver.run([(1, True)], commits=False).use.way is Way.GO_ON
+    assert driver.run([(1, True)], commits=False).plan.method is RecoveryMethod.GO_ON
 
 
 def test_restoring_from_the_log_gives_equal_tables_before_and_after_a_compaction(driver: MiniDriver) -> None:

@@ -11,6 +11,7 @@ import pytest
 from tests.runtime.miniature import NAME, Jobs, application, driver_of
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tidegate.runtime.batch_loop import background_compaction, driver
+from tidegate.runtime.batch_loop.claimed_operator import ClaimedOperator
 from tidegate.runtime.batch_loop.driver import OperatorDriver
 from tidegate.runtime.telemetry.telemetry import Telemetry
 
@@ -36,30 +37,30 @@ def test_a_driver_that_has_not_started_is_seen_too(one: OperatorDriver) -> None:
 
 
 def test_a_round_is_seen_by_its_commit_and_the_ends_that_it_saw(one: OperatorDriver) -> None:
-    one._surely(one.round)
+    one._run_owned(ClaimedOperator.round)
     seen = one.observe()
-    assert seen.newest is one.newest
+    assert seen.newest is one.operator.newest
     assert seen.ends == {0: 5, 1: 5}
     assert seen.files == 0
-    one.compact()
-    assert one.observe().files == len(one._log.data_files("meta")) == 1
+    one.operator.compact()
+    assert one.observe().files == len(one.operator.log.data_files("meta")) == 1
     assert seen.loop_age_s is not None and seen.loop_age_s < 60
 
 
 def test_a_loop_s_age_grows_until_it_turns(one: OperatorDriver) -> None:
-    one._surely(one.round)
+    one._run_owned(ClaimedOperator.round)
     time.sleep(0.05)
-    age_s, turned = one.observe().loop_age_s, one._turned
+    age_s, turned = one.observe().loop_age_s, one._last_try_at
     assert age_s is not None and turned is not None and age_s >= 0.05
-    one._surely(one.round)
-    assert one._turned is not None and one._turned >= turned + 0.05
+    one._run_owned(ClaimedOperator.round)
+    assert one._last_try_at is not None and one._last_try_at >= turned + 0.05
 
 
 def test_compactions_are_counted_at_once_or_beside_the_batches(
     one: OperatorDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one._surely(one.round)
-    one.compact()
+    one._run_owned(ClaimedOperator.round)
+    one.operator.compact()
     assert one.observe().compactions == 1
     monkeypatch.setattr(background_compaction, "due", lambda log, newest: one.observe().compactions == 1)
     monkeypatch.setattr(
@@ -67,7 +68,7 @@ def test_compactions_are_counted_at_once_or_beside_the_batches(
     )
     deadline = time.monotonic() + 30
     while one.observe().compactions < 2:
-        one._surely(one.round)
+        one._run_owned(ClaimedOperator.round)
         assert time.monotonic() < deadline
-    assert one.newest.action == "compaction"
+    assert one.operator.newest.action == "compaction"
     assert one.observe().compaction_s > 0

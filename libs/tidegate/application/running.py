@@ -22,7 +22,7 @@ from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import client
 from tidegate.runtime.spark.session import share_python_path
 from tidegate.runtime.telemetry.log_lines import set_log_format
-from tidegate.runtime.threads import beside
+from tidegate.runtime.threads import in_background
 
 if TYPE_CHECKING:
     from tidegate.runtime.batch_loop.driver import OperatorDriver
@@ -78,7 +78,7 @@ class Handle:
         self.configuration = configuration
         self._stop = Event()
         self._drivers: Sequence[OperatorDriver] = ()
-        self._ended: Future[None] = beside(self._run)
+        self._ended: Future[None] = in_background(self._run)
         self._drain_on_sigterm()
 
     def _run(self) -> None:

@@ -28,7 +28,7 @@ def carry_out(request: Kind, application: Application, name: str, content: str =
     `content` is sent to the running driver with the request. Raise UserError if the driver refuses the request.
     """
     requests = requests_of(application, name)
-    if requests.driven():
+    if requests.is_driver_running():
         requests.ask(request, DRIVER_TIMEOUT_S, content)
         return "the running driver"
     click.echo("starting Spark: no driver is running on this machine", err=True)
@@ -37,12 +37,11 @@ def carry_out(request: Kind, application: Application, name: str, content: str =
 
     spark = start_spark(f"tidegate {request}", application.spark.master, application.spark.conf)
     try:
-        driver = OperatorDriver(Wiring(spark=spark, application=application, name=name))
-        driver.start()
+        operator = OperatorDriver(Wiring(spark=spark, application=application, name=name)).start()
         work: Callable[[], bool | None] = {
-            "apply": driver.apply,
-            "compact": driver.compact,
-            "flush": driver.flush,
+            "apply": operator.apply,
+            "compact": operator.compact,
+            "flush": operator.flush,
         }[request]
         while work() is False:  # local states are still being restored
             time.sleep(PAUSE_S)

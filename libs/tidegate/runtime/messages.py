@@ -5,18 +5,17 @@ All of them are small and picklable: paths, numbers and names. Records and rows 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from tidegate.contracts.config import AddedWindows, OperatorRules
+from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.errors import TidegateError
 from tidegate.contracts.event_time import ALWAYS
 from tidegate.contracts.schema import Counts, Raised
 from tidegate.runtime.kafka.transactions import Producer
-from tidegate.runtime.publishing.topics import Outlets
-from tidegate.state.decisions import Wanted
+from tidegate.runtime.publishing.topics import OutputRoute
+from tidegate.state.decisions import RecoveryPlan, Wanted
 from tidegate.state.delta_log.data_files import DataFile
 
 Action = Literal["batch", "idle", "flush", "apply"]
@@ -47,16 +46,11 @@ class Attempt:
 class KafkaAttempt(Attempt):
     """An attempt that reads and writes Kafka topics.
 
-    `limits`: the largest record batch that each output topic takes, in bytes. `times_in_values`: event times are fields
-    of the values, not the records' timestamps. `windows`: how the output names windows; None: not at all.
+    `route`: how its output is published. `max_batch_bytes`: how much input each partition reads at most.
     """
 
     kafka: dict[str, str]
-    group: str
-    outlets: Outlets
-    limits: Mapping[str, int]
-    times_in_values: bool
-    windows: AddedWindows | None
+    route: OutputRoute
     max_batch_bytes: int
     deadline_s: float
 
@@ -131,21 +125,21 @@ class PartitionResult:
     stop_reason: str = ""
     floor: int | None = None
     needs: int | None = None
-    recovery: str = ""
-    replica: str = ""
+    recovery: RecoveryPlan | None = None
+    replica: RecoveryPlan | None = None
     epoch: int = -1
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-class Returned(NamedTuple):
+class RecoveryOutcome(NamedTuple):
     """The outcome of the recovery of a local state.
 
-    `ready`: it was recovered, by the way `how`, in `seconds`; otherwise `how` says why it has to be rebuilt.
+    `ready`: it was recovered by this plan, in `seconds`; otherwise the plan is to rebuild it.
     """
 
     partition: int
     ready: bool
-    how: str
+    plan: RecoveryPlan
     seconds: float
 
 

@@ -13,15 +13,15 @@ from functools import lru_cache
 from threading import Thread
 from typing import TypeVar
 
-LANES = 2
+THREADS = 2
 """Partitions that a task runs at once: a third one would mostly wait for a core while its input takes memory."""
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
-def side_by_side(work: Callable[[Item], Answer], items: Sequence[Item]) -> Iterator[Answer]:
-    """Return an iterator over the work's results, in order of the items; LANES items run at once.
+def map_parallel(work: Callable[[Item], Answer], items: Sequence[Item]) -> Iterator[Answer]:
+    """Return an iterator over the work's results, in order of the items; THREADS items run at once.
 
     A single item runs in the calling thread.
     """
@@ -36,10 +36,10 @@ def _pool(_process: int) -> ThreadPoolExecutor:
 
     A forked process gets a pool of its own, since threads do not survive a fork.
     """
-    return ThreadPoolExecutor(LANES, thread_name_prefix="lane")
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="partition")
 
 
-def beside(work: Callable[[], Answer]) -> Future[Answer]:
+def in_background(work: Callable[[], Answer]) -> Future[Answer]:
     """Start the work on a daemon thread, for which the process does not wait at its end; return its future."""
     answer: Future[Answer] = Future()
     Thread(target=_answer, args=(work, answer), daemon=True).start()

@@ -65,7 +65,7 @@ def is_renewal_due(before: Lease | None, now: Lease) -> bool:
     return age_ms >= (RENEW_AT_MOST_EVERY_MS if before.needs != now.needs else RENEW_EVERY_MS)
 
 
-def alive(leases: Mapping[str, Lease], clock: int, rewind_window_ms: int) -> dict[str, Lease]:
+def live_leases(leases: Mapping[str, Lease], clock: int, rewind_window_ms: int) -> dict[str, Lease]:
     """Return the leases that still count: those not older than the table's rewind window, by their clock."""
     # rule: lease-expires
     return {reader: lease for reader, lease in leases.items() if lease.clock >= clock - rewind_window_ms}
@@ -107,14 +107,14 @@ class Gate:
     passed: int = NEVER
     _due: deque[tuple[int, int]] = field(default_factory=deque)
 
-    def note(self, due: int, end: int) -> None:
+    def add_due(self, due: int, end: int) -> None:
         """Add that records up to event time `due` are due, and that the table's topic ended at `end` after that."""
         if due > (self._due[-1][0] if self._due else self.passed):
             self._due.append((due, end))
         if len(self._due) > LONGEST_QUEUE:  # records of a dropped entry are released with the next one
             self._due = deque(list(self._due)[1::2])
 
-    def read(self, offset: int) -> int:
+    def released_up_to(self, offset: int) -> int:
         """Return the event time up to which records may be released, given that the table has read up to `offset`."""
         # rule: gate-of-due
         while self._due and self._due[0][1] <= offset:

@@ -43,7 +43,7 @@ def metas_of(log: OperatorLog, batches: range) -> list[BatchMeta]:
     return [meta for meta in _put_together(found) if meta.batch >= batches.start]
 
 
-def since(log: OperatorLog, clock_ms: int) -> list[BatchMeta]:
+def metas_since(log: OperatorLog, clock_ms: int) -> list[BatchMeta]:
     """Return the metadata of the newest batches, back to and including the first one with a clock before `clock_ms`.
 
     They are ordered from the oldest. If no batch has such a clock, return all that the log's entries reach.
@@ -72,7 +72,7 @@ def _put_together(found: Iterable[Document]) -> Iterator[BatchMeta]:
         yield before
 
 
-def unbroken(log: OperatorLog) -> range:
+def gapless_range(log: OperatorLog) -> range:
     """Return the longest range of batches that ends with the newest one and has no gap.
 
     Gaps exist only among older batches, where retention has dropped some. `meta` files with as many rows as the batches
@@ -114,7 +114,7 @@ def lineage(log: OperatorLog, newest: BatchMeta) -> dict[int, list[Commit]]:
     return found
 
 
-def grow(lineage: dict[int, list[Commit]], meta: BatchMeta) -> None:
+def extend_lineage(lineage: dict[int, list[Commit]], meta: BatchMeta) -> None:
     """Add the commit to the lineage of each partition that it changed, and keep the newest LINEAGE commits of each."""
     for partition in meta.counts:
         commits = lineage.setdefault(partition, [])

@@ -60,7 +60,7 @@ class Wanted:
     snapshot: int = -1
 
 
-class Way(Enum):
+class RecoveryMethod(Enum):
     """The ways in which a task can bring its local state to the wanted commit."""
 
     GO_ON = "go on"
@@ -69,18 +69,23 @@ class Way(Enum):
     REBUILD = "rebuild"
 
 
-class StateUse(NamedTuple):
+class RecoveryPlan(NamedTuple):
     """How to bring a local state to the wanted commit, and why.
 
     The log's state rows of batches above `after_batch` are to be applied; with UNDO, after the undo rows.
     """
 
-    way: Way
+    method: RecoveryMethod
     reason: str
     after_batch: int = -1
 
+    @property
+    def description(self) -> str:
+        """Return how the state is recovered and why, as text for people."""
+        return f"{self.method.value}: {self.reason}"
 
-def may_take(header: Header | None, token: tuple[int, int]) -> None:
+
+def check_not_superseded(header: Header | None, token: tuple[int, int]) -> None:
     """Raise Superseded if the header has a larger (epoch, batch) than the task, whose own is `token`."""
     # rule: superseded-task/decision
     if header is not None and (header.epoch, header.batch) > token:
@@ -91,27 +96,29 @@ def may_take(header: Header | None, token: tuple[int, int]) -> None:
         )
 
 
-def choose_state(header: Header | None, wanted: Wanted, boot_id: str, layout: tuple[str, int]) -> StateUse:
+def choose_state(header: Header | None, wanted: Wanted, boot_id: str, layout: tuple[str, int]) -> RecoveryPlan:
     """Return how a task gets from the local state with this header to the wanted commit.
 
     Commits are compared by batch and attempt, because a failed attempt has the batch number of the one that succeeded.
     """
     if header is None:
-        return StateUse(Way.REBUILD, "there is no local state")
+        return RecoveryPlan(RecoveryMethod.REBUILD, "there is no local state")
     if unfit := _unfit(header, boot_id, layout):
-        return StateUse(Way.REBUILD, unfit)
+        return RecoveryPlan(RecoveryMethod.REBUILD, unfit)
     here = (header.batch, header.attempt)
     # rule: usable-if-last, attempt-not-number
     if here == (wanted.last or NO_COMMIT):
-        return StateUse(Way.GO_ON, "the local state equals the partition's last commit", header.batch)
+        return RecoveryPlan(RecoveryMethod.GO_ON, "the local state equals the partition's last commit", header.batch)
     if _leads_on(here, wanted):
-        return StateUse(Way.CATCH_UP, "the local state equals an earlier commit", header.batch)
+        return RecoveryPlan(RecoveryMethod.CATCH_UP, "the local state equals an earlier commit", header.batch)
     # rule: undo-failed-attempt/chosen, undo-to-last-commit/chosen
     if header.before is not None and (header.before == (wanted.last or NO_COMMIT) or _leads_on(header.before, wanted)):
-        return StateUse(Way.UNDO, "the local state is that of a failed attempt", header.before[0])
+        return RecoveryPlan(RecoveryMethod.UNDO, "the local state is that of a failed attempt", header.before[0])
     if here in wanted.lineage or header.before in wanted.lineage:
-        return StateUse(Way.REBUILD, "a compaction came between: it has dropped deletes that would be missed")
-    return StateUse(Way.REBUILD, "the local state equals no commit of the partition")
+        return RecoveryPlan(
+            RecoveryMethod.REBUILD, "a compaction came between: it has dropped deletes that would be missed"
+        )
+    return RecoveryPlan(RecoveryMethod.REBUILD, "the local state equals no commit of the partition")
 
 
 def _leads_on(commit: Commit, wanted: Wanted) -> bool:
@@ -224,7 +231,7 @@ def parse_mark(text: str) -> Mark | None:
     return Mark(found[1], int(found[2])) if found else None
 
 
-class Settling(Enum):
+class PublishAction(Enum):
     """What to do about a partition's unpublished output before its next batch."""
 
     NOTHING = "nothing"
@@ -233,14 +240,14 @@ class Settling(Enum):
     ASK = "ask"
 
 
-class Settle(NamedTuple):
+class PublishDecision(NamedTuple):
     """A decision, and the batch that it is about (None with NOTHING and RESOLVE)."""
 
-    what: Settling
+    what: PublishAction
     batch: int | None = None
 
 
-def unpublished(mark: str | None, *, table_id: str, newest_batch: int, outputs: Sequence[int]) -> Settle:
+def unpublished(mark: str | None, *, table_id: str, newest_batch: int, outputs: Sequence[int]) -> PublishDecision:
     """Return what is left to publish according to the mark.
 
     RESOLVE means that the mark is absent and that there is output, so the output topics have to be searched for it.
@@ -249,12 +256,12 @@ def unpublished(mark: str | None, *, table_id: str, newest_batch: int, outputs: 
     above the log, of another table or in another form, and if several batches are unpublished.
     """
     if mark is None:
-        # rule: absent-mark-resolved
-        return Settle(Settling.RESOLVE) if outputs else Settle(Settling.NOTHING)
+        # rule: absent-mark-decide_from_topics
+        return PublishDecision(PublishAction.RESOLVE) if outputs else PublishDecision(PublishAction.NOTHING)
     return unpublished_above(_trusted(mark, table_id, newest_batch), outputs)
 
 
-def unpublished_above(published: int, outputs: Sequence[int]) -> Settle:
+def unpublished_above(published: int, outputs: Sequence[int]) -> PublishDecision:
     """Return what is left to publish after `published`, the newest batch that is known to be published (-1: none).
 
     Raise StateError if several batches are left.
@@ -269,7 +276,7 @@ def unpublished_above(published: int, outputs: Sequence[int]) -> Settle:
             remedy="was the consumer group's offset or the output topic changed by hand? "
             "Set the group's metadata back, or give the operator another output topic",
         )
-    return Settle(Settling.PUBLISH, due[0]) if due else Settle(Settling.NOTHING)
+    return PublishDecision(PublishAction.PUBLISH, due[0]) if due else PublishDecision(PublishAction.NOTHING)
 
 
 class Tail(NamedTuple):
@@ -283,7 +290,7 @@ class Tail(NamedTuple):
     whole: bool
 
 
-def resolved(batch: int, tails: Sequence[Tail]) -> Settle:
+def decide_from_topics(batch: int, tails: Sequence[Tail]) -> PublishDecision:
     """Return what is left to publish if the mark is absent; `batch` is the partition's newest batch with output.
 
     `tails` are the ends of the output topics; they show whether the topics have that batch. Earlier batches need no
@@ -292,9 +299,9 @@ def resolved(batch: int, tails: Sequence[Tail]) -> Settle:
     """
     # rule: absent-mark-newest-output/decided
     if any(tail.newest is not None and tail.newest >= batch for tail in tails):
-        return Settle(Settling.NOTHING)
+        return PublishDecision(PublishAction.NOTHING)
     # rule: absent-mark-asks/decided
-    return Settle(Settling.PUBLISH if any(tail.whole for tail in tails) else Settling.ASK, batch)
+    return PublishDecision(PublishAction.PUBLISH if any(tail.whole for tail in tails) else PublishAction.ASK, batch)
 
 
 def _trusted(mark: str, table_id: str, newest_batch: int) -> int:

@@ -29,7 +29,7 @@ def after_going_back(raised: Raised, reached: int, end: int) -> Raised:
     return (*(earlier for earlier in raised if earlier[0] < first), (first, by))
 
 
-def in_the_input(raised: Raised, offsets: Array) -> Array:
+def input_offsets(raised: Raised, offsets: Array) -> Array:
     """Return the input offsets (int64) of the records that have these offsets in the log."""
     if not raised:
         return offsets

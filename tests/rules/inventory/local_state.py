@@ -153,7 +153,7 @@ RULES = (
         name="a state that is caught up gets the rows of the commits between, deletes included",
         chapter=Chapter.LOCAL_STATE,
         tests=tests("state/test_recovery", "an_older_state_is_caught_up_with_the_rows_of_the_commits_between_only"),
-        removals=(dropped("use.after_batch"),),
+        removals=(dropped("plan.after_batch"),),
     ),
     Rule(
         slug="dirty-rebuilt",

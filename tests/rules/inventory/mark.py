@@ -88,7 +88,7 @@ RULES = (
         removals=(instead("if parsed is None:\n    return -1"),),
     ),
     Rule(
-        slug="absent-mark-resolved",
+        slug="absent-mark-decide_from_topics",
         name="an absent mark is never assumed",
         chapter=Chapter.MARK,
         tests=tests("state/test_decisions", "an_absent_mark_is_resolved_never_assumed"),
@@ -107,7 +107,7 @@ RULES = (
         chapter=Chapter.MARK,
         tests=tests("runtime/test_publication", "with_an_absent_mark_the_newest_output_alone_is_in_question"),
         removals=(
-            value("resolved(outputs[0], self._tails(partition, outputs[-1], newest))", way="asked"),
+            value("decide_from_topics(outputs[0], self._topic_ends(partition, outputs[-1], newest))", way="asked"),
             replaced("tail.newest >= batch", "tail.newest == batch", way="decided"),
         ),
     ),

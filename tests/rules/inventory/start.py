@@ -31,7 +31,7 @@ RULES = (
         chapter=Chapter.START,
         tests=(
             *tests(
-                "runtime/test_beginning",
+                "runtime/test_earlier_runs",
                 "an_operator_with_any_trace_waits_for_its_lake_and_goes_on_when_it_is_back",
             ),
             *tests(
@@ -80,8 +80,12 @@ RULES = (
         slug="start-at-claim",
         name="a failing step of the start starts over at the claim",
         chapter=Chapter.START,
-        tests=tests("runtime/test_driver", "a_failing_step_of_the_start_starts_over_at_the_claim"),
-        removals=(preceded("self._owned = True"),),
+        tests=tests(
+            "runtime/test_driver",
+            "a_failing_step_of_the_start_starts_over_at_the_claim",
+            "an_operator_that_cannot_be_opened_is_claimed_again",
+        ),
+        removals=(preceded("self._owned = operator"),),
     ),
     Rule(
         slug="init-after-unclear-end",

@@ -49,7 +49,7 @@ RULES = (
         name="a replica whose files were vacuumed is rebuilt",
         chapter=Chapter.TABLES,
         tests=tests("runtime/test_pins", "a_replica_whose_files_were_vacuumed_is_rebuilt"),
-        removals=(replaced("not all(((log / file.path).exists() for file in tail))", "False"),),
+        removals=(replaced("source.lacks_files", "False"),),
     ),
     Rule(
         slug="replica-never-back",

@@ -81,7 +81,9 @@ def _until_applied(application: Application, name: str) -> OperatorLog:
     wanted, deadline = config_hash(application.operators[name]), time.monotonic() + DRIVER_TIMEOUT_S
     requests = requests_of(application, name)
     while True:
-        driven = requests.driven()  # asked before the log is read: a driver may apply the change and then end
+        driven = (
+            requests.is_driver_running()
+        )  # asked before the log is read: a driver may apply the change and then end
         log = _log(application, name)
         newest = log.newest()
         if newest is not None and newest.config == newest.applied == wanted:

@@ -33,7 +33,7 @@ def command(file: Path, operator: str, published: bool | None, partitions: tuple
     [name] = select_operators(application, operator)
     if published is None:
         raise click.UsageError("add --published or --unpublished")
-    if requests_of(application, name).driven():
+    if requests_of(application, name).is_driver_running():
         raise UserError("a driver of the operator is running", value=name, remedy="stop the driver, then try again")
     claim = settle(application, name, published=published, partitions=partitions or None)
     settled = {str(partition): batch for partition, (batch, _word) in sorted(claim.settled.items())}

@@ -33,7 +33,7 @@ def command(file: Path, operator: str, ranges: tuple[str, ...], as_json: bool) -
     """
     application = load(file)
     [name] = select_operators(application, operator)
-    if requests_of(application, name).driven():
+    if requests_of(application, name).is_driver_running():
         raise UserError("a driver of the operator is running", value=name, remedy="stop the driver, then try again")
     named = dict(_range(text) for text in ranges)
     batch = skip(application, name, named)

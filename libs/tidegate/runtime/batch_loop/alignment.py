@@ -11,7 +11,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.messages import Hold, PartitionPlan, PartitionResult
 from tidegate.runtime.telemetry.log_lines import log_fields
 from tidegate.state import leases
-from tidegate.state.alignment import Gate, Lease, alive, is_renewal_due, needed, seen
+from tidegate.state.alignment import Gate, Lease, is_renewal_due, live_leases, needed, seen
 from tidegate.state.disk import disk_errors
 from tidegate.state.upkeep.cleanup import MIN_WINDOW_MS
 
@@ -46,15 +46,24 @@ class Readers:
     def held(self, newest: BatchMeta, partitions: Iterable[int], clock_ms: int) -> tuple[Seen, dict[int, Hold]]:
         """Read the leases; return the readers whose leases still count, and what each partition must keep for them."""
         found = leases.read(self.log, clock_ms)
-        counting = alive(found, clock_ms, max(self.rewind_window_ms, MIN_WINDOW_MS))
-        self._tell_dead(found.keys() - counting.keys())
+        counting = live_leases(found, clock_ms, max(self.rewind_window_ms, MIN_WINDOW_MS))
+        self._log_dead(found.keys() - counting.keys())
         readers = seen(newest.readers, counting)
         return readers, {
             partition: Hold(newest.floor.get(partition, NEVER), needed(counting, readers, partition))
             for partition in partitions
         }
 
-    def tell_given_up(self, plans: Sequence[PartitionPlan], results: Iterable[PartitionResult], batch: int) -> None:
+    def with_holds(
+        self, newest: BatchMeta, plans: Sequence[PartitionPlan], clock_ms: int
+    ) -> tuple[Seen, Sequence[PartitionPlan]]:
+        """Return the readers whose leases still count, and the plans with what each partition must keep for them."""
+        readers, holds = self.held(newest, [plan.partition for plan in plans], clock_ms)
+        return readers, [replace(plan, hold=holds[plan.partition]) for plan in plans]
+
+    def log_dropped_versions(
+        self, plans: Sequence[PartitionPlan], results: Iterable[PartitionResult], batch: int
+    ) -> None:
         """Log the partitions that dropped versions a reader needs, because `hold_for_readers` was exceeded."""
         holds = {plan.partition: plan.hold for plan in plans}
         for result in results:
@@ -68,19 +77,38 @@ class Readers:
             fields = log_fields(self.table, partition=result.partition, batch=batch)
             lines.warning(line, self.table, result.partition, result.floor, hold.needs, extra=fields)
 
-    def _tell_dead(self, dead: Iterable[str]) -> None:
+    def _log_dead(self, dead: Iterable[str]) -> None:
         for reader in sorted(set(dead) - self._dead):
             line = "%s no longer waits for its reader %s: its lease is older than rewind_window; start it, or remove %s"
             lines.warning(line, self.table, reader, leases.path_of(self.log, reader), extra=log_fields(self.table))
         self._dead = frozenset(dead)
 
 
-def readers_of(application: Application, name: str) -> Readers | None:
-    """Return the readers of the operator's table; None if it is no table, or one that keeps no history."""
+class NoReaders:
+    """The readers of an operator that is no table, or of a table that keeps no history: there is nothing to keep."""
+
+    def held(self, newest: BatchMeta, partitions: Iterable[int], clock_ms: int) -> tuple[Seen, dict[int, Hold]]:
+        """Return no reader, and nothing to keep."""
+        return {}, {}
+
+    def with_holds(
+        self, newest: BatchMeta, plans: Sequence[PartitionPlan], clock_ms: int
+    ) -> tuple[Seen, Sequence[PartitionPlan]]:
+        """Return no reader, and the plans as they are."""
+        return {}, plans
+
+    def log_dropped_versions(
+        self, plans: Sequence[PartitionPlan], results: Iterable[PartitionResult], batch: int
+    ) -> None:
+        """Do nothing."""
+
+
+def readers_of(application: Application, name: str) -> Readers | NoReaders:
+    """Return the readers of the operator's table."""
     config = application.operators[name]
     table = config.as_table()
     if table is None or table.history_retention is None:
-        return None
+        return NoReaders()
     return Readers(table=name, log=log_path(application.lake, name), rewind_window_ms=config.rewind_window)
 
 
@@ -117,7 +145,7 @@ class Renewal:
         return {partition: min(newest.needs.get(partition, time), time) for partition, time in due.items()}
 
 
-class Used(NamedTuple):
+class Released(NamedTuple):
     """What a batch of the reader released in a partition, and what still waits there.
 
     `passed`: records up to this event time were released. `clock`: the clock of the batch.
@@ -141,13 +169,13 @@ class Gates:
     wait: int | None
     ends: Mapping[int, int] = field(default_factory=dict)
     _gates: defaultdict[int, Gate] = field(default_factory=lambda: defaultdict(Gate))
-    _used: dict[int, Used] = field(default_factory=dict)
+    _released: dict[int, Released] = field(default_factory=dict)
 
     def note_ends(self, newest: BatchMeta, ends: Mapping[int, int]) -> None:
         """Note the end offsets of the table's topic, read after the stream time in `newest` was reached."""
         self.ends = ends
         for partition, stream_time in newest.stream_time.items():
-            self._gates[partition].note(stream_time - self.grace, ends.get(partition, ALWAYS))
+            self._gates[partition].add_due(stream_time - self.grace, ends.get(partition, ALWAYS))
 
     def open_until(self, plan: PartitionPlan, read: int) -> int:
         """Return the event time up to which the partition may release records in this batch.
@@ -161,23 +189,23 @@ class Gates:
 
     def passed(self, partition: int, read: int) -> int:
         """Return the event time up to which a table that has read up to offset `read` is complete for the stream."""
-        return self._gates[partition].read(read)
+        return self._gates[partition].released_up_to(read)
 
     def note_used(self, result: PartitionResult, open_until: int, clock_ms: int) -> None:
         """Note what a batch released, and what its records have made due."""
         due = result.stream_time - self.grace
         # rule: idle-due-waits/ends
         if result.action == "batch":
-            self._gates[result.partition].note(due, self.ends.get(result.partition, ALWAYS))
+            self._gates[result.partition].add_due(due, self.ends.get(result.partition, ALWAYS))
         waiting = (result.measures.get(f"waiting_{what}_now", 0) for what in ("records", "bytes"))
-        self._used[result.partition] = Used(min(open_until, due), clock_ms, *waiting)
+        self._released[result.partition] = Released(min(open_until, due), clock_ms, *waiting)
 
-    def may_go_on(self, newest: BatchMeta, partition: int, read: int, now_ms: int) -> bool:
+    def should_retry(self, newest: BatchMeta, partition: int, read: int, now_ms: int) -> bool:
         """Return whether to try waiting records again: the table has read on, or the longest wait is over.
 
         True as well while no batch since the start has shown what waits in the partition.
         """
-        used = self._used.get(partition)
+        used = self._released.get(partition)
         if used is None:
             return True
         if used.waiting and self.passed(partition, read) > used.passed:
@@ -187,14 +215,14 @@ class Gates:
 
     def waiting(self) -> list[int]:
         """Return the partitions with due records that wait only for the table."""
-        return sorted(partition for partition, used in self._used.items() if used.waiting)
+        return sorted(partition for partition, used in self._released.items() if used.waiting)
 
     def full(self) -> set[int]:
         """Return the partitions in which so much waits that their stream must not be read any further."""
         # rule: waiting-bounded
-        return {partition for partition, used in self._used.items() if used.waiting_bytes >= MOST_WAITING_BYTES}
+        return {partition for partition, used in self._released.items() if used.waiting_bytes >= MOST_WAITING_BYTES}
 
-    def settled(self, newest: BatchMeta) -> bool:
+    def nothing_waits(self, newest: BatchMeta) -> bool:
         """Return True if no record waits, and each partition with held records has had a batch since the start."""
-        known = all(partition in self._used for partition, counts in newest.totals.items() if counts.held)
+        known = all(partition in self._released for partition, counts in newest.totals.items() if counts.held)
         return known and not self.waiting()

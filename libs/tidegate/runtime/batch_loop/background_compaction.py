@@ -20,7 +20,7 @@ from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime import clock
 from tidegate.runtime.batch_loop.metadata import after_compaction
 from tidegate.runtime.spark.jobs import Jobs
-from tidegate.runtime.threads import beside
+from tidegate.runtime.threads import in_background
 from tidegate.state.decisions import compaction_due
 from tidegate.state.delta_log.data_files import delete_attempt
 from tidegate.state.delta_log.operator_log import OperatorLog
@@ -74,7 +74,7 @@ class Compacting:
     count: int = 0
     seconds: float = 0.0
 
-    def at_once(self, log: OperatorLog, newest: BatchMeta, published: Mapping[int, int] | None) -> BatchMeta:
+    def compact_now(self, log: OperatorLog, newest: BatchMeta, published: Mapping[int, int] | None) -> BatchMeta:
         """Compact the whole log now and return the commit's metadata.
 
         Each partition's state is rewritten as a snapshot, and small files are merged. A background compaction under way
@@ -103,11 +103,11 @@ class Compacting:
             return
         planned = after_compaction(newest, (), attempt=uuid4().hex, clock=clock.now_ms())
         held = {partition: counts.held for partition, counts in newest.totals.items()}
-        at_rest = log.at_rest()
+        pinned = log.pinned_copy()
         stopped = Event()
-        answer = beside(lambda: self._prepared(at_rest, planned, published, held, stopped))
+        answer = in_background(lambda: self._prepared(pinned, planned, published, held, stopped))
         began = time.monotonic()
-        self.rewriting = Rewriting(log=at_rest, planned=planned, began=began, answer=answer, stopped=stopped)
+        self.rewriting = Rewriting(log=pinned, planned=planned, began=began, answer=answer, stopped=stopped)
 
     def _prepared(
         self,
@@ -135,7 +135,7 @@ class Compacting:
                 raise EngineError("the compaction was stopped, as its driver has ended")
             yield from self.jobs.each_sequentially(work, [part])
 
-    def committer(self, log: OperatorLog, newest: BatchMeta) -> tuple[BatchMeta, Callable[[], None]] | None:
+    def take_finished(self, log: OperatorLog, newest: BatchMeta) -> tuple[BatchMeta, Callable[[], None]] | None:
         """Return a finished compaction's metadata and the function that commits it; None if none has finished.
 
         Raise the error of a compaction that failed, after deleting its files. None as well for one that was stopped.
@@ -176,5 +176,5 @@ class Compacting:
 def due(log: OperatorLog, newest: BatchMeta) -> bool:
     """Return whether the log has grown enough since the newest compaction to be worth another one."""
     held = sum(counts.held for counts in newest.totals.values())
-    tally = log.tally
-    return compaction_due(newest.batch - newest.compacted, tally.state_rows, held, tally.files) is not None
+    size = log.size
+    return compaction_due(newest.batch - newest.compacted, size.state_rows, held, size.files) is not None

@@ -12,14 +12,14 @@ from uuid import uuid4
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.errors import Fenced, StateError
 from tidegate.contracts.kill_points import reach
-from tidegate.contracts.naming import log_path
+from tidegate.contracts.naming import group_id, log_path
 from tidegate.contracts.schema import BatchMeta, log_schema
 from tidegate.control.ledger import OperatorKey
 from tidegate.operators.registry import operator_for
 from tidegate.runtime import clock
 from tidegate.runtime.batch_loop import preflight
-from tidegate.runtime.batch_loop.beginning import (
-    refuse_anew,
+from tidegate.runtime.batch_loop.earlier_runs import (
+    refuse_second_log,
     traces_in_database,
     traces_in_kafka,
     traces_of_states,
@@ -30,10 +30,10 @@ from tidegate.runtime.configuration.changes import as_kept, check_changes, remem
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.publishing import topics
-from tidegate.runtime.publishing.publication import Publication
-from tidegate.runtime.publishing.topics import Outlets
+from tidegate.runtime.publishing.publication import NoPublication, Publication
+from tidegate.runtime.publishing.topics import Outlets, OutputRoute
 from tidegate.state import disk
-from tidegate.state.delta_log.log_entries import newest_version, require_there
+from tidegate.state.delta_log.log_entries import check_log_exists, newest_version
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 
@@ -46,13 +46,13 @@ class Claimed:
     """The result of a claim.
 
     `config`: the configuration under which the log goes on. `meta`: the metadata of the claim's commit. `publication`:
-    the output side; None if no topic is written.
+    the output side.
     """
 
     log: OperatorLog
     config: OperatorConfig
     meta: BatchMeta
-    publication: Publication | None
+    publication: Publication | NoPublication
 
 
 class Claimant:
@@ -80,7 +80,7 @@ class Claimant:
         found = preflight.find_topics(self._kafka(), self._config, known)
         starts = offsets.earliest(self._kafka(), self._config.input)
         # rule: no-log-anew
-        self._refuse_anew(starts)
+        self._refuse_second_log(starts)
         self._log = self._open_log()
         before = self._log.newest() or preflight.first_meta(
             self._name, self._log.table_id, clock.now_ms(), self._config.input, starts
@@ -97,22 +97,21 @@ class Claimant:
         wanted = topics.configured(self._config)
         # rule: claim-before-ids
         self._commit_claim(found.ids, wanted)
-        publication = self._published_to(wanted) if wanted.topics else None
-        return Claimed(log=self._log, config=self._config, meta=self._newest, publication=publication)
+        return Claimed(log=self._log, config=self._config, meta=self._newest, publication=self._published_to(wanted))
 
     def _open_log(self) -> OperatorLog:
         path = log_path(self._application.lake, self._name)
         if self._attempts:
-            require_there(path)
+            check_log_exists(path)
         schema = log_schema(operator_for(self._config).columns)
         return OperatorLog.open(path, self._name, schema, create=not self._attempts)
 
-    def _refuse_anew(self, starts: Mapping[int, int]) -> None:
+    def _refuse_second_log(self, starts: Mapping[int, int]) -> None:
         path = log_path(self._application.lake, self._name)
         with disk.disk_errors(path):
             begins = not self._attempts and newest_version(path) is None
         if begins:
-            refuse_anew(self._name, path, self._traces(starts))
+            refuse_second_log(self._name, path, self._traces(starts))
 
     def _traces(self, starts: Mapping[int, int]) -> Iterator[str]:
         """Yield what an earlier run of the operator has left outside of the lake."""
@@ -173,8 +172,18 @@ class Claimant:
             self._commit_claim(self._newest.topics, former)
             self._published_to(former)
 
-    def _published_to(self, wanted: Outlets) -> Publication:
-        publication = publication_of(self._application, self._name, self._kafka, self._log, wanted, self._deadline_s)
+    def _published_to(self, wanted: Outlets) -> Publication | NoPublication:
+        """Return the output side, after all committed output to these topics has been published."""
+        route = route_of(self._application.application, self._name, self._config, wanted, self._kafka())
+        if not wanted.topics:
+            return NoPublication(route=route)
+        publication = Publication(
+            self._kafka,
+            self._log,
+            application=self._application.application,
+            route=route,
+            deadline_s=self._deadline_s,
+        )
         try:
             publication.start(sorted(self._newest.offsets[self._config.input]), self._newest)
         except StateError:  # for example a mark above this claim, written by a driver that has claimed since
@@ -183,24 +192,14 @@ class Claimant:
         return publication
 
 
-def publication_of(
-    application: Application,
-    name: str,
-    kafka: Callable[[], KafkaClient],
-    log: OperatorLog,
-    wanted: Outlets,
-    deadline_s: float,
-) -> Publication:
-    """Return the output side of an operator. Nothing is initialised or written in Kafka yet."""
-    config = application.operators[name]
-    return Publication(
-        kafka,
-        log,
-        application=application.application,
+def route_of(application: str, name: str, config: OperatorConfig, wanted: Outlets, kafka: KafkaClient) -> OutputRoute:
+    """Return how an operator publishes to these topics; the brokers are asked for the topics' limits."""
+    return OutputRoute(
         operator=name,
         input=config.input,
+        group=group_id(application, name),
         outlets=wanted,
+        limits={topic: kafka.max_message_bytes(topic) for topic in wanted.topics},
         times_in_values=config.timestamp is not None,
         windows=config.adds_windows(),
-        deadline_s=deadline_s,
     )

@@ -11,7 +11,7 @@ from tidegate.contracts.errors import StateError
 from tidegate.contracts.schema import FORMAT, BatchMeta, Counts, Pin
 from tidegate.runtime.messages import PartitionResult
 from tidegate.runtime.telemetry.metrics import figures_after, measured_after
-from tidegate.state.decisions import Way
+from tidegate.state.decisions import RecoveryMethod, RecoveryPlan
 from tidegate.state.raised_offsets import after_going_back
 from tidegate.state.upkeep.batch_history import recorded_through
 
@@ -152,7 +152,11 @@ def after_batch(
         floor={**newest.floor, **{r.partition: r.floor for r in results if r.floor is not None}},
         needs={**newest.needs, **{r.partition: r.needs for r in results if r.needs is not None}},
         gates=dict(gates),
-        recovered={r.partition: r.recovery for r in results if r.partition in newest.last and _came_back(r)},
+        recovered={
+            r.partition: r.recovery.description
+            for r in results
+            if r.recovery is not None and r.partition in newest.last and _came_back(r.recovery)
+        },
     )
 
 
@@ -188,9 +192,9 @@ def _opened(result: PartitionResult) -> bool:
     return result.producer is not None and result.producer.opened
 
 
-def _came_back(result: PartitionResult) -> bool:
+def _came_back(recovery: RecoveryPlan) -> bool:
     """Return whether the local state had to be undone, caught up or rebuilt, rather than just continued."""
-    return bool(result.recovery) and not result.recovery.startswith(Way.GO_ON.value)
+    return recovery.method is not RecoveryMethod.GO_ON
 
 
 def _check_balance(result: PartitionResult) -> None:

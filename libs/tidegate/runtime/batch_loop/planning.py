@@ -4,51 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.schema import BatchMeta, Counts
 from tidegate.runtime.kafka.transactions import Producer
 from tidegate.runtime.messages import PartitionPlan
 from tidegate.state.batch_metadata import LINEAGE
-from tidegate.state.decisions import Wanted, idle_advance
+from tidegate.state.decisions import Commit, Wanted, idle_advance
 
 IDLE_STEP_MS = 1_000
 """Smallest idle advance of stream time that is committed: so there is one commit a second, not one per trigger."""
 
-Lineage = Mapping[int, Sequence[tuple[int, str]]]
+
+class PlanBasis(NamedTuple):
+    """What the plans of all partitions are made from: the log, the local states' lineage, and Kafka's producers.
+
+    `topic`: the name of the input in the log. `producers`: empty if nothing is published.
+    """
+
+    newest: BatchMeta
+    topic: str
+    lineage: Mapping[int, Sequence[Commit]]
+    producers: Mapping[int, Producer]
 
 
-def plan_records(
-    newest: BatchMeta,
-    topic: str,
-    ends: Mapping[int, int],
-    producers: Mapping[int, Producer],
-    lineage: Lineage,
-    left_out: Collection[int] = (),
-) -> list[PartitionPlan]:
+def plan_records(basis: PlanBasis, ends: Mapping[int, int], left_out: Collection[int] = ()) -> list[PartitionPlan]:
     """Plan each partition with records between its next offset and its last stable offset."""
-    offsets = newest.offsets[topic]
+    offsets = basis.newest.offsets[basis.topic]
     return [
-        _plan(newest, partition, offsets[partition], end, producers, lineage)
+        _plan(basis, partition, offsets[partition], end)
         for partition, end in sorted(ends.items())
         if end > offsets[partition] and partition not in left_out
     ]
 
 
-def plan_stream(newest: BatchMeta, topic: str, lineage: Lineage) -> dict[int, PartitionPlan]:
+def plan_stream(basis: PlanBasis) -> dict[int, PartitionPlan]:
     """Plan every partition from its next offset on, for a streaming DataFrame; the tasks count the records."""
-    offsets = newest.offsets[topic]
-    return {partition: _plan(newest, partition, start, start, {}, lineage) for partition, start in offsets.items()}
+    offsets = basis.newest.offsets[basis.topic]
+    return {partition: _plan(basis, partition, start, start) for partition, start in offsets.items()}
 
 
 def plan_idle(
-    newest: BatchMeta,
-    topic: str,
+    basis: PlanBasis,
     high_watermarks: Mapping[int, int],
     now: int,
     idle_after: int,
-    producers: Mapping[int, Producer],
-    lineage: Lineage,
     left_out: Collection[int] = (),
 ) -> list[PartitionPlan]:
     """Plan an idle advance for each partition that holds records and has had no input for `idle_after` ms.
@@ -56,55 +57,43 @@ def plan_idle(
     A partition whose high watermark is beyond its next offset is not idle: the records of open transactions are still
     to be read once these end.
     """
-    plans = []
+    plans, newest = [], basis.newest
     for partition in sorted(newest.active):
-        offset = newest.offsets[topic][partition]
+        offset = newest.offsets[basis.topic][partition]
         # rule: idle-at-high-watermark/plan
         idle = partition not in left_out and high_watermarks.get(partition) == offset
         if not idle or not newest.totals.get(partition, Counts()).held:
             continue
         growth = idle_advance(newest.active[partition], newest.advanced.get(partition, -1), now, idle_after)
         if growth is not None and growth >= IDLE_STEP_MS:
-            plan = _plan(newest, partition, offset, offset, producers, lineage)
+            plan = _plan(basis, partition, offset, offset)
             plans.append(replace(plan, action="idle", advance_to=plan.stream_time + growth))
     return plans
 
 
-def plan_held(
-    newest: BatchMeta, topic: str, producers: Mapping[int, Producer], lineage: Lineage, partitions: Collection[int]
-) -> list[PartitionPlan]:
+def plan_held(basis: PlanBasis, partitions: Collection[int]) -> list[PartitionPlan]:
     """Plan, without reading input, each of the given partitions that holds records."""
-    held = [p for p, counts in sorted(newest.totals.items()) if counts.held and p in partitions]
-    offsets = newest.offsets[topic]
-    return [_plan(newest, p, offsets[p], offsets[p], producers, lineage) for p in held]
+    held = [p for p, counts in sorted(basis.newest.totals.items()) if counts.held and p in partitions]
+    offsets = basis.newest.offsets[basis.topic]
+    return [_plan(basis, p, offsets[p], offsets[p]) for p in held]
 
 
-def plan_flush(
-    newest: BatchMeta, topic: str, producers: Mapping[int, Producer], lineage: Lineage
-) -> list[PartitionPlan]:
+def plan_flush(basis: PlanBasis) -> list[PartitionPlan]:
     """Plan a release of everything that is held, in each partition that holds records."""
-    plans = plan_held(newest, topic, producers, lineage, newest.totals)
+    plans = plan_held(basis, basis.newest.totals)
     return [replace(plan, action="flush") for plan in plans]
 
 
-def plan_apply(
-    newest: BatchMeta, topic: str, producers: Mapping[int, Producer], lineage: Lineage
-) -> list[PartitionPlan]:
+def plan_apply(basis: PlanBasis) -> list[PartitionPlan]:
     """Plan each partition whose held records the newest configuration has not been applied to; none if it has."""
-    if newest.applied == newest.config:
+    if basis.newest.applied == basis.newest.config:
         return []
-    plans = plan_held(newest, topic, producers, lineage, newest.totals)
+    plans = plan_held(basis, basis.newest.totals)
     return [replace(plan, action="apply") for plan in plans]
 
 
-def _plan(
-    newest: BatchMeta,
-    partition: int,
-    start: int,
-    end: int,
-    producers: Mapping[int, Producer],
-    lineage: Lineage,
-) -> PartitionPlan:
+def _plan(basis: PlanBasis, partition: int, start: int, end: int) -> PartitionPlan:
+    newest = basis.newest
     # rule: lineage-in-plan, truncated-input/plan
     return PartitionPlan(
         partition=partition,
@@ -117,10 +106,10 @@ def _plan(
             epoch=newest.epoch,
             batch=newest.batch + 1,
             last=newest.last.get(partition),
-            lineage=tuple(lineage.get(partition, ())[-LINEAGE:]),
+            lineage=tuple(basis.lineage.get(partition, ())[-LINEAGE:]),
             snapshot=newest.snapshot.get(partition, -1),
         ),
-        producer=producers.get(partition),
+        producer=basis.producers.get(partition),
         epoch=newest.epochs.get(partition, -1),
         raised=newest.raised.get(partition, ()),
     )

@@ -8,6 +8,7 @@ lock file shows whether a driver runs on this machine.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import secrets
 import time
@@ -16,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal, NamedTuple, TextIO, get_args
 
-from tidegate.contracts.errors import EngineError, UserError
+from tidegate.contracts.errors import ConfigurationError, EngineError, TidegateError, UserError
 from tidegate.runtime import clock
 
 Kind = Literal["apply", "compact", "flush"]
@@ -27,6 +28,14 @@ class Request(NamedTuple):
 
     id: str
     kind: Kind
+
+
+class Refusal(NamedTuple):
+    """Why a driver has refused a request, as in the file with its answer."""
+
+    problem: str
+    value: str | None
+    remedy: str
 
 
 class Requests:
@@ -58,11 +67,12 @@ class Requests:
         with suppress(FileNotFoundError):  # refused already, or the requester no longer waits
             path.replace(path.with_suffix(".done"))
 
-    def refuse(self, request: Request, why: str) -> None:
-        """Refuse the request; `why` is reported to the requester."""
-        path = self._path(request)
+    def refuse(self, request: Request, why: TidegateError) -> None:
+        """Refuse the request; problem, value and remedy are reported to the requester."""
+        path, value = self._path(request), None if why.value is None else str(why.value)
+        refusal = Refusal(str(why) if isinstance(why, ConfigurationError) else why.problem, value, why.remedy)
         with suppress(OSError):  # a full disk must not stop a driver
-            _put(path.with_suffix(".refused"), why)
+            _put(path.with_suffix(".refused"), json.dumps(refusal._asdict()))
         path.unlink(missing_ok=True)
 
     # ---- the requester's side
@@ -82,7 +92,7 @@ class Requests:
         path = self._path(self.put(kind, content))
         deadline = time.monotonic() + timeout_s
         try:
-            while path.exists() and self.driven() and time.monotonic() < deadline:
+            while path.exists() and self.is_driver_running() and time.monotonic() < deadline:
                 time.sleep(0.05)
             if path.with_suffix(".done").exists():
                 return
@@ -102,18 +112,18 @@ class Requests:
     # ---- the driver's lock
 
     @contextmanager
-    def driving(self) -> Iterator[None]:
+    def holding_lock(self) -> Iterator[None]:
         """Show others that a driver runs on this machine, by holding the lock file as long as the block runs.
 
-        If another driver has the lock, each call of `drive` tries again to take it.
+        If another driver has the lock, each call of `take_lock` tries again to take it.
         """
         try:
-            self.drive()
+            self.take_lock()
             yield
         finally:
-            self._let_go()
+            self._release_lock()
 
-    def drive(self) -> bool:
+    def take_lock(self) -> bool:
         """Take the lock unless this driver has it already; return whether it has it now.
 
         Taking it deletes all earlier requests. After a takeover the older driver may still hold the lock; that one is
@@ -122,14 +132,14 @@ class Requests:
         with suppress(OSError):  # a full disk must not stop a driver, which does not need the lock for itself
             if self._held is not None and _is_file(self._held, self._lock):
                 return True
-            self._let_go()
+            self._release_lock()
             self._held = _locked(self._lock)
             if self._held is not None:  # whoever still waits for a driver that has ended gets an error
                 for path in self._folder.glob("*"):
                     path.unlink(missing_ok=True)
         return self._held is not None
 
-    def driven(self) -> bool:
+    def is_driver_running(self) -> bool:
         """Return whether a driver holds the lock on this machine."""
         try:
             with self._lock.open() as probe:
@@ -140,7 +150,7 @@ class Requests:
             return True
         return False
 
-    def _let_go(self) -> None:
+    def _release_lock(self) -> None:
         if self._held is not None:
             self._held.close()
             self._held = None
@@ -149,9 +159,10 @@ class Requests:
 def _raise_refusal(kind: Kind, path: Path) -> None:
     """Raise UserError if the request was refused."""
     with suppress(FileNotFoundError):
-        why = path.read_text()
-        remedy = "fix the cause and repeat the request; the driver continues as before"
-        raise UserError(f"the driver has refused it: {kind}", value=why, remedy=remedy)
+        refusal = Refusal(**json.loads(path.read_text()))
+        why = refusal.problem if refusal.value is None else f"{refusal.problem}: {refusal.value}"
+        remedy = refusal.remedy or "fix the cause and repeat the request; the driver continues as before"
+        raise UserError(f"the driver has refused it: {kind}", value=" ".join(why.split()), remedy=remedy)
 
 
 def _put(path: Path, content: str) -> None:

@@ -34,13 +34,13 @@ def pause_after(failure: Exception, tries: int) -> float | None:
     return PAUSES_S[tries - 1] if tries <= len(PAUSES_S) else None
 
 
-class Persistence:
+class Retries:
     """The retry policy of one driver, which also logs failures and writes them to the driver's status."""
 
     def __init__(self, name: str, condition: DriverStatusFile) -> None:
         self._name, self._condition = name, condition
 
-    def until_done(self, work: Callable[[], Answer], stop: Event) -> Answer | None:
+    def run(self, work: Callable[[], Answer], stop: Event) -> Answer | None:
         """Return the work's result, with retries; None if `stop` is set first. Raise a failure that is not retried."""
         tries, waiting = {True: 0, False: 0}, _Waiting(self._name)
         while not stop.is_set():

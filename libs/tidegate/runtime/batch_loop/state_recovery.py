@@ -15,11 +15,11 @@ from tidegate.runtime.messages import (
     Attempt,
     PartitionPlan,
     PartitionResult,
-    Returned,
+    RecoveryOutcome,
 )
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile
-from tidegate.runtime.threads import beside
-from tidegate.state.decisions import Way
+from tidegate.runtime.threads import in_background
+from tidegate.state.decisions import RecoveryMethod
 
 QUICK_S = 0.25
 """How long a round waits for quick recoveries: most states only have to be checked."""
@@ -35,7 +35,9 @@ class Jobs(Protocol):
         """Return the number of tasks that run at once."""
         ...
 
-    def bring_back(self, attempt: Attempt, plans: Sequence[PartitionPlan], *, rebuilds: bool) -> list[Returned]:
+    def recover_states(
+        self, attempt: Attempt, plans: Sequence[PartitionPlan], *, rebuilds: bool
+    ) -> list[RecoveryOutcome]:
         """Recover the states; without `rebuilds`, leave those that have to be rebuilt as they are."""
         ...
 
@@ -51,10 +53,10 @@ class Recovering:
         self._jobs, self._condition = jobs, condition
         self._ready: set[int] = set()
         self._left: dict[int, str] = {}
-        self._returned: dict[int, Returned] = {}
+        self._returned: dict[int, RecoveryOutcome] = {}
         self._under_way: Future[None] | None = None
 
-    def doubt(self, partitions: Iterable[int] | None = None) -> None:
+    def mark_unready(self, partitions: Iterable[int] | None = None) -> None:
         """Count the partitions' states as not ready: after a failed attempt its own; after a claim all (None)."""
         self._ready = self._ready.difference(self._ready if partitions is None else partitions)
 
@@ -65,7 +67,7 @@ class Recovering:
         all partitions at once: return no plan until all states are ready. Raise the error of a state that cannot be
         recovered. `prepare` returns the attempt under which states are recovered, and complete plans.
         """
-        self._look()
+        self._report_progress()
         waiting = [plan for plan in plans if plan.partition not in self._ready]
         if waiting and self._under_way is None:
             self._begin(*prepare(waiting))
@@ -79,24 +81,24 @@ class Recovering:
         empty = {plan.partition for plan in plans if plan.wanted.last is None and plan.table is None}
         self._ready = self._ready.union(empty)
         if wanted := [plan for plan in plans if plan.partition not in empty]:
-            self._under_way = beside(lambda: self._bring_back(attempt, wanted))
+            self._under_way = in_background(lambda: self._recover(attempt, wanted))
             wait([self._under_way], QUICK_S)
-            self._look()
+            self._report_progress()
 
-    def told(self, result: PartitionResult) -> PartitionResult:
+    def with_recovery(self, result: PartitionResult) -> PartitionResult:
         """Return a batch's result completed by how its state was recovered before the attempt, reported once."""
         returned = self._returned.pop(result.partition, None)
-        if returned is None or not result.recovery.startswith(Way.GO_ON.value):
+        if returned is None or not _goes_on(result):
             return result
         seconds = result.seconds | {"recover": result.seconds.get("recover", 0.0) + returned.seconds}
-        return replace(result, recovery=returned.how, seconds=seconds)
+        return replace(result, recovery=returned.plan, seconds=seconds)
 
     def give_up(self) -> None:
         """Cancel the recoveries under way; their states stay as they were before."""
         if self._under_way is not None and not self._under_way.done():
             self._jobs.give_up()
 
-    def _look(self) -> None:
+    def _report_progress(self) -> None:
         """Write to the status what is left to be rebuilt. If the recoveries have ended, raise their error, if any."""
         done = self._under_way
         if done is not None and done.done():
@@ -105,17 +107,22 @@ class Recovering:
         if done is not None and done.done():
             done.result()
 
-    def _bring_back(self, attempt: Attempt, plans: Sequence[PartitionPlan]) -> None:
+    def _recover(self, attempt: Attempt, plans: Sequence[PartitionPlan]) -> None:
         """Recover first all that is quick, then rebuild the others, as many at once as there are cores."""
-        left = self._note(self._jobs.bring_back(attempt, plans, rebuilds=False))
+        left = self._note(self._jobs.recover_states(attempt, plans, rebuilds=False))
         while left:
             self._left = left
             wave = [plan for plan in plans if plan.partition in left][: self._jobs.cores]
-            self._note(self._jobs.bring_back(attempt, wave, rebuilds=True))
+            self._note(self._jobs.recover_states(attempt, wave, rebuilds=True))
             left = {partition: why for partition, why in left.items() if partition not in self._ready}
 
-    def _note(self, returned: Sequence[Returned]) -> dict[int, str]:
+    def _note(self, returned: Sequence[RecoveryOutcome]) -> dict[int, str]:
         """Count the recovered states as ready; return for the other partitions why they have to be rebuilt."""
         self._returned |= {each.partition: each for each in returned if each.ready}
         self._ready = self._ready.union(each.partition for each in returned if each.ready)
-        return {each.partition: each.how for each in returned if not each.ready}
+        return {each.partition: each.plan.reason for each in returned if not each.ready}
+
+
+def _goes_on(result: PartitionResult) -> bool:
+    """Return whether the attempt itself found the local state ready."""
+    return result.recovery is not None and result.recovery.method is RecoveryMethod.GO_ON

@@ -8,8 +8,8 @@ than the reader's file has, and a version of the log must mean the same to every
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,8 @@ from tidegate.contracts.naming import log_path
 from tidegate.contracts.schema import BatchMeta, Pin, after_document
 from tidegate.runtime.batch_loop.alignment import Gates, Renewal
 from tidegate.runtime.configuration.application import Application, config_of
+from tidegate.runtime.kafka import offsets
+from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.messages import PartitionPlan, PartitionResult, TablePlan
 from tidegate.state.batch_metadata import touched
 from tidegate.state.decisions import NO_COMMIT, Commit, Wanted
@@ -28,8 +30,8 @@ from tidegate.state.delta_log.actions import data_file
 from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.delta_log.log_entries import (
     document_of,
+    fingerprint_of,
     newest_version,
-    print_of,
     read_actions,
 )
 from tidegate.state.delta_log.operator_log import OperatorLog
@@ -48,11 +50,11 @@ class Added(NamedTuple):
     file: DataFile | None
 
 
-def pinned_table(application: Application, reader: str) -> PinnedTable | None:
-    """Return the table that the operator reads; None if it reads none."""
+def pinned_table(application: Application, reader: str) -> PinnedTable | NoTable:
+    """Return the table that the operator reads, not opened yet."""
     read = application.operators[reader].reads()
     if read is None:
-        return None
+        return NoTable()
     config, path = application.operators[read.table], log_path(application.lake, read.table)
     table = config.as_table()
     is_history = table is not None and table.history_retention is not None
@@ -72,9 +74,9 @@ class PinnedTable:
     """The table of one reader, pinned at a version of its log.
 
     `config`: the configuration that the table was written under at the pin; that of the file if the log lacks it.
-    `topic`: the input topic of the table. `added`: per partition the newest commits. `met`: per partition the newest
-    batch of the table that a batch of the reader has seen. `lease`: set if the table keeps a history. `gates`: set if
-    the reader holds records for a grace.
+    `topic`: the input topic of the table. `added`: per partition the newest commits. `replica_batches`: per
+    partition the newest batch of the table that a batch of the reader has seen. `lease`: set if the table keeps a
+    history. `gates`: set if the reader holds records for a grace.
     """
 
     reader: str
@@ -86,9 +88,9 @@ class PinnedTable:
     gates: Gates | None = None
     version: int = -1
     added: dict[int, list[Added]] = field(default_factory=dict)
-    met: dict[int, int] = field(default_factory=dict)
+    replica_batches: dict[int, int] = field(default_factory=dict)
     meta: BatchMeta | None = None
-    _print: tuple[int, int] | None = None
+    _fingerprint: tuple[int, int] | None = None
 
     @property
     def inputs(self) -> dict[str, Pin]:
@@ -101,7 +103,7 @@ class PinnedTable:
         Raise Unavailable while the table has no log or nobody has claimed it; UserError if its number of partitions
         differs from the reader's; StateError if the log is not the one that the reader has read, or is older.
         """
-        self.meta, self.added, self.met = None, {}, {}
+        self.meta, self.added, self.replica_batches = None, {}, {}
         if self.gates is not None:
             self.gates = Gates(grace=self.gates.grace, wait=self.gates.wait)
         if self.lease is not None and newest_version(self.path) is not None:
@@ -142,7 +144,7 @@ class PinnedTable:
             # rule: pin-newest
             self._stand_at(self.version + 1)
         # rule: same-table/running
-        if self._print is None or print_of(self.path, self.version) != self._print:
+        if self._fingerprint is None or fingerprint_of(self.path, self.version) != self._fingerprint:
             raise StartOver(
                 f"the log of the table {self.name} is no longer the one that was pinned",
                 value=f"version {self.version} of {self.path}",
@@ -151,11 +153,25 @@ class PinnedTable:
         return self.version
 
     def _stand_at(self, version: int) -> None:
-        self.version, self._print = version, print_of(self.path, version)
+        self.version, self._fingerprint = version, fingerprint_of(self.path, version)
+
+    def pin_after_ends(self, newest: BatchMeta, kafka: Callable[[], KafkaClient]) -> None:
+        """Pin the newest version. With gates, first read the ends of the table's topic.
+
+        Those of the stream must have been read before that.
+        """
+        if self.gates is not None:
+            self.gates.note_ends(newest, offsets.latest(kafka(), self.topic))
+        self.pin()
 
     def stream_time(self, partition: int) -> int:
         """Return the stream time of the table's partition at the pin."""
         return self._meta().stream_time.get(partition, NO_STREAM_TIME)
+
+    def pinned(self, plans: Sequence[PartitionPlan]) -> Sequence[PartitionPlan]:
+        """Pin the newest version, and return the plans with what their tasks need of it."""
+        self.pin()
+        return [replace(plan, table=self.plan(plan)) for plan in plans]
 
     def plan(self, plan: PartitionPlan) -> TablePlan:
         """Return what a task needs to bring the partition's replica to the pin."""
@@ -184,17 +200,34 @@ class PinnedTable:
         """Note that, after a batch at `clock_ms`, the replicas of its partitions equal the pin."""
         last, tables = self._meta().last, {plan.partition: plan.table for plan in plans}
         for result in results:
-            self.met[result.partition] = last.get(result.partition, NO_COMMIT)[0]
+            self.replica_batches[result.partition] = last.get(result.partition, NO_COMMIT)[0]
             table = tables[result.partition]
             if self.gates is not None and table is not None:
                 self.gates.note_used(result, table.open_until, clock_ms)
 
-    def moved(self, newest: BatchMeta, now_ms: int) -> set[int]:
+    def partitions_to_resume(self, newest: BatchMeta, now_ms: int) -> set[int]:
         """Return the partitions whose waiting records may go on: the table has read on, or the longest wait is over."""
         if self.gates is None:
             return set()
         held = (partition for partition, counts in newest.totals.items() if counts.held)
-        return {p for p in held if self.gates.may_go_on(newest, p, self._read(p), now_ms)}
+        return {p for p in held if self.gates.should_retry(newest, p, self._read(p), now_ms)}
+
+    def waiting(self) -> list[int]:
+        """Return the partitions with due records that wait only for the table."""
+        return [] if self.gates is None else self.gates.waiting()
+
+    def full(self) -> Set[int]:
+        """Return the partitions in which so much waits that their stream must not be read any further."""
+        return set() if self.gates is None else self.gates.full()
+
+    def nothing_waits(self, newest: BatchMeta) -> bool:
+        """Return whether it is known that no record waits for the table."""
+        return self.gates is None or self.gates.nothing_waits(newest)
+
+    def renew_lease(self, newest: BatchMeta, clock_ms: int) -> None:
+        """Renew the lease on the table, if it keeps a history."""
+        if self.lease is not None:
+            self.lease.renew(newest, clock_ms)
 
     def _read(self, partition: int) -> int:
         """Return the offset up to which the table has read its topic at the pin."""
@@ -202,8 +235,8 @@ class PinnedTable:
 
     def _tail(self, partition: int) -> list[Added]:
         """Return the commits since somewhat before the replica's; all remembered ones if no batch has shown it yet."""
-        known, met = self.added.get(partition, []), self.met.get(partition)
-        newer = sum(added.commit[0] > met for added in known) if met is not None else len(known)
+        known, replica = self.added.get(partition, []), self.replica_batches.get(partition)
+        newer = sum(added.commit[0] > replica for added in known) if replica is not None else len(known)
         return known[-(newer + MARGIN) :]
 
     def _meta(self) -> BatchMeta:
@@ -269,3 +302,43 @@ class PinnedTable:
                 value=f"{counts[1]} and {counts[0]}",
                 remedy="records meet by partition: give both topics the same number of partitions",
             )
+
+
+@dataclass(frozen=True)
+class NoTable:
+    """The table of an operator that reads none: nothing is pinned, and nothing waits."""
+
+    name: str = ""
+    inputs: Mapping[str, Pin] = field(default_factory=dict)
+
+    def open(self, newest: BatchMeta, clock_ms: int = 0) -> None:
+        """Do nothing."""
+
+    def pin_after_ends(self, newest: BatchMeta, kafka: Callable[[], KafkaClient]) -> None:
+        """Do nothing, and ask no broker."""
+
+    def pinned(self, plans: Sequence[PartitionPlan]) -> Sequence[PartitionPlan]:
+        """Return the plans as they are."""
+        return plans
+
+    def note_used(self, plans: Sequence[PartitionPlan], results: Sequence[PartitionResult], clock_ms: int) -> None:
+        """Do nothing."""
+
+    def partitions_to_resume(self, newest: BatchMeta, now_ms: int) -> Set[int]:
+        """Return no partition."""
+        return frozenset()
+
+    def waiting(self) -> list[int]:
+        """Return no partition."""
+        return []
+
+    def full(self) -> Set[int]:
+        """Return no partition."""
+        return frozenset()
+
+    def nothing_waits(self, newest: BatchMeta) -> bool:
+        """Return True."""
+        return True
+
+    def renew_lease(self, newest: BatchMeta, clock_ms: int) -> None:
+        """Do nothing."""

@@ -15,7 +15,7 @@ from tidegate.control import ledger
 from tidegate.control.database import Database
 from tidegate.control.ledger import Known, OperatorKey
 from tidegate.runtime.configuration.application import Application
-from tidegate.state.batch_metadata import has_version, metas_of, unbroken
+from tidegate.state.batch_metadata import gapless_range, has_version, metas_of
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 TOGETHER = 5_000
@@ -34,7 +34,7 @@ def catch_up(database: Database, application: Application, name: str) -> None:
     Batches that the database has already are not written again, unless the log contradicts them.
     """
     key, log = OperatorKey(application.application, name), log_of(application, name)
-    batches = range(0) if log is None else unbroken(log)
+    batches = range(0) if log is None else gapless_range(log)
     with database.begin() as connection:
         _enter(connection, key, application)
         known = ledger.lock_and_read_newest(connection, key)
@@ -70,7 +70,7 @@ def rebuild(database: Database, application: Application, name: str) -> int:
     Do so in one transaction: others see either the earlier or the new entries.
     """
     key, log = OperatorKey(application.application, name), log_of(application, name)
-    batches = range(0) if log is None else unbroken(log)
+    batches = range(0) if log is None else gapless_range(log)
     with database.begin() as connection:
         _enter(connection, key, application)
         ledger.forget(connection, key)

@@ -122,8 +122,7 @@ def _history_kept(config: OperatorConfig) -> int:
 def _partitions(
     application: Application, name: str, log: OperatorLog, newest: BatchMeta, config: OperatorConfig
 ) -> Iterator[Forecast]:
-    readers = readers_of(application, name)
-    holds = {} if readers is None else readers.held(newest, newest.totals, clock.now_ms())[1]
+    holds = readers_of(application, name).held(newest, newest.totals, clock.now_ms())[1]
     for partition, counts in sorted(newest.totals.items()):
         if counts.held:
             state = committed_state(log, newest, partition, config)

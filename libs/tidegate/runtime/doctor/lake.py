@@ -15,7 +15,7 @@ from tidegate.contracts.schema import BatchMeta, log_schema
 from tidegate.control.ledger import OperatorKey
 from tidegate.operators.registry import operator_for
 from tidegate.runtime import clock
-from tidegate.runtime.batch_loop.beginning import (
+from tidegate.runtime.batch_loop.earlier_runs import (
     PROBLEM,
     REMEDY,
     traces_in_database,
@@ -24,14 +24,14 @@ from tidegate.runtime.batch_loop.beginning import (
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor.findings import Finding, Findings, of_error, roughly
 from tidegate.state import disk, leases
-from tidegate.state.alignment import Lease, alive
+from tidegate.state.alignment import Lease, live_leases
 from tidegate.state.batch_metadata import has_version
 from tidegate.state.decisions import MAX_BATCHES
 from tidegate.state.delta_log.operator_log import (
     CHECKPOINT_EVERY,
     CHECKPOINT_FILES_PER_ENTRY,
+    LogSize,
     OperatorLog,
-    Tally,
 )
 from tidegate.state.upkeep.cleanup import MIN_WINDOW_MS
 from tidegate.state.upkeep.orphans import Orphans, orphans
@@ -44,7 +44,7 @@ OVERDUE_FACTOR = 4
 CLOCK_AHEAD_MS = 60_000
 """Tolerance for clock differences: how far the newest commit may lie in the future."""
 
-NO_FILES, NO_ORPHANS = Tally(files=0, state_rows=0), Orphans(files=0, bytes=0)
+NO_FILES, NO_ORPHANS = LogSize(files=0, state_rows=0), Orphans(files=0, bytes=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ class Log:
     writable: bool = True
     wrong: TidegateError | None = None
     newest: BatchMeta | None = None
-    tally: Tally = NO_FILES
+    size: LogSize = NO_FILES
     entries: int = 0
     orphans: Orphans = NO_ORPHANS
     leases: Mapping[str, Lease] = field(default_factory=dict)
@@ -131,7 +131,7 @@ def _log(application: Application, name: str) -> Log | None:
                 path=path,
                 writable=_writable(path),
                 newest=log.newest(),
-                tally=log.tally,
+                size=log.size,
                 entries=log.entries_since_checkpoint,
                 orphans=orphans(log, clock_ms=now_ms),
                 leases=leases.read(path, now_ms),
@@ -200,7 +200,7 @@ def log_can_be_written(log: Log) -> Findings:
 
 def log_has_checkpoints(log: Log) -> Findings:
     """Check that the log has a recent checkpoint, so that its readers replay few entries."""
-    usual = CHECKPOINT_EVERY + log.tally.files // CHECKPOINT_FILES_PER_ENTRY
+    usual = CHECKPOINT_EVERY + log.size.files // CHECKPOINT_FILES_PER_ENTRY
     if log.entries > OVERDUE_FACTOR * usual:
         remedy = (
             "run the operator, which writes a checkpoint with its next commit; check that it may write to _delta_log"
@@ -211,7 +211,7 @@ def log_has_checkpoints(log: Log) -> Findings:
 def log_is_compacted(log: Log) -> Findings:
     """Check that the log is compacted, so that it does not grow without bound."""
     if log.newest is not None and (batches := log.newest.batch - log.newest.compacted) > OVERDUE_FACTOR * MAX_BATCHES:
-        shown = f"{batches:,} batches, {log.tally.files:,} files"
+        shown = f"{batches:,} batches, {log.size.files:,} files"
         remedy = f"run tidegate compact FILE --operator {log.name}; the service's log says why it does not compact"
         yield log.finding("the log has not been compacted for a long time", shown, remedy)
 
@@ -226,7 +226,7 @@ def files_have_commits(log: Log) -> Findings:
 
 def readers_are_there(log: Log) -> Findings:
     """Check that every registered reader of the table still renews its lease."""
-    counting = alive(log.leases, log.now_ms, max(log.rewind_window_ms, MIN_WINDOW_MS))
+    counting = live_leases(log.leases, log.now_ms, max(log.rewind_window_ms, MIN_WINDOW_MS))
     for reader in sorted(log.leases.keys() - counting.keys()):
         shown = f"{reader}, for {roughly(log.now_ms - log.leases[reader].clock)}"
         remedy = f"start the join; or, if it is gone for good, rm {leases.path_of(log.path, reader)}"

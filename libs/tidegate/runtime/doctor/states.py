@@ -89,7 +89,7 @@ def _is_foreign(file: Path) -> bool:
 
 def _driven(path: Path) -> bool:
     try:
-        return Requests(path).driven()
+        return Requests(path).is_driver_running()
     except PermissionError:  # foreign files are a finding of their own
         return False
 

@@ -23,7 +23,7 @@ from tidegate.runtime.telemetry.explanation import (
     explain_partition,
 )
 from tidegate.runtime.telemetry.metrics import RECENT_MS, Metrics
-from tidegate.state.batch_metadata import has_version, since
+from tidegate.state.batch_metadata import has_version, metas_since
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 PROBE_TIMEOUT_S = 5.0
@@ -35,7 +35,7 @@ def operator_status(application: Application, name: str) -> dict[str, Any]:
     """
     state = application.state / application.application / name
     driver_status = DriverStatusFile(state).read()
-    facts = OperatorFacts(driven=Requests(state).driven(), status=driver_status)
+    facts = OperatorFacts(driven=Requests(state).is_driver_running(), status=driver_status)
     path = log_path(application.lake, name)
     log = OperatorLog.at(path, None) if has_version(path, None) else None
     newest = None if log is None else log.newest()
@@ -77,7 +77,7 @@ def _metrics(log: OperatorLog, newest: BatchMeta) -> Metrics:
     Only the batches of the last 60 s are read; the newest one before them has the totals.
     """
     # rule: bounded-by-log-length/status
-    before, *recent = since(log, newest.clock - RECENT_MS)
+    before, *recent = metas_since(log, newest.clock - RECENT_MS)
     metrics = Metrics.after(before)
     for meta in recent:
         metrics.add(meta)

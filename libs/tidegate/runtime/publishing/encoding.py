@@ -6,7 +6,7 @@ from the same rows, so that what is published again equals the first output byte
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -23,9 +23,9 @@ from tidegate.kernels.record_format.record_batch import Origin, OutgoingColumns,
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.transactions import Producer, commit_offset, send_emissions
 from tidegate.runtime.publishing.dead_letters import as_dead_letters
-from tidegate.runtime.publishing.topics import Outlets
+from tidegate.runtime.publishing.topics import OutputRoute
 from tidegate.state.decisions import format_mark
-from tidegate.state.raised_offsets import in_the_input
+from tidegate.state.raised_offsets import input_offsets
 
 PIECE_BYTES = 2**30
 """Bytes of keys, values and headers encoded at a time: Arrow's columns and the encoder count in 32 bits."""
@@ -45,20 +45,12 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Destination:
-    """The topics for one partition's output of one batch, with the mark and input offset of the same transaction.
+    """Where one partition's output of one batch goes, with the mark and input offset of the same transaction.
 
-    `limits`: the largest record batch that each topic takes, in bytes. `times_in_values`: event times are fields of
-    the values, and so differ from the records' timestamps in Kafka. `windows`: how emissions name their windows; None:
-    not at all. `raised`: where the log's offsets differ from those of the input, which dead letters name.
+    `raised`: where the log's offsets differ from those of the input, which dead letters name.
     """
 
-    operator: str
-    input: str
-    outlets: Outlets
-    limits: Mapping[str, int]
-    times_in_values: bool
-    windows: AddedWindows | None
-    group: str
+    route: OutputRoute
     table_id: str
     partition: int
     batch: int
@@ -67,7 +59,7 @@ class Destination:
     deadline_s: float
 
 
-class Parcel(NamedTuple):
+class TopicOutput(NamedTuple):
     """Records for one topic, ready to be encoded."""
 
     topic: str
@@ -82,8 +74,8 @@ def open_output(client: KafkaClient, producer: Producer, to: Destination, rows: 
     accept the output.
     """
     unopened = producer
-    for parcel in _parcels(to, rows):
-        producer = _send(client, producer, to, parcel)
+    for output in _topic_outputs(to, rows):
+        producer = _send(client, producer, to, output)
     # rule: no-empty-transaction
     if producer is unopened:
         return producer
@@ -91,8 +83,8 @@ def open_output(client: KafkaClient, producer: Producer, to: Destination, rows: 
     return commit_offset(
         client,
         producer,
-        to.group,
-        to.input,
+        to.route.group,
+        to.route.input,
         to.partition,
         to.next_offset,
         format_mark(to.table_id, to.batch),
@@ -100,14 +92,14 @@ def open_output(client: KafkaClient, producer: Producer, to: Destination, rows: 
     )
 
 
-def _parcels(to: Destination, rows: Rows) -> Iterator[Parcel]:
-    if to.outlets.output is not None:
+def _topic_outputs(to: Destination, rows: Rows) -> Iterator[TopicOutput]:
+    if to.route.outlets.output is not None:
         for first, emissions in _pieces(rows.emissions):
-            yield Parcel(to.outlets.output, *outgoing(to, emissions, first))
-    if to.outlets.dead_letters is not None and (rows.late.num_rows or rows.rejected.num_rows):
-        letters = as_dead_letters(rows.late, rows.rejected, times_in_values=to.times_in_values)
+            yield TopicOutput(to.route.outlets.output, *outgoing(to, emissions, first))
+    if to.route.outlets.dead_letters is not None and (rows.late.num_rows or rows.rejected.num_rows):
+        letters = as_dead_letters(rows.late, rows.rejected, times_in_values=to.route.times_in_values)
         for first, piece in _pieces(letters):
-            yield Parcel(to.outlets.dead_letters, *_dead_letters(to, piece, first))
+            yield TopicOutput(to.route.outlets.dead_letters, *_dead_letters(to, piece, first))
 
 
 def _pieces(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
@@ -123,40 +115,40 @@ def _pieces(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         first = last
 
 
-def _send(client: KafkaClient, producer: Producer, to: Destination, parcel: Parcel) -> Producer:
+def _send(client: KafkaClient, producer: Producer, to: Destination, output: TopicOutput) -> Producer:
     try:
         # rule: same-partition, kill-points/half
         return send_emissions(
             client,
             producer,
-            parcel.topic,
+            output.topic,
             to.partition,
-            parcel.columns,
-            parcel.stamp,
-            max_batch_bytes=to.limits[parcel.topic],
+            output.columns,
+            output.stamp,
+            max_batch_bytes=to.route.limits[output.topic],
             deadline_s=to.deadline_s,
             after_half=lambda: reach("after_half_of_output"),
         )
     except OutputTooLarge as error:
-        place = f"topic {parcel.topic}, partition {to.partition}"
+        place = f"topic {output.topic}, partition {to.partition}"
         raise OutputTooLarge(error.problem, value=f"{place}: {error.value}", remedy=error.remedy) from error
 
 
 def outgoing(to: Destination, emissions: pa.Table, first_seq: int = 0) -> tuple[OutgoingColumns, Stamp]:
     """Return emissions (columns key, value, headers, timestamp, cause; by seq from `first_seq`) for the encoder.
 
-    Windows (columns window_start, window_end) become headers or part of the keys, as `to.windows` says.
+    Windows (columns window_start, window_end) become headers or part of the keys, as `to.route.windows` says.
     """
     causes = pc.dictionary_encode(_whole(emissions["cause"].cast(pa.string())))
     stamp = Stamp(
-        operator=to.operator,
+        operator=to.route.operator,
         batch=to.batch,
         first_seq=first_seq,
         cause_codes=causes.indices.to_numpy().astype(np.int8),
         causes=causes.dictionary.to_pylist(),
-        windows=_windows(emissions) if to.windows == "headers" else None,
+        windows=_windows(emissions) if to.route.windows == "headers" else None,
     )
-    return _columns(emissions, to.windows), stamp
+    return _columns(emissions, to.route.windows), stamp
 
 
 def _dead_letters(to: Destination, letters: pa.Table, first_seq: int) -> tuple[OutgoingColumns, Stamp]:
@@ -164,14 +156,14 @@ def _dead_letters(to: Destination, letters: pa.Table, first_seq: int) -> tuple[O
     reasons = pc.dictionary_encode(_whole(letters["reason"]))
     messages = reasons.dictionary.to_pylist()
     # rule: raised-offsets/dead-letters
-    offsets = in_the_input(to.raised, _whole(letters["offset"]).to_numpy())
+    offsets = input_offsets(to.raised, _whole(letters["offset"]).to_numpy())
     stamp = Stamp(
-        operator=to.operator,
+        operator=to.route.operator,
         batch=to.batch,
         first_seq=first_seq,
         cause_codes=reasons.indices.to_numpy().astype(np.int8),
         causes=[message.partition(": ")[2] for message in messages],
-        origin=Origin(topic=to.input, partition=to.partition, offsets=offsets, messages=messages),
+        origin=Origin(topic=to.route.input, partition=to.partition, offsets=offsets, messages=messages),
     )
     return _columns(letters), stamp
 

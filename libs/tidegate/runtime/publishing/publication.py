@@ -9,24 +9,34 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from tidegate.contracts.config import AddedWindows
 from tidegate.contracts.errors import StartOver, StateError, Undecided
 from tidegate.contracts.kill_points import armed, reach
-from tidegate.contracts.naming import group_id, transactional_id
+from tidegate.contracts.naming import transactional_id
 from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.offsets import committed_offsets, earliest, newest_batch_header
 from tidegate.runtime.kafka.transactions import Producer, commit_offset, end, end_all, init_producer
 from tidegate.runtime.publishing.encoding import Destination, Rows, open_output
-from tidegate.runtime.publishing.topics import Outlets, published_kinds
-from tidegate.state.decisions import Settle, Settling, Tail, format_mark, parse_mark, resolved, unpublished
+from tidegate.runtime.publishing.topics import OutputRoute, published_kinds
+from tidegate.state.decisions import (
+    PublishAction,
+    PublishDecision,
+    Tail,
+    decide_from_topics,
+    format_mark,
+    parse_mark,
+    unpublished,
+)
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 RENEWALS = 4
 """How often a mark is committed again within the brokers' retention of offsets."""
+CLOSE_TIMEOUT_S = 5.0
+"""Timeout of the check whether a broker answers, before the end of a driver."""
 UNKNOWN_RETENTION_S = 86_400.0
 """Assumed retention of offsets if the brokers deny access to it: Kafka's former default, which is seven days now."""
 
@@ -40,29 +50,22 @@ class Publication:
         log: OperatorLog,
         *,
         application: str,
-        operator: str,
-        input: str,
-        outlets: Outlets,
-        times_in_values: bool,
-        windows: AddedWindows | None,
+        route: OutputRoute,
         deadline_s: float,
     ) -> None:
-        self._client, self._log = client, log
-        self._application, self._operator = application, operator
-        self._input, self._outlets = input, outlets
-        self._times_in_values, self._windows = times_in_values, windows
+        self._client, self._log, self.route = client, log, route
+        self._application, self._operator = application, route.operator
+        self._input, self._outlets = route.input, route.outlets
         self._deadline_s = deadline_s
         # rule: transaction-timeout
         self._timeout_ms = max(60_000, int(3 * deadline_s * 1_000))
-        self.group = group_id(application, operator)
-        self.limits = {topic: client().max_message_bytes(topic) for topic in outlets.topics}
         self.producers: dict[int, Producer] = {}
         self.unclear: set[int] = set()
-        self._shown: dict[int, int] = {}
+        self._committed_offsets: dict[int, int] = {}
         self._marked_at: dict[int, float] = {}
         # rule: mark-renewed/interval
-        self._renew_after_s = (client().offset_retention_s(self.group) or UNKNOWN_RETENTION_S) / RENEWALS
-        self._shown_at = time.monotonic()
+        self._renew_after_s = (client().offset_retention_s(route.group) or UNKNOWN_RETENTION_S) / RENEWALS
+        self._offsets_committed_at = time.monotonic()
 
     def start(self, partitions: Iterable[int], newest: BatchMeta) -> None:
         """Fence older drivers, abort their open transactions, and publish committed output that was not published."""
@@ -84,7 +87,7 @@ class Publication:
         undecided = dict[int, int]()
         for partition, (what, batch) in self._decisions(partitions, newest):
             # rule: publish-above-mark/published
-            if batch is not None and what is Settling.PUBLISH:
+            if batch is not None and what is PublishAction.PUBLISH:
                 self._publish_again(partition, batch, newest)
             elif batch is not None:
                 undecided[partition] = batch
@@ -94,17 +97,17 @@ class Publication:
     def undecided(self, newest: BatchMeta) -> dict[int, int]:
         """Return {partition: batch} of newest output of which it is unknown whether it was published."""
         decisions = self._decisions(newest.offsets[self._input], newest)
-        return {p: batch for p, (what, batch) in decisions if what is Settling.ASK and batch is not None}
+        return {p: batch for p, (what, batch) in decisions if what is PublishAction.ASK and batch is not None}
 
-    def _decisions(self, partitions: Iterable[int], newest: BatchMeta) -> Iterator[tuple[int, Settle]]:
+    def _decisions(self, partitions: Iterable[int], newest: BatchMeta) -> Iterator[tuple[int, PublishDecision]]:
         """Read the marks, then yield the decision for one partition after the other."""
         wanted = list(partitions)
-        found = committed_offsets(self._client(), self.group, self._input, wanted)
+        found = committed_offsets(self._client(), self.route.group, self._input, wanted)
         for partition in wanted:
             committed = found.get(partition)
             # rule: mark-by-batch
             mark = committed.metadata if committed is not None else None
-            self._shown[partition] = committed.offset if committed is not None else -1
+            self._committed_offsets[partition] = committed.offset if committed is not None else -1
             # rule: mark-renewed/found
             self._marked_at[partition] = -math.inf  # the time of that commit is unknown
             try:
@@ -124,14 +127,14 @@ class Publication:
             for partition, answer in zip(wave, answers, strict=True):
                 if isinstance(answer, Producer):
                     self.producers[partition] = answer
-                    self._shown[partition] = newest.offsets[self._input][partition]
+                    self._committed_offsets[partition] = newest.offsets[self._input][partition]
                     self._marked_at[partition] = time.monotonic()
                     self.unclear.discard(partition)
             # rule: kill-points
             reach("between_ends")
         self.clear_up(newest)
 
-    def show(self, newest: BatchMeta, *, every_s: float = 0.0) -> None:
+    def commit_offsets(self, newest: BatchMeta, *, every_s: float = 0.0) -> None:
         """Commit the log's offsets to the consumer group, so that ordinary tools show the lag.
 
         Do nothing if the last such commit was less than `every_s` ago. A partition without output gets a transaction
@@ -142,13 +145,13 @@ class Publication:
         behind = [
             partition
             for partition in self.producers
-            if (self._shown.get(partition) != reached[partition] or self._is_old(partition, now))
+            if (self._committed_offsets.get(partition) != reached[partition] or self._is_old(partition, now))
             and partition not in self.unclear  # the open transaction of a failed attempt would be committed, too
         ]
-        if not behind or now < self._shown_at + every_s:
+        if not behind or now < self._offsets_committed_at + every_s:
             return
-        self._shown_at = now
-        self.abandon(behind)  # unclear until these transactions have ended
+        self._offsets_committed_at = now
+        self.mark_unclear(behind)  # unclear until these transactions have ended
         self.end({partition: self._offset_alone(partition, newest) for partition in behind}, newest)
 
     def _is_old(self, partition: int, now: float) -> bool:
@@ -159,7 +162,7 @@ class Publication:
         return commit_offset(
             self._client(),
             self.producers[partition],
-            self.group,
+            self.route.group,
             self._input,
             partition,
             newest.offsets[self._input][partition],
@@ -167,17 +170,28 @@ class Publication:
             deadline_s=self._deadline_s,
         )
 
-    def abandon(self, partitions: Iterable[int]) -> None:
+    def mark_unclear(self, partitions: Iterable[int]) -> None:
         """Count the partitions' transactions as unclear: abort them before anything else is sent, never commit."""
         if self.producers:
             self.unclear.update(partitions)
 
-    def let_go(self, partitions: Sequence[int]) -> None:
+    def abort(self, partitions: Sequence[int]) -> None:
         """Abort the partitions' open transactions. Output that the log has of them is still to be published."""
         # rule: abort-at-end
-        self.abandon(partitions)
+        self.mark_unclear(partitions)
         for partition in partitions:
             self._initialise(partition, self.producers[partition])
+
+    def close(self, newest: BatchMeta) -> None:
+        """Abort the open transactions and commit the log's offsets. Raise EngineError if Kafka does not answer."""
+        self._client().probe(CLOSE_TIMEOUT_S)
+        # rule: abort-at-end
+        self.abort(sorted(self.unclear))
+        self.commit_offsets(newest)
+
+    def published(self, newest: BatchMeta) -> Mapping[int, int] | None:
+        """Return per partition the newest batch with output, all of which is published once no partition is unclear."""
+        return newest.output
 
     def clear_up(self, newest: BatchMeta) -> None:
         """Abort the transactions of all unclear partitions, and publish what the log has committed of them.
@@ -200,20 +214,24 @@ class Publication:
         name = transactional_id(self._application, self._operator, partition)
         self.producers[partition] = init_producer(self._client(), name, timeout_ms=self._timeout_ms, current=current)
 
-    def _left_to_publish(self, partition: int, mark: str | None, newest: BatchMeta) -> Settle:
+    def _left_to_publish(self, partition: int, mark: str | None, newest: BatchMeta) -> PublishDecision:
         """Decide what to do about a batch whose output is committed to the log and perhaps not published."""
         known = parse_mark(mark) if mark is not None else None
         after = known.batch if known else newest.output.get(partition, -1) - 1
         outputs = self._outputs(partition, after, newest)
         decision = unpublished(mark, table_id=newest.table_id, newest_batch=newest.batch, outputs=outputs)
-        if decision.what is not Settling.RESOLVE:
+        if decision.what is not PublishAction.RESOLVE:
             return decision
         # rule: absent-mark-newest-output/asked
-        decision = resolved(outputs[-1], self._tails(partition, outputs[-1], newest))
+        decision = decide_from_topics(outputs[-1], self._topic_ends(partition, outputs[-1], newest))
         said = newest.settled.get(partition)
-        if decision.what is Settling.ASK and said is not None and said[0] == decision.batch:
+        if decision.what is PublishAction.ASK and said is not None and said[0] == decision.batch:
             # rule: absent-mark-asks/answer
-            return Settle(Settling.NOTHING) if said[1] == "published" else Settle(Settling.PUBLISH, decision.batch)
+            return (
+                PublishDecision(PublishAction.NOTHING)
+                if said[1] == "published"
+                else PublishDecision(PublishAction.PUBLISH, decision.batch)
+            )
         return decision
 
     def _outputs(self, partition: int, after_batch: int, newest: BatchMeta) -> list[int]:
@@ -228,13 +246,13 @@ class Publication:
         ]
         return sorted({batch for batches in found for batch in batches})
 
-    def _tails(self, partition: int, batch: int, newest: BatchMeta) -> list[Tail]:
+    def _topic_ends(self, partition: int, batch: int, newest: BatchMeta) -> list[Tail]:
         """Look for the batch at the end of the partition in each output topic."""
         kinds = [kind for kind in published_kinds(self._outlets, newest) if self._has(kind, partition, batch)]
         written = {self._outlets.output if kind == "emission" else self._outlets.dead_letters for kind in kinds}
-        return [self._tail(topic, partition, newest, written=topic in written) for topic in self._outlets.topics]
+        return [self._topic_end(topic, partition, newest, written=topic in written) for topic in self._outlets.topics]
 
-    def _tail(self, topic: str, partition: int, newest: BatchMeta, *, written: bool) -> Tail:
+    def _topic_end(self, topic: str, partition: int, newest: BatchMeta, *, written: bool) -> Tail:
         # rule: absent-mark-by-headers
         found = newest_batch_header(self._client(), topic, partition, self._operator)
         # rule: headers-above-log
@@ -278,13 +296,7 @@ class Publication:
         )
         # rule: output-repeatable/batch
         destination = Destination(
-            operator=self._operator,
-            input=self._input,
-            outlets=self._outlets,
-            limits=self.limits,
-            times_in_values=self._times_in_values,
-            windows=self._windows,
-            group=self.group,
+            route=self.route,
             table_id=newest.table_id,
             partition=partition,
             batch=batch,
@@ -302,3 +314,34 @@ class Publication:
         """Return the batch's rows of the kind; no rows if the batch is older than batch `since`."""
         # rule: output-repeatable/order, publish-from-configured/rows
         return self._log.read(kind, partition, after_batch=max(batch, since) - 1, up_to=batch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoPublication:
+    """The output side of an operator that writes no topic: its output stays in the lake; nothing is ever unclear."""
+
+    route: OutputRoute
+    producers: Mapping[int, Producer] = field(default_factory=dict)
+    unclear: frozenset[int] = frozenset()
+
+    def end(self, producers: Mapping[int, Producer], newest: BatchMeta) -> None:
+        """Do nothing: there are no transactions."""
+
+    def commit_offsets(self, newest: BatchMeta, *, every_s: float = 0.0) -> None:
+        """Do nothing: an operator without output commits no offsets."""
+
+    def mark_unclear(self, partitions: Iterable[int]) -> None:
+        """Do nothing."""
+
+    def abort(self, partitions: Sequence[int]) -> None:
+        """Do nothing."""
+
+    def clear_up(self, newest: BatchMeta) -> None:
+        """Do nothing."""
+
+    def close(self, newest: BatchMeta) -> None:
+        """Do nothing, and ask no broker."""
+
+    def published(self, newest: BatchMeta) -> Mapping[int, int] | None:
+        """Return None: compactions need not spare output that is not published yet."""
+        return None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config import AddedWindows, OperatorConfig
 from tidegate.contracts.schema import BatchMeta
 
 
@@ -18,6 +20,24 @@ class Outlets(NamedTuple):
     def topics(self) -> list[str]:
         """Return the topics that are set."""
         return [topic for topic in self if topic is not None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputRoute:
+    """How an operator publishes; it is the same for all batches under one claim.
+
+    `group`: the consumer group of the input. `limits`: the largest record batch that each topic takes, in bytes.
+    `times_in_values`: event times are fields of the values, and so differ from the records' timestamps in Kafka.
+    `windows`: how emissions name their windows; None: not at all.
+    """
+
+    operator: str
+    input: str
+    group: str
+    outlets: Outlets
+    limits: Mapping[str, int]
+    times_in_values: bool
+    windows: AddedWindows | None
 
 
 def configured(config: OperatorConfig) -> Outlets:

@@ -11,11 +11,12 @@ from tidegate.contracts.schema import BatchMeta, log_schema
 from tidegate.operators.registry import operator_for
 from tidegate.runtime import clock
 from tidegate.runtime.batch_loop import preflight
-from tidegate.runtime.batch_loop.claim import publication_of
+from tidegate.runtime.batch_loop.claim import route_of
 from tidegate.runtime.batch_loop.metadata import after_claim, after_settling
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.kafka.client import client
 from tidegate.runtime.publishing import topics
+from tidegate.runtime.publishing.publication import Publication
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 DEADLINE_S = 60.0
@@ -43,7 +44,13 @@ def settle(
     if newest is None or not wanted.topics:
         raise NothingUndecided("nothing was published yet", value=name, remedy="run the operator")
     preflight.check_topics(newest, config, preflight.find_topics(kafka, config, newest.topics))
-    publication = publication_of(application, name, lambda: kafka, log, wanted, DEADLINE_S)
+    publication = Publication(
+        lambda: kafka,
+        log,
+        application=application.application,
+        route=route_of(application.application, name, config, wanted, kafka),
+        deadline_s=DEADLINE_S,
+    )
     undecided = {
         p: batch for p, batch in publication.undecided(newest).items() if partitions is None or p in partitions
     }
@@ -54,5 +61,5 @@ def settle(
     # rule: absent-mark-asks/recorded
     log.commit(claim, [])
     publication.start(sorted(undecided), claim)
-    publication.show(claim)
+    publication.commit_offsets(claim)
     return claim

@@ -18,18 +18,18 @@ from tidegate.runtime.messages import (
     PartitionFailure,
     PartitionPlan,
     PartitionResult,
-    Returned,
+    RecoveryOutcome,
 )
 from tidegate.runtime.spark.lake_probe import answer_probe, check_shared
 from tidegate.runtime.spark.starting import StartingSpark
 from tidegate.runtime.task.results import raise_worst
 from tidegate.runtime.task.run import (
-    bring_back,
     make_durable,
+    recover_states,
     run_group,
     warm_up,
 )
-from tidegate.runtime.threads import beside
+from tidegate.runtime.threads import in_background
 
 
 class Jobs:
@@ -46,18 +46,20 @@ class Jobs:
             return list(run_group(attempt, plans))
         return self._collect(spread(plans, self.cores), lambda group: run_group(attempt, group))
 
-    def bring_back(self, attempt: Attempt, plans: Sequence[PartitionPlan], *, rebuilds: bool) -> list[Returned]:
+    def recover_states(
+        self, attempt: Attempt, plans: Sequence[PartitionPlan], *, rebuilds: bool
+    ) -> list[RecoveryOutcome]:
         """Recover the local states of the plans; return what became of each. Raise the worst error.
 
         Without `rebuilds`, states that would have to be rebuilt from the log are left as they are. Call it on a thread
         of its own, as `each_sequentially`.
         """
         if self._is_starting() and not rebuilds:
-            return _returned(list(bring_back(attempt, plans, rebuilds=False)))
+            return _returned(list(recover_states(attempt, plans, rebuilds=False)))
         self._context.setLocalProperty("spark.scheduler.pool", "beside")
         self._context.setJobGroup(self._recovery, "local states on their way back", True)
         groups = spread(plans, self.cores)
-        return _returned(self._collect(groups, lambda group: bring_back(attempt, group, rebuilds=rebuilds)))
+        return _returned(self._collect(groups, lambda group: recover_states(attempt, group, rebuilds=rebuilds)))
 
     def give_up(self) -> None:
         """Cancel the recovery of local states. A state generation that is not complete is never used."""
@@ -74,7 +76,7 @@ class Jobs:
         While Spark is starting, that happens in the background, and in this process as well.
         """
         if self._workers is None and isinstance(self._spark, StartingSpark):
-            self._workers = beside(lambda: self._on_each_core(lambda: warm_up(config)))
+            self._workers = in_background(lambda: self._on_each_core(lambda: warm_up(config)))
         if self._is_starting():
             warm_up(config)
         else:
@@ -140,10 +142,10 @@ def spread(plans: Sequence[PartitionPlan], tasks: int) -> list[list[PartitionPla
     return groups
 
 
-def _returned(answers: Sequence[Returned | PartitionFailure]) -> list[Returned]:
+def _returned(answers: Sequence[RecoveryOutcome | PartitionFailure]) -> list[RecoveryOutcome]:
     """Return what became of each state. Raise the worst error if there is a failure."""
     raise_worst([answer for answer in answers if isinstance(answer, PartitionFailure)])
-    return [answer for answer in answers if isinstance(answer, Returned)]
+    return [answer for answer in answers if isinstance(answer, RecoveryOutcome)]
 
 
 def _each(work: Any) -> Any:

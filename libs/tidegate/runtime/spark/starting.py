@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Any
 
 from tidegate.runtime.spark.session import Spark
-from tidegate.runtime.threads import beside
+from tidegate.runtime.threads import in_background
 
 
 class StartingSpark:
@@ -26,7 +26,7 @@ class StartingSpark:
         """Begin to start Spark, if that has not begun; return its future."""
         with self._lock:
             if self._future is None:
-                self._future = beside(self._started)
+                self._future = in_background(self._started)
             return self._future
 
     @property

@@ -22,9 +22,9 @@ from tidegate.contracts.schema import BatchMeta, log_schema
 from tidegate.operators.registry import operator_for
 from tidegate.runtime import clock
 from tidegate.runtime.batch_loop.background_compaction import Compacting, due
-from tidegate.runtime.batch_loop.beginning import refuse_anew, traces_of_states
+from tidegate.runtime.batch_loop.earlier_runs import refuse_second_log, traces_of_states
 from tidegate.runtime.batch_loop.metadata import after_batch, after_claim
-from tidegate.runtime.batch_loop.planning import plan_stream
+from tidegate.runtime.batch_loop.planning import PlanBasis, plan_stream
 from tidegate.runtime.configuration.application import config_hash, settings_of
 from tidegate.runtime.messages import Attempt, PartitionFailure, PartitionResult
 from tidegate.runtime.spark.jobs import Jobs
@@ -44,7 +44,7 @@ from tidegate.runtime.task.results import results_of
 from tidegate.state import batch_metadata
 from tidegate.state.decisions import Commit
 from tidegate.state.delta_log.data_files import delete_attempt
-from tidegate.state.delta_log.log_entries import newest_version, require_there
+from tidegate.state.delta_log.log_entries import check_log_exists, newest_version
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 lines = logging.getLogger("tidegate")
@@ -134,7 +134,9 @@ class StreamDriver:
 
         Raises a partition's error if there is one; an error that ends the driver goes before one that can be retried.
         """
-        work = task_function(attempt, plan_stream(self.newest, STREAM, self._lineage), self.newest.query_offsets)
+        work = task_function(
+            attempt, plan_stream(PlanBasis(self.newest, STREAM, self._lineage, {})), self.newest.query_offsets
+        )
         partitions = self._config.partitions
         prepared = self._columns.prepared(rows, partitions, min(partitions, self._context.defaultParallelism))
         try:
@@ -156,7 +158,7 @@ class StreamDriver:
         self._log.commit(meta, [file for result in results for file in result.files])
         reach("after_commit")
         self.newest = meta
-        batch_metadata.grow(self._lineage, self.newest)
+        batch_metadata.extend_lineage(self._lineage, self.newest)
 
     def _stop_if_full(self, results: Sequence[PartitionResult]) -> None:
         for result in results:
@@ -169,7 +171,7 @@ class StreamDriver:
 
         Later batches give the same results as without it.
         """
-        self.newest, self._lineage = self._compacting.at_once(self._log, self.newest, None), {}
+        self.newest, self._lineage = self._compacting.compact_now(self._log, self.newest, None), {}
         reach("after_compaction_commit")
 
     def _claim_again(self) -> None:
@@ -193,10 +195,10 @@ class StreamDriver:
         """
         config, schema = self._config, log_schema(self._operator.columns)
         if self._claimed:
-            require_there(config.log)
+            check_log_exists(config.log)
         elif newest_version(config.log) is None:
             # rule: no-log-anew
-            refuse_anew(config.name, config.log, self._traces())
+            refuse_second_log(config.name, config.log, self._traces())
         return OperatorLog.open(config.log, config.name, schema, create=not self._claimed)
 
     def _traces(self) -> Iterator[str]:

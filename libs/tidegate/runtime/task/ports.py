@@ -63,13 +63,7 @@ class KafkaPort:
         if plan.producer is None:
             return None
         destination = Destination(
-            operator=attempt.operator,
-            input=attempt.topic,
-            outlets=attempt.outlets,
-            limits=attempt.limits,
-            times_in_values=attempt.times_in_values,
-            windows=attempt.windows,
-            group=attempt.group,
+            route=attempt.route,
             table_id=attempt.table_id,
             partition=plan.partition,
             batch=attempt.batch,

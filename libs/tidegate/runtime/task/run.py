@@ -31,15 +31,15 @@ from tidegate.runtime.messages import (
     PartitionFailure,
     PartitionPlan,
     PartitionResult,
-    Returned,
+    RecoveryOutcome,
 )
 from tidegate.runtime.task.ports import KafkaPort, Port
 from tidegate.runtime.task.warm_up import spare_the_collector, warm_codec, warm_operator
-from tidegate.runtime.threads import side_by_side
-from tidegate.state.decisions import Way
+from tidegate.runtime.threads import map_parallel
+from tidegate.state.decisions import RecoveryMethod
 from tidegate.state.delta_log.data_files import DataFile, write_rows
 from tidegate.state.local.local_state import LocalState, partitions_here
-from tidegate.state.local.recovery import Recovered, recover, way_back
+from tidegate.state.local.recovery import PartitionLog, Recovered, choose_recovery, recover
 from tidegate.state.raised_offsets import raised_now
 
 Done = TypeVar("Done")
@@ -65,39 +65,37 @@ def run_group(attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> Iterator
     """Run the plans, some in parallel, and yield a result or a failure for each, in order."""
     spare_the_collector()
     port = KafkaPort(attempt=attempt, deadline=Deadline(attempt.deadline_s))
-    return side_by_side(lambda plan: run_plan(attempt, plan, port), plans)
+    return map_parallel(lambda plan: run_plan(attempt, plan, port), plans)
 
 
-def bring_back(
+def recover_states(
     attempt: Attempt, plans: Sequence[PartitionPlan], *, rebuilds: bool
-) -> Iterator[Returned | PartitionFailure]:
+) -> Iterator[RecoveryOutcome | PartitionFailure]:
     """Recover the local states of the plans, some in parallel, and yield the outcomes in order.
 
     Without `rebuilds`, leave the states that have to be rebuilt as they are. No deadline applies: no transaction is
     open in Kafka meanwhile, and recovered states are kept.
     """
-    return side_by_side(lambda plan: _told(plan, lambda: _bring_back(attempt, plan, rebuilds=rebuilds)), plans)
+    return map_parallel(lambda plan: _as_answer(plan, lambda: _recover_state(attempt, plan, rebuilds=rebuilds)), plans)
 
 
-def _bring_back(attempt: Attempt, plan: PartitionPlan, *, rebuilds: bool) -> Returned:
+def _recover_state(attempt: Attempt, plan: PartitionPlan, *, rebuilds: bool) -> RecoveryOutcome:
     began, operator = time.monotonic(), _operator(attempt.config)
-    with _own(attempt, plan.partition) as local:
-        use = way_back(local, operator, plan.wanted, plan.stream_time)
-        if not rebuilds and use.way is Way.REBUILD and plan.wanted.last is not None:
-            return Returned(plan.partition, False, use.reason, 0.0)
+    with _locked_state(attempt, plan.partition) as local:
+        how = choose_recovery(local, operator, plan.wanted, plan.stream_time)
+        if not rebuilds and how.method is RecoveryMethod.REBUILD and plan.wanted.last is not None:
+            return RecoveryOutcome(plan.partition, False, how, 0.0)
         with _replica(attempt, plan):
-            recovered = recover(
-                local, operator, attempt.log, attempt.version, plan.wanted, plan.partition, plan.stream_time
-            )
-    return Returned(plan.partition, True, recovered.told, time.monotonic() - began)
+            recovered = recover(local, operator, plan.wanted, _log_of(attempt, plan))
+    return RecoveryOutcome(plan.partition, True, recovered.plan, time.monotonic() - began)
 
 
 def run_plan(attempt: Attempt, plan: PartitionPlan, port: Port) -> PartitionResult | PartitionFailure:
     """Run the plan and return its result, or its error as a failure: no exception leaves the task."""
-    return _told(plan, lambda: run_partition(attempt, plan, port))
+    return _as_answer(plan, lambda: run_partition(attempt, plan, port))
 
 
-def _told(plan: PartitionPlan, work: Callable[[], Done]) -> Done | PartitionFailure:
+def _as_answer(plan: PartitionPlan, work: Callable[[], Done]) -> Done | PartitionFailure:
     try:
         _refuse_retries()
         return work()
@@ -116,10 +114,8 @@ def run_partition(attempt: Attempt, plan: PartitionPlan, port: Port) -> Partitio
     """
     watch = Stopwatch()
     operator = _operator(attempt.config)
-    with _own(attempt, plan.partition) as local, _replica(attempt, plan) as replica:
-        recovered = recover(
-            local, operator, attempt.log, attempt.version, plan.wanted, plan.partition, plan.stream_time
-        )
+    with _locked_state(attempt, plan.partition) as local, _replica(attempt, plan) as replica:
+        recovered = recover(local, operator, plan.wanted, _log_of(attempt, plan))
         if replica is not None:
             open_until = ALWAYS if plan.table is None else plan.table.open_until
             cast(TableReader, recovered.state).read_table(replica.state, open_until)
@@ -159,14 +155,14 @@ def run_partition(attempt: Attempt, plan: PartitionPlan, port: Port) -> Partitio
         stop_reason=step.stop_reason,
         floor=step.floor,
         needs=step.needs,
-        recovery=recovered.told,
+        recovery=recovered.plan,
         epoch=fetched.epoch,
-        replica="" if replica is None else replica.told,
+        replica=None if replica is None else replica.plan,
         seconds=watch.seconds,
     )
 
 
-def _own(attempt: Attempt, partition: int) -> AbstractContextManager[LocalState]:
+def _locked_state(attempt: Attempt, partition: int) -> AbstractContextManager[LocalState]:
     """Return a context manager that locks the partition's local state and yields it."""
     return LocalState.lock(
         attempt.state,
@@ -174,6 +170,12 @@ def _own(attempt: Attempt, partition: int) -> AbstractContextManager[LocalState]
         operator=attempt.operator,
         table_id=attempt.table_id,
         token=(attempt.epoch, attempt.batch),
+    )
+
+
+def _log_of(attempt: Attempt, plan: PartitionPlan) -> PartitionLog:
+    return PartitionLog(
+        log=attempt.log, version=attempt.version, partition=plan.partition, stream_time=plan.stream_time
     )
 
 
@@ -189,9 +191,14 @@ def _replica(attempt: Attempt, plan: PartitionPlan) -> Iterator[Recovered | None
     with LocalState.lock(
         attempt.state, plan.partition, operator=table.name, table_id=table.table_id, token=token
     ) as local:
-        replica = recover(
-            local, operator, table.log, table.version, wanted, plan.partition, table.stream_time, tail=table.tail
+        source = PartitionLog(
+            log=table.log,
+            version=table.version,
+            partition=plan.partition,
+            stream_time=table.stream_time,
+            tail=table.tail,
         )
+        replica = recover(local, operator, wanted, source)
         if table.floor is not None:
             cast(ReadTable, replica.state).hold(table.floor, table.floor)
         yield replica
@@ -260,7 +267,7 @@ def make_durable(attempt: Attempt) -> list[int]:
 
 
 def _made_durable(attempt: Attempt, partition: int) -> bool:
-    with suppress(Superseded), _own(attempt, partition) as local:
+    with suppress(Superseded), _locked_state(attempt, partition) as local:
         if local.trusted:
             local.make_durable()
             return True

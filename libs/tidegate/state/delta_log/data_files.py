@@ -20,7 +20,7 @@ from tidegate.contracts.errors import EngineError, StateError
 from tidegate.contracts.naming import data_folder
 from tidegate.contracts.schema import PARTITION_COLUMNS
 from tidegate.state import disk
-from tidegate.state.delta_log.log_entries import require_there
+from tidegate.state.delta_log.log_entries import check_log_exists
 
 ORDER = ("partition", "batch", "seq")
 """Order in which rows of a kind are read; within a partition it is the order in which things happened."""
@@ -242,7 +242,7 @@ def _damage_named(log: Path) -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, pa.ArrowInvalid) as error:
-        require_there(log)
+        check_log_exists(log)
         raise StateError(
             f"a data file of the operator log is missing or damaged: {error}",
             value=log,

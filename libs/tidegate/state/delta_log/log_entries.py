@@ -46,7 +46,7 @@ def checkpoint_path(log: Path, version: int) -> Path:
     return log / DELTA_LOG / f"{version:020d}.checkpoint.parquet"
 
 
-def require_there(log: Path) -> None:
+def check_log_exists(log: Path) -> None:
     """Raise Unavailable if the log's folder is missing, as when its lake is not mounted.
 
     A write would create a new, empty log in its place.
@@ -57,7 +57,7 @@ def require_there(log: Path) -> None:
         raise Unavailable("the lake is unavailable", value=log, remedy="mount it again, or restore the folder")
 
 
-def put(log: Path, version: int, actions: Sequence[dict[str, Any]]) -> bool:
+def put_entry(log: Path, version: int, actions: Sequence[dict[str, Any]]) -> bool:
     """Write the entry of the version, if there is none, as a whole; return False if the version is taken.
 
     Nothing is written if the version is taken, whoever took it. Raise UserError if the file system has no hard links.
@@ -157,7 +157,7 @@ def written_ms(path: Path) -> int:
     return path.stat().st_mtime_ns // 1_000_000
 
 
-def print_of(log: Path, version: int) -> tuple[int, int] | None:
+def fingerprint_of(log: Path, version: int) -> tuple[int, int] | None:
     """Return the entry's file time (ns) and size; None if there is no entry.
 
     They differ if another entry was put in its place.

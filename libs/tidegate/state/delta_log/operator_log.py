@@ -39,12 +39,12 @@ from tidegate.state.delta_log.data_files import (
 )
 from tidegate.state.delta_log.log_entries import (
     DELTA_LOG,
+    check_log_exists,
     entries_above,
     entry_path,
     newest_entries,
     newest_version,
-    put,
-    require_there,
+    put_entry,
 )
 from tidegate.state.delta_log.metadata import Newest, newest_metadata
 from tidegate.state.delta_log.snapshot import Snapshot, load
@@ -73,7 +73,7 @@ _PROTOCOL = (1, 2)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tally:
+class LogSize:
     """The number of all data files in the log, and of the rows of kind `state` in them."""
 
     files: int
@@ -148,9 +148,9 @@ class OperatorLog:
         return int(self._snapshot.metadata["configuration"][_FORMAT_KEY])
 
     @property
-    def tally(self) -> Tally:
+    def size(self) -> LogSize:
         """Return the number of data files and state rows at the handle's version."""
-        return Tally(files=len(self._snapshot.files), state_rows=self._snapshot.state_rows)
+        return LogSize(files=len(self._snapshot.files), state_rows=self._snapshot.state_rows)
 
     @property
     def entries_since_checkpoint(self) -> int:
@@ -202,7 +202,7 @@ class OperatorLog:
         files = self.data_files(kind, partition, after_batch=after_batch, up_to=up_to)
         return read_files(self.path, files, self.schema, columns, after_batch=after_batch, up_to=up_to)
 
-    def at_rest(self) -> OperatorLog:
+    def pinned_copy(self) -> OperatorLog:
         """Return a copy of the handle that stays at this version, for a thread that runs beside the committing one."""
         handle = OperatorLog(self.path, replace(self._snapshot, files=dict(self._snapshot.files)))
         handle._newest = self._newest
@@ -235,7 +235,7 @@ class OperatorLog:
         before the entry is written, the attempt's files are deleted here. After Outdated the caller may delete them.
         After any other error they must not be deleted, as they may be committed.
         """
-        require_there(self.path)
+        check_log_exists(self.path)
         self._refuse_reuse(meta)
         try:
             # rule: committed-files-whole/checked
@@ -334,7 +334,7 @@ class OperatorLog:
         # rule: compaction-not-outdated
         self._refuse_outdated(meta, replaces)
         # rule: handle-at-own-commit
-        while not put(self.path, self.version + 1, actions):
+        while not put_entry(self.path, self.version + 1, actions):
             above = entries_above(self.path, self.version)
             verdict = judge_winners(above, meta.attempt, meta.epoch)
             if verdict is Verdict.COMMITTED:

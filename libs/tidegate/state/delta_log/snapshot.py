@@ -15,10 +15,10 @@ from tidegate.state.delta_log.actions import Action, add, data_file
 from tidegate.state.delta_log.checkpoints import read_checkpoint
 from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.delta_log.log_entries import (
+    check_log_exists,
     checkpoint_path,
     entry_path,
     read_actions,
-    require_there,
 )
 
 
@@ -101,7 +101,7 @@ def load(log: Path, version: int) -> Snapshot:
 def _actions(log: Path, version: int) -> list[Action]:
     actions = read_actions(log, version)
     if actions is None:
-        require_there(log)
+        check_log_exists(log)
         raise StateError(
             f"the operator log cannot be read at version {version}",
             value=entry_path(log, version),

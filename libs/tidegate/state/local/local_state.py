@@ -35,7 +35,7 @@ import pyarrow as pa
 from tidegate.contracts.errors import EngineError, Superseded
 from tidegate.contracts.operator import SEED, Array, Layout
 from tidegate.state import disk
-from tidegate.state.decisions import NO_COMMIT, Commit, Header, may_take
+from tidegate.state.decisions import NO_COMMIT, Commit, Header, check_not_superseded
 from tidegate.state.local import undo_rows
 from tidegate.state.local.header import HeaderFile
 
@@ -105,7 +105,7 @@ class LocalState:
             with disk.disk_errors(folder):
                 local.header = local._file.read()
             # rule: superseded-task/lock
-            may_take(local.header, token)
+            check_not_superseded(local.header, token)
             if local.header is not None and not local._generation(local.header.generation).exists():
                 local.header = None
             yield local

@@ -11,7 +11,7 @@ import pyarrow as pa
 from tidegate.contracts.errors import StateError
 from tidegate.contracts.operator import Operator, OperatorState
 from tidegate.contracts.schema import log_schema
-from tidegate.state.decisions import NO_COMMIT, StateUse, Wanted, Way, choose_state
+from tidegate.state.decisions import NO_COMMIT, RecoveryMethod, RecoveryPlan, Wanted, choose_state
 from tidegate.state.delta_log.data_files import DataFile, read_files
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.local.local_state import LocalState, boot_id
@@ -26,53 +26,57 @@ class Recovered:
     """A recovered state, how it was recovered, and the number of rows applied for that."""
 
     state: OperatorState
-    use: StateUse
+    plan: RecoveryPlan
     rows: int
 
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionLog:
+    """One partition of a log, from which its state is recovered.
+
+    `version`: the log's version at the wanted commit or later. `stream_time`: the partition's, in the log. `tail`: the
+    state files that the commits of the lineage added, if they are known; these files may be gone.
+    """
+
+    log: Path
+    version: int
+    partition: int
+    stream_time: int
+    tail: Sequence[DataFile] | None = None
+
     @property
-    def told(self) -> str:
-        """Return how the state was recovered and why, as text for people."""
-        return f"{self.use.way.value}: {self.use.reason}"
+    def lacks_files(self) -> bool:
+        """Return whether a file of the tail is gone."""
+        return self.tail is not None and not all((self.log / file.path).exists() for file in self.tail)
 
 
-def recover(
-    local: LocalState,
-    operator: Operator,
-    log: Path,
-    version: int,
-    wanted: Wanted,
-    partition: int,
-    stream_time: int,
-    tail: Sequence[DataFile] | None = None,
-) -> Recovered:
+def recover(local: LocalState, operator: Operator, wanted: Wanted, source: PartitionLog) -> Recovered:
     """Bring the local state to the partition's `last` commit and write that to its header; return the state.
 
-    The state is used as it is, undone, caught up or rebuilt. `version` is the log's version at that commit or later,
-    `stream_time` the partition's stream time in the log. `tail` has the state files that the commits of the lineage
-    added, if they are known; these files may be gone. A state is changed only after the rows to undo or to catch up
+    The state is used as it is, undone, caught up or rebuilt. It is changed only after the rows to undo or to catch up
     have been read, so that a failing lake never costs a local state.
     """
     layout = operator.layout
-    use = way_back(local, operator, wanted, stream_time)
-    if use.way is Way.GO_ON:
-        return Recovered(state=_opened(local, operator, wanted), use=use, rows=0)
+    plan = choose_recovery(local, operator, wanted, source.stream_time)
+    if plan.method is RecoveryMethod.GO_ON:
+        return Recovered(state=_opened(local, operator, wanted), plan=plan, rows=0)
     # rule: replica-vacuumed
-    if use.way is Way.CATCH_UP and tail is not None and not all((log / file.path).exists() for file in tail):
-        use = StateUse(Way.REBUILD, "files that it would be caught up from were vacuumed")
-    undo = local.undo() if use.way is Way.UNDO else None
+    if plan.method is RecoveryMethod.CATCH_UP and source.lacks_files:
+        plan = RecoveryPlan(RecoveryMethod.REBUILD, "files that it would be caught up from were vacuumed")
+    undo = local.undo() if plan.method is RecoveryMethod.UNDO else None
     # rule: undo-readable/recovery
-    if use.way is Way.UNDO and undo is None:
-        use = StateUse(Way.REBUILD, "the rows that would undo a failed attempt are damaged")
+    if plan.method is RecoveryMethod.UNDO and undo is None:
+        plan = RecoveryPlan(RecoveryMethod.REBUILD, "the rows that would undo a failed attempt are damaged")
     # rule: log-read-first
-    tables = _rows_to_apply(operator, log, version, local.table_id, partition, use, wanted, tail)
+    tables = _rows_to_apply(operator, local.table_id, plan, wanted, source)
     if undo is not None:
         # rule: undo-failed-attempt/applied
         tables = (undo, *tables)
     local.begin(wanted.epoch, *(wanted.last or NO_COMMIT))
-    state = operator.open(local.rebuild(layout) if use.way is Way.REBUILD else local.storage(layout))
-    rows = _restore(state, tables, stream_time)
+    state = operator.open(local.rebuild(layout) if plan.method is RecoveryMethod.REBUILD else local.storage(layout))
+    rows = _restore(state, tables, source.stream_time)
     local.complete()
-    return Recovered(state=state, use=use, rows=rows)
+    return Recovered(state=state, plan=plan, rows=rows)
 
 
 def _opened(local: LocalState, operator: Operator, wanted: Wanted) -> OperatorState:
@@ -92,15 +96,19 @@ def _opened(local: LocalState, operator: Operator, wanted: Wanted) -> OperatorSt
     return state
 
 
-def way_back(local: LocalState, operator: Operator, wanted: Wanted, stream_time: int) -> StateUse:
+def choose_recovery(local: LocalState, operator: Operator, wanted: Wanted, stream_time: int) -> RecoveryPlan:
     """Return how to recover the local state, by its header; rebuild it if its arrays are damaged."""
-    use = choose_state(local.header, wanted, boot_id(), (operator.layout.kind, operator.layout.version))
-    if use.way is not Way.REBUILD and (damage := _damage(local, operator, wanted, stream_time, use.way)):
-        return StateUse(Way.REBUILD, f"the local state is damaged: {damage}")
-    return use
+    plan = choose_state(local.header, wanted, boot_id(), (operator.layout.kind, operator.layout.version))
+    if plan.method is not RecoveryMethod.REBUILD and (
+        damage := _damage(local, operator, wanted, stream_time, plan.method)
+    ):
+        return RecoveryPlan(RecoveryMethod.REBUILD, f"the local state is damaged: {damage}")
+    return plan
 
 
-def _damage(local: LocalState, operator: Operator, wanted: Wanted, stream_time: int, way: Way) -> str | None:
+def _damage(
+    local: LocalState, operator: Operator, wanted: Wanted, stream_time: int, method: RecoveryMethod
+) -> str | None:
     """Return what is wrong with the arrays; None if nothing is.
 
     Every task checks the sizes of the files; the first task after a reboot checks the contents as well. A state whose
@@ -119,38 +127,32 @@ def _damage(local: LocalState, operator: Operator, wanted: Wanted, stream_time: 
     # rule: check-after-reboot/state
     if damage := operator.damage(storage):
         return damage
-    if way is Way.GO_ON and operator.open(storage).stream_time != stream_time:
+    if method is RecoveryMethod.GO_ON and operator.open(storage).stream_time != stream_time:
         return "its stream time is not the log's"
     return None
 
 
 def _rows_to_apply(
-    operator: Operator,
-    path: Path,
-    version: int,
-    table_id: str,
-    partition: int,
-    use: StateUse,
-    wanted: Wanted,
-    tail: Sequence[DataFile] | None,
+    operator: Operator, table_id: str, plan: RecoveryPlan, wanted: Wanted, source: PartitionLog
 ) -> Iterable[pa.Table]:
     """Return the state rows of batches above the one that the local state equals (after the undo rows, if any).
 
     To undo or catch up, all rows are read here, before the state is changed. For a rebuild they are read while they are
     applied, a few files at a time.
     """
+    partition = source.partition
     # rule: replica-deletes
-    if use.way is Way.CATCH_UP and tail is not None:
-        files = [file for file in tail if file.max_batch > use.after_batch]
-        return [last_rows(read_files(path, files, log_schema(operator.columns)), operator.slot)]
-    if use.way is Way.UNDO and use.after_batch == (wanted.last or NO_COMMIT)[0]:
+    if plan.method is RecoveryMethod.CATCH_UP and source.tail is not None:
+        files = [file for file in source.tail if file.max_batch > plan.after_batch]
+        return [last_rows(read_files(source.log, files, log_schema(operator.columns)), operator.slot)]
+    if plan.method is RecoveryMethod.UNDO and plan.after_batch == (wanted.last or NO_COMMIT)[0]:
         return []
-    log = OperatorLog.at(path, version)
+    log = OperatorLog.at(source.log, source.version)
     # rule: same-table
     _refuse_another(log, table_id)
-    if use.way in (Way.UNDO, Way.CATCH_UP):
+    if plan.method in (RecoveryMethod.UNDO, RecoveryMethod.CATCH_UP):
         # rule: catch-up-with-deletes
-        return [last_rows(log.read("state", partition, use.after_batch), operator.slot)]
+        return [last_rows(log.read("state", partition, plan.after_batch), operator.slot)]
     columns = list(dict.fromkeys([*_COLUMNS, *operator.slot, *(column.name for column in operator.columns)]))
     turns = list(_turns(log.data_files("state", partition))) or [[]]
     return (read_files(log.path, files, log.schema, columns) for files in turns)

@@ -72,7 +72,7 @@ def _stop(log: OperatorLog) -> int:
     return 0 if newest is None else newest.batch + 1
 
 
-def kept_from(log: OperatorLog, batch: int) -> int:
+def base_of(log: OperatorLog, batch: int) -> int:
     """Return the batch of the complete metadata that the batch's metadata builds upon.
 
     The metadata from there on has to be kept as long as that of the batch. If there is no metadata of the batch, use

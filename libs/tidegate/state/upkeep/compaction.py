@@ -27,7 +27,7 @@ from tidegate.state.delta_log.data_files import (
 )
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.slots import last_rows, live_rows
-from tidegate.state.upkeep.batch_history import clocks, kept_from, record
+from tidegate.state.upkeep.batch_history import base_of, clocks, record
 from tidegate.state.upkeep.cleanup import clean_up
 
 SMALL_FILE_BYTES = 32 * 2**20
@@ -39,7 +39,7 @@ LARGE_FILE_BYTES = 128 * 2**20
 FEW_ROWS = 100_000
 """A partition's state files with at most this many rows are rewritten as a snapshot, whatever that saves."""
 
-TURN_BYTES = 2 * 2**30
+MAX_BACKGROUND_BYTES = 2 * 2**30
 """Approximate size of the files that one compaction beside batches rewrites; the next one takes other files."""
 
 _OUTPUT = ("emission", "late", "rejected")
@@ -176,8 +176,8 @@ def plan(
 
     `expired` is the newest batch whose output may be dropped (-1: none). `held` is the number of live rows of each
     partition. With it, a large state becomes a snapshot only if at least half of its rows are dead, so that the cost
-    per change does not depend on the size of the state; and the parts are limited to about TURN_BYTES. Without it,
-    every state that has several files becomes a snapshot.
+    per change does not depend on the size of the state; and the parts are limited to about
+    MAX_BACKGROUND_BYTES. Without it, every state that has several files becomes a snapshot.
     """
     parts = []
     for kind in ("state", *_OUTPUT, "meta"):
@@ -202,17 +202,17 @@ def plan(
 
 
 def _of_a_turn(parts: list[Rewrite], batch: int) -> list[Rewrite]:
-    """Return parts of up to TURN_BYTES in all, but at least one.
+    """Return parts of up to MAX_BACKGROUND_BYTES in all, but at least one.
 
     They are drawn at random with the batch as seed, so that each part has its turn in time.
     """
     sizes = [sum(file.size for file in part.files) for part in parts]
-    if sum(sizes) <= TURN_BYTES:
+    if sum(sizes) <= MAX_BACKGROUND_BYTES:
         return parts
     # rule: compaction-bounded/random
     drawn = random.Random(batch).sample(range(len(parts)), len(parts))
     reached = accumulate(sizes[part] for part in drawn)
-    taken = drawn[: max(1, sum(size <= TURN_BYTES for size in reached))]
+    taken = drawn[: max(1, sum(size <= MAX_BACKGROUND_BYTES for size in reached))]
     return [parts[part] for part in sorted(taken)]
 
 
@@ -237,7 +237,7 @@ def _drop_through(
         return -1
     if kind == "meta":
         # rule: history-with-base
-        return min(expired, kept_from(log, expired + 1) - 1)
+        return min(expired, base_of(log, expired + 1) - 1)
     # rule: unpublished-kept
     return expired if published is None else min(expired, published.get(partition, -1))
 

@@ -36,7 +36,7 @@ MAX_FILES = 1_024
 _NAME = re.compile(r"(\d+)-([0-9a-zA-Z]+)-\d+\.parquet")
 
 
-_Tell = Callable[[Entry], int | None]
+_BatchOf = Callable[[Entry], int | None]
 """A function that returns a batch number that an entry has; None for foreign entries."""
 
 
@@ -68,7 +68,7 @@ def sweep(log: OperatorLog, *, oldest: int, clock_ms: int) -> int:
     first = _first_readable(log, oldest)
     candidates = _candidates(log, draw.choice(folders), _aged(log, oldest, first, clock_ms))
     drawn = draw.sample(candidates, min(len(candidates), MAX_FILES))
-    found = _unnamed(log, first, _old(log, drawn, clock_ms))
+    found = _never_committed(log, first, _old(log, drawn, clock_ms))
     for orphan in found:
         (log.path / orphan.path).unlink(missing_ok=True)
     return len(found)
@@ -92,13 +92,13 @@ def orphans(log: OperatorLog, *, clock_ms: int) -> Orphans:
     aged = _aged(log, oldest, first, clock_ms)
     folders = sorted(log.path.glob("kind=*/partition=*"))
     candidates = [candidate for folder in folders for candidate in _candidates(log, folder, aged)]
-    found = _unnamed(log, first, _old(log, candidates, clock_ms))
+    found = _never_committed(log, first, _old(log, candidates, clock_ms))
     return Orphans(len(found), sum(_size(log.path / orphan.path) for orphan in found))
 
 
 def _aged(log: OperatorLog, oldest: int, first: int, clock_ms: int) -> int:
     """Return the newest batch whose files may be old enough to be deleted."""
-    return _told(log, max(first, version_at(log.path, oldest, log.version, clock_ms - MIN_AGE_MS)), _batch)
+    return _batch_at(log, max(first, version_at(log.path, oldest, log.version, clock_ms - MIN_AGE_MS)), _batch)
 
 
 def _old(log: OperatorLog, candidates: Sequence[_Candidate], clock_ms: int) -> list[_Candidate]:
@@ -137,7 +137,7 @@ def _first_readable(log: OperatorLog, oldest: int) -> int:
     return next(at for at in range(oldest, log.version + 1) if checkpoint_path(log.path, at).exists())
 
 
-def _unnamed(log: OperatorLog, first: int, files: Sequence[_Candidate]) -> list[_Candidate]:
+def _never_committed(log: OperatorLog, first: int, files: Sequence[_Candidate]) -> list[_Candidate]:
     """Return the files that are not in the first readable version and were not written by a later commit."""
     if not files:
         return []
@@ -154,12 +154,12 @@ def _attempts_of(log: OperatorLog, batch: int, first: int) -> set[str | None]:
     that batch and committed as a later one.
     """
     # rule: orphans-after-a-week/compacted
-    return {_first_attempt(log, batch, first, tell) for tell in (_batch, _compacted)}
+    return {_first_attempt(log, batch, first, batch_of) for batch_of in (_batch, _compacted)}
 
 
-def _first_attempt(log: OperatorLog, batch: int, first: int, tell: _Tell) -> str | None:
-    """Return the attempt of the first entry above `first` whose `tell` is at least `batch`; None if there is none."""
-    version = bisect_left(range(log.version + 1), batch, lo=first + 1, key=lambda at: _told(log, at, tell))
+def _first_attempt(log: OperatorLog, batch: int, first: int, batch_of: _BatchOf) -> str | None:
+    """Return the attempt of the first entry above `first` whose `batch_of` is at least `batch`, if any."""
+    version = bisect_left(range(log.version + 1), batch, lo=first + 1, key=lambda at: _batch_at(log, at, batch_of))
     entry = read_entry(log.path, version)
     return entry.attempt if entry is not None else None
 
@@ -172,10 +172,10 @@ def _compacted(entry: Entry) -> int | None:
     return entry.compacted
 
 
-def _told(log: OperatorLog, version: int, tell: _Tell) -> int:
-    """Return what `tell` gives for the newest Tidegate entry at or below the version; -1 if there is none."""
+def _batch_at(log: OperatorLog, version: int, batch_of: _BatchOf) -> int:
+    """Return what `batch_of` gives for the newest Tidegate entry at or below the version; -1 if there is none."""
     while version >= 0 and (entry := read_entry(log.path, version)) is not None:
-        if (told := tell(entry)) is not None:
+        if (told := batch_of(entry)) is not None:
             return told
         version -= 1
     return -1

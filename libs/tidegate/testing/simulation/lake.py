@@ -34,7 +34,7 @@ _FATES = ("lost", "done", "late")
 _LANDING_PROBABILITY = 0.1
 """Probability that a delayed entry lands when another entry is written."""
 
-_put, _read_actions = log_entries.put, log_entries.read_actions
+_put, _read_actions = log_entries.put_entry, log_entries.read_actions
 
 
 class Lake:
@@ -54,7 +54,7 @@ class Lake:
         entry.write_bytes(_first_entry(schema.to_json(), _frozen(properties)))
 
     def put(self, log: Path, version: int, actions: Sequence[Any]) -> bool:
-        """Replacement for `log_entries.put`.
+        """Replacement for `log_entries.put_entry`.
 
         Return True if the entry was written and False if the version exists already. Raise OSError if the outcome is
         unclear.
@@ -163,7 +163,7 @@ class Lake:
                 raise OSError(errno.EIO, "Input/output error")
         wanted = list(schema.names if columns is None else columns)
         narrow = pa.schema([schema.field(name) for name in dict.fromkeys([*wanted, *ORDER])])
-        log_entries.require_there(log)
+        log_entries.check_log_exists(log)
         found = [self._rows(log / file.path, file, narrow, (after_batch, up_to)) for file in files]
         rows = pa.concat_tables(found) if found else narrow.empty_table()
         return data_files._in_order(rows).select(wanted)

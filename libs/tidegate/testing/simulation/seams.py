@@ -56,16 +56,16 @@ def substituted(world: World, lake: Lake) -> Iterator[None]:
         (time, "sleep", calls.sleep),
         (kafka_client, "KafkaClient", lambda _options: client),
         (jobs, "warm_up", lambda _config: 0),
-        (run, "side_by_side", map),
-        (background_compaction, "beside", lambda work: _Later(world, work)),
+        (run, "map_parallel", map),
+        (background_compaction, "in_background", lambda work: _Later(world, work)),
         (claim, "traces_in_database", lambda _address, key: ["a batch"] if world.oracles[key.operator].newest else []),
-        (driver, "beside", _at_once),
-        (state_recovery, "beside", _at_once),
+        (driver, "in_background", _at_once),
+        (state_recovery, "in_background", _at_once),
         (run, "recover", calls.recover),
         (decisions, "MAX_BATCHES", _BATCHES_BETWEEN_COMPACTIONS),
         (run, "operator_for", _small_operator),
         (operator_log, "DeltaTable", lake),
-        (operator_log, "put", lake.put),
+        (operator_log, "put_entry", lake.put),
         (operator_log, "read_files", lake.read),
         (compaction, "read_files", lake.read),
         (recovery, "read_files", lake.read),
@@ -177,17 +177,18 @@ class SimulatedSystemCalls:
             raise OSError(errno.ENOSPC, "No space left on device")
         _reserve(descriptor, offset, length)
 
-    def recover(self, local: Any, operator: Operator, *rest: Any, **more: Any) -> recovery.Recovered:
+    def recover(
+        self, local: Any, operator: Operator, wanted: decisions.Wanted, source: recovery.PartitionLog
+    ) -> recovery.Recovered:
         """Replacement for `recovery.recover`.
 
         The recovered state is compared with the oracle's, and a rebuild takes `rebuild_s`.
         """
-        recovered = recovery.recover(local, operator, *rest, **more)
-        log, _, wanted, partition, _ = rest
-        rebuilt = recovered.use.way is decisions.Way.REBUILD and recovered.rows > 0
-        begun = recovered.use.way is decisions.Way.REBUILD and not rebuilt
-        self._world.events["state begun" if begun else f"recovered by {recovered.use.way.value}"] += 1
-        self._world.oracles[log.name].recovered(partition, wanted.last, recovered.state)
+        recovered = recovery.recover(local, operator, wanted, source)
+        rebuilt = recovered.plan.method is decisions.RecoveryMethod.REBUILD and recovered.rows > 0
+        begun = recovered.plan.method is decisions.RecoveryMethod.REBUILD and not rebuilt
+        self._world.events["state begun" if begun else f"recovered by {recovered.plan.method.value}"] += 1
+        self._world.oracles[source.log.name].recovered(source.partition, wanted.last, recovered.state)
         if rebuilt:
             self._world.clock.advance(self._world.settings.rebuild_s)
         return recovered

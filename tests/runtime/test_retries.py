@@ -24,7 +24,7 @@ from tidegate.contracts.errors import (
 )
 from tidegate.runtime.batch_loop import retries
 from tidegate.runtime.batch_loop.claim import Overtaken
-from tidegate.runtime.batch_loop.retries import PAUSES_S, Persistence, pause_after
+from tidegate.runtime.batch_loop.retries import PAUSES_S, Retries, pause_after
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile, one_line
 
 pytestmark = pytest.mark.fast
@@ -48,9 +48,9 @@ def condition(tmp_path: Path) -> DriverStatusFile:
 
 
 @pytest.fixture
-def trying(condition: DriverStatusFile, monkeypatch: pytest.MonkeyPatch) -> Persistence:
+def trying(condition: DriverStatusFile, monkeypatch: pytest.MonkeyPatch) -> Retries:
     monkeypatch.setattr(retries, "PAUSES_S", (0.0,) * len(PAUSES_S))
-    return Persistence("updates", condition)
+    return Retries("updates", condition)
 
 
 @pytest.mark.parametrize("tries", [1, 8, 9, 10_000])
@@ -79,24 +79,24 @@ def test_what_trying_again_cannot_mend_is_final_at_once(failure: Exception) -> N
     assert pause_after(failure, 1) is None
 
 
-def test_a_long_outage_does_not_use_up_the_tries_of_other_failures(trying: Persistence) -> None:
+def test_a_long_outage_does_not_use_up_the_tries_of_other_failures(trying: Retries) -> None:
     outage = [Unavailable("no broker")] * 50
-    assert trying.until_done(failing(EngineError("spark"), *outage, EngineError("spark")), Event()) == "done"
+    assert trying.run(failing(EngineError("spark"), *outage, EngineError("spark")), Event()) == "done"
 
 
-def test_other_failures_between_outages_are_counted_all_the_same(trying: Persistence) -> None:
+def test_other_failures_between_outages_are_counted_all_the_same(trying: Retries) -> None:
     mixed = [EngineError("spark"), Unavailable("no broker")] * (len(PAUSES_S) + 1)
     with pytest.raises(EngineError, match="spark"):
-        trying.until_done(failing(*mixed), Event())
+        trying.run(failing(*mixed), Event())
 
 
 def test_an_outage_is_told_once_and_then_at_intervals_and_its_end_too(
-    trying: Persistence, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    trying: Retries, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = iter(range(0, 1_000, 8))  # seconds; a try each 8 s: told at 0, 32, 64, then its end at 80
     monkeypatch.setattr(retries.time, "monotonic", lambda: float(next(times) + 1))
     with caplog.at_level(logging.INFO, "tidegate"):
-        trying.until_done(failing(*[Unavailable("no broker", value="host:1")] * 10), Event())
+        trying.run(failing(*[Unavailable("no broker", value="host:1")] * 10), Event())
     assert [record.getMessage() for record in caplog.records] == [
         "updates waits, for 0 s: no broker (host:1)",
         "updates waits, for 32 s: no broker (host:1)",
@@ -105,18 +105,18 @@ def test_an_outage_is_told_once_and_then_at_intervals_and_its_end_too(
     ]
 
 
-def test_a_stop_ends_the_waiting(trying: Persistence) -> None:
+def test_a_stop_ends_the_waiting(trying: Retries) -> None:
     stop = Event()
 
     def work() -> str:
         stop.set()
         raise Unavailable("no broker")
 
-    assert trying.until_done(work, stop) is None
+    assert trying.run(work, stop) is None
 
 
 def test_the_condition_says_what_is_waited_for_and_that_it_runs_again(
-    trying: Persistence, condition: DriverStatusFile
+    trying: Retries, condition: DriverStatusFile
 ) -> None:
     seen = []
 
@@ -126,7 +126,7 @@ def test_the_condition_says_what_is_waited_for_and_that_it_runs_again(
             raise Unavailable("no broker", remedy="start it")
         return "done"
 
-    trying.until_done(work, Event())
+    trying.run(work, Event())
     assert (seen[1].state, seen[1].why) == ("waiting", "no broker: start it")
     assert condition.read().state == "running"
 

@@ -24,7 +24,7 @@ PROBLEM = "has run before, but its log is not there"
 REMEDY = "mount the lake, or correct `lake`; to start from the beginning on purpose, give the operator a new name"
 
 
-def refuse_anew(name: str, log: Path, traces: Iterable[str]) -> None:
+def refuse_second_log(name: str, log: Path, traces: Iterable[str]) -> None:
     """Raise Unavailable if an operator without a log has left traces of an earlier run."""
     if found := list(traces):
         raise Unavailable(f"{name} {PROBLEM}", value=f"{log}; {'; '.join(found)}", remedy=REMEDY)

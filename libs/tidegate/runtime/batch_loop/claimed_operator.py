@@ -1,0 +1,405 @@
+"""The claimed operator: plan, run, commit and publish one micro-batch after the other, under one claim.
+
+One micro-batch = one Spark job + one Delta commit + one Kafka transaction per partition with output. The rules are
+those of `docs/protocol.md`. The decisions are pure functions in `state.decisions`, `batch_loop.planning` and
+`batch_loop.metadata`; this module puts them in order.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+from uuid import uuid4
+
+from tidegate.contracts.errors import BufferFull, EngineError, Fenced, InputTruncated, OffsetsGone, StartOver
+from tidegate.contracts.kill_points import reach
+from tidegate.contracts.schema import BatchMeta
+from tidegate.runtime import clock
+from tidegate.runtime.batch_loop import pace, preflight
+from tidegate.runtime.batch_loop.alignment import readers_of
+from tidegate.runtime.batch_loop.background_compaction import Compacting
+from tidegate.runtime.batch_loop.claim import Claimed
+from tidegate.runtime.batch_loop.metadata import after_batch
+from tidegate.runtime.batch_loop.planning import (
+    PlanBasis,
+    plan_apply,
+    plan_flush,
+    plan_held,
+    plan_idle,
+    plan_records,
+)
+from tidegate.runtime.batch_loop.state_recovery import Recovering
+from tidegate.runtime.batch_loop.table_pin import pinned_table
+from tidegate.runtime.configuration.application import Application
+from tidegate.runtime.control_sync.recording import Recorder
+from tidegate.runtime.kafka import offsets
+from tidegate.runtime.kafka.client import KafkaClient
+from tidegate.runtime.messages import KafkaAttempt, PartitionPlan, PartitionResult
+from tidegate.runtime.spark.jobs import Jobs
+from tidegate.runtime.task.results import results_of
+from tidegate.runtime.telemetry.driver_status import DriverStatusFile
+from tidegate.runtime.telemetry.log_lines import log_fields
+from tidegate.state import batch_metadata
+from tidegate.state.decisions import Commit, RecoveryMethod
+from tidegate.state.delta_log.data_files import DataFile, delete_attempt
+from tidegate.state.delta_log.log_entries import check_log_exists
+from tidegate.state.delta_log.operator_log import OperatorLog
+
+lines = logging.getLogger("tidegate")
+
+ATTEMPT_DEADLINE_S = 60.0
+"""Deadline for the Kafka work of a task, for all of its partitions; the transaction timeout is three times as long."""
+COMMIT_OFFSETS_EVERY_S = 5.0
+"""How often the offsets of partitions without output are committed to the consumer group."""
+REPORT_WAIT_AFTER_S = 5.0
+"""A wait for the table is reported after this long; a shorter one is the ordinary duration of the table's batch."""
+
+Answer = TypeVar("Answer")
+Listener = Callable[[BatchMeta, dict[str, float]], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriverParts:
+    """The parts of a driver that outlive a claim; each claimed operator works with them.
+
+    `listener` is called after each batch, with its metadata and the seconds that its steps took.
+    """
+
+    kafka: Callable[[], KafkaClient]
+    jobs: Jobs
+    recovering: Recovering
+    status: DriverStatusFile
+    recorder: Recorder
+    listener: Listener
+
+
+class ClaimedOperator:
+    """The operator under one claim; each claim makes a new one.
+
+    `newest`: the metadata of its newest commit. `ends`: the input's last stable offsets, as of the newest plan.
+    """
+
+    def __init__(self, claimed: Claimed, application: Application, compacting: Compacting, driver: DriverParts) -> None:
+        self.name, self.log, self.newest = claimed.meta.operator, claimed.log, claimed.meta
+        self.publication = claimed.publication
+        self.ends: dict[int, int] = {}
+        self._application, self._config = application, claimed.config
+        self._compacting, self._driver, self._kafka = compacting, driver, driver.kafka
+        self._table = pinned_table(application, self.name)
+        self._readers = readers_of(application, self.name)
+        self._lineage: dict[int, list[Commit]] = {}
+        self._seconds: dict[str, float] = {}
+        self._bytes_per_partition = pace.FIRST_BYTES
+        self._waiting_since: float | None = None
+
+    def open(self) -> None:
+        """Read the lineage of local states, which count as unready until they were recovered, and pin the table."""
+        self._driver.recorder.note(self.newest)
+        self._lineage = batch_metadata.lineage(self.log, self.newest)
+        self._table.open(self.newest, clock.now_ms())
+        self._driver.recovering.mark_unready()
+
+    # ---- rounds
+
+    def round(self) -> bool:
+        """Run one micro-batch if there is anything to do; return whether one was run.
+
+        In the same round, advance background work: recoveries, offset commits, compactions.
+        """
+        check_log_exists(self.log.path)
+        # rule: settled-before-plan
+        self.publication.clear_up(self.newest)
+        # rule: recover-before-attempt/batch
+        plans = self._driver.recovering.ready(self._plans(), self._prepared)
+        if plans:
+            self.batch(plans)
+        else:
+            self._check_no_successor()
+        self.publication.commit_offsets(self.newest, every_s=COMMIT_OFFSETS_EVERY_S)
+        self._renew_lease_and_report_wait()
+        self._compact_in_background()
+        return bool(plans)
+
+    def batch(self, plans: Sequence[PartitionPlan]) -> None:
+        """Run, commit and publish one micro-batch. Raise BufferFull afterwards if a bound stopped a partition."""
+        results = self._commit(plans)
+        batch_metadata.extend_lineage(self._lineage, self.newest)
+        try:
+            self._publish(results)
+        finally:  # the batch is committed, even if publishing it failed
+            self._driver.listener(self.newest, self._seconds)
+        for result in results:
+            if result.stopped_at is not None:
+                place = f"offset {result.stopped_at} of partition {result.partition}"
+                raise BufferFull.before(place, self.name, result.stop_reason)
+
+    def flush(self) -> bool:
+        """Release all held records, with cause `flush`. Return False if local states are not ready for that."""
+        return self._run_if_all_ready(plan_flush(self._plan_basis()))
+
+    def apply(self) -> bool:
+        """Apply the claimed configuration to the held records. Return False if local states are not ready for that."""
+        return self._run_if_all_ready(plan_apply(self._plan_basis()))
+
+    def compact(self) -> None:
+        """Compact the log now: rewrite each partition's state as a snapshot and merge small files.
+
+        Later results are the same as without the compaction.
+        """
+        self._compacted(self._start_over_if_unclear(lambda: self._compacting.compact_now(*self._to_compact())))
+
+    def drain(self) -> None:
+        """Sync the local state of every partition to disk, so that a reboot need not rebuild it.
+
+        Stop a background compaction. If Kafka can be reached, abort open transactions and commit the log's offsets to
+        the consumer group. A failed sync is logged: the states are then rebuilt after a reboot.
+        """
+        self._compacting.stop()
+        with suppress(EngineError):  # the next driver does it
+            self.publication.close(self.newest)
+        if not self.newest.last:
+            return
+        try:
+            self._driver.jobs.make_durable(self._attempt("drain", self.newest.clock))
+        except EngineError as error:
+            line = "%s: after a reboot its state will be rebuilt: %s"
+            lines.warning(line, self.name, error, extra=log_fields(self.name, batch=self.newest.batch))
+
+    def processed(self) -> dict[int, int]:
+        """Return the input's offsets up to which all is processed and published; empty while anything waits."""
+        settled = not self.publication.unclear and self._table.nothing_waits(self.newest)
+        return self.newest.offsets[self._config.input] if settled else {}
+
+    # ---- plans
+
+    def stable_ends(self) -> dict[int, int]:
+        """Return the input's last stable offsets now."""
+        return offsets.stable(self._kafka(), self._config.input)
+
+    def _plans(self) -> list[PartitionPlan]:
+        topic, idle_after = self._config.input, self._config.idle_after
+        # rule: stable-offsets/planned
+        ends = self.ends = offsets.stable(self._kafka(), topic)
+        self._table.pin_after_ends(self.newest, self._kafka)
+        # rule: topic-ids-checked
+        self._check_topics()
+        # rule: truncated-input/end
+        if any(end < self.newest.offsets[topic].get(partition, 0) for partition, end in ends.items()):
+            preflight.check_nothing_truncated(self._kafka(), self.newest, self._config)
+        basis = self._plan_basis()
+        if first := plan_apply(basis):
+            return first
+        plans = plan_records(basis, ends, self._table.full())
+        # the table has moved, or time is up
+        waiting = self._table.partitions_to_resume(self.newest, clock.now_ms())
+        plans += plan_held(basis, waiting - {plan.partition for plan in plans})
+        if idle_after is None:
+            return plans
+        busy = {plan.partition for plan in plans}
+        # rule: idle-at-high-watermark/read
+        begun, now = offsets.latest(self._kafka(), topic), clock.now_ms()
+        return plans + plan_idle(basis, begun, now, idle_after, busy)
+
+    def _plan_basis(self) -> PlanBasis:
+        return PlanBasis(self.newest, self._config.input, self._lineage, self.publication.producers)
+
+    def _run_if_all_ready(self, plans: Sequence[PartitionPlan]) -> bool:
+        """Run the plans as one batch if all of their local states are ready; return whether they are."""
+        ready = self._driver.recovering.ready(plans, self._prepared)
+        if ready:
+            self.batch(ready)
+        return len(ready) == len(plans)
+
+    def _prepared(self, plans: Sequence[PartitionPlan]) -> tuple[KafkaAttempt, Sequence[PartitionPlan]]:
+        """Return an attempt for recovery alone, and the plans, pinned to the table.
+
+        Local states bear the commit that they are recovered to, never this attempt.
+        """
+        return self._attempt("recovery", self.newest.clock), self._table.pinned(plans)
+
+    def _check_topics(self) -> None:
+        """Raise if a topic changed since the claim. This makes two requests to a broker."""
+        topics = preflight.find_topics(self._kafka(), self._config, self.newest.topics)
+        preflight.check_topics(self.newest, self._config, topics)
+
+    # ---- one batch
+
+    def _commit(self, plans: Sequence[PartitionPlan]) -> list[PartitionResult]:
+        """Run the plans, commit their results to the log, and return them.
+
+        A failed attempt is cleaned up: its files are deleted and its transactions aborted. If Kafka does not
+        answer, the next round aborts them.
+        """
+        # rule: attempt-of-its-own
+        attempt = self._attempt(uuid4().hex, clock.now_ms())
+        started = time.monotonic()
+        try:
+            plans, results, meta = self._run(attempt, plans)
+        except Exception:
+            self._clean_up(attempt, plans)
+            raise
+        ran = time.monotonic()
+        self._report_recoveries(meta, results)
+        # rule: kill-points
+        reach("before_commit")
+        # rule: commit-then-publish
+        self._to_log(meta, [file for result in results for file in result.files])
+        # rule: kill-points
+        reach("after_commit")
+        self._table.note_used(plans, results, attempt.clock)
+        self._readers.log_dropped_versions(plans, results, attempt.batch)
+        self._seconds = {"job": ran - started, **_slowest(results), "commit": time.monotonic() - ran}
+        self._bytes_per_partition = pace.next_piece(
+            self._bytes_per_partition, ran - started, pace.left_behind(plans, results)
+        )
+        return results
+
+    def _run(
+        self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]
+    ) -> tuple[Sequence[PartitionPlan], list[PartitionResult], BatchMeta]:
+        """Run the plans; return them completed by table and readers, their results, and the metadata to commit."""
+        readers, plans = self._readers.with_holds(self.newest, self._table.pinned(plans), attempt.clock)
+        results = self._results(attempt, plans)
+        # rule: topic-ids-checked
+        self._check_topics()  # what was read is of these topics
+        # rule: one-clock
+        meta = after_batch(
+            self.newest,
+            results,
+            topic=attempt.topic,
+            batch=attempt.batch,
+            attempt=attempt.attempt,
+            clock=attempt.clock,
+            inputs=self._table.inputs,
+            readers=readers,
+            gates={plan.partition: plan.table.open_until for plan in plans if plan.table is not None},
+        )
+        return plans, results, meta
+
+    def _results(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> list[PartitionResult]:
+        """Run the plans and return each partition's result. An error about lost input names all affected partitions."""
+        try:
+            answers = results_of(self._driver.jobs.run(attempt, plans))
+        except OffsetsGone:
+            starts = offsets.earliest(self._kafka(), self._config.input)
+            preflight.check_nothing_lost(self.newest, self._config, starts)
+            raise
+        except InputTruncated:
+            preflight.check_nothing_truncated(self._kafka(), self.newest, self._config)
+            raise
+        return [self._driver.recovering.with_recovery(answer) for answer in answers]
+
+    def _report_recoveries(self, meta: BatchMeta, results: Sequence[PartitionResult]) -> None:
+        for partition, recovery in meta.recovered.items():
+            fields = log_fields(self.name, partition=partition, batch=meta.batch)
+            lines.info("%s, partition %d: local state: %s", self.name, partition, recovery, extra=fields)
+            self._driver.status.write_recovered(partition, recovery)
+        for result in results:
+            if result.replica is not None and result.replica.method is RecoveryMethod.REBUILD:
+                fields = log_fields(self.name, partition=result.partition, batch=meta.batch)
+                line = "%s, partition %d: replica of the table: %s"
+                lines.info(line, self.name, result.partition, result.replica.description, extra=fields)
+
+    def _to_log(self, meta: BatchMeta, files: Sequence[DataFile]) -> None:
+        try:
+            self._start_over_if_unclear(lambda: self.log.commit(meta, files))
+        except Exception:
+            # rule: abort-before-waiting
+            self._abort_opened(meta.opened)
+            raise
+        self.newest = meta
+        self._driver.recorder.note(meta)
+
+    def _abort_opened(self, opened: Sequence[int]) -> None:
+        """Abort the transactions, so that none stays open while the lake is away.
+
+        If the batch was committed nevertheless, the next claim publishes it.
+        """
+        with suppress(EngineError, Fenced):
+            self.publication.abort(opened)
+
+    def _publish(self, results: Sequence[PartitionResult]) -> None:
+        started = time.monotonic()
+        opened = {r.partition: r.producer for r in results if r.producer is not None and r.producer.opened}
+        self.publication.end(opened, self.newest)
+        self._seconds["publish"] = time.monotonic() - started
+
+    def _clean_up(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> None:
+        # rule: failed-attempt-files
+        delete_attempt(self.log.path, attempt.batch, attempt.attempt)
+        # rule: recover-before-attempt/failed
+        self._driver.recovering.mark_unready(plan.partition for plan in plans)
+        # rule: init-after-failure
+        self.publication.mark_unclear(plan.partition for plan in plans)
+        with suppress(EngineError):  # the next round does it
+            self.publication.clear_up(self.newest)
+
+    def _attempt(self, attempt: str, now: int) -> KafkaAttempt:
+        """Return an attempt at the next batch, at this time of the wall clock."""
+        return KafkaAttempt(
+            operator=self.name,
+            config=self._config,
+            topic=self._config.input,
+            route=self.publication.route,
+            kafka=self._application.kafka,
+            log=self.log.path,
+            version=self.log.version,
+            table_id=self.log.table_id,
+            state=self._application.state / self._application.application,
+            epoch=self.newest.epoch,
+            batch=self.newest.batch + 1,
+            attempt=attempt,
+            clock=now,
+            max_batch_bytes=self._bytes_per_partition,
+            deadline_s=ATTEMPT_DEADLINE_S,
+        )
+
+    # ---- between batches
+
+    def _check_no_successor(self) -> None:
+        """Raise StartOver if the log has an entry above this driver's own; without commits it would not notice."""
+        if self.log.has_successor():
+            raise StartOver("the log has an entry above this driver's own", value=self.log.version + 1)
+
+    def _renew_lease_and_report_wait(self) -> None:
+        """Renew the lease on the table, and write to the status which partitions wait for the table."""
+        self._table.renew_lease(self.newest, clock.now_ms())
+        waiting = self._table.waiting()
+        self._waiting_since = (self._waiting_since or time.monotonic()) if waiting else None
+        if self._waiting_since is None or time.monotonic() - self._waiting_since >= REPORT_WAIT_AFTER_S:
+            self._driver.status.write_waits(self._table.name, waiting)
+
+    def _compact_in_background(self) -> None:
+        """Start a background compaction if one is due, and commit the one that has finished."""
+        self._compacting.begin_if_due(*self._to_compact())
+        finished = self._compacting.take_finished(self.log, self.newest)
+        if finished is not None:
+            meta, commit = finished
+            self._start_over_if_unclear(commit)
+            self._compacted(meta)
+
+    def _to_compact(self) -> tuple[OperatorLog, BatchMeta, Mapping[int, int] | None]:
+        return self.log, self.newest, self.publication.published(self.newest)
+
+    def _compacted(self, meta: BatchMeta) -> None:
+        reach("after_compaction_commit")
+        self.newest = meta
+        self._driver.recorder.note(meta)
+        self._lineage = batch_metadata.above_snapshots(self._lineage, meta)
+
+    def _start_over_if_unclear(self, commit: Callable[[], Answer]) -> Answer:
+        """Make the commit. Raise StartOver if its outcome is unclear, because only a new claim can settle that."""
+        try:
+            return commit()
+        except EngineError as error:
+            remedy = error.remedy or "it is settled by the next claim"
+            raise StartOver(error.problem, value=error.value, remedy=remedy) from error
+
+
+def _slowest(results: Sequence[PartitionResult]) -> dict[str, float]:
+    """Return the seconds that the slowest partition spent in each step."""
+    return max((result.seconds for result in results), key=lambda seconds: sum(seconds.values()))
