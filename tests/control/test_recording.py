@@ -16,13 +16,12 @@ from pydantic import SecretStr
 from tests.control.contents import batches, batches_of_log, from_the_logs, rows
 from tests.control.server import PASSWORD, Server
 from tests.patience import PATIENCE_S, wait_for
-from tests.runtime.miniature import NAME, Jobs, application, driver_of
+from tests.runtime.miniature import NAME, Jobs, application, driver_of, use_broker
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tidegate.contracts.errors import BufferFull, EngineError, Fenced, StateError, TidegateError
 from tidegate.control import revisions
 from tidegate.control.address import Address
 from tidegate.control.database import LONGEST_WAIT_S, Database
-from tidegate.runtime.batch_loop import driver as drivers
 from tidegate.runtime.control_sync import backfill, recording
 
 
@@ -31,7 +30,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> ScriptedKafka:
     """A broker with one record in each partition."""
     broker = ScriptedKafka()
     broker.stable, broker.ends = {0: 1, 1: 1}, {0: 1, 1: 1}
-    monkeypatch.setattr(drivers, "client", lambda _options: broker)
+    use_broker(monkeypatch, broker)
     return broker
 
 

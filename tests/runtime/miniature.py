@@ -9,11 +9,15 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import pytest
+
+from tests.runtime.scripted_kafka import ScriptedKafka
 from tidegate.contracts.errors import EngineError
 from tidegate.contracts.schema import Counts
 from tidegate.runtime.batch_loop import driver as drivers
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.configuration.application import Application, application_of
+from tidegate.runtime.kafka import client as kafka_client
 from tidegate.runtime.messages import (
     KafkaAttempt,
     PartitionPlan,
@@ -104,3 +108,9 @@ def driver_of(given: Application, jobs: Jobs) -> OperatorDriver:
     spark: Any = SimpleNamespace(sparkContext=None)
     with patch.object(drivers, "Jobs", lambda _spark: jobs):
         return OperatorDriver(Wiring(spark=spark, application=given, name=NAME))
+
+
+def use_broker(monkeypatch: pytest.MonkeyPatch, broker: ScriptedKafka) -> None:
+    """Let every Kafka client of this process talk to that broker."""
+    monkeypatch.setattr(kafka_client, "KafkaClient", lambda _options: broker)
+    monkeypatch.setattr(kafka_client, "_clients", {})

@@ -13,14 +13,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.runtime.miniature import Jobs, application, driver_of
+from tests.runtime.miniature import Jobs, application, driver_of, use_broker
 from tests.runtime.scripted_kafka import PRODUCER_ID, ScriptedKafka
 from tidegate.contracts.errors import EngineError, Fenced, StartOver, StateError, Unavailable
 from tidegate.contracts.kill_points import watched
 from tidegate.contracts.schema import Counts
 from tidegate.runtime import clock
 from tidegate.runtime.batch_loop import claimed_operator
-from tidegate.runtime.batch_loop import driver as drivers
 from tidegate.runtime.batch_loop.claimed_operator import ClaimedOperator
 from tidegate.runtime.batch_loop.driver import OperatorDriver
 from tidegate.runtime.messages import KafkaAttempt
@@ -35,7 +34,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> ScriptedKafka:
     """A broker with five committed records in each partition, and some that are not committed yet."""
     broker = ScriptedKafka()
     broker.stable, broker.ends = {0: 5, 1: 5}, {0: 9, 1: 9}
-    monkeypatch.setattr(drivers, "client", lambda _options: broker)
+    use_broker(monkeypatch, broker)
     return broker
 
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.miniature import Jobs, application, driver_of
+from tests.runtime.miniature import Jobs, application, driver_of, use_broker
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tidegate.contracts.errors import EngineError
-from tidegate.runtime.batch_loop import driver as drivers
 from tidegate.runtime.spark.lake_probe import ProbeResult, answer_probe, check_shared
 from tidegate.state.delta_log.log_entries import STAGING
 
@@ -61,7 +60,7 @@ def test_an_executor_with_another_lake_is_refused_and_named(log: Path, executors
 
 def test_a_driver_asks_once_before_its_first_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kafka, jobs = ScriptedKafka(), Jobs()
-    monkeypatch.setattr(drivers, "client", lambda options: kafka)
+    use_broker(monkeypatch, kafka)
     driver = driver_of(application(tmp_path), jobs)
     jobs.shares_lake = False
     with pytest.raises(EngineError, match="do not share the lake"):

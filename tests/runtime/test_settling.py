@@ -8,7 +8,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from tests.runtime.miniature import NAME, application
+from tests.runtime.miniature import NAME, application, use_broker
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tests.runtime.test_publication import emissions, marks_sent, payloads
 from tests.state.logs import commit_rows
@@ -19,7 +19,6 @@ from tidegate.operators.registry import operator_for
 from tidegate.runtime.batch_loop.requests import Requests
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.publishing import publication
-from tidegate.runtime.repair import settle as settling
 from tidegate.runtime.repair.settle import NothingUndecided, settle
 from tidegate.state.delta_log.operator_log import OperatorLog
 
@@ -31,7 +30,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> ScriptedKafka:
     """Both output partitions have deleted all that was in them."""
     scripted = ScriptedKafka()
     scripted.starts = {0: 100, 1: 100}
-    monkeypatch.setattr(settling, "client", lambda _options: scripted)
+    use_broker(monkeypatch, scripted)
     monkeypatch.setattr(publication, "newest_batch_header", lambda *_place: None)
     return scripted
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.runtime.miniature import use_broker
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tidegate.contracts.config import read
 from tidegate.contracts.errors import EngineError, Superseded
@@ -240,7 +241,7 @@ def test_the_lock_is_held_until_the_output_is_open(attempt: KafkaAttempt, monkey
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> ScriptedKafka:
     broker = ScriptedKafka()
-    monkeypatch.setattr(ports, "client", lambda _options: broker)
+    use_broker(monkeypatch, broker)
     monkeypatch.setattr(ports, "fetch", lambda *_, **__: StandIn().read(plan()))
     return broker
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.kafka_peers import columns
-from tests.runtime.miniature import NAME, Jobs, application, driver_of
+from tests.runtime.miniature import NAME, Jobs, application, driver_of, use_broker
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tests.runtime.test_metrics import meta
 from tidegate.contracts.errors import InputTruncated, UserError
@@ -17,7 +17,6 @@ from tidegate.contracts.records import Row
 from tidegate.contracts.schema import BatchMeta
 from tidegate.kernels.record_format.record_batch import encode
 from tidegate.operators.suppression import SuppressionConfig
-from tidegate.runtime.batch_loop import driver as drivers
 from tidegate.runtime.batch_loop.claimed_operator import ClaimedOperator
 from tidegate.runtime.batch_loop.metadata import after_claim, after_skip
 from tidegate.runtime.batch_loop.planning import PlanBasis, plan_records
@@ -36,7 +35,7 @@ READ = replace(meta(3, 0, {}), offsets={"in": {0: 100, 1: 20, 2: 30}}, epochs={0
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> ScriptedKafka:
     scripted = ScriptedKafka()
-    monkeypatch.setattr(drivers, "client", lambda _options: scripted)
+    use_broker(monkeypatch, scripted)
     return scripted
 
 
@@ -189,7 +188,7 @@ def test_behind_a_skip_back_leader_epochs_tell_of_the_next_truncation_before_any
     jobs: Jobs, kafka: ScriptedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Partition 0 was read up to 100 in epoch 7 and is cut at 60, in 5. It is cut again, and grows past 60."""
-    monkeypatch.setattr(skipping, "client", lambda _options: kafka)
+    use_broker(monkeypatch, kafka)
     given, first = application(tmp_path), driver_of(application(tmp_path), jobs)
     jobs.epoch, kafka.stable = 7, {0: 100, 1: 5}
     kafka.ends = kafka.stable

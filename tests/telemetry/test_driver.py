@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.miniature import NAME, Jobs, application, driver_of
+from tests.runtime.miniature import NAME, Jobs, application, driver_of, use_broker
 from tests.runtime.scripted_kafka import ScriptedKafka
-from tidegate.runtime.batch_loop import background_compaction, driver
+from tidegate.runtime.batch_loop import background_compaction
 from tidegate.runtime.batch_loop.claimed_operator import ClaimedOperator
 from tidegate.runtime.batch_loop.driver import OperatorDriver
 from tidegate.runtime.telemetry.telemetry import Telemetry
@@ -23,7 +23,7 @@ def one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> OperatorDriver:
     """A driver that has not started; five records are committed in each of two partitions."""
     broker = ScriptedKafka()
     broker.stable, broker.ends = {0: 5, 1: 5}, {0: 9, 1: 9}
-    monkeypatch.setattr(driver, "client", lambda _options: broker)
+    use_broker(monkeypatch, broker)
     return driver_of(application(tmp_path), Jobs())
 
 

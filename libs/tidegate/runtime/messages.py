@@ -13,6 +13,7 @@ from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.errors import TidegateError
 from tidegate.contracts.event_time import ALWAYS
 from tidegate.contracts.schema import Counts, Raised
+from tidegate.runtime.environment import REAL, Environment
 from tidegate.runtime.kafka.transactions import Producer
 from tidegate.runtime.publishing.topics import OutputRoute
 from tidegate.state.decisions import RecoveryPlan, Wanted
@@ -27,6 +28,7 @@ class Attempt:
 
     `topic`: the name of the input in the log. `log` at `version`: the operator's Delta table. `state`: the folder of
     the local states. `attempt`: a random id. `clock`: the wall clock that the driver read for the batch, ms.
+    `environment`: the one that the driver runs in.
     """
 
     operator: str
@@ -40,6 +42,7 @@ class Attempt:
     batch: int
     attempt: str
     clock: int
+    environment: Environment = REAL
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,10 +39,10 @@ def _pool(_process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(THREADS, thread_name_prefix="partition")
 
 
-def in_background(work: Callable[[], Answer]) -> Future[Answer]:
-    """Start the work on a daemon thread, for which the process does not wait at its end; return its future."""
+def in_background(work: Callable[[], Answer], name: str) -> Future[Answer]:
+    """Start the work on a daemon thread of that name, for which the process does not wait; return its future."""
     answer: Future[Answer] = Future()
-    Thread(target=_answer, args=(work, answer), daemon=True).start()
+    Thread(target=_answer, args=(work, answer), name=name, daemon=True).start()
     return answer
 
 

@@ -19,6 +19,7 @@ from tidegate.contracts.kill_points import reach
 from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime import clock
 from tidegate.runtime.batch_loop.metadata import after_compaction
+from tidegate.runtime.environment import Background
 from tidegate.runtime.spark.jobs import Jobs
 from tidegate.runtime.threads import in_background
 from tidegate.state.decisions import compaction_due
@@ -70,6 +71,7 @@ class Compacting:
     slot: Sequence[str]
     keep_output_ms: int | None
     rewind_window_ms: int
+    in_background: Background = in_background
     rewriting: Rewriting | None = None
     count: int = 0
     seconds: float = 0.0
@@ -105,7 +107,7 @@ class Compacting:
         held = {partition: counts.held for partition, counts in newest.totals.items()}
         pinned = log.pinned_copy()
         stopped = Event()
-        answer = in_background(lambda: self._prepared(pinned, planned, published, held, stopped))
+        answer = self.in_background(lambda: self._prepared(pinned, planned, published, held, stopped), "compaction")
         began = time.monotonic()
         self.rewriting = Rewriting(log=pinned, planned=planned, began=began, answer=answer, stopped=stopped)
 

@@ -36,6 +36,7 @@ from tidegate.runtime.batch_loop.state_recovery import Recovering
 from tidegate.runtime.batch_loop.table_pin import pinned_table
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.control_sync.recording import Recorder
+from tidegate.runtime.environment import Environment
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.messages import KafkaAttempt, PartitionPlan, PartitionResult
@@ -70,6 +71,7 @@ class DriverParts:
     """
 
     kafka: Callable[[], KafkaClient]
+    environment: Environment
     jobs: Jobs
     recovering: Recovering
     status: DriverStatusFile
@@ -354,6 +356,7 @@ class ClaimedOperator:
             batch=self.newest.batch + 1,
             attempt=attempt,
             clock=now,
+            environment=self._driver.environment,
             max_batch_bytes=self._bytes_per_partition,
             deadline_s=ATTEMPT_DEADLINE_S,
         )

@@ -25,11 +25,11 @@ from tidegate.runtime.batch_loop.state_recovery import Recovering
 from tidegate.runtime.configuration.application import Application, config_of
 from tidegate.runtime.configuration.changes import check_changes
 from tidegate.runtime.control_sync.recording import Recorder
-from tidegate.runtime.kafka.client import KafkaClient, NoSuchTopic, client
+from tidegate.runtime.environment import REAL, Environment
+from tidegate.runtime.kafka.client import KafkaClient, NoSuchTopic
 from tidegate.runtime.spark.jobs import Jobs
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 from tidegate.runtime.telemetry.observation import Observation
-from tidegate.runtime.threads import in_background
 
 lines = logging.getLogger("tidegate")
 
@@ -49,6 +49,7 @@ class Wiring:
     application: Application
     name: str
     listener: Listener = lambda meta, seconds: None
+    environment: Environment = REAL
 
 
 class OperatorDriver:
@@ -65,7 +66,8 @@ class OperatorDriver:
         self._parts = DriverParts(
             kafka=self._kafka,
             jobs=jobs,
-            recovering=Recovering(jobs, status),
+            environment=wiring.environment,
+            recovering=Recovering(jobs, status, wiring.environment.in_background),
             status=status,
             recorder=Recorder(wiring.application, self.name, status),
             listener=wiring.listener,
@@ -105,6 +107,7 @@ class OperatorDriver:
             slot=operator_for(self._config).slot,
             keep_output_ms=None if keep == "forever" else keep,
             rewind_window_ms=self._config.rewind_window,
+            in_background=self._parts.environment.in_background,
         )
 
     # ---- the claim
@@ -113,7 +116,7 @@ class OperatorDriver:
         """Claim the operator, fence older drivers, and publish all committed output that is not published yet."""
         self._compacting.drop()
         # takes about as long as the claim
-        warm = in_background(lambda: self._parts.jobs.warm_up(self._config))
+        warm = self._parts.environment.in_background(lambda: self._parts.jobs.warm_up(self._config), "warm-up")
         claimed = self._claimant.claim()
         if claimed.config != self._config:
             self._configure(self._application.with_operator(self.name, claimed.config))
@@ -240,4 +243,4 @@ class OperatorDriver:
         self._owned = None
 
     def _kafka(self) -> KafkaClient:
-        return client(self._application.kafka)
+        return self._parts.environment.kafka(self._application.kafka)

@@ -11,6 +11,7 @@ from concurrent.futures import Future, wait
 from dataclasses import replace
 from typing import Protocol
 
+from tidegate.runtime.environment import Background
 from tidegate.runtime.messages import (
     Attempt,
     PartitionPlan,
@@ -49,8 +50,8 @@ class Jobs(Protocol):
 class Recovering:
     """The recovery of an operator's local states. A partition is ready when its state equals its newest commit."""
 
-    def __init__(self, jobs: Jobs, condition: DriverStatusFile) -> None:
-        self._jobs, self._condition = jobs, condition
+    def __init__(self, jobs: Jobs, condition: DriverStatusFile, in_background: Background = in_background) -> None:
+        self._jobs, self._condition, self._in_background = jobs, condition, in_background
         self._ready: set[int] = set()
         self._left: dict[int, str] = {}
         self._returned: dict[int, RecoveryOutcome] = {}
@@ -81,7 +82,7 @@ class Recovering:
         empty = {plan.partition for plan in plans if plan.wanted.last is None and plan.table is None}
         self._ready = self._ready.union(empty)
         if wanted := [plan for plan in plans if plan.partition not in empty]:
-            self._under_way = in_background(lambda: self._recover(attempt, wanted))
+            self._under_way = self._in_background(lambda: self._recover(attempt, wanted), "recovery")
             wait([self._under_way], QUICK_S)
             self._report_progress()
 

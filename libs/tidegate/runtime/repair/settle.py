@@ -14,7 +14,7 @@ from tidegate.runtime.batch_loop import preflight
 from tidegate.runtime.batch_loop.claim import route_of
 from tidegate.runtime.batch_loop.metadata import after_claim, after_settling
 from tidegate.runtime.configuration.application import Application
-from tidegate.runtime.kafka.client import client
+from tidegate.runtime.environment import REAL, Environment
 from tidegate.runtime.publishing import topics
 from tidegate.runtime.publishing.publication import Publication
 from tidegate.state.delta_log.operator_log import OperatorLog
@@ -28,14 +28,19 @@ class NothingUndecided(UserError):
 
 
 def settle(
-    application: Application, name: str, *, published: bool, partitions: Collection[int] | None = None
+    application: Application,
+    name: str,
+    *,
+    published: bool,
+    partitions: Collection[int] | None = None,
+    environment: Environment = REAL,
 ) -> BatchMeta:
     """Treat the undecided output of the partitions (None: all) as published, or publish it; then write their marks.
 
     Return the metadata of the claim that records the decision. No driver should run meanwhile: the claim fences it.
     Raise NothingUndecided if there is no such output; StateError if a topic changed since the log was written.
     """
-    config, kafka = application.operators[name], client(application.kafka)
+    config, kafka = application.operators[name], environment.kafka(application.kafka)
     log = OperatorLog.open(
         log_path(application.lake, name), name, log_schema(operator_for(config).columns), create=False
     )

@@ -13,8 +13,8 @@ from tidegate.runtime import clock
 from tidegate.runtime.batch_loop import preflight
 from tidegate.runtime.batch_loop.metadata import after_claim, after_skip
 from tidegate.runtime.configuration.application import Application
+from tidegate.runtime.environment import REAL, Environment
 from tidegate.runtime.kafka import offsets
-from tidegate.runtime.kafka.client import client
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 Ranges = Mapping[int, tuple[int, int]]
@@ -41,13 +41,13 @@ def shown(ranges: Ranges) -> str:
     return " ".join(f"{partition}:{start}-{end}" for partition, (start, end) in sorted(ranges.items()))
 
 
-def skip(application: Application, name: str, named: Ranges) -> int:
+def skip(application: Application, name: str, named: Ranges, *, environment: Environment = REAL) -> int:
     """Make the operator go on behind the ranges; return the batch that records the skip.
 
     No driver should run meanwhile: the commit is a claim, which fences it.
     Raise UserError if a range is not lost; StateError if a topic changed since the log was written.
     """
-    config, kafka = application.operators[name], client(application.kafka)
+    config, kafka = application.operators[name], environment.kafka(application.kafka)
     log = OperatorLog.open(
         log_path(application.lake, name), name, log_schema(operator_for(config).columns), create=False
     )

@@ -76,7 +76,7 @@ class Jobs:
         While Spark is starting, that happens in the background, and in this process as well.
         """
         if self._workers is None and isinstance(self._spark, StartingSpark):
-            self._workers = in_background(lambda: self._on_each_core(lambda: warm_up(config)))
+            self._workers = in_background(lambda: self._on_each_core(lambda: warm_up(config)), "warm-up")
         if self._is_starting():
             warm_up(config)
         else:

@@ -26,7 +26,7 @@ class StartingSpark:
         """Begin to start Spark, if that has not begun; return its future."""
         with self._lock:
             if self._future is None:
-                self._future = in_background(self._started)
+                self._future = in_background(self._started, "start of Spark")
             return self._future
 
     @property

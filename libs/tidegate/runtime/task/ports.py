@@ -10,7 +10,6 @@ from typing import Protocol
 
 from tidegate.contracts.operator import StepResult
 from tidegate.contracts.records import Records
-from tidegate.runtime.kafka.client import client
 from tidegate.runtime.kafka.fetch import Fetched, fetch
 from tidegate.runtime.kafka.retries import Deadline
 from tidegate.runtime.kafka.transactions import Producer
@@ -43,7 +42,7 @@ class KafkaPort:
             return Fetched(records=Records.from_rows([]), next_offset=plan.start, epoch=plan.epoch)
         # rule: shared-deadline
         return fetch(
-            client(self.attempt.kafka),
+            self.attempt.environment.kafka(self.attempt.kafka),
             self.attempt.topic,
             plan.partition,
             plan.start,
@@ -72,4 +71,4 @@ class KafkaPort:
             deadline_s=self.deadline.remaining_s,
         )
         rows = Rows(step.emissions, step.late, step.rejected)
-        return open_output(client(attempt.kafka), plan.producer, destination, rows)
+        return open_output(attempt.environment.kafka(attempt.kafka), plan.producer, destination, rows)

@@ -12,7 +12,6 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import lru_cache
 from typing import TypeVar, cast
 
 from pyspark import TaskContext
@@ -21,9 +20,9 @@ from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.errors import EngineError, Superseded, TidegateError
 from tidegate.contracts.event_time import ALWAYS
 from tidegate.contracts.kill_points import reach
-from tidegate.contracts.operator import Operator, OperatorState, ReadTable, StepResult, TableReader
+from tidegate.contracts.operator import OperatorState, ReadTable, StepResult, TableReader
 from tidegate.contracts.records import Records
-from tidegate.operators.registry import operator_for
+from tidegate.runtime.environment import REAL
 from tidegate.runtime.kafka.retries import Deadline
 from tidegate.runtime.messages import (
     Attempt,
@@ -35,11 +34,10 @@ from tidegate.runtime.messages import (
 )
 from tidegate.runtime.task.ports import KafkaPort, Port
 from tidegate.runtime.task.warm_up import spare_the_collector, warm_codec, warm_operator
-from tidegate.runtime.threads import map_parallel
 from tidegate.state.decisions import RecoveryMethod
 from tidegate.state.delta_log.data_files import DataFile, write_rows
 from tidegate.state.local.local_state import LocalState, partitions_here
-from tidegate.state.local.recovery import PartitionLog, Recovered, choose_recovery, recover
+from tidegate.state.local.recovery import PartitionLog, Recovered, choose_recovery
 from tidegate.state.raised_offsets import raised_now
 
 Done = TypeVar("Done")
@@ -65,7 +63,7 @@ def run_group(attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> Iterator
     """Run the plans, some in parallel, and yield a result or a failure for each, in order."""
     spare_the_collector()
     port = KafkaPort(attempt=attempt, deadline=Deadline(attempt.deadline_s))
-    return map_parallel(lambda plan: run_plan(attempt, plan, port), plans)
+    return attempt.environment.map_parallel(lambda plan: run_plan(attempt, plan, port), plans)
 
 
 def recover_states(
@@ -76,17 +74,19 @@ def recover_states(
     Without `rebuilds`, leave the states that have to be rebuilt as they are. No deadline applies: no transaction is
     open in Kafka meanwhile, and recovered states are kept.
     """
-    return map_parallel(lambda plan: _as_answer(plan, lambda: _recover_state(attempt, plan, rebuilds=rebuilds)), plans)
+    return attempt.environment.map_parallel(
+        lambda plan: _as_answer(plan, lambda: _recover_state(attempt, plan, rebuilds=rebuilds)), plans
+    )
 
 
 def _recover_state(attempt: Attempt, plan: PartitionPlan, *, rebuilds: bool) -> RecoveryOutcome:
-    began, operator = time.monotonic(), _operator(attempt.config)
+    began, operator = time.monotonic(), attempt.environment.operator(attempt.config)
     with _locked_state(attempt, plan.partition) as local:
         how = choose_recovery(local, operator, plan.wanted, plan.stream_time)
         if not rebuilds and how.method is RecoveryMethod.REBUILD and plan.wanted.last is not None:
             return RecoveryOutcome(plan.partition, False, how, 0.0)
         with _replica(attempt, plan):
-            recovered = recover(local, operator, plan.wanted, _log_of(attempt, plan))
+            recovered = attempt.environment.recover(local, operator, plan.wanted, _log_of(attempt, plan))
     return RecoveryOutcome(plan.partition, True, recovered.plan, time.monotonic() - began)
 
 
@@ -113,9 +113,9 @@ def run_partition(attempt: Attempt, plan: PartitionPlan, port: Port) -> Partitio
     transaction.
     """
     watch = Stopwatch()
-    operator = _operator(attempt.config)
+    operator = attempt.environment.operator(attempt.config)
     with _locked_state(attempt, plan.partition) as local, _replica(attempt, plan) as replica:
-        recovered = recover(local, operator, plan.wanted, _log_of(attempt, plan))
+        recovered = attempt.environment.recover(local, operator, plan.wanted, _log_of(attempt, plan))
         if replica is not None:
             open_until = ALWAYS if plan.table is None else plan.table.open_until
             cast(TableReader, recovered.state).read_table(replica.state, open_until)
@@ -186,7 +186,7 @@ def _replica(attempt: Attempt, plan: PartitionPlan) -> Iterator[Recovered | None
     if table is None:
         yield None
         return
-    wanted, operator = table.wanted, _operator(table.config)
+    wanted, operator = table.wanted, attempt.environment.operator(table.config)
     token = (wanted.epoch, wanted.batch)
     with LocalState.lock(
         attempt.state, plan.partition, operator=table.name, table_id=table.table_id, token=token
@@ -198,15 +198,10 @@ def _replica(attempt: Attempt, plan: PartitionPlan) -> Iterator[Recovered | None
             stream_time=table.stream_time,
             tail=table.tail,
         )
-        replica = recover(local, operator, wanted, source)
+        replica = attempt.environment.recover(local, operator, wanted, source)
         if table.floor is not None:
             cast(ReadTable, replica.state).hold(table.floor, table.floor)
         yield replica
-
-
-@lru_cache(maxsize=16)
-def _operator(config: OperatorRules) -> Operator:
-    return operator_for(config)
 
 
 def _refuse_retries() -> None:
@@ -248,7 +243,7 @@ def _write(attempt: Attempt, plan: PartitionPlan, step: StepResult) -> tuple[Dat
 
 def warm_up(config: OperatorRules) -> int:
     """Import and compile in this worker process all that a batch of the operator needs; return the process id."""
-    warm_operator(_operator(config))
+    warm_operator(REAL.operator(config))
     warm_codec()
     spare_the_collector()
     return os.getpid()

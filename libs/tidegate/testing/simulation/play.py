@@ -27,6 +27,7 @@ from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.slots import live_rows
 from tidegate.testing.simulation.chance import Chance
 from tidegate.testing.simulation.client import SimulatedClient
+from tidegate.testing.simulation.environment import environment_of
 from tidegate.testing.simulation.feed import Feed
 from tidegate.testing.simulation.judges.joined import JoinOracle, TableOracle
 from tidegate.testing.simulation.judges.oracle import (
@@ -167,6 +168,7 @@ class Play:
         self._application = application.model_copy(update={"lake": folder})
         self.lake = Lake(world)
         self._feed = Feed(world)
+        self._environment = environment_of(world)
         self._drivers: list[Running] = []
         self._chance = world.chance.of("director")
         self._started = 0
@@ -245,7 +247,8 @@ class Play:
         stop, application = Stop(self._world), self._application.model_copy(update={"state": machine.folder})
 
         def drive() -> None:
-            wiring: Any = Wiring(spark=SimulatedSpark(self._world), application=application, name=name)
+            spark = SimulatedSpark(self._world)
+            wiring = Wiring(spark=spark, application=application, name=name, environment=self._environment)
             driver = OperatorDriver(wiring)
             driver.run(stop)  # type: ignore[arg-type]
 
@@ -297,7 +300,9 @@ class Play:
         machine = world.machines[0]
         application = self._application.model_copy(update={"state": machine.folder})
         lost = {p: (world.oracle.offsets()[p], end) for p, end in world.oracle.lost_from.items()}
-        actor = world.stage.enter("person who skips", machine, lambda: skip(application, OPERATOR, lost))
+        actor = world.stage.enter(
+            "person who skips", machine, partial(skip, application, OPERATOR, lost, environment=self._environment)
+        )
         while not actor.ended:
             world.stage.resume(actor)
         self._check_end(actor)
@@ -314,7 +319,14 @@ class Play:
             actor = world.stage.enter(
                 f"person, {published}",
                 machine,
-                partial(settle, application, OPERATOR, published=published, partitions=visible),
+                partial(
+                    settle,
+                    application,
+                    OPERATOR,
+                    published=published,
+                    partitions=visible,
+                    environment=self._environment,
+                ),
             )
             while not actor.ended:
                 world.stage.resume(actor)

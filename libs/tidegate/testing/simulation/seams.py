@@ -1,4 +1,4 @@
-"""The seams at which simulated parts replace real ones.
+"""The seams below the environment at which simulated clocks and files replace real ones.
 
 All other code is the code that runs in a service. Patching fails at once if a seam no longer exists.
 """
@@ -9,27 +9,19 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from tidegate.contracts import kill_points
-from tidegate.contracts.operator import Operator
-from tidegate.operators.registry import operator_for
 from tidegate.runtime import clock
-from tidegate.runtime.batch_loop import background_compaction, claim, driver, state_recovery
-from tidegate.runtime.kafka import client as kafka_client
-from tidegate.runtime.spark import jobs
-from tidegate.runtime.task import run
+from tidegate.runtime.batch_loop import claim
 from tidegate.state import decisions, disk, leases
 from tidegate.state.delta_log import data_files, log_entries, operator_log, snapshot
 from tidegate.state.local import header, local_state, recovery
 from tidegate.state.upkeep import compaction
-from tidegate.testing.laws import small
-from tidegate.testing.simulation.client import SimulatedClient
 from tidegate.testing.simulation.lake import Lake
 from tidegate.testing.simulation.world import World
 
@@ -47,23 +39,14 @@ _DIRECTOR = threading.main_thread().ident
 
 @contextmanager
 def substituted(world: World, lake: Lake) -> Iterator[None]:
-    """Replace this process's broker, lake, disk, clocks, boot id and kill points by those of the world."""
+    """Replace this process's lake, disk, clocks, boot id and kill points by those of the world."""
     calls = SimulatedSystemCalls(world)
-    client = SimulatedClient(world)
     replaced: list[tuple[Any, str, Any]] = [
         (clock, "now_ms", world.clock.now_ms),
         (time, "monotonic", calls.monotonic),
         (time, "sleep", calls.sleep),
-        (kafka_client, "KafkaClient", lambda _options: client),
-        (jobs, "warm_up", lambda _config: 0),
-        (run, "map_parallel", map),
-        (background_compaction, "in_background", lambda work: _Later(world, work)),
         (claim, "traces_in_database", lambda _address, key: ["a batch"] if world.oracles[key.operator].newest else []),
-        (driver, "in_background", _at_once),
-        (state_recovery, "in_background", _at_once),
-        (run, "recover", calls.recover),
         (decisions, "MAX_BATCHES", _BATCHES_BETWEEN_COMPACTIONS),
-        (run, "operator_for", _small_operator),
         (operator_log, "DeltaTable", lake),
         (operator_log, "put_entry", lake.put),
         (operator_log, "read_files", lake.read),
@@ -82,49 +65,9 @@ def substituted(world: World, lake: Lake) -> Iterator[None]:
     with ExitStack() as stack:
         for owner, name, substitute in replaced:
             stack.enter_context(patch.object(owner, name, substitute))
-        stack.enter_context(patch.dict(kafka_client._clients, clear=True))
         stack.enter_context(patch.dict(local_state._KEPT, clear=True))
         stack.enter_context(kill_points.watched(world.step))
-        stack.callback(run._operator.cache_clear)
-        run._operator.cache_clear()
         yield
-
-
-def _at_once(work: Callable[[], Any]) -> Future[Any]:
-    """Do the work now and return a finished future: in a simulation nothing runs in the background."""
-    answer: Future[Any] = Future()
-    try:
-        answer.set_result(work())
-    except Exception as error:
-        answer.set_exception(error)
-    return answer
-
-
-class _Later(Future[Any]):
-    """A future that has its result at once, but reports it only after `done` was asked a few times.
-
-    So batches come between the request and its result.
-    """
-
-    def __init__(self, world: World, work: Callable[[], Any]) -> None:
-        super().__init__()
-        self._asks = world.chance.of("beside").randrange(4)
-        try:
-            self.set_result(work())
-        except Exception as error:
-            self.set_exception(error)
-
-    def done(self) -> bool:
-        """Return True after a few calls."""
-        self._asks -= 1
-        return self._asks < 0
-
-
-def _small_operator(config: Any) -> Operator:
-    """Return the operator with minimal capacities, so that states grow in small runs."""
-    operator = operator_for(config)
-    operator.layout = small(operator.layout)
-    return operator
 
 
 class SimulatedSystemCalls:
@@ -176,22 +119,6 @@ class SimulatedSystemCalls:
         if self._simulated() and self._world.chance.happens("disk_full"):
             raise OSError(errno.ENOSPC, "No space left on device")
         _reserve(descriptor, offset, length)
-
-    def recover(
-        self, local: Any, operator: Operator, wanted: decisions.Wanted, source: recovery.PartitionLog
-    ) -> recovery.Recovered:
-        """Replacement for `recovery.recover`.
-
-        The recovered state is compared with the oracle's, and a rebuild takes `rebuild_s`.
-        """
-        recovered = recovery.recover(local, operator, wanted, source)
-        rebuilt = recovered.plan.method is decisions.RecoveryMethod.REBUILD and recovered.rows > 0
-        begun = recovered.plan.method is decisions.RecoveryMethod.REBUILD and not rebuilt
-        self._world.events["state begun" if begun else f"recovered by {recovered.plan.method.value}"] += 1
-        self._world.oracles[source.log.name].recovered(source.partition, wanted.last, recovered.state)
-        if rebuilt:
-            self._world.clock.advance(self._world.settings.rebuild_s)
-        return recovered
 
     def _simulated(self) -> bool:
         return self._world.stage.is_turn_of_this_thread() or threading.get_ident() == _DIRECTOR

@@ -1,0 +1,62 @@
+"""The environment of a driver and its tasks: what they reach Kafka, threads and operators through.
+
+A service runs in `REAL`; the simulation passes an environment of its own. A driver hands its environment to its tasks
+with each attempt, so that all parts of the real one are functions that a worker process can import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol, TypeVar
+
+from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.operator import Operator
+from tidegate.operators.registry import operator_for
+from tidegate.runtime.kafka.client import KafkaClient, client
+from tidegate.runtime.threads import in_background, map_parallel
+from tidegate.state.decisions import Wanted
+from tidegate.state.local.local_state import LocalState
+from tidegate.state.local.recovery import PartitionLog, Recovered, recover
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+class Background(Protocol):
+    """Starts some work in the background and returns its future. `name` says what the work is."""
+
+    def __call__(self, work: Callable[[], Answer], name: str, /) -> Future[Answer]: ...
+
+
+class Parallel(Protocol):
+    """Runs some work on each item, some at once, and returns the results in order."""
+
+    def __call__(self, work: Callable[[Item], Answer], items: Sequence[Item], /) -> Iterator[Answer]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """What a driver and its tasks take from outside.
+
+    `kafka`: the client for a cluster's options. `operator`: the operator for a configuration. `recover`: brings a local
+    state to the commit that is wanted.
+    """
+
+    kafka: Callable[[Mapping[str, str]], KafkaClient]
+    operator: Callable[[OperatorRules], Operator]
+    in_background: Background
+    map_parallel: Parallel
+    recover: Callable[[LocalState, Operator, Wanted, PartitionLog], Recovered]
+
+
+@lru_cache(maxsize=16)
+def _operator(config: OperatorRules) -> Operator:
+    return operator_for(config)
+
+
+REAL = Environment(
+    kafka=client, operator=_operator, in_background=in_background, map_parallel=map_parallel, recover=recover
+)

@@ -1,0 +1,88 @@
+"""The environment of simulated drivers and tasks: one broker, no threads, small operators, and states that are checked.
+
+What is left to be replaced below it, clocks and files, is in `seams`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import cache
+from typing import Any
+
+from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.operator import Operator
+from tidegate.operators.registry import operator_for
+from tidegate.runtime.environment import Environment
+from tidegate.state.decisions import RecoveryMethod, Wanted
+from tidegate.state.local.local_state import LocalState
+from tidegate.state.local.recovery import PartitionLog, Recovered, recover
+from tidegate.testing.laws import small
+from tidegate.testing.simulation.client import SimulatedClient
+from tidegate.testing.simulation.world import World
+
+
+def environment_of(world: World) -> Environment:
+    """Return the environment of the drivers and tasks of that world."""
+    client: Any = SimulatedClient(world)
+
+    def in_background(work: Callable[[], Any], name: str) -> Future[Any]:
+        return _Later(world, work) if name == "compaction" else _done(Future(), work)
+
+    return Environment(
+        kafka=lambda _options: client,
+        operator=cache(_small_operator),
+        in_background=in_background,
+        map_parallel=map,
+        recover=_CheckedRecovery(world),
+    )
+
+
+def _small_operator(config: OperatorRules) -> Operator:
+    """Return the operator with minimal capacities, so that states grow in small runs."""
+    operator = operator_for(config)
+    operator.layout = small(operator.layout)
+    return operator
+
+
+def _done(future: Future[Any], work: Callable[[], Any]) -> Future[Any]:
+    """Do the work now and return the future with its result: in a simulation nothing runs in the background."""
+    try:
+        future.set_result(work())
+    except Exception as error:
+        future.set_exception(error)
+    return future
+
+
+class _Later(Future[Any]):
+    """A future that has its result at once, but reports it only after `done` was asked a few times.
+
+    So batches come between the request and its result.
+    """
+
+    def __init__(self, world: World, work: Callable[[], Any]) -> None:
+        super().__init__()
+        self._asks = world.chance.of("beside").randrange(4)
+        _done(self, work)
+
+    def done(self) -> bool:
+        """Return True after a few calls."""
+        self._asks -= 1
+        return self._asks < 0
+
+
+class _CheckedRecovery:
+    """Recovers states as services do, and compares each with the oracle's. A rebuild takes `rebuild_s`."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def __call__(self, local: LocalState, operator: Operator, wanted: Wanted, source: PartitionLog) -> Recovered:
+        recovered = recover(local, operator, wanted, source)
+        rebuilt = recovered.plan.method is RecoveryMethod.REBUILD and recovered.rows > 0
+        begun = recovered.plan.method is RecoveryMethod.REBUILD and not rebuilt
+        self._world.events["state begun" if begun else f"recovered by {recovered.plan.method.value}"] += 1
+        self._world.oracles[source.log.name].recovered(source.partition, wanted.last, recovered.state)
+        if rebuilt:
+            self._world.clock.advance(self._world.settings.rebuild_s)
+        return recovered
