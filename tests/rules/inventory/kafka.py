@@ -112,7 +112,7 @@ RULES = (
             dropped("raised=", way="recorded"),
             replaced("fetched.records.raised(raised_now(plan.raised))", "fetched.records", way="records"),
             dropped("raised_now(plan.raised)", way="stopped"),
-            value("_run_if_all_ready(letters['offset']).to_numpy()", way="dead-letters"),
+            value("_whole(letters['offset']).to_numpy()", way="dead-letters"),
             value("(reached, reached - end)", way="sum"),
         ),
     ),
