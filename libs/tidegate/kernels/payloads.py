@@ -159,11 +159,25 @@ def _write(payloads: Payloads, slot: int, batch: FlatRecords, row: int) -> None:
 
 
 @inlined
+def set_checksum(payloads: Payloads, slot: int, checksum: int, numbers: Array, at: int) -> None:
+    """Set the slot's checksum, and keep `numbers[at]` the sum of all slots' checksums."""
+    numbers[at] += checksum - wide(payloads.checksum[slot])
+    payloads.checksum[slot] = checksum
+
+
+@inlined
 def drop(payloads: Payloads, slot: int) -> None:
     """Release the slot's block, if it has one."""
     if payloads.block[slot] != 0:
         release(payloads.arena, start_of(payloads, slot), payload_length(payloads, slot))
         payloads.block[slot] = 0
+
+
+@inlined
+def forget(payloads: Payloads, slot: int, numbers: Array, at: int) -> None:
+    """Release the slot's block, if it has one, and take its checksum out of the sum in `numbers[at]`."""
+    drop(payloads, slot)
+    set_checksum(payloads, slot, wide(0), numbers, at)
 
 
 @compiled_in_place

@@ -10,12 +10,17 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tidegate.contracts.operator import Array
 from tidegate.kernels.compiled import inlined, wide
 
 HELD, HELD_BYTES = 0, 1
 NUMBERS = 2
 NOT_HELD = -1
+
+NONE = -1
+"""No node."""
 
 WAYS = 4
 """Nodes below each node. Four of them, with neighbouring places, make the heap half as high as two would."""
@@ -34,6 +39,13 @@ class TimeBuffer(NamedTuple):
     position: Array
     arrival: Array
     size: Array
+
+
+def held_in_order(buffer: TimeBuffer) -> Array:
+    """Return the held slots by place and arrival."""
+    count = buffer.numbers[HELD]
+    held = buffer.heap[:count]
+    return np.asarray(held[np.lexsort((buffer.arrival[held], buffer.place[:count]))])
 
 
 @inlined
@@ -102,6 +114,29 @@ def next_node(node: int, descend: bool) -> Any:
     while node > 0 and node % WAYS == 0:
         node = _above(node)
     return node + 1 if node > 0 else 0
+
+
+@inlined
+def first_due(buffer: TimeBuffer, until: int) -> Any:
+    """Return the first node of a walk over all nodes with a place of at most `until`; NONE if there is none.
+
+    The walk is in no order of time. It must see a buffer that does not change.
+    """
+    return wide(0) if _is_due(buffer, wide(0), until) else wide(NONE)
+
+
+@inlined
+def next_due(buffer: TimeBuffer, node: int, until: int) -> Any:
+    """Return the node after `node` in the walk that `first_due` began; NONE after the last."""
+    node = next_node(node, True)
+    while node > 0 and not _is_due(buffer, node, until):
+        node = next_node(node, False)
+    return node if node > 0 else wide(NONE)
+
+
+@inlined
+def _is_due(buffer: TimeBuffer, node: int, until: int) -> bool:
+    return bool(node < buffer.numbers[HELD] and buffer.place[node] <= until)
 
 
 @inlined

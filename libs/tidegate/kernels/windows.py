@@ -7,6 +7,7 @@ The window store and windowed aggregation both keep their windows this way. A wi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +42,7 @@ SLOT = np.dtype(
 
 KEY = np.dtype([("fingerprint", "i8"), *((name, "i4") for name in ("block", "first", "length", "capacity"))])
 
+# Each layout lists its arrays in full, though some are alike: the list is the format on disk.
 ARRAYS = (
     ArraySpec("order_numbers", "int64", "fixed", time_buffer.NUMBERS),
     ArraySpec("pool_numbers", "int64", "fixed", slots.NUMBERS),
@@ -116,23 +118,11 @@ def make_room(storage: Storage, windows: Windows, signal: int, wanted: int) -> N
         storage.grow(growth.more_slots(capacity, "keys", "index"))
         version_chains.reindex(windows_of(storage.arrays()).versions)
     elif signal == NEEDS_CHAINS:
-        chains = windows.versions.chains
-        if not _grown(storage, "chains", chains, wanted):
-            version_chains.repack(windows.versions, _spare(chains))
-    elif not _grown(storage, "arena", windows.versions.payloads.arena, wanted):
-        stored = windows.versions.payloads
-        payloads.repack(stored, int(windows.pool.numbers[slots.USED]), _spare(stored.arena))
-
-
-def _grown(storage: Storage, name: str, blocks: Arena, wanted: int) -> bool:
-    larger = growth.arena_capacity(blocks.numbers, wanted, storage.capacity()[name])
-    if larger is not None:
-        storage.grow({name: larger})
-    return larger is not None
-
-
-def _spare(blocks: Arena) -> Array:
-    return np.empty(int(blocks.numbers[arena.LIVE]) + 1, np.int64)
+        versions = windows.versions
+        growth.make_room(storage, "chains", versions.chains, wanted, partial(version_chains.repack, versions))
+    else:
+        stored, used = windows.versions.payloads, int(windows.pool.numbers[slots.USED])
+        growth.make_room(storage, "arena", stored.arena, wanted, partial(payloads.repack, stored, used))
 
 
 @inlined

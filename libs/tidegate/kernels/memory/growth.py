@@ -6,12 +6,15 @@ unused room.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+
+import numpy as np
 
 from tidegate.contracts.errors import EngineError
-from tidegate.contracts.operator import Array
+from tidegate.contracts.operator import Array, Storage
 from tidegate.kernels.compiled.words import WORD
 from tidegate.kernels.memory import arena
+from tidegate.kernels.memory.arena import Arena
 
 MAX_SLOTS = 2**30
 MAX_ARENA = WORD * 2**31
@@ -48,6 +51,18 @@ def arena_capacity(numbers: Array, length: int, capacity: int) -> int | None:
     if larger > MAX_ARENA:
         raise EngineError("a partition has more bytes than a state can", value=larger, remedy=_REMEDY)
     return larger
+
+
+def make_room(storage: Storage, dimension: str, blocks: Arena, length: int, repack: Callable[[Array], None]) -> None:
+    """Make room for a block of `length` bytes in an arena: grow its dimension, or repack it if a third of it is dead.
+
+    `repack` gets scratch memory for all live words. Growth may replace the storage's arrays: map them again.
+    """
+    larger = arena_capacity(blocks.numbers, length, storage.capacity()[dimension])
+    if larger is None:
+        repack(np.empty(int(blocks.numbers[arena.LIVE]) + 1, np.int64))
+    else:
+        storage.grow({dimension: larger})
 
 
 _REMEDY = "use more partitions"

@@ -39,10 +39,7 @@ def _slots_are_whole(state: State, taken: Array) -> bool:
 
     Marks in `taken` the arena words of the slots' blocks.
     """
-    held = 0
-    total = 0
-    checks = 0
-    live = 0
+    held, total, checks, live = 0, 0, 0, 0
     for slot in range(state.pool.numbers[slots.USED]):
         if state.row[slot] != 0:
             return False

@@ -6,23 +6,25 @@ outcome into Arrow tables. The table is the state of a different operator, and i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
 
 from tidegate.contracts.errors import UserError
-from tidegate.contracts.event_time import ALWAYS, NEVER, NO_STREAM_TIME, advanced
+from tidegate.contracts.event_time import ALWAYS, NEVER, advanced
 from tidegate.contracts.operator import Array, ArraySpec, Layout, StepResult, Storage
 from tidegate.contracts.records import Records
 from tidegate.kernels import columns, hash_index, time_buffer
 from tidegate.kernels.hash_index import Index
-from tidegate.kernels.memory import arena, growth, slots
-from tidegate.kernels.payloads import FlatRecords, Payloads, flat_records, record_length, repack
+from tidegate.kernels.memory import slots
+from tidegate.kernels.payloads import FlatRecords, Payloads, flat_records, record_length
+from tidegate.kernels.touched import net_buffer_changes
 from tidegate.kernels.version_chains import READABLE_FROM, VersionedState
 from tidegate.operators import acceptance, result_tables
 from tidegate.operators.acceptance import Timestamped
 from tidegate.operators.keys import PlainKeys, WindowKeys
+from tidegate.operators.shell import BUFFER_ARRAYS, Header, Shell, blocks_of, buffer_of, deletions, run
 from tidegate.operators.stream_table_join import measures, tables
 from tidegate.operators.stream_table_join import step as kernel
 from tidegate.operators.stream_table_join.config import StreamTableJoinRules
@@ -42,12 +44,7 @@ LAYOUT = Layout(
     version=2,
     arrays=(
         ArraySpec("numbers", "int64", "fixed", kernel.NUMBERS),
-        ArraySpec("time_numbers", "int64", "fixed", time_buffer.NUMBERS),
-        ArraySpec("pool_numbers", "int64", "fixed", slots.NUMBERS),
-        ArraySpec("arena_numbers", "int64", "fixed", arena.NUMBERS),
-        ArraySpec("position", "int32", "slots"),
-        ArraySpec("heap", "int32", "slots"),
-        ArraySpec("place", "int64", "slots"),
+        *BUFFER_ARRAYS,
         ArraySpec("record", "int64", "slots", _SLOT.itemsize // 8),
         ArraySpec("arena", "uint8", "arena"),
     ),
@@ -70,19 +67,11 @@ def rules_of(config: StreamTableJoinRules) -> kernel.Rules:
 def state_of(arrays: Mapping[str, Array]) -> kernel.State:
     """Return the storage's arrays as the kernels take them."""
     record = arrays["record"].view(_SLOT)
-    blocks = arena.Arena(arrays["arena"], arrays["arena"].view(np.int64), arrays["arena_numbers"])
     stored = (record[name] for name in ("block", "key_length", *_MORE_INTS, "timestamp", "offset", "checksum"))
     return kernel.State(
-        time_buffer.TimeBuffer(
-            arrays["time_numbers"],
-            arrays["heap"],
-            arrays["place"],
-            arrays["position"],
-            record["offset"],
-            record["size"],
-        ),
+        buffer_of(arrays, record["offset"], record["size"]),
         slots.SlotPool(arrays["pool_numbers"], record["offset"]),
-        Payloads(blocks, *stored),
+        Payloads(blocks_of(arrays), *stored),
         record["row"],
         record["arrived"],
         arrays["numbers"],
@@ -102,19 +91,16 @@ class StreamTableJoinState:
         self._keys = WindowKeys(config.windows) if config.windowed else PlainKeys()
         self._rules = rules_of(config)
         self._joiner = joiner
-        self._storage = storage
+        self._shell = Shell(storage, Header(STREAM_TIME, OPENED), state_of)
         self._table: VersionedState | None = None
         self._open_until = ALWAYS
         self._by_offset: Index | None = None
-        self._map()
-        if not self._numbers[OPENED]:
-            self._numbers[OPENED] = 1
-            self._numbers[STREAM_TIME] = NO_STREAM_TIME
+        self._shell.initialize()
 
     @property
     def stream_time(self) -> int:
         """Return the partition's stream time (T); NO_STREAM_TIME before the first accepted record."""
-        return int(self._numbers[STREAM_TIME])
+        return self._shell.stream_time
 
     def read_table(self, table: VersionedState, open_until: int = ALWAYS) -> None:
         """Look up in this table from now on; call it before anything is joined, and whenever the table's state changes.
@@ -135,7 +121,7 @@ class StreamTableJoinState:
         dated = Timestamped(batch, missing, newest)
         outcome = self._outcome(len(records))
         limits = self._limits(clock_ms)
-        self._run(lambda: kernel.absorb(self._state, dated, limits, self._rules, outcome))
+        run(lambda: kernel.absorb(self._shell.state, dated, limits, self._rules, outcome), self._make_room)
         return self._result(dated, outcome, own)
 
     def advance(self, stream_time: int) -> StepResult:
@@ -143,35 +129,23 @@ class StreamTableJoinState:
         outcome = self._outcome(0)
         outcome.tally[kernel.STREAM_TIME] = advanced(self.stream_time, stream_time)
         due = int(outcome.tally[kernel.STREAM_TIME]) - self._rules.grace
-        kernel.release(self._state, due, self._limits(0), self._rules.wait, outcome)
+        kernel.release(self._shell.state, due, self._limits(0), self._rules.wait, outcome)
         return self._without_records(outcome)
 
     def flush(self) -> StepResult:
         """Join everything that is held, without waiting for the table."""
         outcome = self._outcome(0)
-        kernel.release(self._state, kernel.MAX, kernel.Limits(0, ALWAYS, NEVER), self._rules.wait, outcome)
+        kernel.release(self._shell.state, kernel.MAX, kernel.Limits(0, ALWAYS, NEVER), self._rules.wait, outcome)
         return self._without_records(outcome)
 
     def restore(self, rows: pa.Table, stream_time: int) -> None:
         """Apply changelog rows, of which the latest of a slot comes last, and set stream time to `stream_time`."""
-        for rows_of_batch in rows.to_batches():
-            if rows_of_batch.num_rows:
-                self._replay(rows_of_batch)
-        self._numbers[STREAM_TIME] = stream_time
+        self._shell.restore(rows, stream_time, self._replay)
 
     def snapshot(self) -> pa.Table:
         """Return the rows (all `put`) from which `restore` builds an equal state, in the order of the buffer."""
-        time = self._state.time
-        count = time.numbers[time_buffer.HELD]
-        held = time.heap[:count]
-        in_order = held[np.lexsort((time.arrival[held], time.place[:count]))]
-        return self._keys.with_record_keys(tables.changes(self._state, flat_records(_NO_RECORDS), in_order))
-
-    def _map(self) -> None:
-        """Map the storage's current arrays for the kernels; necessary after each growth."""
-        arrays = self._storage.arrays()
-        self._numbers = arrays["numbers"]
-        self._state = state_of(arrays)
+        held = time_buffer.held_in_order(self._shell.state.time)
+        return self._keys.with_record_keys(tables.changes(self._shell.state, flat_records(_NO_RECORDS), held))
 
     def _limits(self, clock_ms: int) -> kernel.Limits:
         open_until = self._open_until if self._rules.grace else ALWAYS
@@ -185,7 +159,7 @@ class StreamTableJoinState:
 
     def _outcome(self, records: int) -> kernel.Outcome:
         """Return an outcome with room for all effects of so many records; pages that stay unwritten take no memory."""
-        numbers = self._state.time.numbers
+        numbers = self._shell.state.time.numbers
         held = int(numbers[time_buffer.HELD])
         tally = np.zeros(kernel.TALLIES, np.int64)
         tally[kernel.STREAM_TIME] = self.stream_time
@@ -198,16 +172,11 @@ class StreamTableJoinState:
             tally=tally,
         )
 
-    def _run(self, work: Callable[[], int]) -> None:
-        """Run the kernel to its end, adding slots whenever it needs one.
-
-        Raise UserError if the kernel stops because the stream is before the table's history.
-        """
-        while (signal := work()) != kernel.DONE:
-            if signal == kernel.BEFORE_HISTORY:
-                self._raise_before_history()
-            self._storage.grow(growth.more_slots(self._storage.capacity(), "slots"))
-            self._map()
+    def _make_room(self, signal: int) -> None:
+        """Add slots. Raise UserError if the kernel stopped because the stream is before the table's history."""
+        if signal == kernel.BEFORE_HISTORY:
+            self._raise_before_history()
+        self._shell.add_slots("slots")
 
     def _raise_before_history(self) -> None:
         raise UserError(
@@ -219,47 +188,50 @@ class StreamTableJoinState:
 
     def _replay(self, rows: pa.RecordBatch) -> None:
         batch = self._keys.from_changelog(flat_records(columns.records_of(rows)), rows)
-        deleted = np.asarray(rows.column("op").to_numpy(zero_copy_only=False) == "delete", np.bool_)
+        deleted = deletions(rows)
         arrived = columns.int_column(rows.column(tables.ARRIVED.name))
         outcome, index = self._outcome(len(rows)), self._offsets
         if tables.SLOT.name in rows.schema.names:
             alone, self._by_offset = self._offsets_of(columns.int_column(rows.column(tables.SLOT.name))), None
             index = lambda: alone  # noqa: E731
-        self._run(lambda: kernel.replay(self._state, index(), batch, deleted, arrived, outcome))
+        run(
+            lambda: kernel.replay(self._shell.state, index(), batch, deleted, arrived, outcome),
+            self._make_room,
+        )
         self._settle(batch, outcome)
 
     def _offsets_of(self, slots: Array) -> Index:
         """Return an index of these slots only, where held: rows that undo a batch name all slots that they change."""
-        held = slots[self._state.time.position[slots] != time_buffer.NOT_HELD]
+        held = slots[self._shell.state.time.position[slots] != time_buffer.NOT_HELD]
         return self._indexed(held, 4 * len(slots) + 1)
 
     def _offsets(self) -> Index:
         """Return the index of the held slots by offset. `_replay` keeps it up to date; other changes discard it."""
-        places = 2 * self._storage.capacity()["slots"]
+        places = 2 * self._shell.capacity("slots")
         if self._by_offset is None or len(self._by_offset.places) < places:
-            held = self._state.time.heap[: self._state.time.numbers[time_buffer.HELD]]
+            held = self._shell.state.time.heap[: self._shell.state.time.numbers[time_buffer.HELD]]
             self._by_offset = self._indexed(held, places)
         return self._by_offset
 
     def _indexed(self, slots: Array, places: int) -> Index:
         """Return an index of the slots by offset, with at least so many places."""
         index = Index(np.zeros(1 << (places - 1).bit_length(), np.int32), hash_index.KNOWN_SEED)
-        kernel.index_by_offset(self._state, slots, index)
+        kernel.index_by_offset(self._shell.state, slots, index)
         return index
 
     def _result(self, dated: Timestamped, outcome: kernel.Outcome, own: FlatRecords) -> StepResult:
         """Return the outcome as tables, and settle the batch. `own`: the records under their own keys."""
         self._by_offset = None
-        batch = dated.batch
-        changed = np.empty(outcome.tally[kernel.TOUCHED], np.int32)
-        changed = changed[: kernel.net_changes(self._state, outcome, changed)]
+        batch, state = dated.batch, self._shell.state
+        touched = outcome.touched[: outcome.tally[kernel.TOUCHED]]
+        changed = touched[net_buffer_changes(state.time, state.payloads, touched)]
         emissions = self._emissions(batch, outcome)
-        rejected = acceptance.rejected(self._state.payloads, own, outcome.unaccepted, dated.newest)
-        changes = tables.changes(self._state, batch, changed)
-        undo = tables.undo(self._state, batch, changed, changes["key"])
+        rejected = acceptance.rejected(state.payloads, own, outcome.unaccepted, dated.newest)
+        changes = tables.changes(state, batch, changed)
+        undo = tables.undo(state, batch, changed, changes["key"])
         self._settle(batch, outcome)
-        self._numbers[STREAM_TIME] = outcome.tally[kernel.STREAM_TIME]
-        held, held_bytes = (int(number) for number in self._state.time.numbers)
+        self._shell.stream_time = outcome.tally[kernel.STREAM_TIME]
+        held, held_bytes = (int(number) for number in self._shell.state.time.numbers)
         due = self.stream_time - self._rules.grace
         return StepResult(
             emissions=emissions,
@@ -269,8 +241,10 @@ class StreamTableJoinState:
             undo=self._keys.with_record_keys(undo),
             counts=measures.counts(outcome, emissions.num_rows, held, held_bytes),
             stream_time=self.stream_time,
-            measures=measures.measures(outcome, emissions, kernel.waiting(self._state, due), held, held_bytes),
-            needs=min(due, int(self._state.time.place[0])) if held else due,
+            measures=measures.measures(
+                outcome, emissions, kernel.waiting(self._shell.state.time, due), held, held_bytes
+            ),
+            needs=min(due, int(self._shell.state.time.place[0])) if held else due,
         )
 
     def _without_records(self, outcome: kernel.Outcome) -> StepResult:
@@ -283,21 +257,14 @@ class StreamTableJoinState:
         if self._table is None:
             raise AssertionError("records were joined before a table was read")
         versions, inner = self._table.versions, self._rules.inner
-        return tables.emissions(self._state, batch, outcome, versions, self._keys, inner, self._joiner)
+        return tables.emissions(self._shell.state, batch, outcome, versions, self._keys, inner, self._joiner)
 
     def _settle(self, batch: FlatRecords, outcome: kernel.Outcome) -> None:
         """Store the payloads of held records, and drop those of the others. Build the batch's tables before."""
-        while not kernel.settle(self._state, batch, outcome):
-            row = self._state.row[outcome.touched[outcome.tally[kernel.SETTLED]]] - 1
-            self._make_room(int(record_length(batch, row)))
+        run(lambda: kernel.settle(self._shell.state, batch, outcome), lambda _: self._add_bytes(batch, outcome))
 
-    def _make_room(self, length: int) -> None:
-        """Make room for a block of that many bytes: pack the arena if a third of it is dead, otherwise grow it."""
-        blocks = self._state.payloads.arena.numbers
-        capacity = growth.arena_capacity(blocks, length, self._storage.capacity()["arena"])
-        if capacity is None:
-            spare = np.empty(int(blocks[arena.LIVE]) + 1, np.int64)
-            repack(self._state.payloads, int(self._state.pool.numbers[slots.USED]), spare)
-            return
-        self._storage.grow({"arena": capacity})
-        self._map()
+    def _add_bytes(self, batch: FlatRecords, outcome: kernel.Outcome) -> None:
+        """Make room for the record of the touched slot that `settle` could not store."""
+        state = self._shell.state
+        row = state.row[outcome.touched[outcome.tally[kernel.SETTLED]]] - 1
+        self._shell.make_room_for(state.payloads, state.pool, int(record_length(batch, row)))

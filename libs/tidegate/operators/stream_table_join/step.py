@@ -31,8 +31,8 @@ from tidegate.kernels.version_chains import FAR_AHEAD, NONE, READABLE_FROM, Look
 from tidegate.operators import acceptance
 from tidegate.operators.acceptance import ACCEPTED, Timestamped, Unaccepted
 
-DONE, NEEDS_SLOT, BEFORE_HISTORY = range(3)
-"""Why a kernel returned: all rows are done, it needs a slot, or the stream is before the table's history."""
+DONE, NEEDS_SLOT, BEFORE_HISTORY, NEEDS_ARENA = range(4)
+"""Why a kernel returned: all rows are done, it needs a slot or bytes, or the stream is before the table's history."""
 
 LISTED = -1
 """The `row` of a touched slot that has no record in the batch."""
@@ -140,6 +140,34 @@ def absorb(state: State, dated: Timestamped, limits: Limits, rules: Rules, outco
 
 
 @inlined
+def _verdict(dated: Timestamped, row: int, rules: Rules) -> Any:
+    if dated.batch.value_length[row] < 0:
+        return acceptance.NULL_VALUE
+    code = acceptance.bad_timestamp(dated.batch.timestamp[row], dated.missing[row], dated.newest)
+    if code == ACCEPTED and rules.keyed and dated.batch.key_length[row] < 0:
+        return acceptance.NULL_KEY
+    return code
+
+
+@inlined
+def _is_joined_at_once(batch: FlatRecords, row: int, stream_time: int, rules: Rules) -> bool:
+    """Return True for every record if there is no grace; otherwise for a late one and one without a key."""
+    return bool(rules.grace == 0 or batch.key_length[row] < 0 or batch.timestamp[row] < stream_time - rules.grace)
+
+
+@inlined
+def _join_at_once(batch: FlatRecords, row: int, rules: Rules, outcome: Outcome) -> None:
+    """Release the record without buffering it. It advances stream time only if there is no grace and it has a key."""
+    timestamp = batch.timestamp[row]
+    has_key = batch.key_length[row] >= 0
+    if rules.grace == 0 and has_key:
+        _observe_time(outcome, timestamp)
+    else:
+        acceptance.observe_lateness(outcome.unaccepted, timestamp, outcome.tally[STREAM_TIME])
+    _emit(outcome, row, rules.grace > 0 and has_key)
+
+
+@inlined
 def release(state: State, due: int, limits: Limits, wait: int, outcome: Outcome) -> None:
     """Release held records up to the timestamp `due`, in order; stop at the first one that waits for the table."""
     while state.time.numbers[HELD] > 0 and state.time.place[0] <= due:
@@ -152,97 +180,15 @@ def release(state: State, due: int, limits: Limits, wait: int, outcome: Outcome)
 
 
 @compiled_in_place
-def waiting(state: State, due: int) -> tuple[int, int]:
+def waiting(time: TimeBuffer, due: int) -> tuple[int, int]:
     """Return the number and bytes of held records up to the timestamp `due`: they wait only for the table."""
-    time = state.time
-    records = 0
-    size = 0
-    node = 0
-    walking = time.numbers[HELD] > 0
-    while walking:
-        is_due = node < time.numbers[HELD] and time.place[node] <= due
-        if is_due:
-            records += 1
-            size += time.size[time.heap[node]]
-        node = time_buffer.next_node(node, is_due)
-        walking = node > 0
+    records, size = 0, 0  # the walk is that over windows which close; what it counts is not
+    node = time_buffer.first_due(time, due)
+    while node != time_buffer.NONE:
+        records += 1
+        size += time.size[time.heap[node]]
+        node = time_buffer.next_due(time, node, due)
     return records, size
-
-
-@compiled_in_place
-def replay(state: State, index: Index, batch: FlatRecords, deleted: Array, arrived: Array, out: Outcome) -> Any:
-    """Apply the changelog rows from tally[NEXT_ROW] on; return DONE, or NEEDS_SLOT before the row that needs one.
-
-    `index`: a hash index of the held slots, by offset.
-    """
-    offsets = state.payloads.offset
-    for row in range(out.tally[NEXT_ROW], len(batch.offset)):
-        out.tally[NEXT_ROW] = row
-        slot = wide(index.places[hash_index.candidate(index, offsets, batch.offset[row], _home(index, batch, row))]) - 1
-        if slot >= 0:
-            hash_index.remove(index, offsets, slot)
-            _leave(state, slot, out)
-        if not deleted[row]:
-            if not slots.has_slot(state.pool):
-                return NEEDS_SLOT
-            hash_index.insert(index, offsets, _hold(state, batch, row, arrived[row], out))
-    out.tally[NEXT_ROW] = len(batch.offset)
-    return DONE
-
-
-@inlined
-def _home(index: Index, batch: FlatRecords, row: int) -> Any:
-    return hash_index.home(index, batch.offset[row])
-
-
-@compiled_in_place
-def index_by_offset(state: State, slots: Array, index: Index) -> None:
-    """Insert the slots into the index, which is empty."""
-    for at in range(len(slots)):
-        hash_index.insert(index, state.payloads.offset, wide(slots[at]))
-
-
-@compiled_in_place
-def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
-    """List in `changed` the touched slots that have a changelog row; return their number.
-
-    A slot that is held gets a `put`, one that was stored before the batch and is no longer held a `delete`.
-    """
-    count = 0
-    for at in range(outcome.tally[TOUCHED]):
-        slot = wide(outcome.touched[at])
-        if time_buffer.is_held(state.time, slot) or state.payloads.block[slot] != 0:
-            changed[count] = slot
-            count += 1
-    return count
-
-
-@compiled_in_place
-def settle(state: State, batch: FlatRecords, outcome: Outcome) -> bool:
-    """Store payloads of touched held slots, free those that left; return False if the arena needs room (call again)."""
-    for at in range(outcome.tally[SETTLED], outcome.tally[TOUCHED]):
-        outcome.tally[SETTLED] = at
-        _prefetch_ahead(state, batch, outcome, at)
-        slot = wide(outcome.touched[at])
-        if time_buffer.is_held(state.time, slot):
-            if not payloads.store(state.payloads, slot, batch, wide(state.row[slot]) - 1):
-                return False
-            _set_checksum(state, slot, checksum_of(state, slot))
-        elif state.payloads.block[slot] != 0:
-            payloads.drop(state.payloads, slot)
-            _set_checksum(state, slot, wide(0))
-            slots.give_back(state.pool, slot)
-        state.row[slot] = 0
-    return True
-
-
-@inlined
-def _prefetch_ahead(state: State, batch: FlatRecords, outcome: Outcome, at: int) -> None:
-    """Prefetch the record of the touched slot some places ahead."""
-    row = wide(state.row[outcome.touched[min(at + AHEAD, outcome.tally[TOUCHED] - 1)]]) - 1
-    if row >= 0:
-        prefetch(batch.data, batch.key_start[row])
-        prefetch(batch.data, batch.value_start[row])
 
 
 @compiled_in_place
@@ -276,14 +222,6 @@ def look_up(
 
 
 @inlined
-def _fingerprint(index: Index, data: Array, arena: Array, start: int, length: int) -> Any:
-    """Return the fingerprint of the key; for a null key any number."""
-    if start >= 0:
-        return hash_index.fingerprint(index, data, start, max(0, length))
-    return hash_index.fingerprint(index, arena, ~start, length)
-
-
-@inlined
 def _version(versions: Versions, data: Array, arena: Array, records: Located, scratch: LookupScratch, row: int) -> Any:
     """Return the slot of the version valid at the record's timestamp, which may be a tombstone; NONE without one.
 
@@ -307,52 +245,44 @@ def _version(versions: Versions, data: Array, arena: Array, records: Located, sc
 
 
 @inlined
-def checksum_of(state: State, slot: int) -> Any:
-    """Return a 32-bit checksum of the slot: its stored record, the clock of its arrival, and its place."""
-    seed = hash_index.mix(state.arrived[slot] ^ time_buffer.place_of(state.time, slot))
-    return payloads.content_hash(state.payloads, slot, seed) & 0xFFFFFFFF
+def _fingerprint(index: Index, data: Array, arena: Array, start: int, length: int) -> Any:
+    """Return the fingerprint of the key; for a null key any number."""
+    if start >= 0:
+        return hash_index.fingerprint(index, data, start, max(0, length))
+    return hash_index.fingerprint(index, arena, ~start, length)
+
+
+@compiled_in_place
+def replay(state: State, index: Index, batch: FlatRecords, deleted: Array, arrived: Array, out: Outcome) -> Any:
+    """Apply the changelog rows from tally[NEXT_ROW] on; return DONE, or NEEDS_SLOT before the row that needs one.
+
+    `index`: a hash index of the held slots, by offset.
+    """
+    offsets = state.payloads.offset
+    for row in range(out.tally[NEXT_ROW], len(batch.offset)):
+        out.tally[NEXT_ROW] = row
+        slot = wide(index.places[hash_index.candidate(index, offsets, batch.offset[row], _home(index, batch, row))]) - 1
+        if slot >= 0:
+            hash_index.remove(index, offsets, slot)
+            _leave(state, slot, out)
+        if not deleted[row]:
+            if not slots.has_slot(state.pool):
+                return NEEDS_SLOT
+            hash_index.insert(index, offsets, _hold(state, batch, row, arrived[row], out))
+    out.tally[NEXT_ROW] = len(batch.offset)
+    return DONE
 
 
 @inlined
-def _set_checksum(state: State, slot: int, check: int) -> None:
-    state.numbers[CHECKSUM] += check - wide(state.payloads.checksum[slot])
-    state.payloads.checksum[slot] = check
+def _home(index: Index, batch: FlatRecords, row: int) -> Any:
+    return hash_index.home(index, batch.offset[row])
 
 
-@inlined
-def _verdict(dated: Timestamped, row: int, rules: Rules) -> Any:
-    if dated.batch.value_length[row] < 0:
-        return acceptance.NULL_VALUE
-    code = acceptance.bad_timestamp(dated.batch.timestamp[row], dated.missing[row], dated.newest)
-    if code == ACCEPTED and rules.keyed and dated.batch.key_length[row] < 0:
-        return acceptance.NULL_KEY
-    return code
-
-
-@inlined
-def _is_joined_at_once(batch: FlatRecords, row: int, stream_time: int, rules: Rules) -> bool:
-    """Return True for every record if there is no grace; otherwise for a late one and one without a key."""
-    return bool(rules.grace == 0 or batch.key_length[row] < 0 or batch.timestamp[row] < stream_time - rules.grace)
-
-
-@inlined
-def _join_at_once(batch: FlatRecords, row: int, rules: Rules, outcome: Outcome) -> None:
-    """Release the record without buffering it. It advances stream time only if there is no grace and it has a key."""
-    timestamp = batch.timestamp[row]
-    has_key = batch.key_length[row] >= 0
-    if rules.grace == 0 and has_key:
-        _observe_time(outcome, timestamp)
-    else:
-        acceptance.observe_lateness(outcome.unaccepted, timestamp, outcome.tally[STREAM_TIME])
-    _emit(outcome, row, rules.grace > 0 and has_key)
-
-
-@inlined
-def _observe_time(outcome: Outcome, timestamp: int) -> None:
-    """Advance stream time to at least the timestamp, and count the record's lateness."""
-    tally = outcome.tally
-    tally[STREAM_TIME] = max(tally[STREAM_TIME], timestamp)
-    acceptance.observe_lateness(outcome.unaccepted, timestamp, tally[STREAM_TIME])
+@compiled_in_place
+def index_by_offset(state: State, slots: Array, index: Index) -> None:
+    """Insert the slots into the index, which is empty."""
+    for at in range(len(slots)):
+        hash_index.insert(index, state.payloads.offset, wide(slots[at]))
 
 
 @inlined
@@ -396,6 +326,48 @@ def _emit(outcome: Outcome, source: int, late: bool) -> None:
     outcome.emitted[at] = source
     outcome.late[at] = late
     outcome.tally[EMITTED] += 1
+
+
+@compiled_in_place
+def settle(state: State, batch: FlatRecords, outcome: Outcome) -> Any:
+    """Store payloads of touched held slots, free those that left; return DONE or NEEDS_ARENA (call again)."""
+    for at in range(outcome.tally[SETTLED], outcome.tally[TOUCHED]):
+        outcome.tally[SETTLED] = at
+        _prefetch_ahead(state, batch, outcome, at)
+        slot = wide(outcome.touched[at])
+        if time_buffer.is_held(state.time, slot):
+            if not payloads.store(state.payloads, slot, batch, wide(state.row[slot]) - 1):
+                return NEEDS_ARENA
+            payloads.set_checksum(state.payloads, slot, checksum_of(state, slot), state.numbers, CHECKSUM)
+        elif state.payloads.block[slot] != 0:
+            payloads.forget(state.payloads, slot, state.numbers, CHECKSUM)
+            slots.give_back(state.pool, slot)
+        state.row[slot] = 0
+    return DONE
+
+
+@inlined
+def _prefetch_ahead(state: State, batch: FlatRecords, outcome: Outcome, at: int) -> None:
+    """Prefetch the record of the touched slot some places ahead."""
+    row = wide(state.row[outcome.touched[min(at + AHEAD, outcome.tally[TOUCHED] - 1)]]) - 1
+    if row >= 0:
+        prefetch(batch.data, batch.key_start[row])
+        prefetch(batch.data, batch.value_start[row])
+
+
+@inlined
+def checksum_of(state: State, slot: int) -> Any:
+    """Return a 32-bit checksum of the slot: its stored record, the clock of its arrival, and its place."""
+    seed = hash_index.mix(state.arrived[slot] ^ time_buffer.place_of(state.time, slot))
+    return payloads.content_hash(state.payloads, slot, seed) & 0xFFFFFFFF
+
+
+@inlined
+def _observe_time(outcome: Outcome, timestamp: int) -> None:
+    """Advance stream time to at least the timestamp, and count the record's lateness."""
+    tally = outcome.tally
+    tally[STREAM_TIME] = max(tally[STREAM_TIME], timestamp)
+    acceptance.observe_lateness(outcome.unaccepted, timestamp, tally[STREAM_TIME])
 
 
 @inlined

@@ -42,11 +42,7 @@ def _slots_are_whole(state: State, bytes_of_record: bool, taken: Array) -> bool:
 
     Marks in `taken` the arena words of the slots' blocks.
     """
-    held = 0
-    total = 0
-    checks = 0
-    live = 0
-    closed = 0
+    held, total, checks, live, closed = 0, 0, 0, 0, 0
     for slot in range(state.pool.numbers[slots.USED]):
         if state.row[slot] != 0:
             return False

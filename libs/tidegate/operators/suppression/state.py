@@ -7,21 +7,23 @@ each page counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
 
-from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME, advanced
+from tidegate.contracts.event_time import MAX_TIMESTAMP, advanced
 from tidegate.contracts.operator import SEED, Array, ArraySpec, Layout, StepResult, Storage
 from tidegate.contracts.records import Records
 from tidegate.kernels import columns, time_buffer
 from tidegate.kernels.hash_index import Index
-from tidegate.kernels.memory import arena, growth, slots
-from tidegate.kernels.payloads import FlatRecords, Payloads, flat_records, record_length, repack
+from tidegate.kernels.memory import slots
+from tidegate.kernels.payloads import FlatRecords, Payloads, flat_records, record_length
+from tidegate.kernels.touched import net_buffer_changes
 from tidegate.operators import acceptance
 from tidegate.operators.bounds import EagerBuffer, StrictBuffer
 from tidegate.operators.keys import key_kind_error, keys_of
+from tidegate.operators.shell import BUFFER_ARRAYS, Header, Shell, blocks_of, buffer_of, deletions, run, stop_of
 from tidegate.operators.suppression import measures, tables
 from tidegate.operators.suppression import step as kernel
 from tidegate.operators.suppression.config import SuppressionRules, TimeLimit
@@ -38,12 +40,7 @@ LAYOUT = Layout(
     version=6,
     arrays=(
         ArraySpec("numbers", "int64", "fixed", kernel.NUMBERS),
-        ArraySpec("time_numbers", "int64", "fixed", time_buffer.NUMBERS),
-        ArraySpec("pool_numbers", "int64", "fixed", slots.NUMBERS),
-        ArraySpec("arena_numbers", "int64", "fixed", arena.NUMBERS),
-        ArraySpec("position", "int32", "slots"),
-        ArraySpec("heap", "int32", "slots"),
-        ArraySpec("place", "int64", "slots"),
+        *BUFFER_ARRAYS,
         ArraySpec("finding", "int64", "slots", HALF_LINE // 8),
         ArraySpec("record", "int64", "slots", HALF_LINE // 8),
         ArraySpec("index", "int32", "index"),
@@ -95,19 +92,11 @@ def _bound(bound: int | None) -> int:
 def state_of(arrays: Mapping[str, Array]) -> kernel.State:
     """Return the storage's arrays as the kernels take them."""
     finding, record = arrays["finding"].view(_FINDING), arrays["record"].view(_RECORD)
-    blocks = arena.Arena(arrays["arena"], arrays["arena"].view(np.int64), arrays["arena_numbers"])
     stored = (record[name] for name in ("value_length", "headers_length", "timestamp", "offset", "checksum"))
     return kernel.State(
-        time_buffer.TimeBuffer(
-            arrays["time_numbers"],
-            arrays["heap"],
-            arrays["place"],
-            arrays["position"],
-            finding["arrival"],
-            finding["size"],
-        ),
+        buffer_of(arrays, finding["arrival"], finding["size"]),
         slots.SlotPool(arrays["pool_numbers"], finding["arrival"]),
-        Payloads(blocks, finding["block"], finding["key_length"], *stored),
+        Payloads(blocks_of(arrays), finding["block"], finding["key_length"], *stored),
         Index(arrays["index"], arrays["seed"]),
         finding["fingerprint"],
         finding["row"],
@@ -130,14 +119,13 @@ class SuppressionState:
         self._config = config
         self._rules = rules_of(config)
         self._keys = keys_of(config)
-        self._storage = storage
-        self._map()
+        self._shell = Shell(storage, Header(STREAM_TIME, OPENED), state_of)
         self._begin()
 
     @property
     def stream_time(self) -> int:
         """Return the partition's stream time (T); NO_STREAM_TIME before the first accepted record."""
-        return int(self._numbers[STREAM_TIME])
+        return self._shell.stream_time
 
     def step(self, records: Records, clock_ms: int) -> StepResult:
         """Process a batch: apply its records and emit what is due.
@@ -149,7 +137,11 @@ class SuppressionState:
         batch, ends, missing = self._keys.keyed(own, missing)
         places = ends if self._config.timer == "window_end" else batch.timestamp
         outcome = self._outcome(len(records))
-        stopped = self._run(lambda: kernel.absorb(self._state, batch, places, missing, newest, self._rules, outcome))
+        stopped = run(
+            lambda: kernel.absorb(self._shell.state, batch, places, missing, newest, self._rules, outcome),
+            self._add_slots,
+            ends=(kernel.DONE, *_STOP_REASONS),
+        )
         return self._result(batch, outcome, own, newest, stopped)
 
     def advance(self, stream_time: int) -> StepResult:
@@ -157,7 +149,7 @@ class SuppressionState:
         outcome = self._outcome(0)
         outcome.tally[kernel.STREAM_TIME] = advanced(self.stream_time, stream_time)
         due = int(kernel.due_until(self._rules.time_limit, outcome.tally[kernel.STREAM_TIME]))
-        kernel.evict(self._state, due, kernel.IDLE, self._rules, outcome)
+        kernel.evict(self._shell.state, due, kernel.IDLE, self._rules, outcome)
         return self._result(_NO_RECORDS, outcome)
 
     def flush(self) -> StepResult:
@@ -167,53 +159,37 @@ class SuppressionState:
         """
         outcome = self._outcome(0)
         if not self._rules.closes:
-            kernel.evict(self._state, kernel.MAX, kernel.FLUSH, self._rules, outcome)
+            kernel.evict(self._shell.state, kernel.MAX, kernel.FLUSH, self._rules, outcome)
             return self._result(_NO_RECORDS, outcome)
-        held = self._in_order()
-        windows = held[self._state.time.arrival[held] >= 0]
-        keys = columns.keys_of(self._state.payloads, windows)
-        kernel.close(self._state, windows, keys, self._rules, outcome)
+        held = time_buffer.held_in_order(self._shell.state.time)
+        windows = held[self._shell.state.time.arrival[held] >= 0]
+        keys = columns.keys_of(self._shell.state.payloads, windows)
+        kernel.close(self._shell.state, windows, keys, self._rules, outcome)
         return self._result(keys, outcome)
 
     def restore(self, rows: pa.Table, stream_time: int) -> None:
         """Apply changelog rows, of which the latest of a key comes last, and set stream time to `stream_time`."""
-        for rows_of_batch in rows.to_batches():
-            if rows_of_batch.num_rows:
-                self._replay(rows_of_batch)
-        self._numbers[STREAM_TIME] = stream_time
+        self._shell.restore(rows, stream_time, self._replay)
 
     def snapshot(self) -> pa.Table:
         """Return the rows (all `put`) from which `restore` builds an equal state, in emission order."""
-        return self._keys.with_record_keys(tables.changes(self._state, _NO_RECORDS, self._in_order()))
-
-    def _in_order(self) -> Array:
-        """Return the held slots in the order in which they would be emitted."""
-        time = self._state.time
-        count = time.numbers[time_buffer.HELD]
-        held = time.heap[:count]
-        return np.asarray(held[np.lexsort((time.arrival[held], time.place[:count]))])
-
-    def _map(self) -> None:
-        """Map the storage's current arrays for the kernels; necessary after each growth."""
-        arrays = self._storage.arrays()
-        self._numbers = arrays["numbers"]
-        self._state = state_of(arrays)
+        held = time_buffer.held_in_order(self._shell.state.time)
+        return self._keys.with_record_keys(tables.changes(self._shell.state, _NO_RECORDS, held))
 
     def _begin(self) -> None:
         """Initialize a new storage; in an old one check the kind of keys, and recount bytes if `bytes_of` changed."""
-        if not self._numbers[OPENED]:
-            self._numbers[OPENED] = 1
-            self._numbers[STREAM_TIME] = NO_STREAM_TIME
-            self._numbers[WINDOWED] = self._config.windowed
-        if self._numbers[WINDOWED] != self._config.windowed:
+        numbers = self._shell.numbers
+        if self._shell.initialize():
+            numbers[WINDOWED] = self._config.windowed
+        if numbers[WINDOWED] != self._config.windowed:
             raise key_kind_error()
-        if self._numbers[BYTES_OF] != self._rules.bytes_of_record:
-            kernel.recount(self._state, self._rules)
-            self._numbers[BYTES_OF] = self._rules.bytes_of_record
+        if numbers[BYTES_OF] != self._rules.bytes_of_record:
+            kernel.recount(self._shell.state, self._rules)
+            numbers[BYTES_OF] = self._rules.bytes_of_record
 
     def _outcome(self, records: int) -> kernel.Outcome:
         """Return an outcome with room for all effects of so many records; pages that stay unwritten take no memory."""
-        numbers = self._state.time.numbers
+        numbers = self._shell.state.time.numbers
         held = int(numbers[time_buffer.HELD])
         tally = np.zeros(kernel.TALLIES, np.int64)
         tally[kernel.STREAM_TIME] = self.stream_time
@@ -231,31 +207,21 @@ class SuppressionState:
 
     def _in_buffer(self) -> tuple[int, int]:
         """Return the number of records held, without closed windows, and their bytes."""
-        held, held_bytes = (int(number) for number in self._state.time.numbers)
-        return held - int(self._numbers[kernel.CLOSED]), held_bytes
+        held, held_bytes = (int(number) for number in self._shell.state.time.numbers)
+        return held - int(self._shell.numbers[kernel.CLOSED]), held_bytes
 
-    def _run(self, work: Callable[[], int]) -> int:
-        """Run the kernel, adding slots whenever it needs one; return its last signal."""
-        while (signal := work()) == kernel.NEEDS_SLOT:
-            self._add_slots()
-        return signal
-
-    def _add_slots(self) -> None:
-        """Add slots, and enlarge the index so that its length is a power of two of at least twice the slots."""
-        capacity = self._storage.capacity()
-        wanted = growth.more_slots(capacity, "slots", "index")
-        indexed = wanted["index"] == capacity["index"]
-        self._storage.grow(wanted)
-        self._map()
-        if not indexed:
-            kernel.reindex(self._state)
+    def _add_slots(self, _signal: int) -> None:
+        self._shell.add_indexed_slots("slots", kernel.reindex)
 
     def _replay(self, rows: pa.RecordBatch) -> None:
         batch = self._keys.from_changelog(flat_records(columns.records_of(rows)), rows)
-        deleted = np.asarray(rows.column("op").to_numpy(zero_copy_only=False) == "delete", np.bool_)
+        deleted = deletions(rows)
         places, arrivals = (columns.int_column(rows.column(field.name)) for field in tables.PLACE_COLUMNS)
         outcome = self._outcome(len(rows))
-        self._run(lambda: kernel.replay(self._state, batch, deleted, places, arrivals, self._rules, outcome))
+        run(
+            lambda: kernel.replay(self._shell.state, batch, deleted, places, arrivals, self._rules, outcome),
+            self._add_slots,
+        )
         self._settle(batch, outcome)
 
     def _result(
@@ -267,29 +233,30 @@ class SuppressionState:
         stopped: int = kernel.DONE,
     ) -> StepResult:
         """Return the outcome as tables, and settle the batch. `own`: the records under their own keys."""
-        changed = np.empty(outcome.tally[kernel.TOUCHED], np.int32)
-        changed = changed[: kernel.net_changes(self._state, outcome, changed)]
+        state, keys, unaccepted = self._shell.state, self._keys, outcome.unaccepted
+        payloads = state.payloads
+        changed = net_buffer_changes(state.time, payloads, outcome.touched[: outcome.tally[kernel.TOUCHED]])
         if self._rules.closes:
-            kernel.forget_tombstones(self._state, batch, outcome)
-        keys, unaccepted, payloads = self._keys, outcome.unaccepted, self._state.payloads
-        emissions = keys.with_record_keys(tables.emissions(self._state, batch, outcome))
+            kernel.forget_tombstones(state, batch, outcome)
+        emissions = keys.with_record_keys(tables.emissions(state, batch, outcome))
         late = acceptance.late(payloads, own, unaccepted, *self._lateness())
         rejected = acceptance.rejected(payloads, own, unaccepted, newest)
-        changes = tables.changes(self._state, batch, outcome.touched[changed])
-        undo = tables.undo(self._state, batch, outcome, changed, changes["key"])
+        changes = tables.changes(state, batch, outcome.touched[changed])
+        undo = tables.undo(state, batch, outcome, changed, changes["key"])
         self._settle(batch, outcome)
-        self._numbers[STREAM_TIME] = outcome.tally[kernel.STREAM_TIME]
-        held, held_bytes = (int(number) for number in self._state.time.numbers)
+        self._shell.stream_time = outcome.tally[kernel.STREAM_TIME]
+        stop = stop_of(stopped, _STOP_REASONS, batch, outcome.tally[kernel.NEXT_ROW])
+        held, held_bytes = (int(number) for number in self._shell.state.time.numbers)
         return StepResult(
             emissions=emissions,
             late=late,
             rejected=rejected,
-            changes=self._keys.with_record_keys(changes),
-            undo=self._keys.with_record_keys(undo),
+            changes=keys.with_record_keys(changes),
+            undo=keys.with_record_keys(undo),
             counts=measures.counts(outcome, held, held_bytes),
             stream_time=self.stream_time,
-            stopped_at=None if stopped == kernel.DONE else int(batch.offset[outcome.tally[kernel.NEXT_ROW]]),
-            stop_reason="" if stopped == kernel.DONE else _STOP_REASONS[stopped],
+            stopped_at=stop.offset,
+            stop_reason=stop.reason,
             measures=measures.measures(outcome, self._config, *self._in_buffer()),
         )
 
@@ -301,17 +268,10 @@ class SuppressionState:
 
     def _settle(self, batch: FlatRecords, outcome: kernel.Outcome) -> None:
         """Store the payloads of held records, and drop those of the others. Build the batch's tables before."""
-        while not kernel.settle(self._state, batch, outcome):
-            row = self._state.row[outcome.touched[outcome.tally[kernel.SETTLED]]] - 1
-            self._make_room(int(record_length(batch, row)))
+        run(lambda: kernel.settle(self._shell.state, batch, outcome), lambda _: self._add_bytes(batch, outcome))
 
-    def _make_room(self, length: int) -> None:
-        """Make room for a block of that many bytes: pack the arena if a third of it is dead, otherwise grow it."""
-        blocks = self._state.payloads.arena.numbers
-        capacity = growth.arena_capacity(blocks, length, self._storage.capacity()["arena"])
-        if capacity is None:
-            spare = np.empty(int(blocks[arena.LIVE]) + 1, np.int64)
-            repack(self._state.payloads, int(self._state.pool.numbers[slots.USED]), spare)
-            return
-        self._storage.grow({"arena": capacity})
-        self._map()
+    def _add_bytes(self, batch: FlatRecords, outcome: kernel.Outcome) -> None:
+        """Make room for the record of the touched slot that `settle` could not store."""
+        state = self._shell.state
+        row = state.row[outcome.touched[outcome.tally[kernel.SETTLED]]] - 1
+        self._shell.make_room_for(state.payloads, state.pool, int(record_length(batch, row)))

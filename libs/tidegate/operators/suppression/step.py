@@ -29,8 +29,8 @@ from tidegate.operators.acceptance import ACCEPTED, LATE, Unaccepted
 CAUSES = ("time", "keys", "bytes", "flush", "idle", "window_close")
 TIME, KEYS, BYTES, FLUSH, IDLE, WINDOW_CLOSE = range(6)
 
-DONE, NEEDS_SLOT, FULL_KEYS, FULL_BYTES = range(4)
-"""Why a kernel returned: all rows are done, it needs a slot, or a row would exceed a bound of `shut_down`."""
+DONE, NEEDS_SLOT, FULL_KEYS, FULL_BYTES, NEEDS_ARENA = range(5)
+"""Why a kernel returned: all rows are done, it needs a slot or bytes, or a row would exceed a bound of `shut_down`."""
 
 NEVER = -1
 """A due time that makes nothing due: no place is that small."""
@@ -137,6 +137,82 @@ def absorb(
 
 
 @inlined
+def _verdict(
+    batch: FlatRecords, row: int, place: int, missing: int, newest: int, rules: Rules, stream_time: int
+) -> Any:
+    timestamp = batch.timestamp[row]
+    if batch.key_length[row] < 0:
+        return acceptance.NULL_KEY
+    code = acceptance.bad_timestamp(timestamp, missing, newest)
+    if code != ACCEPTED:
+        return code
+    if rules.closes:
+        return LATE if place <= stream_time - rules.time_limit else ACCEPTED
+    return LATE if rules.max_lateness >= 0 and timestamp < stream_time - rules.max_lateness else ACCEPTED
+
+
+@inlined
+def _full(state: State, batch: FlatRecords, row: int, slot: int, place: int, due: int, rules: Rules) -> Any:
+    """Return DONE, or the bound of `shut_down` that this record would exceed even after the evictions by time.
+
+    `slot`: the slot of the record's key, -1 if it has none. `place`: the place that the record would have. Visits only
+    slots that are due, and only if the record would exceed a bound before the evictions.
+    """
+    if rules.stop_keys == MAX and rules.stop_bytes == MAX:
+        return DONE
+    held = slot >= 0 and time_buffer.is_held(state.time, slot)
+    size = _record_size(batch, row, rules)
+    keys = state.time.numbers[HELD] - state.numbers[CLOSED]
+    total = state.time.numbers[HELD_BYTES]
+    if held:
+        total += size - state.time.size[slot]
+    else:
+        keys += 1
+        total += size
+    if keys <= rules.stop_keys and total <= rules.stop_bytes:
+        return DONE
+    if held and not rules.last_update:
+        place = time_buffer.place_of(state.time, slot)
+    if place <= due:
+        keys -= 1
+        total -= size
+    due_keys, due_bytes = _due_besides(state.time, slot, due)
+    if keys - due_keys > rules.stop_keys:
+        return FULL_KEYS
+    if total - due_bytes > rules.stop_bytes:
+        return FULL_BYTES
+    return DONE
+
+
+@inlined
+def _due_besides(time: TimeBuffer, slot: int, due: int) -> Any:
+    """Return the number and the bytes of due slots other than this one; closed windows do not count."""
+    keys, total = 0, 0
+    node = time_buffer.first_due(time, due)
+    while node != time_buffer.NONE:
+        if time.heap[node] != slot and time.arrival[time.heap[node]] >= 0:
+            keys += 1
+            total += time.size[time.heap[node]]
+        node = time_buffer.next_due(time, node, due)
+    return keys, total
+
+
+@inlined
+def _insert_or_update(
+    state: State, batch: FlatRecords, row: int, slot: int, fingerprint: int, place: int, rules: Rules, outcome: Outcome
+) -> None:
+    if slot < 0 or not time_buffer.is_held(state.time, slot):
+        outcome.tally[APPLIED] += 1
+        _hold(state, batch, row, slot, fingerprint, place, batch.offset[row], rules, outcome)
+        return
+    outcome.tally[SUPERSEDED] += 1
+    time_buffer.resize(state.time, slot, _record_size(batch, row, rules))
+    _touch(state, slot, row, outcome)
+    if rules.last_update and time_buffer.place_of(state.time, slot) != place:
+        time_buffer.move(state.time, slot, place)
+
+
+@inlined
 def due_until(time_limit: int, stream_time: int) -> Any:
     """Return the largest place that is due at this stream time; NEVER without a time limit."""
     return stream_time - time_limit if time_limit >= 0 else NEVER
@@ -220,153 +296,6 @@ def forget_tombstones(state: State, batch: FlatRecords, outcome: Outcome) -> Non
     outcome.tally[EMITTED] = kept
 
 
-@compiled_in_place
-def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
-    """List in `changed` the indexes, among the touched slots, of those with a changelog row; return their number.
-
-    A slot that is held gets a `put`, one that was stored before the batch and is no longer held a `delete`.
-    """
-    count = 0
-    for at in range(outcome.tally[TOUCHED]):
-        slot = wide(outcome.touched[at])
-        if time_buffer.is_held(state.time, slot) or state.payloads.block[slot] != 0:
-            changed[count] = at
-            count += 1
-    return count
-
-
-@compiled_in_place
-def settle(state: State, batch: FlatRecords, outcome: Outcome) -> bool:
-    """Store the payloads of touched held slots, free ghosts; return False if the arena needs room (then call again)."""
-    for at in range(outcome.tally[SETTLED], outcome.tally[TOUCHED]):
-        outcome.tally[SETTLED] = at
-        slot = wide(outcome.touched[at])
-        if time_buffer.is_held(state.time, slot):
-            if not payloads.store(state.payloads, slot, batch, wide(state.row[slot]) - 1):
-                return False
-            _set_checksum(state, slot, checksum_of(state, slot))
-        elif state.payloads.block[slot] != 0:
-            payloads.drop(state.payloads, slot)
-            _set_checksum(state, slot, wide(0))
-            _free(state, slot)
-        state.row[slot] = 0
-    return True
-
-
-@inlined
-def checksum_of(state: State, slot: int) -> Any:
-    """Return a 32-bit checksum of the slot: its stored record, fingerprint, arrival and place."""
-    seed = hash_index.mix(state.fingerprint[slot] ^ state.time.arrival[slot])
-    seed = hash_index.mix(seed ^ time_buffer.place_of(state.time, slot))
-    return payloads.content_hash(state.payloads, slot, seed) & 0xFFFFFFFF
-
-
-@inlined
-def _set_checksum(state: State, slot: int, check: int) -> None:
-    state.numbers[CHECKSUM] += check - wide(state.payloads.checksum[slot])
-    state.payloads.checksum[slot] = check
-
-
-@compiled_in_place
-def reindex(state: State) -> None:
-    """Rebuild the index, whose length may have changed, from all slots that are held or ghosts."""
-    state.key_index.places[:] = 0
-    for slot in range(state.pool.numbers[slots.USED]):
-        if time_buffer.is_held(state.time, slot) or state.payloads.block[slot] != 0:
-            hash_index.insert(state.key_index, state.fingerprint, slot)
-
-
-@compiled_in_place
-def recount(state: State, rules: Rules) -> None:
-    """Recount the bytes held, as `bytes_of_record` says; to be called only between batches."""
-    total = 0
-    for node in range(state.time.numbers[HELD]):
-        slot = wide(state.time.heap[node])
-        state.time.size[slot] = stored_size(state, slot, rules.bytes_of_record)
-        total += state.time.size[slot]
-    state.time.numbers[HELD_BYTES] = total
-
-
-@inlined
-def _verdict(
-    batch: FlatRecords, row: int, place: int, missing: int, newest: int, rules: Rules, stream_time: int
-) -> Any:
-    timestamp = batch.timestamp[row]
-    if batch.key_length[row] < 0:
-        return acceptance.NULL_KEY
-    code = acceptance.bad_timestamp(timestamp, missing, newest)
-    if code != ACCEPTED:
-        return code
-    if rules.closes:
-        return LATE if place <= stream_time - rules.time_limit else ACCEPTED
-    return LATE if rules.max_lateness >= 0 and timestamp < stream_time - rules.max_lateness else ACCEPTED
-
-
-@inlined
-def _full(state: State, batch: FlatRecords, row: int, slot: int, place: int, due: int, rules: Rules) -> Any:
-    """Return DONE, or the bound of `shut_down` that this record would exceed even after the evictions by time.
-
-    `slot`: the slot of the record's key, -1 if it has none. `place`: the place that the record would have. Visits only
-    slots that are due, and only if the record would exceed a bound before the evictions.
-    """
-    if rules.stop_keys == MAX and rules.stop_bytes == MAX:
-        return DONE
-    held = slot >= 0 and time_buffer.is_held(state.time, slot)
-    size = _record_size(batch, row, rules)
-    keys = state.time.numbers[HELD] - state.numbers[CLOSED]
-    total = state.time.numbers[HELD_BYTES]
-    if held:
-        total += size - state.time.size[slot]
-    else:
-        keys += 1
-        total += size
-    if keys <= rules.stop_keys and total <= rules.stop_bytes:
-        return DONE
-    if held and not rules.last_update:
-        place = time_buffer.place_of(state.time, slot)
-    if place <= due:
-        keys -= 1
-        total -= size
-    due_keys, due_bytes = _due_besides(state.time, slot, due)
-    if keys - due_keys > rules.stop_keys:
-        return FULL_KEYS
-    if total - due_bytes > rules.stop_bytes:
-        return FULL_BYTES
-    return DONE
-
-
-@inlined
-def _due_besides(time: TimeBuffer, slot: int, due: int) -> Any:
-    """Return the number and the bytes of due slots other than this one; closed windows do not count."""
-    keys = 0
-    total = 0
-    node = 0
-    walking = time.numbers[HELD] > 0
-    while walking:
-        is_due = node < time.numbers[HELD] and time.place[node] <= due
-        if is_due and time.heap[node] != slot and time.arrival[time.heap[node]] >= 0:
-            keys += 1
-            total += time.size[time.heap[node]]
-        node = time_buffer.next_node(node, is_due)
-        walking = node > 0
-    return keys, total
-
-
-@inlined
-def _insert_or_update(
-    state: State, batch: FlatRecords, row: int, slot: int, fingerprint: int, place: int, rules: Rules, outcome: Outcome
-) -> None:
-    if slot < 0 or not time_buffer.is_held(state.time, slot):
-        outcome.tally[APPLIED] += 1
-        _hold(state, batch, row, slot, fingerprint, place, batch.offset[row], rules, outcome)
-        return
-    outcome.tally[SUPERSEDED] += 1
-    time_buffer.resize(state.time, slot, _record_size(batch, row, rules))
-    _touch(state, slot, row, outcome)
-    if rules.last_update and time_buffer.place_of(state.time, slot) != place:
-        time_buffer.move(state.time, slot, place)
-
-
 @inlined
 def _hold(
     state: State,
@@ -391,16 +320,24 @@ def _hold(
 
 
 @inlined
-def _new_slot(state: State) -> Any:
-    """Take a slot without a record; initialize it if it was never used, whatever was in its memory."""
-    unused = state.pool.numbers[slots.FREE] == 0
-    slot = slots.take(state.pool)
-    if unused:
-        state.row[slot] = 0
-        state.payloads.block[slot] = 0
-        state.payloads.checksum[slot] = 0
-        state.time.position[slot] = time_buffer.NOT_HELD
-    return slot
+def _leave(state: State, slot: int, outcome: Outcome) -> None:
+    """Stop holding the slot: make it a ghost if it was stored before the batch, free it if it was opened in it."""
+    if state.row[slot] == 0:
+        _list(state.time, slot, outcome)
+        state.row[slot] = LISTED
+    time_buffer.remove(state.time, slot)
+    state.numbers[CLOSED] -= state.time.arrival[slot] < 0
+    if state.payloads.block[slot] == 0:
+        _free(state, slot)
+
+
+@inlined
+def _emit(state: State, slot: int, cause: int, outcome: Outcome) -> None:
+    at = outcome.tally[EMITTED]
+    outcome.emitted[at] = wide(state.row[slot]) - 1 if state.row[slot] != 0 else ~slot
+    outcome.cause[at] = cause
+    outcome.tally[EMITTED] += 1
+    _leave(state, slot, outcome)
 
 
 @inlined
@@ -423,24 +360,16 @@ def _list(time: TimeBuffer, slot: int, outcome: Outcome) -> None:
 
 
 @inlined
-def _emit(state: State, slot: int, cause: int, outcome: Outcome) -> None:
-    at = outcome.tally[EMITTED]
-    outcome.emitted[at] = wide(state.row[slot]) - 1 if state.row[slot] != 0 else ~slot
-    outcome.cause[at] = cause
-    outcome.tally[EMITTED] += 1
-    _leave(state, slot, outcome)
-
-
-@inlined
-def _leave(state: State, slot: int, outcome: Outcome) -> None:
-    """Stop holding the slot: make it a ghost if it was stored before the batch, free it if it was opened in it."""
-    if state.row[slot] == 0:
-        _list(state.time, slot, outcome)
-        state.row[slot] = LISTED
-    time_buffer.remove(state.time, slot)
-    state.numbers[CLOSED] -= state.time.arrival[slot] < 0
-    if state.payloads.block[slot] == 0:
-        _free(state, slot)
+def _new_slot(state: State) -> Any:
+    """Take a slot without a record; initialize it if it was never used, whatever was in its memory."""
+    unused = state.pool.numbers[slots.FREE] == 0
+    slot = slots.take(state.pool)
+    if unused:
+        state.row[slot] = 0
+        state.payloads.block[slot] = 0
+        state.payloads.checksum[slot] = 0
+        state.time.position[slot] = time_buffer.NOT_HELD
+    return slot
 
 
 @inlined
@@ -494,6 +423,51 @@ def stored_size(state: State, slot: int, bytes_of_record: bool) -> Any:
     if bytes_of_record:
         return payloads.payload_length(state.payloads, slot)
     return max(0, state.payloads.value_length[slot])
+
+
+@compiled_in_place
+def settle(state: State, batch: FlatRecords, outcome: Outcome) -> Any:
+    """Store the payloads of touched held slots, free ghosts; return DONE, or NEEDS_ARENA (then call again)."""
+    for at in range(outcome.tally[SETTLED], outcome.tally[TOUCHED]):
+        outcome.tally[SETTLED] = at
+        slot = wide(outcome.touched[at])
+        if time_buffer.is_held(state.time, slot):
+            if not payloads.store(state.payloads, slot, batch, wide(state.row[slot]) - 1):
+                return NEEDS_ARENA
+            payloads.set_checksum(state.payloads, slot, checksum_of(state, slot), state.numbers, CHECKSUM)
+        elif state.payloads.block[slot] != 0:
+            payloads.forget(state.payloads, slot, state.numbers, CHECKSUM)
+            _free(state, slot)
+        state.row[slot] = 0
+    return DONE
+
+
+@inlined
+def checksum_of(state: State, slot: int) -> Any:
+    """Return a 32-bit checksum of the slot: its stored record, fingerprint, arrival and place."""
+    seed = hash_index.mix(state.fingerprint[slot] ^ state.time.arrival[slot])
+    seed = hash_index.mix(seed ^ time_buffer.place_of(state.time, slot))
+    return payloads.content_hash(state.payloads, slot, seed) & 0xFFFFFFFF
+
+
+@compiled_in_place
+def reindex(state: State) -> None:
+    """Rebuild the index, whose length may have changed, from all slots that are held or ghosts."""
+    state.key_index.places[:] = 0
+    for slot in range(state.pool.numbers[slots.USED]):
+        if time_buffer.is_held(state.time, slot) or state.payloads.block[slot] != 0:
+            hash_index.insert(state.key_index, state.fingerprint, slot)
+
+
+@compiled_in_place
+def recount(state: State, rules: Rules) -> None:
+    """Recount the bytes held, as `bytes_of_record` says; to be called only between batches."""
+    total = 0
+    for node in range(state.time.numbers[HELD]):
+        slot = wide(state.time.heap[node])
+        state.time.size[slot] = stored_size(state, slot, rules.bytes_of_record)
+        total += state.time.size[slot]
+    state.time.numbers[HELD_BYTES] = total
 
 
 @inlined

@@ -17,13 +17,12 @@ from tidegate.kernels import (
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.memory import arena, slots
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES, NOT_HELD
+from tidegate.kernels.touched import FREE, STORED
 from tidegate.kernels.version_chains import ENTRY
 from tidegate.operators.table_history.step import (
     BYTES_HELD,
     CHECKSUM,
-    FREE,
     KEYS_HELD,
-    STORED,
     VERSIONS_HELD,
     State,
     checksum_of,

@@ -6,7 +6,8 @@ outcome into Arrow tables. The fields of a key lie side by side in memory, and s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,6 @@ from tidegate.contracts.operator import SEED, Array, ArraySpec, Layout, StepResu
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels import (
     columns,
-    payloads,
     time_buffer,
     version_chains,
 )
@@ -26,10 +26,12 @@ from tidegate.kernels.memory import arena, growth, slots
 from tidegate.kernels.memory.arena import Arena
 from tidegate.kernels.payloads import FlatRecords, Payloads, flat_records
 from tidegate.kernels.time_buffer import TimeBuffer
+from tidegate.kernels.touched import STORED, net_changes
 from tidegate.kernels.version_chains import READABLE_FROM, TIMELESS, LookupScratch, Versions
 from tidegate.operators import acceptance
 from tidegate.operators.keys import keys_of
 from tidegate.operators.result_tables import EMISSIONS
+from tidegate.operators.shell import Header, Shell, deletions, run
 from tidegate.operators.table_history import measures, tables
 from tidegate.operators.table_history import step as kernel
 from tidegate.operators.table_history.config import TableHistoryRules
@@ -118,19 +120,17 @@ class TableHistoryState:
         self._config = config
         self._keys = keys_of(config)
         self._retention = kernel.LATEST if config.history_retention is None else config.history_retention
-        self._storage = storage
         self._reading = np.zeros(version_chains.NUMBERS, np.int64)
         self._floor, self._needs = NEVER, ALWAYS
-        self._map()
-        if not self._numbers[OPENED]:
-            self._numbers[OPENED] = 1
-            self._numbers[STREAM_TIME] = NO_STREAM_TIME
+        header = Header(STREAM_TIME, OPENED)
+        self._shell = Shell(storage, header, lambda arrays: state_of(arrays, self._reading))
+        self._shell.initialize()
         self._set_stream_time(self.stream_time)
 
     @property
     def stream_time(self) -> int:
         """Return the partition's stream time (T); NO_STREAM_TIME before the first accepted record."""
-        return int(self._numbers[STREAM_TIME])
+        return self._shell.stream_time
 
     def hold(self, floor: int, needs: int) -> None:
         """Keep what a reader may look up as of `needs` or later; history before `floor` has expired already."""
@@ -140,7 +140,7 @@ class TableHistoryState:
     @property
     def versions(self) -> Versions:
         """Return the versions held now. Growth makes the result stale: fetch it again for each batch."""
-        return self._state.versions
+        return self._shell.state.versions
 
     def get(self, key: bytes, as_of: int | None = None, *, window: tuple[int, int] | None = None) -> Version | None:
         """Return the key's version valid at `as_of` (None: the newest); None if there is none or it is a tombstone.
@@ -188,27 +188,19 @@ class TableHistoryState:
 
     def restore(self, rows: pa.Table, stream_time: int) -> None:
         """Apply changelog rows, of which the latest of a version comes last, and set stream time to `stream_time`."""
-        for rows_of_batch in rows.to_batches():
-            if rows_of_batch.num_rows:
-                self._replay(rows_of_batch)
+        self._shell.restore(rows, stream_time, self._replay)
         self._set_stream_time(stream_time)
 
     def snapshot(self) -> pa.Table:
         """Return the rows (all `put`) from which `restore` builds an equal state, by timestamp and offset."""
-        stored, used = self.versions.payloads, self._state.pool.numbers[slots.USED]
-        held = np.flatnonzero(self._state.status[:used] == kernel.STORED)
+        stored, used = self.versions.payloads, self._shell.state.pool.numbers[slots.USED]
+        held = np.flatnonzero(self._shell.state.status[:used] == STORED)
         in_order = held[np.lexsort((stored.offset[held], stored.timestamp[held]))]
-        return self._keys.with_record_keys(tables.changes(self._state, _NO_RECORDS, in_order))
-
-    def _map(self) -> None:
-        """Map the storage's current arrays for the kernels; necessary after each growth."""
-        arrays = self._storage.arrays()
-        self._numbers = arrays["numbers"]
-        self._state = state_of(arrays, self._reading)
+        return self._keys.with_record_keys(tables.changes(self._shell.state, _NO_RECORDS, in_order))
 
     def _set_stream_time(self, stream_time: int) -> None:
         """Set stream time, and the first time that readers can read under this configuration."""
-        self._numbers[STREAM_TIME] = stream_time
+        self._shell.stream_time = stream_time
         self._reading[READABLE_FROM] = self._floor_at(stream_time)
         self._reading[TIMELESS] = self._retention == kernel.LATEST
 
@@ -226,7 +218,7 @@ class TableHistoryState:
         tally = np.zeros(kernel.TALLIES, np.int64)
         tally[kernel.STREAM_TIME] = self.stream_time
         tally[kernel.FLOOR] = self._floor_at(self.stream_time)
-        room = int(self._state.pool.numbers[slots.USED]) + records
+        room = int(self._shell.state.pool.numbers[slots.USED]) + records
         lengths_and_times = (np.empty(records, np.int64) for _ in kernel.Replaced._fields[1:])
         replaced = kernel.Replaced(np.empty(REPLACED_BYTES, np.uint8), *lengths_and_times)
         return kernel.Outcome(np.empty(room, np.int32), replaced, acceptance.none_yet(records), tally)
@@ -234,20 +226,22 @@ class TableHistoryState:
     def _absorb(self, batch: FlatRecords, missing: Array, newest: int, outcome: kernel.Outcome) -> kernel.Outcome:
         """Apply the records and remove what expires; return the outcome, which may be an enlarged copy."""
         retention, scratch = self._retention, self._scratch(len(missing))
-        outcome = self._run(
-            lambda outcome: kernel.absorb(self._state, batch, missing, newest, retention, scratch, outcome), outcome
+        in_progress = _Batch(outcome)
+        run(
+            lambda: kernel.absorb(self._shell.state, batch, missing, newest, retention, scratch, in_progress.outcome),
+            lambda signal: self._make_room(signal, in_progress),
         )
-        self._expire(outcome)
-        return outcome
+        self._expire(in_progress.outcome)
+        return in_progress.outcome
 
     def _expire(self, outcome: kernel.Outcome) -> None:
         """Remove the versions that have expired at the outcome's stream time; list them as touched, in offset order."""
         if self._retention == kernel.LATEST:
             return
         before, tally = outcome.tally[kernel.TOUCHED], outcome.tally
-        due = np.empty(self._state.expiry.numbers[time_buffer.HELD], np.int32)
+        due = np.empty(self._shell.state.expiry.numbers[time_buffer.HELD], np.int32)
         tally[kernel.FLOOR] = self._floor_at(int(tally[kernel.STREAM_TIME]))
-        kernel.expire(self._state, tally[kernel.FLOOR], due, outcome)
+        kernel.expire(self._shell.state, tally[kernel.FLOOR], due, outcome)
         # rule: hold-for-readers
         self._give_up(due, outcome)
         expired = outcome.touched[before : outcome.tally[kernel.TOUCHED]]
@@ -260,11 +254,11 @@ class TableHistoryState:
         """
         tally, bound = outcome.tally, self._config.hold_for_readers
         kept_from = tally[kernel.STREAM_TIME] - self._retention
-        if tally[kernel.FLOOR] >= kept_from or self._numbers[kernel.BYTES_HELD] <= bound:
+        if tally[kernel.FLOOR] >= kept_from or self._shell.numbers[kernel.BYTES_HELD] <= bound:
             return
-        if kernel.bytes_for_readers(self._state, kept_from, due) > bound:
+        if kernel.bytes_for_readers(self._shell.state, kept_from, due) > bound:
             expired = tally[kernel.EXPIRED]
-            kernel.expire(self._state, kept_from, due, outcome)
+            kernel.expire(self._shell.state, kept_from, due, outcome)
             tally[kernel.FLOOR], tally[kernel.GIVEN_UP] = kept_from, tally[kernel.EXPIRED] - expired
 
     def _scratch(self, rows: int) -> LookupScratch:
@@ -272,67 +266,41 @@ class TableHistoryState:
 
     def _settle(self, outcome: kernel.Outcome) -> None:
         """End the batch: mark touched versions as stored, or free them. Build the batch's tables before."""
-        kernel.settle(self._state, outcome)
+        kernel.settle(self._shell.state, outcome)
         self._set_stream_time(int(outcome.tally[kernel.STREAM_TIME]))
         self._reading[READABLE_FROM] = outcome.tally[kernel.FLOOR]
 
-    def _run(self, work: Callable[[kernel.Outcome], int], outcome: kernel.Outcome) -> kernel.Outcome:
-        """Run the kernel until all rows are done, making room whenever it needs some; return its outcome."""
-        while (signal := work(outcome)) != kernel.DONE:
-            if signal == kernel.NEEDS_REPLACED:
-                outcome = outcome._replace(replaced=_larger(outcome))
-            elif signal == kernel.NEEDS_SLOT:
-                self._grow(growth.more_slots(self._storage.capacity(), "versions"))
-            elif signal == kernel.NEEDS_KEY:
-                self._add_keys()
-            else:
-                self._make_room(signal, int(outcome.tally[kernel.NEEDED]))
-        return outcome
-
-    def _grow(self, capacity: Mapping[str, int]) -> None:
-        self._storage.grow(capacity)
-        self._map()
-
-    def _add_keys(self) -> None:
-        """Add slots for keys, and enlarge the index: its length is a power of two of at least twice the slots."""
-        capacity = self._storage.capacity()
-        wanted = growth.more_slots(capacity, "keys", "index")
-        indexed = wanted["index"] == capacity["index"]
-        self._grow(wanted)
-        if not indexed:
-            version_chains.reindex(self.versions)
-
-    def _make_room(self, signal: int, length: int) -> None:
-        """Make room for a block of that many bytes in the arena, of records or of chains, that the signal names."""
-        versions, name = self.versions, "arena" if signal == kernel.NEEDS_ARENA else "chains"
-        blocks = versions.payloads.arena if signal == kernel.NEEDS_ARENA else versions.chains
-        capacity = growth.arena_capacity(blocks.numbers, length, self._storage.capacity()[name])
-        if capacity is not None:
-            self._grow({name: capacity})
-            return
-        spare = np.empty(int(blocks.numbers[arena.LIVE]) + 1, np.int64)
-        if signal == kernel.NEEDS_ARENA:
-            payloads.repack(versions.payloads, int(self._state.pool.numbers[slots.USED]), spare)
+    def _make_room(self, signal: int, batch: _Batch) -> None:
+        """Make the room that the kernel asked for: in the state, or in the batch's outcome."""
+        state, length = self._shell.state, int(batch.outcome.tally[kernel.NEEDED])
+        if signal == kernel.NEEDS_REPLACED:
+            batch.outcome = batch.outcome._replace(replaced=_larger(batch.outcome))
+        elif signal == kernel.NEEDS_SLOT:
+            self._shell.add_slots("versions")
+        elif signal == kernel.NEEDS_KEY:
+            self._shell.add_indexed_slots("keys", lambda state: version_chains.reindex(state.versions))
+        elif signal == kernel.NEEDS_ARENA:
+            self._shell.make_room_for(state.versions.payloads, state.pool, length)
         else:
-            version_chains.repack(versions, spare)
+            repack = partial(version_chains.repack, state.versions)
+            self._shell.make_room("chains", state.versions.chains, length, repack)
 
     def _replay(self, rows: pa.RecordBatch) -> None:
         batch = self._keys.from_changelog(flat_records(columns.records_of(rows)), rows)
-        deleted = np.asarray(rows.column("op").to_numpy(zero_copy_only=False) == "delete", np.bool_)
-        outcome, scratch = self._outcome(0), self._scratch(len(deleted))
-        self._run(
-            lambda outcome: kernel.replay(self._state, batch, deleted, self._retention, scratch, outcome), outcome
+        deleted, scratch, in_progress = deletions(rows), self._scratch(rows.num_rows), _Batch(self._outcome(0))
+        run(
+            lambda: kernel.replay(self._shell.state, batch, deleted, self._retention, scratch, in_progress.outcome),
+            lambda signal: self._make_room(signal, in_progress),
         )
 
     def _result(
         self, batch: FlatRecords, outcome: kernel.Outcome, own: FlatRecords = _NO_RECORDS, newest: int = MAX_TIMESTAMP
     ) -> StepResult:
         """Return the outcome as tables, and settle the batch. `own`: the records under their own keys."""
-        changed = np.empty(outcome.tally[kernel.TOUCHED], np.int32)
-        changed = changed[: kernel.net_changes(self._state, outcome, changed)]
+        changed = net_changes(self._shell.state.status, outcome.touched[: outcome.tally[kernel.TOUCHED]])
         stored, unaccepted = self.versions.payloads, outcome.unaccepted
-        changes = tables.changes(self._state, batch, outcome.touched[changed])
-        undo = tables.undo(self._state, outcome, changed, changes["key"])
+        changes = tables.changes(self._shell.state, batch, outcome.touched[changed])
+        undo = tables.undo(self._shell.state, outcome, changed, changes["key"])
         late = acceptance.late(stored, own, unaccepted, self._retention, "older than history_retention")
         rejected = acceptance.rejected(stored, own, unaccepted, newest)
         self._settle(outcome)
@@ -342,11 +310,18 @@ class TableHistoryState:
             rejected=rejected,
             changes=self._keys.with_record_keys(changes),
             undo=self._keys.with_record_keys(undo),
-            counts=measures.counts(self._state, outcome),
+            counts=measures.counts(self._shell.state, outcome),
             stream_time=self.stream_time,
-            measures=measures.measures(self._state, outcome),
+            measures=measures.measures(self._shell.state, outcome),
             floor=None if self._retention == kernel.LATEST else int(self._reading[READABLE_FROM]),
         )
+
+
+class _Batch:
+    """A batch in progress. Its outcome is replaced by a larger one when it lacks room."""
+
+    def __init__(self, outcome: kernel.Outcome) -> None:
+        self.outcome = outcome
 
 
 def _larger(outcome: kernel.Outcome) -> kernel.Replaced:

@@ -14,21 +14,17 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tidegate.contracts.operator import Array
-from tidegate.kernels import payloads, time_buffer, version_chains
+from tidegate.kernels import payloads, time_buffer, touched, version_chains
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.compiled.words import copy_bytes, prefetch
 from tidegate.kernels.memory import arena, slots
 from tidegate.kernels.memory.slots import SlotPool
 from tidegate.kernels.payloads import FlatRecords
-from tidegate.kernels.time_buffer import HELD, TimeBuffer
+from tidegate.kernels.time_buffer import TimeBuffer
+from tidegate.kernels.touched import FREE, OPENED, STORED
 from tidegate.kernels.version_chains import AHEAD, FAR_AHEAD, NONE, LookupScratch, Versions
 from tidegate.operators import acceptance
 from tidegate.operators.acceptance import ACCEPTED, LATE, Unaccepted
-
-FREE, STORED, OPENED, CHANGED, REMOVED, OPENED_AND_REMOVED = range(6)
-"""The `status` of a version. FREE: its slot is free. STORED: it was there before the batch, and is unchanged.
-OPENED: it is new in the batch. CHANGED: the batch replaced its record. REMOVED: it was stored before the batch, and has
-expired in it. OPENED_AND_REMOVED: it was opened in the batch, and has expired in it."""
 
 DONE, NEEDS_SLOT, NEEDS_KEY, NEEDS_ARENA, NEEDS_CHAINS, NEEDS_REPLACED = range(6)
 """Why a kernel returned: all rows are done, or it needs more room."""
@@ -131,6 +127,89 @@ def absorb(
     return DONE
 
 
+@inlined
+def _verdict(batch: FlatRecords, row: int, missing: int, newest: int, retention: int, stream_time: int) -> Any:
+    if batch.key_length[row] < 0:
+        return acceptance.NULL_KEY
+    code = acceptance.bad_timestamp(batch.timestamp[row], missing, newest)
+    if code == ACCEPTED and retention != LATEST and batch.timestamp[row] < stream_time - retention:
+        return LATE
+    return code
+
+
+@inlined
+def _locate(versions: Versions, key: int, timestamp: int, retention: int) -> Any:
+    """Return the chain entry that a record of that time replaces, and True; or the one to insert before, and False."""
+    if key == NONE:
+        return 0, False
+    if retention == LATEST:
+        return 0, True
+    last = wide(versions.length[key]) - 1
+    if version_chains.time_at(versions, key, last) < timestamp:
+        return last + 1, False
+    at = version_chains.entries_until(versions, key, timestamp)
+    if at > 0 and version_chains.time_at(versions, key, at - 1) == timestamp:
+        return at - 1, True
+    return at, False
+
+
+@compiled_in_place
+def expire(state: State, until: int, due: Array, outcome: Outcome) -> None:
+    """Remove the versions whose successor is valid from `until` or earlier. `due`: scratch with room for all keys."""
+    keys = _list_due(state.expiry, until, due)
+    for at in range(-2 * AHEAD, keys):
+        _prefetch_due(state.versions, due, keys, at)
+        if at >= 0:
+            _expire_key(state, wide(due[at]), until, outcome)
+
+
+@inlined
+def _expire_key(state: State, key: int, until: int, outcome: Outcome) -> None:
+    """Remove the key's versions valid from `until` or earlier, except the newest of these."""
+    versions = state.versions
+    expired = version_chains.entries_until(versions, key, until) - 1
+    for at in range(expired):
+        version = version_chains.version_at(versions, key, at)
+        if touched.remove(state.status, version):
+            _list_touched(outcome, version)
+    outcome.tally[EXPIRED] += expired
+    version_chains.remove_first(versions, key, expired)
+    _reschedule(state, key)
+
+
+@compiled_in_place
+def bytes_for_readers(state: State, until: int, due: Array) -> Any:
+    """Return the bytes of the versions that `expire` would remove: those that are kept only for readers."""
+    versions = state.versions
+    total = 0
+    for at in range(_list_due(state.expiry, until, due)):
+        key = wide(due[at])
+        for entry in range(version_chains.entries_until(versions, key, until) - 1):
+            total += payloads.payload_length(versions.payloads, version_chains.version_at(versions, key, entry))
+    return total
+
+
+@inlined
+def _list_due(expiry: TimeBuffer, until: int, due: Array) -> Any:
+    """List in `due` the keys whose second version is valid from `until` or earlier; return their number."""
+    count = 0
+    node = time_buffer.first_due(expiry, until)
+    while node != time_buffer.NONE:
+        due[count] = expiry.heap[node]
+        count += 1
+        node = time_buffer.next_due(expiry, node, until)
+    return count
+
+
+@inlined
+def _prefetch_due(versions: Versions, due: Array, keys: int, at: int) -> None:
+    """Prefetch the oldest chain entries of keys that come after this one."""
+    if at + 2 * AHEAD < keys:
+        prefetch(versions.fingerprint, due[at + 2 * AHEAD])
+    if 0 <= at + AHEAD < keys:
+        version_chains.prefetch_first(versions, wide(due[at + AHEAD]))
+
+
 @compiled_in_place
 def replay(
     state: State, batch: FlatRecords, deleted: Array, retention: int, scratch: LookupScratch, outcome: Outcome
@@ -157,132 +236,10 @@ def replay(
     return DONE
 
 
-@compiled_in_place
-def expire(state: State, until: int, due: Array, outcome: Outcome) -> None:
-    """Remove the versions whose successor is valid from `until` or earlier. `due`: scratch with room for all keys."""
-    keys = _list_due(state.expiry, until, due)
-    for at in range(-2 * AHEAD, keys):
-        _prefetch_due(state.versions, due, keys, at)
-        if at >= 0:
-            _expire_key(state, wide(due[at]), until, outcome)
-
-
-@compiled_in_place
-def bytes_for_readers(state: State, until: int, due: Array) -> Any:
-    """Return the bytes of the versions that `expire` would remove: those that are kept only for readers."""
-    versions = state.versions
-    total = 0
-    for at in range(_list_due(state.expiry, until, due)):
-        key = wide(due[at])
-        for entry in range(version_chains.entries_until(versions, key, until) - 1):
-            total += payloads.payload_length(versions.payloads, version_chains.version_at(versions, key, entry))
-    return total
-
-
-@inlined
-def _list_due(expiry: TimeBuffer, until: int, due: Array) -> Any:
-    """List in `due` the keys whose second version is valid from `until` or earlier; return their number."""
-    count = 0
-    node = 0
-    walking = expiry.numbers[HELD] > 0
-    while walking:
-        is_due = node < expiry.numbers[HELD] and expiry.place[node] <= until
-        if is_due:
-            due[count] = expiry.heap[node]
-            count += 1
-        node = time_buffer.next_node(node, is_due)
-        walking = node > 0
-    return count
-
-
-@inlined
-def _prefetch_due(versions: Versions, due: Array, keys: int, at: int) -> None:
-    """Prefetch the oldest chain entries of keys that come after this one."""
-    if at + 2 * AHEAD < keys:
-        prefetch(versions.fingerprint, due[at + 2 * AHEAD])
-    if 0 <= at + AHEAD < keys:
-        version_chains.prefetch_first(versions, wide(due[at + AHEAD]))
-
-
-@inlined
-def _expire_key(state: State, key: int, until: int, outcome: Outcome) -> None:
-    """Remove the key's versions valid from `until` or earlier, except the newest of these."""
-    versions = state.versions
-    expired = version_chains.entries_until(versions, key, until) - 1
-    for at in range(expired):
-        version = version_chains.version_at(versions, key, at)
-        status = state.status[version]
-        if status == STORED:
-            _list_touched(outcome, version)
-        state.status[version] = OPENED_AND_REMOVED if status == OPENED else REMOVED
-    outcome.tally[EXPIRED] += expired
-    version_chains.remove_first(versions, key, expired)
-    _reschedule(state, key)
-
-
-@compiled_in_place
-def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
-    """List in `changed` the indexes, among the touched versions, of those with a changelog row; return their number.
-
-    A version that is gone gets a `delete`, any other a `put`; one that was opened and removed in the batch gets none.
-    """
-    count = 0
-    for at in range(outcome.tally[TOUCHED]):
-        version = wide(outcome.touched[at])
-        if state.status[version] != OPENED_AND_REMOVED:
-            changed[count] = at
-            count += 1
-    return count
-
-
-@compiled_in_place
-def settle(state: State, outcome: Outcome) -> None:
-    """Free the touched versions that were removed, and mark all others as stored."""
-    touched = outcome.tally[TOUCHED]
-    for at in range(touched):
-        version = wide(outcome.touched[at])
-        if state.status[version] in (REMOVED, OPENED_AND_REMOVED):
-            _drop(state, version)
-        else:
-            state.status[version] = STORED
-
-
-@inlined
-def checksum_of(state: State, version: int) -> Any:
-    """Return a 31-bit checksum of the version's stored record."""
-    return payloads.content_hash(state.versions.payloads, version, 0) & 0x7FFFFFFF
-
-
-@inlined
-def _verdict(batch: FlatRecords, row: int, missing: int, newest: int, retention: int, stream_time: int) -> Any:
-    if batch.key_length[row] < 0:
-        return acceptance.NULL_KEY
-    code = acceptance.bad_timestamp(batch.timestamp[row], missing, newest)
-    if code == ACCEPTED and retention != LATEST and batch.timestamp[row] < stream_time - retention:
-        return LATE
-    return code
-
-
 @inlined
 def _find(state: State, batch: FlatRecords, row: int, scratch: LookupScratch) -> Any:
     start, length = batch.key_start[row], batch.key_length[row]
     return version_chains.find_prefetched(state.versions, scratch, row, batch.data, start, length)
-
-
-@inlined
-def _locate(versions: Versions, key: int, timestamp: int, retention: int) -> Any:
-    """Return the chain entry that a record of that time replaces, and True; or the one to insert before, and False."""
-    if key == NONE:
-        return 0, False
-    if retention == LATEST:
-        return 0, True
-    last = wide(versions.length[key]) - 1
-    if version_chains.time_at(versions, key, last) < timestamp:
-        return last + 1, False
-    at = version_chains.entries_until(versions, key, timestamp)
-    if at > 0 and version_chains.time_at(versions, key, at - 1) == timestamp:
-        return at - 1, True
-    return at, False
 
 
 @inlined
@@ -333,41 +290,9 @@ def _write(
 
 
 @inlined
-def _new_key(state: State, fingerprint: int) -> Any:
-    key = version_chains.add_key(state.versions, fingerprint)
-    state.expiry.position[key] = time_buffer.NOT_HELD
-    state.numbers[KEYS_HELD] += 1
-    return key
-
-
-@inlined
-def _new_version(state: State) -> Any:
-    """Take a slot for a version without a record; initialize it if it was never used, whatever was in its memory."""
-    unused = state.pool.numbers[slots.FREE] == 0
-    version = slots.take(state.pool)
-    if unused:
-        state.status[version] = FREE
-        state.versions.payloads.block[version] = 0
-        state.versions.payloads.checksum[version] = 0
-    return version
-
-
-@inlined
-def _store(state: State, version: int, batch: FlatRecords, row: int) -> None:
-    stored = state.versions.payloads
-    if stored.block[version] != 0:
-        state.numbers[BYTES_HELD] -= payloads.payload_length(stored, version)
-    else:
-        state.numbers[VERSIONS_HELD] += 1
-    payloads.store(stored, version, batch, row)
-    state.numbers[BYTES_HELD] += payloads.payload_length(stored, version)
-    _set_checksum(state, version, checksum_of(state, version))
-
-
-@inlined
 def _save_replaced(state: State, version: int, outcome: Outcome) -> None:
     """Copy the record of a version that is about to be replaced, if it was there before the batch."""
-    if state.status[version] != STORED:
+    if not touched.change(state.status, version):
         return
     stored, replaced, at, start = (
         state.versions.payloads,
@@ -376,7 +301,6 @@ def _save_replaced(state: State, version: int, outcome: Outcome) -> None:
         outcome.tally[REPLACED_BYTES],
     )
     _list_touched(outcome, version)
-    state.status[version] = CHANGED
     length = payloads.payload_length(stored, version)
     replaced.start[at] = start
     replaced.key_length[at] = stored.key_length[version]
@@ -417,16 +341,40 @@ def _drop(state: State, version: int) -> None:
     state.status[version] = FREE
     state.numbers[VERSIONS_HELD] -= 1
     state.numbers[BYTES_HELD] -= payloads.payload_length(stored, version)
-    payloads.drop(stored, version)
-    _set_checksum(state, version, wide(0))
+    payloads.forget(stored, version, state.numbers, CHECKSUM)
     slots.give_back(state.pool, version)
 
 
 @inlined
-def _set_checksum(state: State, version: int, check: int) -> None:
-    checks = state.versions.payloads.checksum
-    state.numbers[CHECKSUM] += check - wide(checks[version])
-    checks[version] = check
+def _new_key(state: State, fingerprint: int) -> Any:
+    key = version_chains.add_key(state.versions, fingerprint)
+    state.expiry.position[key] = time_buffer.NOT_HELD
+    state.numbers[KEYS_HELD] += 1
+    return key
+
+
+@inlined
+def _new_version(state: State) -> Any:
+    """Take a slot for a version without a record; initialize it if it was never used, whatever was in its memory."""
+    unused = state.pool.numbers[slots.FREE] == 0
+    version = slots.take(state.pool)
+    if unused:
+        state.status[version] = FREE
+        state.versions.payloads.block[version] = 0
+        state.versions.payloads.checksum[version] = 0
+    return version
+
+
+@inlined
+def _store(state: State, version: int, batch: FlatRecords, row: int) -> None:
+    stored = state.versions.payloads
+    if stored.block[version] != 0:
+        state.numbers[BYTES_HELD] -= payloads.payload_length(stored, version)
+    else:
+        state.numbers[VERSIONS_HELD] += 1
+    payloads.store(stored, version, batch, row)
+    state.numbers[BYTES_HELD] += payloads.payload_length(stored, version)
+    payloads.set_checksum(stored, version, checksum_of(state, version), state.numbers, CHECKSUM)
 
 
 @inlined
@@ -445,3 +393,20 @@ def _reschedule(state: State, key: int) -> None:
     elif place != time_buffer.place_of(expiry, key) or arrival != expiry.arrival[key]:
         expiry.arrival[key] = arrival
         time_buffer.move(expiry, key, place)
+
+
+@compiled_in_place
+def settle(state: State, outcome: Outcome) -> None:
+    """Free the touched versions that were removed, and mark all others as stored."""
+    for at in range(outcome.tally[TOUCHED]):
+        version = wide(outcome.touched[at])
+        if touched.is_ghost(state.status, version):
+            _drop(state, version)
+        else:
+            state.status[version] = STORED
+
+
+@inlined
+def checksum_of(state: State, version: int) -> Any:
+    """Return a 31-bit checksum of the version's stored record."""
+    return payloads.content_hash(state.versions.payloads, version, 0) & 0x7FFFFFFF

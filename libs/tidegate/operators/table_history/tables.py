@@ -9,6 +9,7 @@ from tidegate.contracts.operator import Array
 from tidegate.contracts.records import Records
 from tidegate.kernels.columns import located_columns, record_columns
 from tidegate.kernels.payloads import FlatRecords, Located, flat_records, locate
+from tidegate.kernels.touched import OPENED, REMOVED
 from tidegate.operators.result_tables import changes_schema, ops
 from tidegate.operators.table_history import step
 
@@ -21,7 +22,7 @@ def changes(state: step.State, batch: FlatRecords, versions: Array) -> pa.Table:
     if len(versions) == 0:
         return CHANGES.empty_table()
     stored = state.versions.payloads
-    gone = state.status[versions] == step.REMOVED
+    gone = state.status[versions] == REMOVED
     columns = record_columns(stored, batch, ~versions.astype(np.int64), only_key=gone)
     return pa.table({"op": ops(gone)} | columns | {"timestamp": pa.array(stored.timestamp[versions])}, CHANGES)
 
@@ -46,6 +47,6 @@ def undo(state: step.State, outcome: step.Outcome, changed: Array, keys: pa.Chun
     located.headers_start[replaced] = located.value_start[replaced] + np.maximum(old.value_length[at], 0)
     for name in ("key_length", "value_length", "headers_length", "timestamp", "offset"):
         getattr(located, name)[replaced] = getattr(old, name)[at]
-    opened = state.status[versions] == step.OPENED
+    opened = state.status[versions] == OPENED
     columns = located_columns((old.data, stored.arena.data), located, opened, keys)
     return pa.table({"op": ops(opened)} | columns | {"timestamp": pa.array(located.timestamp)}, CHANGES)

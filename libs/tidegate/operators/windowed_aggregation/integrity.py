@@ -20,26 +20,18 @@ from tidegate.kernels.memory import arena, slots
 from tidegate.kernels.memory.arena import Arena
 from tidegate.kernels.memory.growth import MAX_SLOTS
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES
+from tidegate.kernels.touched import FREE, STORED
 from tidegate.kernels.version_chains import ENTRY
 from tidegate.kernels.windows import Windows
 from tidegate.operators.windowed_aggregation.aggregates import Plan, width
+from tidegate.operators.windowed_aggregation.bookkeeping import CHECKSUM, OPEN, OPEN_BYTES, HasWindows
 from tidegate.operators.windowed_aggregation.spans import (
     CLOSED,
     SESSION,
     Rules,
-    place_of,
+    due_at,
 )
-from tidegate.operators.windowed_aggregation.step import (
-    CHECKSUM,
-    CLOSED_OFFSET,
-    FREE,
-    OPEN,
-    OPEN_BYTES,
-    STORED,
-    State,
-    checksum_of,
-    size_of,
-)
+from tidegate.operators.windowed_aggregation.step import CLOSED_OFFSET, State, checksum_of, size_of
 
 
 def find_damage(state: State, plan: Plan, rules: Rules) -> str | None:
@@ -107,23 +99,17 @@ def _windows_are_whole(state: State, plan: Plan, rules: Rules, taken: Array) -> 
     `taken`: a mark per word of the keys' blocks, which is set here where a window has the word.
     """
     stored, order = state.windows.versions.payloads, state.windows.order
-    held = 0
-    total = 0
-    unclosed = 0
-    unclosed_bytes = 0
-    checks = 0
-    live = 0
+    held, total, unclosed, unclosed_bytes, checks, live = 0, 0, 0, 0, 0, 0
     for slot in range(state.windows.pool.numbers[slots.USED]):
         if state.windows.status[slot] == FREE:
             if stored.block[slot] != 0 or stored.checksum[slot] != 0:
                 return False
             continue
         words = integrity.take_block(stored, slot, taken) if state.windows.status[slot] == STORED else 0
-        if (
-            words == 0
-            or not _is_ordered(state, slot, plan, rules)
-            or stored.checksum[slot] != checksum_of(state, slot, plan)
-        ):
+        size = size_of(wide(stored.key_length[slot]), plan)
+        if words == 0 or not is_ordered(state, slot, size, rules):
+            return False
+        if stored.checksum[slot] != checksum_of(state, slot, plan):
             return False
         held += 1
         total += order.size[slot]
@@ -138,14 +124,13 @@ def _windows_are_whole(state: State, plan: Plan, rules: Rules, taken: Array) -> 
 
 
 @inlined
-def _is_ordered(state: State, slot: int, plan: Plan, rules: Rules) -> bool:
-    """Return True if the window is at its place in the order, as the rules say, with its size."""
+def is_ordered(state: HasWindows, slot: int, size: int, rules: Rules) -> bool:
+    """Return True if the window is at its place in the order, as the rules say, with that size."""
     order = state.windows.order
     if not integrity.is_at_its_node(order, slot):
         return False
-    place = place_of(state.start[slot], state.end[slot], wide(state.windows.phase[slot]), rules)
-    size = size_of(wide(state.windows.versions.payloads.key_length[slot]), plan)
-    return bool(time_buffer.place_of(order, slot) == place and order.size[slot] == size)
+    due = due_at(state.start[slot], state.end[slot], wide(state.windows.phase[slot]), rules)
+    return bool(time_buffer.place_of(order, slot) == due and order.size[slot] == size)
 
 
 @compiled_in_place

@@ -17,6 +17,7 @@ from tidegate.operators import acceptance
 from tidegate.operators.acceptance import Unaccepted
 from tidegate.operators.bounds import sizes
 from tidegate.operators.windowed_aggregation import step
+from tidegate.operators.windowed_aggregation.bookkeeping import CHECKSUM
 from tidegate.operators.windowed_aggregation.config import WindowedAggregationRules
 
 
@@ -70,6 +71,6 @@ def measures(
     if tally[step.OVERTIME_COUNT]:
         found |= {"overtime_sum": tally[step.OVERTIME_SUM], "overtime_min": tally[step.OVERTIME_MIN]}
         found["overtime_count"] = tally[step.OVERTIME_COUNT]
-    now, now_bytes = (int(number) for number in numbers[: step.CHECKSUM])
+    now, now_bytes = (int(number) for number in numbers[:CHECKSUM])
     largest, largest_bytes = tally[step.OPEN_MAX], tally[step.OPEN_BYTES_MAX]
     return found | sizes(config.buffer, now, now_bytes, "now") | sizes(config.buffer, largest, largest_bytes, "max")

@@ -115,7 +115,7 @@ def find_span(windows: Windows, key: int, start: int) -> Any:
 
 
 @inlined
-def place_of(start: int, end: int, phase: int, rules: Rules) -> Any:
+def due_at(start: int, end: int, phase: int, rules: Rules) -> Any:
     """Return the stream time at which the next event of a window of that phase is due; MAX: never.
 
     The events are its on-time result, its closing and its expiry.

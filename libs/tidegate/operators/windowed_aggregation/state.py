@@ -6,41 +6,39 @@ the kernel recorded into Arrow tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
 
 from tidegate.contracts.errors import UserError
-from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME, advanced
+from tidegate.contracts.event_time import MAX_TIMESTAMP, advanced
 from tidegate.contracts.operator import Array, ArraySpec, Layout, StepResult, Storage
 from tidegate.contracts.records import Records
 from tidegate.kernels import columns
 from tidegate.kernels import windows as windows_kernel
 from tidegate.kernels.payloads import FlatRecords, flat_records
 from tidegate.kernels.time_buffer import HELD
+from tidegate.kernels.touched import net_changes
 from tidegate.operators import acceptance
 from tidegate.operators.json_values import numbers
-from tidegate.operators.windowed_aggregation import aggregates, measures, tables
+from tidegate.operators.shell import Header, Shell, deletions, run, stop_of
+from tidegate.operators.windowed_aggregation import aggregates, bookkeeping, measures, tables
 from tidegate.operators.windowed_aggregation import step as kernel
 from tidegate.operators.windowed_aggregation.aggregates import Numbers, Plan, Words
+from tidegate.operators.windowed_aggregation.bookkeeping import FULL_BYTES, FULL_KEYS, follow_rules, held_in_order
 from tidegate.operators.windowed_aggregation.config import Aggregates, JsonField, WindowedAggregationRules
 from tidegate.operators.windowed_aggregation.integrity import find_damage
-from tidegate.operators.windowed_aggregation.spans import (
-    MAX,
-    PENDING,
-    Rules,
-    rules_of,
-)
+from tidegate.operators.windowed_aggregation.spans import MAX, PENDING, Rules, rules_of
 from tidegate.operators.windowed_aggregation.step import Outcome, State
 
-RULES = slice(kernel.NUMBERS, kernel.NUMBERS + len(Rules._fields))
+RULES = slice(bookkeeping.NUMBERS, bookkeeping.NUMBERS + len(Rules._fields))
 STREAM_TIME, WIDTH, OPENED = range(RULES.stop, RULES.stop + 3)
 NUMBERS = RULES.stop + 3
 
 STOP_REASONS = {
-    kernel.FULL_KEYS: "buffer.max_keys is reached",
-    kernel.FULL_BYTES: "buffer.max_bytes is reached",
+    FULL_KEYS: "buffer.max_keys is reached",
+    FULL_BYTES: "buffer.max_bytes is reached",
     kernel.FULL_LENGTH: "window.max_length is reached",
 }
 _NO_RECORDS = Records.from_rows([])
@@ -94,14 +92,13 @@ class WindowsState:
         self._config = config
         self._rules = rules_of(config)
         self._plan, self._fields = plan_of(config.aggregate)
-        self._storage = storage
-        self._map()
+        self._shell = Shell(storage, Header(STREAM_TIME, OPENED), state_of)
         self._begin()
 
     @property
     def stream_time(self) -> int:
         """Return T of the partition; NO_STREAM_TIME before the first accepted record."""
-        return int(self._numbers[STREAM_TIME])
+        return self._shell.stream_time
 
     def step(self, records: Records, clock_ms: int) -> StepResult:
         """Process the records up to a stop, and count each of them once.
@@ -113,73 +110,59 @@ class WindowsState:
         missing = np.where((missing == 0) & (read.code > 0), acceptance.NO_NUMBER - 1 + read.code, missing)
         codes, values = missing.astype(np.int8), Numbers(read.whole, read.double, read.is_double)
         keys = keys_of(batch)
-        outcome = self._run(
-            lambda outcome: kernel.absorb(self._state, keys, values, codes, newest, self._rules, self._plan, outcome),
-            self._outcome(len(records)),
+        progress = _Batch(self._outcome(len(records)))
+        stopped = run(
+            lambda: kernel.absorb(
+                self._shell.state, keys, values, codes, newest, self._rules, self._plan, progress.outcome
+            ),
+            lambda signal: self._make_room(signal, progress),
+            ends=(windows_kernel.DONE, *STOP_REASONS),
         )
-        return self._result(batch, *outcome, newest=newest)
+        return self._result(batch, progress.outcome, stopped, newest)
 
     def advance(self, stream_time: int) -> StepResult:
         """Advance T to at least `stream_time`; emit what becomes due with cause `idle`."""
         outcome = self._outcome()
         outcome.tally[kernel.STREAM_TIME] = advanced(self.stream_time, stream_time)
-        kernel.advance(self._state, self._rules, self._plan, outcome)
+        kernel.advance(self._shell.state, self._rules, self._plan, outcome)
         return self._result(flat_records(_NO_RECORDS), outcome)
 
     def flush(self) -> StepResult:
         """Emit every pending result with cause `flush`; with final results, close these windows."""
-        held = self._held()
-        pending = held[self._state.windows.phase[held] == PENDING]
+        held = held_in_order(self._shell.state)
+        pending = held[self._shell.state.windows.phase[held] == PENDING]
         outcome = self._outcome()
-        kernel.flush(self._state, pending, self._rules, self._plan, outcome)
+        kernel.flush(self._shell.state, pending, self._rules, self._plan, outcome)
         return self._result(flat_records(_NO_RECORDS), outcome)
 
     def restore(self, rows: pa.Table, stream_time: int) -> None:
         """Apply the changelog rows, of which the latest of a window comes last, and set T to `stream_time`."""
-        for rows_of_batch in rows.to_batches():
-            if rows_of_batch.num_rows:
-                self._replay(rows_of_batch)
-        self._numbers[STREAM_TIME] = stream_time
+        self._shell.restore(rows, stream_time, self._replay)
 
     def snapshot(self) -> pa.Table:
         """Return the rows (all `put`) from which `restore` makes an equal state, by window end and arrival."""
-        return tables.changes(self._state, flat_records(_NO_RECORDS), self._held(), self._plan)
-
-    def _held(self) -> Array:
-        """Return the slots of all windows, by end, arrival and start."""
-        order = self._state.windows.order
-        held = order.heap[: order.numbers[HELD]].astype(np.int64)
-        return held[np.lexsort((self._state.start[held], order.arrival[held], self._state.end[held]))]
-
-    def _map(self) -> None:
-        """Map the storage's current arrays for the kernels."""
-        arrays = self._storage.arrays()
-        self._numbers = arrays["numbers"]
-        self._state = state_of(arrays)
+        return tables.changes(
+            self._shell.state, flat_records(_NO_RECORDS), held_in_order(self._shell.state), self._plan
+        )
 
     def _begin(self) -> None:
         """Initialize a new storage; in an old one, re-order the windows if the rules changed.
 
         Raises UserError if its windows have other aggregates.
         """
-        width = aggregates.width(self._plan)
-        if not self._numbers[OPENED]:
-            self._numbers[OPENED] = 1
-            self._numbers[STREAM_TIME] = NO_STREAM_TIME
-            self._numbers[WIDTH] = width
-        if self._numbers[WIDTH] != width:
+        numbers, width = self._shell.numbers, aggregates.width(self._plan)
+        if self._shell.initialize():
+            numbers[WIDTH] = width
+        if numbers[WIDTH] != width:
             raise other_aggregates()
-        if not np.array_equal(self._numbers[RULES], self._rules):
-            self._numbers[RULES] = self._rules
-            kernel.reorder(self._state, self._rules)
+        follow_rules(self._shell.state, RULES, self._rules)
         self._fit_words()
 
     def _fit_words(self) -> None:
         """Grow the words so that every slot has its own."""
-        wanted = self._storage.capacity()["slots"] * int(self._numbers[WIDTH])
-        if len(self._state.words.whole) < wanted:
-            self._storage.grow({"words": wanted})
-            self._map()
+        wanted = self._shell.capacity("slots") * int(self._shell.numbers[WIDTH])
+        if len(self._shell.state.words.whole) < wanted:
+            self._shell.grow({"words": wanted})
 
     def _outcome(self, records: int = 0) -> Outcome:
         """Return an empty outcome with room for the least that so many records cause.
@@ -190,8 +173,8 @@ class WindowsState:
         tally[kernel.STREAM_TIME] = self.stream_time
         tally[kernel.NEXT_START] = kernel.NEXT_RECORD
         tally[kernel.OVERTIME_MIN] = MAX
-        tally[[kernel.OPEN_MAX, kernel.OPEN_BYTES_MAX]] = self._numbers[: kernel.CHECKSUM]
-        room, slots = 2 * records + int(self._state.windows.order.numbers[HELD]), self._storage.capacity()["slots"]
+        tally[[kernel.OPEN_MAX, kernel.OPEN_BYTES_MAX]] = self._shell.numbers[: bookkeeping.CHECKSUM]
+        room, slots = 2 * records + int(self._shell.state.windows.order.numbers[HELD]), self._shell.capacity("slots")
         return Outcome(
             slot=np.empty(room, np.int64),
             cause=np.empty(room, np.int8),
@@ -209,44 +192,39 @@ class WindowsState:
             tally=tally,
         )
 
-    def _run(self, work: Callable[[Outcome], int], outcome: Outcome) -> tuple[Outcome, int]:
-        """Run the kernel until it is done or stops; each time it asks for room, make room and call it again.
-
-        Returns the outcome and the last signal.
-        """
-        while (signal := work(outcome)) not in (*STOP_REASONS, windows_kernel.DONE):
-            wanted = int(outcome.tally[kernel.NEEDED])
-            if signal == kernel.NEEDS_EMISSIONS:
-                held = int(self._state.windows.order.numbers[HELD])
-                room = 2 * len(outcome.slot) + held + wanted
-                outcome = _larger(outcome, room, aggregates.width(self._plan))
-                continue
-            windows_kernel.make_room(self._storage, self._state.windows, signal, wanted)
-            self._map()
-            self._fit_words()
-            outcome = _with_touched(outcome, self._storage.capacity()["slots"], aggregates.width(self._plan))
-        return outcome, signal
+    def _make_room(self, signal: int, progress: _Batch) -> None:
+        """Make the room that the kernel asked for: in the state, in the outcome, or in both."""
+        outcome, width = progress.outcome, aggregates.width(self._plan)
+        state, wanted = self._shell.state, int(outcome.tally[kernel.NEEDED])
+        if signal == kernel.NEEDS_EMISSIONS:
+            room = 2 * len(outcome.slot) + int(state.windows.order.numbers[HELD]) + wanted
+            progress.outcome = _larger(outcome, room, width)
+            return
+        self._shell.make_any_room(lambda storage: windows_kernel.make_room(storage, state.windows, signal, wanted))
+        self._fit_words()
+        progress.outcome = _with_touched(outcome, self._shell.capacity("slots"), width)
 
     def _replay(self, rows: pa.RecordBatch) -> None:
         if "words" not in rows.schema.names:
             raise other_aggregates()
         keys = keys_of(flat_records(columns.records_of(rows)))
-        deleted = np.asarray(rows.column("op").to_numpy(zero_copy_only=False) == "delete", np.bool_)
         read = kernel.Changes(
-            deleted,
+            deletions(rows),
             start=columns.int_column(rows.column("window_start")),
             end=columns.int_column(rows.column("window_end")),
             arrival=columns.int_column(rows.column("arrival")),
             phase=columns.int_column(rows.column("phase")),
             words=self._words_of(rows),
         )
-        self._run(
-            lambda outcome: kernel.replay(self._state, keys, read, self._rules, self._plan, outcome), self._outcome()
+        progress = _Batch(self._outcome())
+        run(
+            lambda: kernel.replay(self._shell.state, keys, read, self._rules, self._plan, progress.outcome),
+            lambda signal: self._make_room(signal, progress),
         )
 
     def _words_of(self, rows: pa.RecordBatch) -> Array:
         """Return the words of the rows' windows, one after the other; 0 for rows without words."""
-        size = 8 * int(self._numbers[WIDTH])
+        size = 8 * int(self._shell.numbers[WIDTH])
         try:
             fixed = rows.column("words").fill_null(bytes(size)).cast(pa.binary(size))
         except pa.ArrowInvalid:
@@ -257,28 +235,36 @@ class WindowsState:
         self, batch: FlatRecords, outcome: Outcome, stopped: int = windows_kernel.DONE, newest: int = MAX_TIMESTAMP
     ) -> StepResult:
         """Build the tables of the batch from the outcome, then settle the batch."""
-        changed = np.empty(outcome.tally[kernel.TOUCHED], np.int32)
-        changed = changed[: kernel.net_changes(self._state, outcome, changed)]
-        emissions = tables.emissions(self._state, batch, outcome, self._plan)
-        changes = tables.changes(self._state, batch, outcome.touched[changed], self._plan)
-        undo = tables.undo(self._state, outcome, changed, self._plan)
-        stored = self._state.windows.versions.payloads
+        touched = outcome.touched[: outcome.tally[kernel.TOUCHED]]
+        changed = net_changes(self._shell.state.windows.status, touched)
+        emissions = tables.emissions(self._shell.state, batch, outcome, self._plan)
+        changes = tables.changes(self._shell.state, batch, touched[changed], self._plan)
+        undo = tables.undo(self._shell.state, outcome, changed, self._plan)
+        stored = self._shell.state.windows.versions.payloads
         late = tables.late(stored, batch, outcome.unaccepted, self._rules)
         rejected = acceptance.rejected(stored, batch, outcome.unaccepted, newest)
-        kernel.settle(self._state, self._plan, outcome)
-        self._numbers[STREAM_TIME] = outcome.tally[kernel.STREAM_TIME]
+        kernel.settle(self._shell.state, self._plan, outcome)
+        self._shell.stream_time = outcome.tally[kernel.STREAM_TIME]
+        stop = stop_of(stopped, STOP_REASONS, batch, outcome.tally[kernel.NEXT_ROW])
         return StepResult(
             emissions=emissions,
             late=late,
             rejected=rejected,
             changes=changes,
             undo=undo,
-            counts=measures.counts(self._state.windows.order, outcome),
+            counts=measures.counts(self._shell.state.windows.order, outcome),
             stream_time=self.stream_time,
-            stopped_at=int(batch.offset[outcome.tally[kernel.NEXT_ROW]]) if stopped in STOP_REASONS else None,
-            stop_reason=STOP_REASONS.get(stopped, ""),
-            measures=measures.measures(self._state.numbers, outcome, self._config),
+            stopped_at=stop.offset,
+            stop_reason=stop.reason,
+            measures=measures.measures(self._shell.state.numbers, outcome, self._config),
         )
+
+
+class _Batch:
+    """A batch in progress. Its outcome is replaced by a larger one when it lacks room."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome = outcome
 
 
 def other_aggregates() -> UserError:

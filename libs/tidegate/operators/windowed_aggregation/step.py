@@ -14,17 +14,20 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tidegate.contracts.operator import Array
-from tidegate.kernels import hash_index, payloads, time_buffer, version_chains
+from tidegate.kernels import payloads, time_buffer, touched, version_chains
 from tidegate.kernels import windows as kernel
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
+from tidegate.kernels.hash_index import mix
 from tidegate.kernels.payloads import FlatRecords
-from tidegate.kernels.time_buffer import HELD, HELD_BYTES
+from tidegate.kernels.time_buffer import HELD
+from tidegate.kernels.touched import STORED
 from tidegate.kernels.version_chains import NONE
 from tidegate.kernels.windows import DONE, Windows
 from tidegate.operators import acceptance
 from tidegate.operators.acceptance import ACCEPTED, LATE, Unaccepted
-from tidegate.operators.windowed_aggregation import aggregates
+from tidegate.operators.windowed_aggregation import aggregates, bookkeeping
 from tidegate.operators.windowed_aggregation.aggregates import Numbers, Plan, Words
+from tidegate.operators.windowed_aggregation.bookkeeping import CHECKSUM, OPEN, OPEN_BYTES
 from tidegate.operators.windowed_aggregation.spans import (
     CLOSED,
     EMITTED,
@@ -35,24 +38,21 @@ from tidegate.operators.windowed_aggregation.spans import (
     SESSION,
     UPDATES,
     Rules,
+    due_at,
     end_of,
     expires_next,
     find_key,
     find_span,
     first_start,
     is_open,
-    place_of,
     windows_from,
 )
 
 CAUSES = ("update", "on_time", "window_close", "merged", "flush", "idle")
 UPDATE, ON_TIME, WINDOW_CLOSE, MERGED, FLUSH, IDLE = range(6)
 
-FREE, STORED, OPENED, CHANGED, REMOVED, OPENED_AND_REMOVED = range(6)
-"""State of a slot: free; stored before the batch; opened, changed or removed in it; opened and removed in it."""
-
-NEEDS_EMISSIONS, FULL_KEYS, FULL_BYTES, FULL_LENGTH = range(5, 9)
-"""Signals of a kernel that returned, in addition to those of `kernels.windows`."""
+NEEDS_EMISSIONS, FULL_LENGTH = 5, 8
+"""Signals of a kernel that returned, in addition to those of `kernels.windows` and of `bookkeeping`."""
 
 NEXT_ROW, NEXT_START, STREAM_TIME, EMITTED_COUNT, TOUCHED, APPLIED, NEEDED = range(7)
 OVERTIME_SUM, OVERTIME_MIN, OVERTIME_COUNT, OPEN_MAX, OPEN_BYTES_MAX, SUPPRESSED = range(7, 13)
@@ -62,10 +62,6 @@ TALLIES = 13
 NEXT_START: start of the window at which a row resumes after the kernel returned for room, else NEXT_RECORD. NEEDED: how
 many bytes (or emissions) were lacking when a kernel returned.
 """
-
-OPEN, OPEN_BYTES, CHECKSUM = range(3)
-NUMBERS = 3
-"""Number of open windows, their bytes, and the sum of the checksums of all windows."""
 
 STOP = 64
 """Added to the signal of a kernel, to tell it from the codes of late and rejected records."""
@@ -112,6 +108,17 @@ class Outcome(NamedTuple):
     before: Before
     unaccepted: Unaccepted
     tally: Array
+
+
+class Changes(NamedTuple):
+    """Changelog rows, without their keys and times: whether deleted, bounds, arrivals, phases and words."""
+
+    deleted: Array
+    start: Array
+    end: Array
+    arrival: Array
+    phase: Array
+    words: Array
 
 
 @compiled_in_place
@@ -172,7 +179,8 @@ def _verdict(state: State, batch: FlatRecords, row: int, key: int, rules: Rules,
     if rules.kind == SESSION:
         taking, fresh, emissions = _effects_on_session(state, batch, row, key, stream_time, rules)
     else:
-        taking, fresh, emissions = _effects_on_spans(state, batch, row, key, stream_time, rules)
+        taking, fresh = bookkeeping.effects_on_spans(state, batch.timestamp[row], key, stream_time, rules)
+        emissions = 2 * taking
     if not taking:
         return LATE
     # The record advances time, by which each held window emits at most one result.
@@ -191,30 +199,23 @@ def _full(state: State, batch: FlatRecords, row: int, fresh: int, stream_time: i
 
     Open windows that are due do not count: they close first.
     """
-    if rules.stop_keys == MAX and rules.stop_bytes == MAX:
+    if not bookkeeping.is_bounded(rules):
         return DONE
     closing, closing_bytes = _closing(state, stream_time)
-    if state.numbers[OPEN] + fresh - closing > rules.stop_keys:
-        return FULL_KEYS
     size = fresh * size_of(batch.key_length[row], plan)
-    return FULL_BYTES if state.numbers[OPEN_BYTES] + size - closing_bytes > rules.stop_bytes else DONE
+    return bookkeeping.bound_reached(state, fresh - closing, size - closing_bytes, rules)
 
 
 @inlined
 def _closing(state: State, stream_time: int) -> Any:
     """Return the number of open windows that are due (with final results: that close), and their bytes."""
     order = state.windows.order
-    closing = 0
-    total = 0
-    node = 0
-    walking = order.numbers[HELD] > 0
-    while walking:
-        due = node < order.numbers[HELD] and order.place[node] <= stream_time
-        if due and state.windows.phase[order.heap[node]] != CLOSED:
-            closing += 1
-            total += order.size[order.heap[node]]
-        node = time_buffer.next_node(node, due)
-        walking = node > 0
+    closing, total = 0, 0
+    node = bookkeeping.first_closing(state, stream_time)
+    while node != time_buffer.NONE:
+        closing += 1
+        total += order.size[order.heap[node]]
+        node = bookkeeping.next_closing(state, node, stream_time)
     return closing, total
 
 
@@ -222,24 +223,6 @@ def _closing(state: State, stream_time: int) -> Any:
 def size_of(key_length: int, plan: Plan) -> Any:
     """Return the bytes that count for a window of that key."""
     return key_length + WINDOW_BYTES + 8 * plan.word[-1]
-
-
-@inlined
-def _effects_on_spans(state: State, batch: FlatRecords, row: int, key: int, stream_time: int, rules: Rules) -> Any:
-    """Return whether any window takes the row's record, how many it opens, and the most emissions that it causes."""
-    timestamp = batch.timestamp[row]
-    first = first_start(timestamp, rules)
-    taking = 0
-    fresh = 0
-    for step in range(windows_from(first, timestamp, rules)):
-        start = first + step * rules.advance
-        if is_open(end_of(start, rules), stream_time, rules):
-            slot = find_span(state.windows, key, start)
-            if slot == NONE:
-                fresh += 1
-            if slot == NONE or state.windows.phase[slot] != CLOSED:
-                taking += 1
-    return taking > 0, fresh, 2 * taking
 
 
 @inlined
@@ -257,8 +240,8 @@ def _add_to_spans(
             continue
         slot = find_span(state.windows, key, start)
         if slot == NONE:
-            at = wide(0) if key == NONE else version_chains.entries_until(state.windows.versions, key, start)
-            lacking = _missing_room(state, batch, row, key, at, outcome)
+            at = bookkeeping.entry_for(state.windows, key, start)
+            lacking = bookkeeping.missing_room(state, batch, row, key, at, tally, NEEDED)
             if lacking != DONE:
                 tally[NEXT_START] = start
                 return lacking
@@ -271,130 +254,29 @@ def _add_to_spans(
 
 
 @inlined
-def _missing_room(state: State, batch: FlatRecords, row: int, key: int, at: int, outcome: Outcome) -> Any:
-    lacking, wanted = kernel.missing_room(state.windows, key, at, payloads.record_length(batch, row))
-    outcome.tally[NEEDED] = wanted
-    return lacking
-
-
-@inlined
-def _open(
-    state: State, batch: FlatRecords, row: int, key: int, at: int, start: int, end: int, plan: Plan, outcome: Outcome
+def _add_to_session(
+    state: State, batch: FlatRecords, numbers: Numbers, row: int, key: int, rules: Rules, plan: Plan, outcome: Outcome
 ) -> Any:
-    """Open a window without a record before that entry of the key's chain; return its slot."""
-    slot = kernel.open_window(state.windows, batch, row, key, at, start)
-    state.start[slot] = start
-    state.end[slot] = end
-    state.windows.phase[slot] = EMITTED
-    state.windows.versions.payloads.timestamp[slot] = 0
-    aggregates.clear(state.words, slot * plan.word[-1], plan)
-    size = size_of(batch.key_length[row], plan)
-    time_buffer.push(state.windows.order, slot, wide(MAX), batch.offset[row], size)
-    state.numbers[OPEN] += 1
-    state.numbers[OPEN_BYTES] += size
-    state.windows.status[slot] = OPENED
-    _record_before(state, slot, plan, outcome)
-    return slot
-
-
-@inlined
-def _take(
-    state: State,
-    slot: int,
-    numbers: Numbers,
-    row: int,
-    offset: int,
-    timestamp: int,
-    rules: Rules,
-    plan: Plan,
-    outcome: Outcome,
-) -> None:
-    """Add the row's record to the open window; with `emit: updates`, emit the result at once."""
-    stored = state.windows.versions.payloads
-    _touch(state, slot, plan, outcome)
-    aggregates.add(state.words, slot * plan.word[-1], plan, numbers, row)
-    stored.timestamp[slot] = max(stored.timestamp[slot], timestamp)
-    stored.offset[slot] = offset
-    if rules.emit == UPDATES:
-        _emit(state, slot, wide(UPDATE), plan, outcome)
+    """Merge the row's record and all sessions that touch it into one; return DONE or what lacks room."""
+    timestamp = batch.timestamp[row]
+    first, last = _touching(state, key, timestamp, rules)
+    start = _merged_start(state, key, first, last, timestamp)
+    end = _merged_end(state, key, first, last, timestamp)
+    stays = last - first == 1 and _has_bounds(state, key, first, start, end)
+    if not stays:
+        lacking = bookkeeping.missing_room(state, batch, row, key, first, outcome.tally, NEEDED)
+        if lacking != DONE:
+            return lacking
+    if start != end or not stays:
+        _retract(state, key, first, last, plan, outcome)
+    if stays:
+        slot = version_chains.version_at(state.windows.versions, key, first)
     else:
-        mark_pending(state.windows, slot, outcome.tally)
-    _reschedule(state, slot, rules)
-
-
-@inlined
-def mark_pending(windows: Windows, slot: int, tally: Array) -> None:
-    """Mark the window's result as pending; if it already was, count a suppressed result."""
-    if windows.phase[slot] == PENDING:
-        tally[SUPPRESSED] += 1
-    windows.phase[slot] = PENDING
-
-
-@inlined
-def _reschedule(state: State, slot: int, rules: Rules) -> None:
-    place = place_of(state.start[slot], state.end[slot], state.windows.phase[slot], rules)
-    if place != time_buffer.place_of(state.windows.order, slot):
-        time_buffer.move(state.windows.order, slot, place)
-
-
-@inlined
-def pass_time(state: State, on_time: int, on_close: int, rules: Rules, plan: Plan, outcome: Outcome) -> None:
-    """Process all events due at tally[STREAM_TIME]: emit results with these causes, close and expire windows."""
-    order, stream_time = state.windows.order, outcome.tally[STREAM_TIME]
-    while order.numbers[HELD] > 0 and order.place[0] <= stream_time:
-        slot = wide(order.heap[0])
-        phase = state.windows.phase[slot]
-        if expires_next(phase, rules):
-            _remove(state, slot, rules, plan, outcome)
-            continue
-        _touch(state, slot, plan, outcome)
-        if phase == PENDING and rules.emit == ON_TIME_FIRST:
-            _emit(state, slot, on_time, plan, outcome)
-            _reschedule(state, slot, rules)
-        else:
-            if rules.emit == FINAL:
-                observe_overtime(outcome.tally, stream_time - order.place[0])
-                _emit(state, slot, on_close, plan, outcome)
-            close(state, slot, rules)
-
-
-@inlined
-def close(state: State, slot: int, rules: Rules) -> None:
-    """Close the open window: it takes no more records."""
-    order = state.windows.order
-    state.windows.phase[slot] = CLOSED
-    state.numbers[OPEN] -= 1
-    state.numbers[OPEN_BYTES] -= order.size[slot]
-    if rules.kind == SESSION:
-        place = state.end[slot] + CLOSED_OFFSET
-        versions, key = state.windows.versions, wide(state.windows.key[slot])
-        before = version_chains.entries_until(versions, key, place)
-        version_chains.move(versions, key, kernel.index_of(state.windows, slot, state.start[slot]), before, place)
-    _reschedule(state, slot, rules)
-
-
-@inlined
-def _remove(state: State, slot: int, rules: Rules, plan: Plan, outcome: Outcome) -> None:
-    """Take the window out of its chain and of the order; it becomes a ghost."""
-    place = state.start[slot]
-    if state.windows.phase[slot] != CLOSED:
-        state.numbers[OPEN] -= 1
-        state.numbers[OPEN_BYTES] -= state.windows.order.size[slot]
-    elif rules.kind == SESSION:
-        place = state.end[slot] + CLOSED_OFFSET
-    at = kernel.index_of(state.windows, slot, place)
-    kernel.take_out(state.windows, wide(state.windows.key[slot]), at)
-    status = state.windows.status[slot]
-    if status == STORED:
-        _record_before(state, slot, plan, outcome)
-    state.windows.status[slot] = OPENED_AND_REMOVED if status == OPENED else REMOVED
-
-
-@inlined
-def _free(state: State, slot: int) -> None:
-    _set_checksum(state, slot, wide(0))
-    kernel.free(state.windows, slot)
-    state.windows.status[slot] = FREE
+        slot = _open(state, batch, row, key, first, start, end, plan, outcome)
+        for _ in range(first, last):
+            _absorb_session(state, slot, wide(state.windows.key[slot]), first + 1, rules, plan, outcome)
+    _take(state, slot, numbers, row, batch.offset[row], end, rules, plan, outcome)
+    return DONE
 
 
 @inlined
@@ -465,32 +347,6 @@ def _touches_closed(state: State, key: int, timestamp: int, late_until: int, rul
 
 
 @inlined
-def _add_to_session(
-    state: State, batch: FlatRecords, numbers: Numbers, row: int, key: int, rules: Rules, plan: Plan, outcome: Outcome
-) -> Any:
-    """Merge the row's record and all sessions that touch it into one; return DONE or what lacks room."""
-    timestamp = batch.timestamp[row]
-    first, last = _touching(state, key, timestamp, rules)
-    start = _merged_start(state, key, first, last, timestamp)
-    end = _merged_end(state, key, first, last, timestamp)
-    stays = last - first == 1 and _has_bounds(state, key, first, start, end)
-    if not stays:
-        lacking = _missing_room(state, batch, row, key, first, outcome)
-        if lacking != DONE:
-            return lacking
-    if start != end or not stays:
-        _retract(state, key, first, last, plan, outcome)
-    if stays:
-        slot = version_chains.version_at(state.windows.versions, key, first)
-    else:
-        slot = _open(state, batch, row, key, first, start, end, plan, outcome)
-        for _ in range(first, last):
-            _absorb_session(state, slot, wide(state.windows.key[slot]), first + 1, rules, plan, outcome)
-    _take(state, slot, numbers, row, batch.offset[row], end, rules, plan, outcome)
-    return DONE
-
-
-@inlined
 def _has_bounds(state: State, key: int, at: int, start: int, end: int) -> bool:
     slot = version_chains.version_at(state.windows.versions, key, at)
     return bool(state.start[slot] == start and state.end[slot] == end)
@@ -516,48 +372,70 @@ def _absorb_session(state: State, slot: int, key: int, at: int, rules: Rules, pl
 
 
 @inlined
-def _emit(state: State, slot: int, cause: int, plan: Plan, outcome: Outcome) -> None:
-    """Emit the window's result."""
-    at = outcome.tally[EMITTED_COUNT]
-    outcome.slot[at] = slot
-    outcome.cause[at] = cause
-    outcome.timestamp[at] = state.windows.versions.payloads.timestamp[slot]
-    outcome.offset[at] = state.windows.versions.payloads.offset[slot]
-    width = plan.word[-1]
-    for word in range(width):
-        outcome.words[at * width + word] = state.words.whole[slot * width + word]
-    outcome.tally[EMITTED_COUNT] += 1
-    state.windows.phase[slot] = EMITTED
+def _take(
+    state: State,
+    slot: int,
+    numbers: Numbers,
+    row: int,
+    offset: int,
+    timestamp: int,
+    rules: Rules,
+    plan: Plan,
+    outcome: Outcome,
+) -> None:
+    """Add the row's record to the open window; with `emit: updates`, emit the result at once."""
+    stored = state.windows.versions.payloads
+    _touch(state, slot, plan, outcome)
+    aggregates.add(state.words, slot * plan.word[-1], plan, numbers, row)
+    stored.timestamp[slot] = max(stored.timestamp[slot], timestamp)
+    stored.offset[slot] = offset
+    if rules.emit == UPDATES:
+        _emit(state, slot, wide(UPDATE), plan, outcome)
+    else:
+        mark_pending(state.windows, slot, outcome.tally)
+    bookkeeping.reschedule(state, slot, rules)
 
 
 @inlined
-def observe_overtime(tally: Array, overtime: int) -> None:
-    """Count how long after it was due a final result was emitted."""
-    acceptance.add(tally, OVERTIME_SUM, overtime)
-    tally[OVERTIME_MIN] = min(tally[OVERTIME_MIN], overtime)
-    tally[OVERTIME_COUNT] += 1
+def mark_pending(windows: Windows, slot: int, tally: Array) -> None:
+    """Mark the window's result as pending; if it already was, count a suppressed result."""
+    if windows.phase[slot] == PENDING:
+        tally[SUPPRESSED] += 1
+    windows.phase[slot] = PENDING
 
 
 @inlined
-def _touch(state: State, slot: int, plan: Plan, outcome: Outcome) -> None:
-    """List the window as touched, before its first change in the batch."""
-    if state.windows.status[slot] == STORED:
-        state.windows.status[slot] = CHANGED
-        _record_before(state, slot, plan, outcome)
+def pass_time(state: State, on_time: int, on_close: int, rules: Rules, plan: Plan, outcome: Outcome) -> None:
+    """Process all events due at tally[STREAM_TIME]: emit results with these causes, close and expire windows."""
+    order, stream_time = state.windows.order, outcome.tally[STREAM_TIME]
+    while order.numbers[HELD] > 0 and order.place[0] <= stream_time:
+        slot = wide(order.heap[0])
+        phase = state.windows.phase[slot]
+        if expires_next(phase, rules):
+            _remove(state, slot, rules, plan, outcome)
+            continue
+        _touch(state, slot, plan, outcome)
+        if phase == PENDING and rules.emit == ON_TIME_FIRST:
+            _emit(state, slot, on_time, plan, outcome)
+            bookkeeping.reschedule(state, slot, rules)
+        else:
+            if rules.emit == FINAL:
+                observe_overtime(outcome.tally, stream_time - order.place[0])
+                _emit(state, slot, on_close, plan, outcome)
+            close(state, slot, rules)
 
 
 @inlined
-def _record_before(state: State, slot: int, plan: Plan, outcome: Outcome) -> None:
-    """Append the window to the touched ones, with what it is before the change."""
-    at, before, stored = outcome.tally[TOUCHED], outcome.before, state.windows.versions.payloads
-    outcome.touched[at] = slot
-    before.phase[at] = state.windows.phase[slot]
-    before.timestamp[at] = stored.timestamp[slot]
-    before.offset[at] = stored.offset[slot]
-    width = plan.word[-1]
-    for word in range(width):
-        before.words[at * width + word] = state.words.whole[slot * width + word]
-    outcome.tally[TOUCHED] += 1
+def close(state: State, slot: int, rules: Rules) -> None:
+    """Close the open window: it takes no more records."""
+    state.windows.phase[slot] = CLOSED
+    bookkeeping.count_closed(state, slot)
+    if rules.kind == SESSION:
+        place = state.end[slot] + CLOSED_OFFSET
+        versions, key = state.windows.versions, wide(state.windows.key[slot])
+        before = version_chains.entries_until(versions, key, place)
+        version_chains.move(versions, key, kernel.index_of(state.windows, slot, state.start[slot]), before, place)
+    bookkeeping.reschedule(state, slot, rules)
 
 
 @compiled_in_place
@@ -576,22 +454,72 @@ def flush(state: State, pending: Array, rules: Rules, plan: Plan, outcome: Outco
         if rules.emit == FINAL:
             close(state, slot, rules)
         else:
-            _reschedule(state, slot, rules)
+            bookkeeping.reschedule(state, slot, rules)
 
 
-@compiled_in_place
-def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
-    """Fill `changed` with the positions, in the touched list, of windows for the changelog; return their number.
+@inlined
+def _open(
+    state: State, batch: FlatRecords, row: int, key: int, at: int, start: int, end: int, plan: Plan, outcome: Outcome
+) -> Any:
+    """Open a window without a record before that entry of the key's chain; return its slot."""
+    slot = bookkeeping.open_window(state, batch, row, key, at, start, end, size_of(batch.key_length[row], plan))
+    aggregates.clear(state.words, slot * plan.word[-1], plan)
+    _record_before(state, slot, plan, outcome)
+    return slot
 
-    Removed windows are deletes, all others are puts. A window that was opened and removed in the batch has no row.
-    """
-    count = 0
-    for at in range(outcome.tally[TOUCHED]):
-        slot = wide(outcome.touched[at])
-        if state.windows.status[slot] != OPENED_AND_REMOVED:
-            changed[count] = at
-            count += 1
-    return count
+
+@inlined
+def _emit(state: State, slot: int, cause: int, plan: Plan, outcome: Outcome) -> None:
+    """Emit the window's result."""
+    at = outcome.tally[EMITTED_COUNT]
+    outcome.slot[at] = slot
+    outcome.cause[at] = cause
+    outcome.timestamp[at] = state.windows.versions.payloads.timestamp[slot]
+    outcome.offset[at] = state.windows.versions.payloads.offset[slot]
+    width = plan.word[-1]
+    for word in range(width):
+        outcome.words[at * width + word] = state.words.whole[slot * width + word]
+    outcome.tally[EMITTED_COUNT] += 1
+    state.windows.phase[slot] = EMITTED
+
+
+@inlined
+def _remove(state: State, slot: int, rules: Rules, plan: Plan, outcome: Outcome) -> None:
+    """Take the window out of its chain and of the order; it becomes a ghost."""
+    chained_at = state.start[slot]
+    if state.windows.phase[slot] == CLOSED and rules.kind == SESSION:
+        chained_at = state.end[slot] + CLOSED_OFFSET
+    if bookkeeping.remove(state, slot, chained_at):
+        _record_before(state, slot, plan, outcome)
+
+
+@inlined
+def observe_overtime(tally: Array, overtime: int) -> None:
+    """Count how long after it was due a final result was emitted."""
+    acceptance.add(tally, OVERTIME_SUM, overtime)
+    tally[OVERTIME_MIN] = min(tally[OVERTIME_MIN], overtime)
+    tally[OVERTIME_COUNT] += 1
+
+
+@inlined
+def _touch(state: State, slot: int, plan: Plan, outcome: Outcome) -> None:
+    """List the window as touched, before its first change in the batch."""
+    if touched.change(state.windows.status, slot):
+        _record_before(state, slot, plan, outcome)
+
+
+@inlined
+def _record_before(state: State, slot: int, plan: Plan, outcome: Outcome) -> None:
+    """Append the window to the touched ones, with what it is before the change."""
+    at, before, stored = outcome.tally[TOUCHED], outcome.before, state.windows.versions.payloads
+    outcome.touched[at] = slot
+    before.phase[at] = state.windows.phase[slot]
+    before.timestamp[at] = stored.timestamp[slot]
+    before.offset[at] = stored.offset[slot]
+    width = plan.word[-1]
+    for word in range(width):
+        before.words[at * width + word] = state.words.whole[slot * width + word]
+    outcome.tally[TOUCHED] += 1
 
 
 @compiled_in_place
@@ -599,41 +527,27 @@ def settle(state: State, plan: Plan, outcome: Outcome) -> None:
     """Mark each touched window as stored, or free its slot if it was removed."""
     for at in range(outcome.tally[TOUCHED]):
         slot = wide(outcome.touched[at])
-        status = state.windows.status[slot]
-        if status in (REMOVED, OPENED_AND_REMOVED):
-            _free(state, slot)
+        if touched.is_ghost(state.windows.status, slot):
+            bookkeeping.free(state, slot)
         else:
             state.windows.status[slot] = STORED
-            _set_checksum(state, slot, checksum_of(state, slot, plan))
+            _keep_checksum(state, slot, plan)
 
 
 @inlined
 def checksum_of(state: State, slot: int, plan: Plan) -> Any:
     """Return a checksum, 32 bits, of what the slot holds: the key, the window, and its place in the order."""
-    seed = hash_index.mix(state.start[slot] ^ state.windows.order.arrival[slot])
-    seed = hash_index.mix(seed ^ state.end[slot] ^ wide(state.windows.phase[slot]))
+    seed = bookkeeping.hash_of_window(state, slot)
     width = plan.word[-1]
     for word in range(slot * width, (slot + 1) * width):
-        seed = hash_index.mix(seed ^ state.words.whole[word])
+        seed = mix(seed ^ state.words.whole[word])
     return payloads.content_hash(state.windows.versions.payloads, slot, seed) & 0xFFFFFFFF
 
 
 @inlined
-def _set_checksum(state: State, slot: int, check: int) -> None:
-    checks = state.windows.versions.payloads.checksum
-    state.numbers[CHECKSUM] += check - wide(checks[slot])
-    checks[slot] = check
-
-
-class Changes(NamedTuple):
-    """Changelog rows, without their keys and times: whether deleted, bounds, arrivals, phases and words."""
-
-    deleted: Array
-    start: Array
-    end: Array
-    arrival: Array
-    phase: Array
-    words: Array
+def _keep_checksum(state: State, slot: int, plan: Plan) -> None:
+    stored = state.windows.versions.payloads
+    payloads.set_checksum(stored, slot, checksum_of(state, slot, plan), state.numbers, CHECKSUM)
 
 
 @compiled_in_place
@@ -644,7 +558,7 @@ def replay(state: State, batch: FlatRecords, changes: Changes, rules: Rules, pla
         slot = _find_window(state, batch, row, changes.start[row], changes.end[row], rules)
         if slot != NONE:
             _remove(state, slot, rules, plan, outcome)
-            _free(state, slot)
+            bookkeeping.free(state, slot)
             outcome.tally[TOUCHED] = 0
         if not changes.deleted[row]:
             lacking = _restore(state, batch, row, changes, rules, plan, outcome)
@@ -680,8 +594,8 @@ def _restore(
     key = version_chains.find(versions, batch.data, batch.key_start[row], batch.key_length[row])
     closed = changes.phase[row] == CLOSED
     place = changes.end[row] + CLOSED_OFFSET if closed and rules.kind == SESSION else changes.start[row]
-    at = wide(0) if key == NONE else version_chains.entries_until(versions, key, place)
-    lacking = _missing_room(state, batch, row, key, at, outcome)
+    at = bookkeeping.entry_for(state.windows, key, place)
+    lacking = bookkeeping.missing_room(state, batch, row, key, at, outcome.tally, NEEDED)
     if lacking != DONE:
         return lacking
     slot = _open(state, batch, row, key, at, changes.start[row], changes.end[row], plan, outcome)
@@ -694,23 +608,9 @@ def _restore(
         state.words.whole[slot * width + word] = changes.words[row * width + word]
     if closed:
         version_chains.set_time(versions, wide(state.windows.key[slot]), at, place)
-        state.numbers[OPEN] -= 1
-        state.numbers[OPEN_BYTES] -= state.windows.order.size[slot]
+        bookkeeping.count_closed(state, slot)
     state.windows.phase[slot] = changes.phase[row]
-    place = place_of(state.start[slot], state.end[slot], changes.phase[row], rules)
-    time_buffer.move(state.windows.order, slot, place)  # the arrival changed, even if the place did not
-    _set_checksum(state, slot, checksum_of(state, slot, plan))
+    due = due_at(state.start[slot], state.end[slot], changes.phase[row], rules)
+    time_buffer.move(state.windows.order, slot, due)  # the arrival changed, even if the place did not
+    _keep_checksum(state, slot, plan)
     return DONE
-
-
-@compiled_in_place
-def reorder(state: State, rules: Rules) -> None:
-    """Order all windows by the rules; only between batches."""
-    order = state.windows.order
-    held = order.numbers[HELD]
-    order.numbers[HELD] = 0
-    order.numbers[HELD_BYTES] = 0
-    for node in range(held):
-        slot = wide(order.heap[node])
-        place = place_of(state.start[slot], state.end[slot], state.windows.phase[slot], rules)
-        time_buffer.push(order, slot, place, order.arrival[slot], order.size[slot])

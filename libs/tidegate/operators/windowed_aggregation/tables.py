@@ -10,6 +10,7 @@ from tidegate.contracts.operator import Array
 from tidegate.contracts.records import Records
 from tidegate.kernels.columns import record_columns
 from tidegate.kernels.payloads import FlatRecords, Payloads, flat_records
+from tidegate.kernels.touched import OPENED, REMOVED
 from tidegate.operators import acceptance
 from tidegate.operators.acceptance import Unaccepted
 from tidegate.operators.result_tables import EMISSIONS as RECORD_EMISSIONS
@@ -19,8 +20,6 @@ from tidegate.operators.windowed_aggregation.aggregates import Plan, results, wi
 from tidegate.operators.windowed_aggregation.spans import SESSION, Rules
 from tidegate.operators.windowed_aggregation.step import (
     MERGED,
-    OPENED,
-    REMOVED,
     Outcome,
     State,
 )

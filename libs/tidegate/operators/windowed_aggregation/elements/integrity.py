@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from tidegate.contracts.operator import Array
-from tidegate.kernels import integrity, time_buffer
+from tidegate.kernels import integrity
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.memory import arena, slots
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES
+from tidegate.kernels.touched import FREE, STORED
+from tidegate.operators.windowed_aggregation.bookkeeping import CHECKSUM, OPEN, OPEN_BYTES
 from tidegate.operators.windowed_aggregation.elements import store
 from tidegate.operators.windowed_aggregation.elements.step import (
     ELEMENTS,
@@ -20,15 +22,15 @@ from tidegate.operators.windowed_aggregation.elements.step import (
     checksum_of,
     checksum_of_element,
 )
-from tidegate.operators.windowed_aggregation.elements.store import FREE, NONE, STORED
-from tidegate.operators.windowed_aggregation.integrity import find_damage_around, no_words_taken, sizes_are_possible
-from tidegate.operators.windowed_aggregation.spans import CLOSED, Rules, place_of
-from tidegate.operators.windowed_aggregation.step import (
-    CHECKSUM,
-    OPEN,
-    OPEN_BYTES,
-    WINDOW_BYTES,
+from tidegate.operators.windowed_aggregation.elements.store import NONE
+from tidegate.operators.windowed_aggregation.integrity import (
+    find_damage_around,
+    is_ordered,
+    no_words_taken,
+    sizes_are_possible,
 )
+from tidegate.operators.windowed_aggregation.spans import CLOSED, Rules
+from tidegate.operators.windowed_aggregation.step import WINDOW_BYTES
 
 CHECKSUMS, LIVE = range(2)
 """Sums over all elements that the check of the windows needs: their checksums, and the words of their values."""
@@ -101,13 +103,7 @@ def _windows_are_whole(state: State, rules: Rules, taken: Array, sums: Array) ->
     `taken`: a mark per word of the keys' blocks, which is set here where a window has the word.
     """
     stored, order = state.windows.versions.payloads, state.windows.order
-    held = 0
-    total = 0
-    unclosed = 0
-    unclosed_bytes = 0
-    live = 0
-    elements = 0
-    elements_bytes = 0
+    held, total, unclosed, unclosed_bytes, live, elements, elements_bytes = 0, 0, 0, 0, 0, 0, 0
     checks = sums[CHECKSUMS]
     for slot in range(state.windows.pool.numbers[slots.USED]):
         if state.windows.status[slot] == FREE:
@@ -115,9 +111,10 @@ def _windows_are_whole(state: State, rules: Rules, taken: Array, sums: Array) ->
                 return False
             continue
         words = integrity.take_block(stored, slot, taken) if state.windows.status[slot] == STORED else 0
-        if words == 0 or not _is_ordered(state, slot, rules) or stored.checksum[slot] != checksum_of(state, slot):
+        size = wide(stored.key_length[slot]) + WINDOW_BYTES
+        if words == 0 or not is_ordered(state, slot, size, rules) or not _list_is_whole(state, slot):
             return False
-        if not _list_is_whole(state, slot):
+        if stored.checksum[slot] != checksum_of(state, slot):
             return False
         held += 1
         total += order.size[slot]
@@ -133,17 +130,6 @@ def _windows_are_whole(state: State, rules: Rules, taken: Array, sums: Array) ->
     right = right and unclosed == state.numbers[OPEN] and unclosed_bytes == state.numbers[OPEN_BYTES]
     right = right and elements == _stored_elements(state)
     return bool(right and checks == state.numbers[CHECKSUM] and live == stored.arena.numbers[arena.LIVE])
-
-
-@inlined
-def _is_ordered(state: State, slot: int, rules: Rules) -> bool:
-    """Return True if the window is at its place in the order, as the rules say, with its size."""
-    order = state.windows.order
-    if not integrity.is_at_its_node(order, slot):
-        return False
-    place = place_of(state.start[slot], state.end[slot], wide(state.windows.phase[slot]), rules)
-    size = wide(state.windows.versions.payloads.key_length[slot]) + WINDOW_BYTES
-    return bool(time_buffer.place_of(order, slot) == place and order.size[slot] == size)
 
 
 @inlined

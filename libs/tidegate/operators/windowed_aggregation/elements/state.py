@@ -8,55 +8,37 @@ Arrow tables.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 
-from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME, advanced
+from tidegate.contracts.event_time import MAX_TIMESTAMP, advanced
 from tidegate.contracts.operator import Array, ArraySpec, Layout, StepResult, Storage
 from tidegate.contracts.records import NULL_LENGTH, Records
 from tidegate.kernels import columns, payloads
 from tidegate.kernels import windows as windows_kernel
-from tidegate.kernels.memory import growth, slots
+from tidegate.kernels.memory import slots
 from tidegate.kernels.payloads import FlatRecords, flat_records
-from tidegate.kernels.time_buffer import HELD
+from tidegate.kernels.touched import STORED, net_changes
 from tidegate.operators import acceptance
 from tidegate.operators.json_values import numbers
-from tidegate.operators.windowed_aggregation import measures
+from tidegate.operators.shell import Header, Shell, deletions, run, stop_of
+from tidegate.operators.windowed_aggregation import bookkeeping, measures
 from tidegate.operators.windowed_aggregation import step as common
 from tidegate.operators.windowed_aggregation.aggregates import Numbers, Plan
+from tidegate.operators.windowed_aggregation.bookkeeping import follow_rules, held_in_order
 from tidegate.operators.windowed_aggregation.config import DeltaEvictor, JsonField, WindowedAggregationRules
 from tidegate.operators.windowed_aggregation.elements import results, store, tables
 from tidegate.operators.windowed_aggregation.elements import step as kernel
 from tidegate.operators.windowed_aggregation.elements.evictors import evictor_of
-from tidegate.operators.windowed_aggregation.elements.functions import (
-    Context,
-    Fired,
-    Functions,
-    Windows,
-)
+from tidegate.operators.windowed_aggregation.elements.functions import Context, Fired, Functions, Windows
 from tidegate.operators.windowed_aggregation.elements.integrity import find_damage
 from tidegate.operators.windowed_aggregation.elements.results import Lists
-from tidegate.operators.windowed_aggregation.elements.step import (
-    Outcome,
-    Rows,
-    State,
-    Trigger,
-)
-from tidegate.operators.windowed_aggregation.spans import (
-    MAX,
-    PENDING,
-    Rules,
-    rules_of,
-)
-from tidegate.operators.windowed_aggregation.state import (
-    STOP_REASONS,
-    keys_of,
-    longer,
-    other_aggregates,
-    plan_of,
-)
+from tidegate.operators.windowed_aggregation.elements.step import Outcome, Rows, State, Trigger
+from tidegate.operators.windowed_aggregation.spans import MAX, PENDING, Rules, rules_of
+from tidegate.operators.windowed_aggregation.state import STOP_REASONS, keys_of, longer, other_aggregates, plan_of
 from tidegate.operators.windowed_aggregation.tables import late
 
 RULES = slice(kernel.NUMBERS, kernel.NUMBERS + len(Rules._fields))
@@ -68,7 +50,7 @@ LISTS = 4
 """Room for listed elements between two rounds, as a multiple of the elements that there is room for."""
 
 _NO_RECORDS = Records.from_rows([])
-_ENDS = (common.FULL_KEYS, common.FULL_BYTES, windows_kernel.DONE)
+_ENDS = (bookkeeping.FULL_KEYS, bookkeeping.FULL_BYTES, windows_kernel.DONE)
 
 
 def read_of(config: WindowedAggregationRules) -> tuple[Plan, tuple[str | None, ...], int]:
@@ -130,14 +112,13 @@ class ElementsState:
         self._rules = rules_of(config)
         self._plan, self._fields, number = read_of(config)
         self._trigger = Trigger(config.every or 1, evictor_of(config, number))
-        self._storage = storage
-        self._map()
+        self._shell = Shell(storage, Header(STREAM_TIME, OPENED), state_of)
         self._begin()
 
     @property
     def stream_time(self) -> int:
         """Return T of the partition; NO_STREAM_TIME before the first accepted record."""
-        return int(self._numbers[STREAM_TIME])
+        return self._shell.stream_time
 
     def step(self, records: Records, clock_ms: int, advances_to: Array | None = None) -> StepResult:
         """Process the records up to a stop, and count each of them once.
@@ -147,71 +128,57 @@ class ElementsState:
         """
         batch, missing, newest = acceptance.with_timestamps(records, self._config, clock_ms)
         rows = self._rows(records, batch, missing, newest, advances_to)
-        run = _Run(clock_ms, self._outcome(len(records)))
-        stopped = self._run(lambda: kernel.absorb(self._state, rows, self._rules, self._trigger, run.outcome), run)
-        return self._result(batch, run, stopped, newest)
+        progress = _Batch(clock_ms, self._outcome(len(records)))
+        stopped = self._run(
+            lambda: kernel.absorb(self._shell.state, rows, self._rules, self._trigger, progress.outcome), progress
+        )
+        return self._result(batch, progress, stopped, newest)
 
     def advance(self, stream_time: int) -> StepResult:
         """Advance T to at least `stream_time`; emit what becomes due with cause `idle`."""
-        run = _Run(None, self._outcome())
-        run.outcome.tally[common.STREAM_TIME] = advanced(self.stream_time, stream_time)
-        self._run(lambda: kernel.advance(self._state, self._rules, self._trigger, run.outcome), run)
-        return self._result(flat_records(_NO_RECORDS), run)
+        progress = _Batch(None, self._outcome())
+        progress.outcome.tally[common.STREAM_TIME] = advanced(self.stream_time, stream_time)
+        self._run(lambda: kernel.advance(self._shell.state, self._rules, self._trigger, progress.outcome), progress)
+        return self._result(flat_records(_NO_RECORDS), progress)
 
     def flush(self) -> StepResult:
         """Emit every pending result with cause `flush`; with final results, close these windows."""
-        held = self._held()
-        pending = held[self._state.windows.phase[held] == PENDING]
-        run = _Run(None, self._outcome())
-        self._run(lambda: kernel.flush(self._state, pending, self._rules, self._trigger, run.outcome), run)
-        return self._result(flat_records(_NO_RECORDS), run)
+        held = held_in_order(self._shell.state)
+        pending = held[self._shell.state.windows.phase[held] == PENDING]
+        progress = _Batch(None, self._outcome())
+        self._run(
+            lambda: kernel.flush(self._shell.state, pending, self._rules, self._trigger, progress.outcome), progress
+        )
+        return self._result(flat_records(_NO_RECORDS), progress)
 
     def restore(self, rows: pa.Table, stream_time: int) -> None:
         """Apply the changelog rows, of which the latest of a slot comes last, and set T to `stream_time`."""
-        for rows_of_batch in rows.to_batches():
-            if rows_of_batch.num_rows:
-                self._replay(rows_of_batch)
-        self._numbers[STREAM_TIME] = stream_time
+        self._shell.restore(rows, stream_time, self._replay)
 
     def snapshot(self) -> pa.Table:
         """Return the rows (all `put`) from which `restore` makes an equal state.
 
         Windows come first, by end and arrival, then elements in the order of their windows.
         """
-        held, elements = self._held(), self._state.elements
-        rank = np.zeros(len(self._state.start), np.int64)
+        held, elements = held_in_order(self._shell.state), self._shell.state.elements
+        rank = np.zeros(len(self._shell.state.start), np.int64)
         rank[held] = np.arange(len(held))
         used = int(elements.pool.numbers[slots.USED])
-        listed = np.flatnonzero(elements.status[:used] == store.STORED)
+        listed = np.flatnonzero(elements.status[:used] == STORED)
         order = np.lexsort((elements.payloads.offset[listed], rank[elements.window[listed]]))
-        return tables.changes(self._state, held, listed[order])
-
-    def _held(self) -> Array:
-        """Return the slots of all windows, by end, arrival and start."""
-        order = self._state.windows.order
-        held = order.heap[: order.numbers[HELD]].astype(np.int64)
-        return held[np.lexsort((self._state.start[held], order.arrival[held], self._state.end[held]))]
-
-    def _map(self) -> None:
-        """Map the storage's current arrays for the kernels."""
-        arrays = self._storage.arrays()
-        self._numbers = arrays["numbers"]
-        self._state = state_of(arrays)
+        return tables.changes(self._shell.state, held, listed[order])
 
     def _begin(self) -> None:
         """Initialize a new storage; in an old one, re-order the windows if the rules changed.
 
         Raises UserError if its elements have the numbers of other fields.
         """
-        if not self._numbers[OPENED]:
-            self._numbers[OPENED] = 1
-            self._numbers[STREAM_TIME] = NO_STREAM_TIME
-            self._numbers[READ] = _hash(self._fields)
-        if self._numbers[READ] != _hash(self._fields):
+        numbers = self._shell.numbers
+        if self._shell.initialize():
+            numbers[READ] = _hash(self._fields)
+        if numbers[READ] != _hash(self._fields):
             raise other_aggregates()
-        if not np.array_equal(self._numbers[RULES], self._rules):
-            self._numbers[RULES] = self._rules
-            kernel.reorder(self._state, self._rules)
+        follow_rules(self._shell.state, RULES, self._rules)
 
     def _rows(
         self, records: Records, batch: FlatRecords, missing: Array, newest: int, advances_to: Array | None
@@ -239,8 +206,8 @@ class ElementsState:
         tally[common.STREAM_TIME] = self.stream_time
         tally[common.NEXT_START] = common.NEXT_RECORD
         tally[common.OVERTIME_MIN] = MAX
-        tally[[common.OPEN_MAX, common.OPEN_BYTES_MAX]] = self._numbers[: common.CHECKSUM]
-        room, capacity = 2 * records + 1, self._storage.capacity()
+        tally[[common.OPEN_MAX, common.OPEN_BYTES_MAX]] = self._shell.numbers[: bookkeeping.CHECKSUM]
+        room, slots, elements = 2 * records + 1, self._shell.capacity("slots"), self._shell.capacity("elements")
         return Outcome(
             slot=np.empty(room, np.int64),
             cause=np.empty(room, np.int8),
@@ -248,96 +215,88 @@ class ElementsState:
             offset=np.empty(room, np.int64),
             stream_time=np.empty(room, np.int64),
             ends=np.empty(room, np.int64),
-            listed=np.empty(LISTS * capacity["elements"], np.int32),
-            touched=np.empty(capacity["slots"], np.int32),
+            listed=np.empty(LISTS * elements, np.int32),
+            touched=np.empty(slots, np.int32),
             before=kernel.Before(
-                since=np.empty(capacity["slots"], np.int64),
-                phase=np.empty(capacity["slots"], np.int32),
-                timestamp=np.empty(capacity["slots"], np.int64),
-                offset=np.empty(capacity["slots"], np.int64),
+                since=np.empty(slots, np.int64),
+                phase=np.empty(slots, np.int32),
+                timestamp=np.empty(slots, np.int64),
+                offset=np.empty(slots, np.int64),
             ),
-            touched_elements=np.empty(capacity["elements"], np.int32),
+            touched_elements=np.empty(elements, np.int32),
             unaccepted=acceptance.none_yet(records),
             tally=tally,
         )
 
-    def _run(self, work: Callable[[], int], run: _Run) -> int:
-        """Run the kernel until it is done or stops, and return its last signal.
-
-        Each time it asks for room or for a round, serve it and call it again.
-        """
-        while (signal := work()) not in _ENDS:
-            self._serve(signal, run)
-        self._round(run)
+    def _run(self, work: Callable[[], int], progress: _Batch) -> int:
+        """Run the kernel until it is done or stops, and the last round; return the kernel's last signal."""
+        signal = run(work, lambda signal: self._serve(signal, progress), _ENDS)
+        self._round(progress)
         return signal
 
-    def _serve(self, signal: int, run: _Run) -> None:
+    def _serve(self, signal: int, progress: _Batch) -> None:
         """Do what the kernel asked for, so that it can be called again."""
-        tally = run.outcome.tally
+        tally = progress.outcome.tally
         wanted = int(tally[common.NEEDED])
         if signal == common.NEEDS_EMISSIONS:
-            run.outcome = _with_emissions(run.outcome, 2 * len(run.outcome.slot))
+            progress.outcome = _with_emissions(progress.outcome, 2 * len(progress.outcome.slot))
         elif signal == kernel.NEEDS_ROUND and tally[common.EMITTED_COUNT] > tally[kernel.ROUND]:
-            self._round(run)
+            self._round(progress)
         elif signal == kernel.NEEDS_ROUND:
-            run.outcome = run.outcome._replace(listed=np.empty(2 * wanted, np.int32))
+            progress.outcome = progress.outcome._replace(listed=np.empty(2 * wanted, np.int32))
         else:
             self._make_room(signal, wanted)
-            run.outcome = _with_touched(run.outcome, self._storage.capacity())
+            progress.outcome = _with_touched(
+                progress.outcome, self._shell.capacity("slots"), self._shell.capacity("elements")
+            )
 
     def _make_room(self, signal: int, wanted: int) -> None:
-        capacity = self._storage.capacity()
+        state = self._shell.state
         if signal == kernel.NEEDS_ELEMENT:
-            self._storage.grow(growth.more_slots(capacity, "elements"))
+            self._shell.add_slots("elements")
         elif signal == kernel.NEEDS_VALUES:
-            stored = self._state.elements.payloads
-            larger = growth.arena_capacity(stored.arena.numbers, wanted, capacity["values"])
-            if larger is None:
-                spare = np.empty(len(stored.arena.words), np.int64)
-                payloads.repack(stored, int(self._state.elements.pool.numbers[slots.USED]), spare)
-            else:
-                self._storage.grow({"values": larger})
+            stored, used = state.elements.payloads, int(state.elements.pool.numbers[slots.USED])
+            self._shell.make_room("values", stored.arena, wanted, partial(payloads.repack, stored, used))
         else:
-            windows_kernel.make_room(self._storage, self._state.windows, signal, wanted)
-        self._map()
+            self._shell.make_any_room(lambda storage: windows_kernel.make_room(storage, state.windows, signal, wanted))
 
-    def _round(self, run: _Run) -> None:
+    def _round(self, progress: _Batch) -> None:
         """Compute the values of windows that fired since the last round, and remove what functions choose."""
-        outcome = run.outcome
+        outcome = progress.outcome
         first, last = int(outcome.tally[kernel.ROUND]), int(outcome.tally[common.EMITTED_COUNT])
         if first == last:
             return
         offsets = np.concatenate([[0], outcome.ends[first:last]])
         lists = Lists(outcome.listed[: outcome.tally[kernel.LISTED]].astype(np.int64), offsets)
         fired = slice(first, last)
-        lists = self._evicted(self._functions.before, lists, run, fired)
-        run.values.append(self._values(lists, run, fired))
-        self._evicted(self._functions.after, lists, run, fired)
-        kernel.end_round(self._state, outcome)
+        lists = self._evicted(self._functions.before, lists, progress, fired)
+        progress.values.append(self._values(lists, progress, fired))
+        self._evicted(self._functions.after, lists, progress, fired)
+        kernel.end_round(self._shell.state, outcome)
 
-    def _evicted(self, mask: Callable[[Fired], Array] | None, lists: Lists, run: _Run, fired: slice) -> Lists:
+    def _evicted(self, mask: Callable[[Fired], Array] | None, lists: Lists, progress: _Batch, fired: slice) -> Lists:
         """Remove the elements that the function chooses, and return the lists without them."""
         if mask is None:
             return lists
-        gone = mask(self._fired(lists, run, fired))
-        kernel.remove_chosen(self._state, lists.slots[gone], run.outcome)
+        gone = mask(self._fired(lists, progress, fired))
+        kernel.remove_chosen(self._shell.state, lists.slots[gone], progress.outcome)
         return lists.without(gone)
 
-    def _values(self, lists: Lists, run: _Run, fired: slice) -> pa.Array:
+    def _values(self, lists: Lists, progress: _Batch, fired: slice) -> pa.Array:
         if self._functions.value is not None:
-            return self._functions.value.values(self._fired(lists, run, fired))
-        return results.results(self._state.elements, lists, self._plan, self._config.aggregate)
+            return self._functions.value.values(self._fired(lists, progress, fired))
+        return results.results(self._shell.state.elements, lists, self._plan, self._config.aggregate)
 
-    def _fired(self, lists: Lists, run: _Run, fired: slice) -> Fired:
+    def _fired(self, lists: Lists, progress: _Batch, fired: slice) -> Fired:
         """Return the windows that fired as functions get them."""
-        windows, elements = run.outcome.slot[fired], self._state.elements
-        keys = tables.keys(self._state, windows).combine_chunks()
+        windows, elements = progress.outcome.slot[fired], self._shell.state.elements
+        keys = tables.keys(self._shell.state, windows).combine_chunks()
         return Fired(
             values=results.values(elements, lists),
             timestamps=elements.payloads.timestamp[lists.slots],
             element_offsets=lists.offsets,
-            windows=Windows(keys, self._state.start[windows], self._state.end[windows]),
-            context=Context(run.outcome.stream_time[fired].copy(), run.clock_ms),
+            windows=Windows(keys, self._shell.state.start[windows], self._shell.state.end[windows]),
+            context=Context(progress.outcome.stream_time[fired].copy(), progress.clock_ms),
         )
 
     def _replay(self, rows: pa.RecordBatch) -> None:
@@ -347,7 +306,7 @@ class ElementsState:
         whole, arrival = flat_records(records)._replace(headers_length=_zeros(rows)), _numbers(rows, "arrival")
         read = self._read_elements(records, arrival)
         changes = kernel.Changes(
-            np.asarray(rows.column("op").to_numpy(zero_copy_only=False) == "delete", np.bool_),
+            deletions(rows),
             start=_numbers(rows, "window_start"),
             end=_numbers(rows, "window_end"),
             arrival=arrival,
@@ -356,8 +315,10 @@ class ElementsState:
             phase=_numbers(rows, "phase"),
         )
         elements = Rows(keys_of(whole), _values_of(whole), arrival, read, _zeros(rows).astype(np.int8), MAX_TIMESTAMP)
-        run = _Run(None, self._outcome())
-        self._run(lambda: kernel.replay(self._state, whole, elements, changes, self._rules, run.outcome), run)
+        progress = _Batch(None, self._outcome())
+        self._run(
+            lambda: kernel.replay(self._shell.state, whole, elements, changes, self._rules, progress.outcome), progress
+        )
 
     def _read_elements(self, records: Records, arrival: Array) -> Numbers:
         """Return the numbers of the rows that are elements. Raises UserError if one lacks a number."""
@@ -367,50 +328,57 @@ class ElementsState:
         return Numbers(read.whole, read.double, read.is_double)
 
     def _result(
-        self, batch: FlatRecords, run: _Run, stopped: int = windows_kernel.DONE, newest: int = MAX_TIMESTAMP
+        self, batch: FlatRecords, progress: _Batch, stopped: int = windows_kernel.DONE, newest: int = MAX_TIMESTAMP
     ) -> StepResult:
-        """Build the tables of the batch from the run, then settle the batch."""
-        outcome = run.outcome
-        emissions = tables.emissions(self._state, outcome, _chunked(run.values))
-        changed, elements = (np.empty(outcome.tally[name], np.int32) for name in _TOUCHED)
-        changed = changed[: kernel.net_changes(self._state, outcome, changed)]
-        elements = elements[: kernel.net_elements(self._state, outcome, elements)]
-        undo = tables.undo(self._state, outcome, changed, elements)
-        self._keep_values(emissions, run)
-        changes = tables.changes(self._state, outcome.touched[changed], elements)
-        stored = self._state.windows.versions.payloads
+        """Build the tables of the batch, then settle the batch."""
+        outcome = progress.outcome
+        emissions = tables.emissions(self._shell.state, outcome, _chunked(progress.values))
+        state, touched = self._shell.state, outcome.touched[: outcome.tally[common.TOUCHED]]
+        changed = net_changes(state.windows.status, touched)
+        elements = outcome.touched_elements[: outcome.tally[kernel.ELEMENTS_TOUCHED]]
+        elements = elements[net_changes(state.elements.status, elements)]
+        undo = tables.undo(self._shell.state, outcome, changed, elements)
+        self._keep_values(emissions, progress)
+        changes = tables.changes(self._shell.state, touched[changed], elements)
+        stored = self._shell.state.windows.versions.payloads
         unaccepted = late(stored, batch, outcome.unaccepted, self._rules)
         rejected = acceptance.rejected(stored, batch, outcome.unaccepted, newest)
-        kernel.settle(self._state, outcome)
-        self._numbers[STREAM_TIME] = outcome.tally[common.STREAM_TIME]
-        more, more_bytes = (int(number) for number in self._numbers[[kernel.ELEMENTS, kernel.ELEMENTS_BYTES]])
+        kernel.settle(self._shell.state, outcome)
+        self._shell.stream_time = outcome.tally[common.STREAM_TIME]
+        more, more_bytes = (int(number) for number in self._shell.numbers[[kernel.ELEMENTS, kernel.ELEMENTS_BYTES]])
+        stop = stop_of(stopped, STOP_REASONS, batch, outcome.tally[common.NEXT_ROW])
         return StepResult(
             emissions=emissions,
             late=unaccepted,
             rejected=rejected,
             changes=changes,
             undo=undo,
-            counts=measures.counts(self._state.windows.order, outcome, more, more_bytes),
+            counts=measures.counts(self._shell.state.windows.order, outcome, more, more_bytes),
             stream_time=self.stream_time,
-            stopped_at=int(batch.offset[outcome.tally[common.NEXT_ROW]]) if stopped in STOP_REASONS else None,
-            stop_reason=STOP_REASONS.get(stopped, ""),
-            measures=measures.measures(self._state.numbers, outcome, self._config, kernel.CAUSES),
+            stopped_at=stop.offset,
+            stop_reason=stop.reason,
+            measures=measures.measures(self._shell.state.numbers, outcome, self._config, kernel.CAUSES),
         )
 
-    def _keep_values(self, emissions: pa.Table, run: _Run) -> None:
+    def _keep_values(self, emissions: pa.Table, progress: _Batch) -> None:
         """Store the last value of each window that fired and is still held."""
-        fired = run.outcome.slot[: emissions.num_rows]
+        fired = progress.outcome.slot[: emissions.num_rows]
         _, from_end = np.unique(fired[::-1], return_index=True)
         last = np.sort(len(fired) - 1 - from_end)
-        last = last[self._state.windows.order.position[fired[last]] >= 0]
+        last = last[self._shell.state.windows.order.position[fired[last]] >= 0]
         for rows in emissions.select(list(_ROW)).take(last).to_batches():
             whole, kept = flat_records(columns.records_of(rows)), fired[last[: len(rows)]]
             last = last[len(rows) :]
-            while (signal := kernel.keep_values(self._state, whole, kept, run.outcome)) != windows_kernel.DONE:
-                self._make_room(signal, int(run.outcome.tally[common.NEEDED]))
+            self._keep_rows(whole, kept, progress.outcome)
+
+    def _keep_rows(self, values: FlatRecords, slots_of: Array, outcome: Outcome) -> None:
+        run(
+            lambda: kernel.keep_values(self._shell.state, values, slots_of, outcome),
+            lambda signal: self._make_room(signal, int(outcome.tally[common.NEEDED])),
+        )
 
 
-class _Run:
+class _Batch:
     """A batch in progress: its clock, what the kernel recorded, and the values of the rounds so far."""
 
     def __init__(self, clock_ms: int | None, outcome: Outcome) -> None:
@@ -467,11 +435,11 @@ def _with_emissions(outcome: Outcome, room: int) -> Outcome:
     )
 
 
-def _with_touched(outcome: Outcome, capacity: Mapping[str, int]) -> Outcome:
+def _with_touched(outcome: Outcome, slots: int, elements: int) -> Outcome:
     """Return the outcome with room for every slot to be touched."""
-    windows, elements = (int(outcome.tally[name]) for name in _TOUCHED)
+    used, used_elements = (int(outcome.tally[name]) for name in _TOUCHED)
     return outcome._replace(
-        touched=longer(outcome.touched, capacity["slots"], windows),
-        before=kernel.Before(*(longer(column, capacity["slots"], windows) for column in outcome.before)),
-        touched_elements=longer(outcome.touched_elements, capacity["elements"], elements),
+        touched=longer(outcome.touched, slots, used),
+        before=kernel.Before(*(longer(column, slots, used) for column in outcome.before)),
+        touched_elements=longer(outcome.touched_elements, elements, used_elements),
     )

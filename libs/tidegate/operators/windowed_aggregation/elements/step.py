@@ -11,65 +11,42 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tidegate.contracts.operator import Array
-from tidegate.kernels import (
-    hash_index,
-    payloads,
-    time_buffer,
-    version_chains,
-)
-from tidegate.kernels import windows as kernel
+from tidegate.kernels import hash_index, payloads, time_buffer, touched
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.memory import arena
 from tidegate.kernels.payloads import FlatRecords
 from tidegate.kernels.time_buffer import HELD
+from tidegate.kernels.touched import OPENED, STORED
 from tidegate.kernels.windows import DONE, NEEDS_ARENA, Windows
 from tidegate.operators import acceptance
 from tidegate.operators.acceptance import ACCEPTED, LATE, Unaccepted
-from tidegate.operators.windowed_aggregation import step
+from tidegate.operators.windowed_aggregation import bookkeeping, step
 from tidegate.operators.windowed_aggregation.aggregates import Numbers
+from tidegate.operators.windowed_aggregation.bookkeeping import CHECKSUM, FULL_BYTES, FULL_KEYS, OPEN, OPEN_BYTES
 from tidegate.operators.windowed_aggregation.elements import evictors, store
-from tidegate.operators.windowed_aggregation.elements.evictors import (
-    AFTER,
-    BEFORE,
-    FUNCTION,
-    Evictor,
-)
-from tidegate.operators.windowed_aggregation.elements.store import (
-    CHANGED,
-    FREE,
-    NONE,
-    OPENED,
-    OPENED_AND_REMOVED,
-    REMOVED,
-    STORED,
-    Content,
-    Elements,
-)
+from tidegate.operators.windowed_aggregation.elements.evictors import AFTER, BEFORE, FUNCTION, Evictor
+from tidegate.operators.windowed_aggregation.elements.store import NONE, Content, Elements
 from tidegate.operators.windowed_aggregation.spans import (
     CLOSED,
     EMITTED,
     EVERY,
     FINAL,
-    MAX,
     ON_TIME_FIRST,
     PENDING,
     UPDATES,
     Rules,
+    due_at,
     end_of,
     find_key,
     find_span,
     first_start,
     is_open,
-    place_of,
     windows_from,
 )
 from tidegate.operators.windowed_aggregation.step import (
     APPLIED,
-    CHECKSUM,
     EMITTED_COUNT,
     FLUSH,
-    FULL_BYTES,
-    FULL_KEYS,
     IDLE,
     NEEDED,
     NEEDS_EMISSIONS,
@@ -77,8 +54,6 @@ from tidegate.operators.windowed_aggregation.step import (
     NEXT_ROW,
     NEXT_START,
     ON_TIME,
-    OPEN,
-    OPEN_BYTES,
     OPEN_BYTES_MAX,
     OPEN_MAX,
     STOP,
@@ -102,8 +77,8 @@ TALLIES = step.TALLIES + 5
 ELEMENTS_TOUCHED: how many elements are touched. KEPT: how many values are kept.
 """
 
-ELEMENTS, ELEMENTS_BYTES = range(step.NUMBERS, step.NUMBERS + 2)
-NUMBERS = step.NUMBERS + 2
+ELEMENTS, ELEMENTS_BYTES = range(bookkeeping.NUMBERS, bookkeeping.NUMBERS + 2)
+NUMBERS = bookkeeping.NUMBERS + 2
 """Numbers in addition to those of the core `step`: the elements and their bytes. OPEN_BYTES includes these bytes."""
 
 RECORD_JOINED = -2
@@ -180,6 +155,22 @@ class Rows(NamedTuple):
     newest: int
 
 
+class Changes(NamedTuple):
+    """Changelog rows, without their keys, values and times: whether deleted, bounds and arrivals.
+
+    An arrival of WINDOW means that the row is a window's. Such a row has more: `opened`, the arrival of the record that
+    opened the window; `since`, how many records came since it fired; `phase`.
+    """
+
+    deleted: Array
+    start: Array
+    end: Array
+    arrival: Array
+    opened: Array
+    since: Array
+    phase: Array
+
+
 @compiled_in_place
 def absorb(state: State, rows: Rows, rules: Rules, trigger: Trigger, outcome: Outcome) -> Any:
     """Process the rows from tally[NEXT_ROW] on; return DONE, or a signal if it stopped before they were processed."""
@@ -215,15 +206,6 @@ def absorb(state: State, rows: Rows, rules: Rules, trigger: Trigger, outcome: Ou
 
 
 @inlined
-def _count(state: State, timestamp: int, outcome: Outcome) -> None:
-    tally = outcome.tally
-    tally[APPLIED] += 1
-    acceptance.observe_lateness(outcome.unaccepted, timestamp, tally[STREAM_TIME])
-    tally[OPEN_MAX] = max(tally[OPEN_MAX], state.numbers[OPEN])
-    tally[OPEN_BYTES_MAX] = max(tally[OPEN_BYTES_MAX], state.numbers[OPEN_BYTES])
-
-
-@inlined
 def _verdict(state: State, rows: Rows, row: int, key: int, rules: Rules, outcome: Outcome) -> Any:
     """Return ACCEPTED, LATE, the code of why the record is rejected, or the bound + STOP that is reached."""
     if rows.keys.key_length[row] < 0:
@@ -233,7 +215,7 @@ def _verdict(state: State, rows: Rows, row: int, key: int, rules: Rules, outcome
     if code != ACCEPTED:
         return code
     stream_time = max(outcome.tally[STREAM_TIME], rows.advances_to[row])
-    taking, fresh = _effects_on_spans(state, timestamp, key, stream_time, rules)
+    taking, fresh = bookkeeping.effects_on_spans(state, timestamp, key, stream_time, rules)
     if not taking:
         return LATE
     more = fresh * (rows.keys.key_length[row] + WINDOW_BYTES) + taking * store.size_of(rows.values.value_length[row])
@@ -242,52 +224,29 @@ def _verdict(state: State, rows: Rows, row: int, key: int, rules: Rules, outcome
 
 
 @inlined
-def _effects_on_spans(state: State, timestamp: int, key: int, stream_time: int, rules: Rules) -> Any:
-    """Return how many windows take a record of that time, and how many of them it opens."""
-    first = first_start(timestamp, rules)
-    taking = 0
-    fresh = 0
-    for hop in range(windows_from(first, timestamp, rules)):
-        start = first + hop * rules.advance
-        if is_open(end_of(start, rules), stream_time, rules):
-            slot = find_span(state.windows, key, start)
-            if slot == NONE:
-                fresh += 1
-            if slot == NONE or state.windows.phase[slot] != CLOSED:
-                taking += 1
-    return taking, fresh
-
-
-@inlined
 def _full(state: State, fresh: int, more: int, stream_time: int, rules: Rules) -> Any:
     """Return DONE, or the bound that so many more windows and bytes would exceed.
 
     Open windows that are due do not count: they close first.
     """
-    if rules.stop_keys == MAX and rules.stop_bytes == MAX:
+    if not bookkeeping.is_bounded(rules):
         return DONE
     closing, closing_bytes = _closing(state, stream_time)
-    if state.numbers[OPEN] + fresh - closing > rules.stop_keys:
-        return FULL_KEYS
-    return FULL_BYTES if state.numbers[OPEN_BYTES] + more - closing_bytes > rules.stop_bytes else DONE
+    return bookkeeping.bound_reached(state, fresh - closing, more - closing_bytes, rules)
 
 
 @inlined
 def _closing(state: State, stream_time: int) -> Any:
-    """Return the number of open windows that are due, and their bytes."""
+    """Return the number of open windows that are due, and their bytes with those of their elements."""
     order = state.windows.order
     closing = 0
     total = wide(0)
-    node = 0
-    walking = order.numbers[HELD] > 0
-    while walking:
-        due = node < order.numbers[HELD] and order.place[node] <= stream_time
-        if due and state.windows.phase[order.heap[node]] != CLOSED:
-            slot = wide(order.heap[node])
-            closing += 1
-            total += order.size[slot] + state.content.bytes[slot]
-        node = time_buffer.next_node(node, due)
-        walking = node > 0
+    node = bookkeeping.first_closing(state, stream_time)
+    while node != time_buffer.NONE:
+        slot = wide(order.heap[node])
+        closing += 1
+        total += order.size[slot] + state.content.bytes[slot]
+        node = bookkeeping.next_closing(state, node, stream_time)
     return closing, total
 
 
@@ -319,95 +278,6 @@ def _add_to_windows(
 
 
 @inlined
-def _missing_room(
-    state: State,
-    rows: Rows,
-    row: int,
-    key: int,
-    slot: int,
-    start: int,
-    rules: Rules,
-    trigger: Trigger,
-    outcome: Outcome,
-) -> Any:
-    """Return DONE, or what is lacking for the window to take the row's record. NONE: a new window."""
-    lacking = missing_room_for_element(state, rows.values, row, outcome)
-    if lacking == DONE and slot == NONE:
-        lacking = _missing_room_for_window(state, rows.keys, row, key, start, outcome)
-    if lacking == DONE and _fires(state, slot, rules, trigger):
-        lacking = _cannot_fire(state, slot, store.size_of(rows.values.value_length[row]), outcome)
-    return lacking
-
-
-@inlined
-def missing_room_for_element(state: State, values: FlatRecords, row: int, outcome: Outcome) -> Any:
-    """Return DONE, or what is lacking for the row to become an element."""
-    if not store.has_slot(state.elements):
-        return NEEDS_ELEMENT
-    length = payloads.record_length(values, row)
-    outcome.tally[NEEDED] = length
-    return DONE if arena.has_room(state.elements.payloads.arena, length) else NEEDS_VALUES
-
-
-@inlined
-def _missing_room_for_window(state: State, keys: FlatRecords, row: int, key: int, start: int, outcome: Outcome) -> Any:
-    at = _entry_for(state, key, start)
-    lacking, wanted = kernel.missing_room(state.windows, key, at, payloads.record_length(keys, row))
-    outcome.tally[NEEDED] = wanted
-    return lacking
-
-
-@inlined
-def _entry_for(state: State, key: int, start: int) -> Any:
-    """Return the entry of the key's chain before which a window with that start belongs."""
-    return wide(0) if key == NONE else version_chains.entries_until(state.windows.versions, key, start)
-
-
-@inlined
-def _fires(state: State, slot: int, rules: Rules, trigger: Trigger) -> bool:
-    """Return True if the window's next record makes it fire. NONE: a new window."""
-    since = wide(0) if slot == NONE else state.content.since[slot]
-    return rules.emit == UPDATES or (rules.emit == EVERY and since + 1 >= trigger.every)
-
-
-@inlined
-def _cannot_fire(state: State, slot: int, more: int, outcome: Outcome) -> Any:
-    """Return DONE, or why the window cannot fire yet. `more`: the bytes of an element that is yet to be added, or 0."""
-    tally = outcome.tally
-    if tally[EMITTED_COUNT] == len(outcome.slot):
-        tally[NEEDED] = 1
-        return NEEDS_EMISSIONS
-    count = wide(more > 0)
-    size = wide(more)
-    if slot != NONE:
-        if state.content.eviction_pending[slot] != 0:
-            return NEEDS_ROUND
-        count += state.content.length[slot]
-        size += state.content.bytes[slot]
-    tally[NEEDED] = count
-    too_many = tally[LISTED] + count > len(outcome.listed)
-    return NEEDS_ROUND if too_many or (tally[LISTED] > 0 and tally[LISTED_BYTES] + size > ROUND_BYTES) else DONE
-
-
-@inlined
-def _open(state: State, keys: FlatRecords, row: int, key: int, start: int, end: int, outcome: Outcome) -> Any:
-    """Open a window without elements; return its slot."""
-    slot = kernel.open_window(state.windows, keys, row, key, _entry_for(state, key, start), start)
-    state.start[slot] = start
-    state.end[slot] = end
-    state.windows.phase[slot] = EMITTED
-    state.windows.versions.payloads.timestamp[slot] = 0
-    store.clear(state.content, slot)
-    size = keys.key_length[row] + WINDOW_BYTES
-    time_buffer.push(state.windows.order, slot, wide(MAX), keys.offset[row], size)
-    state.numbers[OPEN] += 1
-    state.numbers[OPEN_BYTES] += size
-    state.windows.status[slot] = OPENED
-    _record_before(state, slot, outcome)
-    return slot
-
-
-@inlined
 def _take(state: State, slot: int, rows: Rows, row: int, rules: Rules, trigger: Trigger, outcome: Outcome) -> None:
     """Add the row's record to the open window, which fires if the record makes it."""
     stored = state.windows.versions.payloads
@@ -420,40 +290,14 @@ def _take(state: State, slot: int, rows: Rows, row: int, rules: Rules, trigger: 
     step.mark_pending(state.windows, slot, outcome.tally)
     if fires:
         _fire(state, slot, wide(UPDATE) if rules.emit == UPDATES else wide(EVERY_N), trigger, outcome)
-    _reschedule(state, slot, rules)
+    bookkeeping.reschedule(state, slot, rules)
 
 
 @inlined
-def add_element(state: State, slot: int, values: FlatRecords, row: int, numbers: Numbers, outcome: Outcome) -> Any:
-    """Add the row to the window as an element, for which there must be room; return the element's slot."""
-    element = store.append(state.elements, state.content, slot, values, row, numbers)
-    size = store.size_of(values.value_length[row])
-    state.numbers[ELEMENTS] += 1
-    state.numbers[ELEMENTS_BYTES] += size
-    state.numbers[OPEN_BYTES] += size
-    _list_element(outcome, element)
-    return element
-
-
-@inlined
-def remove_element(state: State, element: int, outcome: Outcome) -> None:
-    """Take the element out of its window's list; it becomes a ghost."""
-    store.unlink(state.elements, state.content, element)
-    size = store.size_of(wide(state.elements.payloads.value_length[element]))
-    state.numbers[ELEMENTS] -= 1
-    state.numbers[ELEMENTS_BYTES] -= size
-    state.numbers[OPEN_BYTES] -= size
-    if state.elements.status[element] == STORED:
-        state.elements.status[element] = REMOVED
-        _list_element(outcome, element)
-    else:
-        state.elements.status[element] = OPENED_AND_REMOVED
-
-
-@inlined
-def _list_element(outcome: Outcome, element: int) -> None:
-    outcome.touched_elements[outcome.tally[ELEMENTS_TOUCHED]] = element
-    outcome.tally[ELEMENTS_TOUCHED] += 1
+def _fires(state: State, slot: int, rules: Rules, trigger: Trigger) -> bool:
+    """Return True if the window's next record makes it fire. NONE: a new window."""
+    since = wide(0) if slot == NONE else state.content.since[slot]
+    return rules.emit == UPDATES or (rules.emit == EVERY and since + 1 >= trigger.every)
 
 
 @inlined
@@ -477,17 +321,6 @@ def _fire(state: State, slot: int, cause: int, trigger: Trigger, outcome: Outcom
         _evict(state, slot, trigger.evictor, outcome)
     if trigger.evictor.kind == FUNCTION:
         state.content.eviction_pending[slot] = 1
-
-
-@inlined
-def _list_elements(state: State, slot: int, outcome: Outcome) -> None:
-    tally = outcome.tally
-    element = wide(state.content.first[slot])
-    while element != NONE:
-        outcome.listed[tally[LISTED]] = element
-        tally[LISTED] += 1
-        element = wide(state.elements.after[element])
-    tally[LISTED_BYTES] += state.content.bytes[slot]
 
 
 @inlined
@@ -525,13 +358,6 @@ def end_round(state: State, outcome: Outcome) -> None:
 
 
 @inlined
-def _reschedule(state: State, slot: int, rules: Rules) -> None:
-    place = place_of(state.start[slot], state.end[slot], state.windows.phase[slot], rules)
-    if place != time_buffer.place_of(state.windows.order, slot):
-        time_buffer.move(state.windows.order, slot, place)
-
-
-@inlined
 def pass_time(state: State, on_time: int, on_close: int, rules: Rules, trigger: Trigger, outcome: Outcome) -> Any:
     """Process all events due at tally[STREAM_TIME]: windows fire with these causes, close and expire.
 
@@ -555,7 +381,7 @@ def pass_time(state: State, on_time: int, on_close: int, rules: Rules, trigger: 
                 step.observe_overtime(outcome.tally, stream_time - order.place[0])
             _fire(state, slot, on_time if ends else on_close, trigger, outcome)
         if ends:
-            _reschedule(state, slot, rules)
+            bookkeeping.reschedule(state, slot, rules)
         else:
             _close(state, slot, rules, outcome)
     return DONE
@@ -567,49 +393,8 @@ def _close(state: State, slot: int, rules: Rules, outcome: Outcome) -> None:
     empty(state, slot, outcome)
     state.content.since[slot] = 0
     state.windows.phase[slot] = CLOSED
-    state.numbers[OPEN] -= 1
-    state.numbers[OPEN_BYTES] -= state.windows.order.size[slot]
-    _reschedule(state, slot, rules)
-
-
-@inlined
-def empty(state: State, slot: int, outcome: Outcome) -> None:
-    """Remove all elements of the window."""
-    while state.content.length[slot] > 0:
-        remove_element(state, wide(state.content.first[slot]), outcome)
-
-
-@inlined
-def _remove(state: State, slot: int, outcome: Outcome) -> None:
-    """Take the window, which has no elements, out of its chain and of the order; it becomes a ghost."""
-    if state.windows.phase[slot] != CLOSED:
-        state.numbers[OPEN] -= 1
-        state.numbers[OPEN_BYTES] -= state.windows.order.size[slot]
-    at = kernel.index_of(state.windows, slot, state.start[slot])
-    kernel.take_out(state.windows, wide(state.windows.key[slot]), at)
-    status = state.windows.status[slot]
-    if status == STORED:
-        _record_before(state, slot, outcome)
-    state.windows.status[slot] = OPENED_AND_REMOVED if status == OPENED else REMOVED
-
-
-@inlined
-def _touch(state: State, slot: int, outcome: Outcome) -> None:
-    if state.windows.status[slot] == STORED:
-        state.windows.status[slot] = CHANGED
-        _record_before(state, slot, outcome)
-
-
-@inlined
-def _record_before(state: State, slot: int, outcome: Outcome) -> None:
-    """Append the window to the touched ones, with what it is before the change."""
-    at, before, stored = outcome.tally[TOUCHED], outcome.before, state.windows.versions.payloads
-    outcome.touched[at] = slot
-    before.since[at] = state.content.since[slot]
-    before.phase[at] = state.windows.phase[slot]
-    before.timestamp[at] = stored.timestamp[slot]
-    before.offset[at] = stored.offset[slot]
-    outcome.tally[TOUCHED] += 1
+    bookkeeping.count_closed(state, slot)
+    bookkeeping.reschedule(state, slot, rules)
 
 
 @compiled_in_place
@@ -632,9 +417,152 @@ def flush(state: State, pending: Array, rules: Rules, trigger: Trigger, outcome:
         if rules.emit == FINAL:
             _close(state, slot, rules, outcome)
         else:
-            _reschedule(state, slot, rules)
+            bookkeeping.reschedule(state, slot, rules)
     outcome.tally[NEXT_ROW] = 0
     return DONE
+
+
+@inlined
+def _missing_room(
+    state: State,
+    rows: Rows,
+    row: int,
+    key: int,
+    slot: int,
+    start: int,
+    rules: Rules,
+    trigger: Trigger,
+    outcome: Outcome,
+) -> Any:
+    """Return DONE, or what is lacking for the window to take the row's record. NONE: a new window."""
+    lacking = missing_room_for_element(state, rows.values, row, outcome)
+    if lacking == DONE and slot == NONE:
+        at = bookkeeping.entry_for(state.windows, key, start)
+        lacking = bookkeeping.missing_room(state, rows.keys, row, key, at, outcome.tally, NEEDED)
+    if lacking == DONE and _fires(state, slot, rules, trigger):
+        lacking = _cannot_fire(state, slot, store.size_of(rows.values.value_length[row]), outcome)
+    return lacking
+
+
+@inlined
+def missing_room_for_element(state: State, values: FlatRecords, row: int, outcome: Outcome) -> Any:
+    """Return DONE, or what is lacking for the row to become an element."""
+    if not store.has_slot(state.elements):
+        return NEEDS_ELEMENT
+    length = payloads.record_length(values, row)
+    outcome.tally[NEEDED] = length
+    return DONE if arena.has_room(state.elements.payloads.arena, length) else NEEDS_VALUES
+
+
+@inlined
+def _cannot_fire(state: State, slot: int, more: int, outcome: Outcome) -> Any:
+    """Return DONE, or why the window cannot fire yet. `more`: the bytes of an element that is yet to be added, or 0."""
+    tally = outcome.tally
+    if tally[EMITTED_COUNT] == len(outcome.slot):
+        tally[NEEDED] = 1
+        return NEEDS_EMISSIONS
+    count = wide(more > 0)
+    size = wide(more)
+    if slot != NONE:
+        if state.content.eviction_pending[slot] != 0:
+            return NEEDS_ROUND
+        count += state.content.length[slot]
+        size += state.content.bytes[slot]
+    tally[NEEDED] = count
+    too_many = tally[LISTED] + count > len(outcome.listed)
+    return NEEDS_ROUND if too_many or (tally[LISTED] > 0 and tally[LISTED_BYTES] + size > ROUND_BYTES) else DONE
+
+
+@inlined
+def _open(state: State, keys: FlatRecords, row: int, key: int, start: int, end: int, outcome: Outcome) -> Any:
+    """Open a window without elements; return its slot."""
+    at = bookkeeping.entry_for(state.windows, key, start)
+    slot = bookkeeping.open_window(state, keys, row, key, at, start, end, keys.key_length[row] + WINDOW_BYTES)
+    store.clear(state.content, slot)
+    _record_before(state, slot, outcome)
+    return slot
+
+
+@inlined
+def _list_elements(state: State, slot: int, outcome: Outcome) -> None:
+    tally = outcome.tally
+    element = wide(state.content.first[slot])
+    while element != NONE:
+        outcome.listed[tally[LISTED]] = element
+        tally[LISTED] += 1
+        element = wide(state.elements.after[element])
+    tally[LISTED_BYTES] += state.content.bytes[slot]
+
+
+@inlined
+def add_element(state: State, slot: int, values: FlatRecords, row: int, numbers: Numbers, outcome: Outcome) -> Any:
+    """Add the row to the window as an element, for which there must be room; return the element's slot."""
+    element = store.append(state.elements, state.content, slot, values, row, numbers)
+    size = store.size_of(values.value_length[row])
+    state.numbers[ELEMENTS] += 1
+    state.numbers[ELEMENTS_BYTES] += size
+    state.numbers[OPEN_BYTES] += size
+    _list_element(outcome, element)
+    return element
+
+
+@inlined
+def remove_element(state: State, element: int, outcome: Outcome) -> None:
+    """Take the element out of its window's list; it becomes a ghost."""
+    store.unlink(state.elements, state.content, element)
+    size = store.size_of(wide(state.elements.payloads.value_length[element]))
+    state.numbers[ELEMENTS] -= 1
+    state.numbers[ELEMENTS_BYTES] -= size
+    state.numbers[OPEN_BYTES] -= size
+    if touched.remove(state.elements.status, element):
+        _list_element(outcome, element)
+
+
+@inlined
+def _list_element(outcome: Outcome, element: int) -> None:
+    outcome.touched_elements[outcome.tally[ELEMENTS_TOUCHED]] = element
+    outcome.tally[ELEMENTS_TOUCHED] += 1
+
+
+@inlined
+def empty(state: State, slot: int, outcome: Outcome) -> None:
+    """Remove all elements of the window."""
+    while state.content.length[slot] > 0:
+        remove_element(state, wide(state.content.first[slot]), outcome)
+
+
+@inlined
+def _remove(state: State, slot: int, outcome: Outcome) -> None:
+    """Take the window, which has no elements, out of its chain and of the order; it becomes a ghost."""
+    if bookkeeping.remove(state, slot, state.start[slot]):
+        _record_before(state, slot, outcome)
+
+
+@inlined
+def _touch(state: State, slot: int, outcome: Outcome) -> None:
+    if touched.change(state.windows.status, slot):
+        _record_before(state, slot, outcome)
+
+
+@inlined
+def _record_before(state: State, slot: int, outcome: Outcome) -> None:
+    """Append the window to the touched ones, with what it is before the change."""
+    at, before, stored = outcome.tally[TOUCHED], outcome.before, state.windows.versions.payloads
+    outcome.touched[at] = slot
+    before.since[at] = state.content.since[slot]
+    before.phase[at] = state.windows.phase[slot]
+    before.timestamp[at] = stored.timestamp[slot]
+    before.offset[at] = stored.offset[slot]
+    outcome.tally[TOUCHED] += 1
+
+
+@inlined
+def _count(state: State, timestamp: int, outcome: Outcome) -> None:
+    tally = outcome.tally
+    tally[APPLIED] += 1
+    acceptance.observe_lateness(outcome.unaccepted, timestamp, tally[STREAM_TIME])
+    tally[OPEN_MAX] = max(tally[OPEN_MAX], state.numbers[OPEN])
+    tally[OPEN_BYTES_MAX] = max(tally[OPEN_BYTES_MAX], state.numbers[OPEN_BYTES])
 
 
 @compiled_in_place
@@ -668,47 +596,19 @@ def store_window(state: State, slot: int, whole: FlatRecords, row: int, outcome:
 
 
 @compiled_in_place
-def net_changes(state: State, outcome: Outcome, changed: Array) -> Any:
-    """Fill `changed` with the positions, in the touched list, of windows for the changelog; return their number.
-
-    Removed windows are deletes, all others are puts. A window that was opened and removed in the batch has no row.
-    """
-    count = 0
-    for at in range(outcome.tally[TOUCHED]):
-        slot = wide(outcome.touched[at])
-        if state.windows.status[slot] != OPENED_AND_REMOVED:
-            changed[count] = at
-            count += 1
-    return count
-
-
-@compiled_in_place
-def net_elements(state: State, outcome: Outcome, changed: Array) -> Any:
-    """Fill `changed` with the slots of elements for the changelog; return their number."""
-    count = 0
-    for at in range(outcome.tally[ELEMENTS_TOUCHED]):
-        element = wide(outcome.touched_elements[at])
-        if state.elements.status[element] != OPENED_AND_REMOVED:
-            changed[count] = element
-            count += 1
-    return count
-
-
-@compiled_in_place
 def settle(state: State, outcome: Outcome) -> None:
     """Mark all touched windows and elements as stored, or free the slots of those that were removed."""
     for at in range(outcome.tally[ELEMENTS_TOUCHED]):
         element = wide(outcome.touched_elements[at])
         if state.elements.status[element] == OPENED:
             state.elements.status[element] = STORED
-            _set_checksum(state, state.elements.payloads.checksum, element, checksum_of_element(state, element))
+            _keep_checksum(state, element)
         else:
             _free_element(state, element)
     for at in range(outcome.tally[TOUCHED]):
         slot = wide(outcome.touched[at])
-        status = state.windows.status[slot]
-        if status in (REMOVED, OPENED_AND_REMOVED):
-            _free(state, slot)
+        if touched.is_ghost(state.windows.status, slot):
+            bookkeeping.free(state, slot)
         else:
             _settle_window(state, slot)
 
@@ -716,34 +616,19 @@ def settle(state: State, outcome: Outcome) -> None:
 @inlined
 def _settle_window(state: State, slot: int) -> None:
     state.windows.status[slot] = STORED
-    _set_checksum(state, state.windows.versions.payloads.checksum, slot, checksum_of(state, slot))
-
-
-@inlined
-def _free(state: State, slot: int) -> None:
-    _set_checksum(state, state.windows.versions.payloads.checksum, slot, wide(0))
-    kernel.free(state.windows, slot)
-    state.windows.status[slot] = FREE
+    payloads.set_checksum(state.windows.versions.payloads, slot, checksum_of(state, slot), state.numbers, CHECKSUM)
 
 
 @inlined
 def _free_element(state: State, element: int) -> None:
-    _set_checksum(state, state.elements.payloads.checksum, element, wide(0))
+    payloads.set_checksum(state.elements.payloads, element, wide(0), state.numbers, CHECKSUM)
     store.free(state.elements, element)
-
-
-@inlined
-def _set_checksum(state: State, checks: Array, at: int, check: int) -> None:
-    state.numbers[CHECKSUM] += check - wide(checks[at])
-    checks[at] = check
 
 
 @inlined
 def checksum_of(state: State, slot: int) -> Any:
     """Return a checksum, 32 bits, of what the window's slot holds, without its elements."""
-    seed = hash_index.mix(state.start[slot] ^ state.windows.order.arrival[slot])
-    seed = hash_index.mix(seed ^ state.end[slot] ^ wide(state.windows.phase[slot]))
-    seed = hash_index.mix(seed ^ state.content.since[slot])
+    seed = hash_index.mix(bookkeeping.hash_of_window(state, slot) ^ state.content.since[slot])
     return payloads.content_hash(state.windows.versions.payloads, slot, seed) & 0xFFFFFFFF
 
 
@@ -757,20 +642,10 @@ def checksum_of_element(state: State, element: int) -> Any:
     return payloads.content_hash(elements.payloads, element, seed) & 0xFFFFFFFF
 
 
-class Changes(NamedTuple):
-    """Changelog rows, without their keys, values and times: whether deleted, bounds and arrivals.
-
-    An arrival of WINDOW means that the row is a window's. Such a row has more: `opened`, the arrival of the record that
-    opened the window; `since`, how many records came since it fired; `phase`.
-    """
-
-    deleted: Array
-    start: Array
-    end: Array
-    arrival: Array
-    opened: Array
-    since: Array
-    phase: Array
+@inlined
+def _keep_checksum(state: State, element: int) -> None:
+    stored = state.elements.payloads
+    payloads.set_checksum(stored, element, checksum_of_element(state, element), state.numbers, CHECKSUM)
 
 
 @compiled_in_place
@@ -787,7 +662,8 @@ def replay(state: State, whole: FlatRecords, rows: Rows, changes: Changes, rules
             _undo_row(state, slot, changes.arrival[row], outcome)
             continue
         if slot == NONE:
-            lacking = _missing_room_for_window(state, rows.keys, row, key, changes.start[row], outcome)
+            at = bookkeeping.entry_for(state.windows, key, changes.start[row])
+            lacking = bookkeeping.missing_room(state, rows.keys, row, key, at, outcome.tally, NEEDED)
             if lacking != DONE:
                 return lacking
             slot = _open(state, rows.keys, row, key, changes.start[row], changes.end[row], outcome)
@@ -822,7 +698,7 @@ def _undo_row(state: State, slot: int, arrival: int, outcome: Outcome) -> None:
     while state.content.length[slot] > 0:
         _drop_element(state, wide(state.content.first[slot]), outcome)
     _remove(state, slot, outcome)
-    _free(state, slot)
+    bookkeeping.free(state, slot)
     _forget(outcome)
 
 
@@ -852,8 +728,7 @@ def _restore_window(
         state.numbers[OPEN_BYTES] += change * order.size[slot]
     state.windows.phase[slot] = changes.phase[row]
     order.arrival[slot] = changes.opened[row]
-    place = place_of(state.start[slot], state.end[slot], changes.phase[row], rules)
-    time_buffer.move(order, slot, place)
+    time_buffer.move(order, slot, due_at(state.start[slot], state.end[slot], changes.phase[row], rules))
     _settle_window(state, slot)
     return DONE
 
@@ -868,18 +743,5 @@ def _restore_element(state: State, slot: int, rows: Rows, row: int, outcome: Out
         return lacking
     element = add_element(state, slot, rows.values, row, rows.numbers, outcome)
     state.elements.status[element] = STORED
-    _set_checksum(state, state.elements.payloads.checksum, element, checksum_of_element(state, element))
+    _keep_checksum(state, element)
     return DONE
-
-
-@compiled_in_place
-def reorder(state: State, rules: Rules) -> None:
-    """Order all windows by the rules; only between batches."""
-    order = state.windows.order
-    held = order.numbers[HELD]
-    order.numbers[HELD] = 0
-    order.numbers[time_buffer.HELD_BYTES] = 0
-    for node in range(held):
-        slot = wide(order.heap[node])
-        place = place_of(state.start[slot], state.end[slot], state.windows.phase[slot], rules)
-        time_buffer.push(order, slot, place, order.arrival[slot], order.size[slot])

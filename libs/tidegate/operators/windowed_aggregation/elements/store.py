@@ -18,13 +18,11 @@ from tidegate.kernels.memory import arena, slots
 from tidegate.kernels.memory.arena import Arena
 from tidegate.kernels.memory.slots import SlotPool
 from tidegate.kernels.payloads import FlatRecords, Payloads
+from tidegate.kernels.touched import FREE, OPENED
 from tidegate.operators.windowed_aggregation.aggregates import Numbers
 
 NONE = -1
 """No element."""
-
-FREE, STORED, OPENED, CHANGED, REMOVED, OPENED_AND_REMOVED = range(6)
-"""State of the slot of a window or an element, as in the core `step`. An element never changes."""
 
 ELEMENT_BYTES = 16
 """Bytes that count for an element beside its value: its times."""

@@ -9,6 +9,7 @@ from tidegate.contracts.operator import Array
 from tidegate.contracts.records import Records
 from tidegate.kernels.columns import record_columns
 from tidegate.kernels.payloads import flat_records
+from tidegate.kernels.touched import OPENED, REMOVED
 from tidegate.operators.result_tables import changes_schema, dictionary_column, ops
 from tidegate.operators.windowed_aggregation.elements.step import (
     CAUSES,
@@ -16,7 +17,6 @@ from tidegate.operators.windowed_aggregation.elements.step import (
     Outcome,
     State,
 )
-from tidegate.operators.windowed_aggregation.elements.store import OPENED, REMOVED
 from tidegate.operators.windowed_aggregation.step import EMITTED_COUNT
 from tidegate.operators.windowed_aggregation.tables import EMISSIONS
 

@@ -1,0 +1,165 @@
+"""What the state of every operator does with its arrays: map them, make room and retry, restore, keep stream time.
+
+A state has a Shell, it is not one: kernels get `shell.state`, and whatever is special to the operator stays in its own
+`state.py`. Growth replaces the arrays, so `shell.state` and `shell.numbers` are to be read anew for each call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.contracts.event_time import NO_STREAM_TIME
+from tidegate.contracts.operator import Array, ArraySpec, Storage
+from tidegate.kernels import time_buffer
+from tidegate.kernels.memory import arena, growth, slots
+from tidegate.kernels.memory.arena import Arena
+from tidegate.kernels.memory.slots import SlotPool
+from tidegate.kernels.payloads import FlatRecords, Payloads, repack
+from tidegate.kernels.time_buffer import TimeBuffer
+
+State = TypeVar("State")
+
+BUFFER_ARRAYS = (
+    ArraySpec("time_numbers", "int64", "fixed", time_buffer.NUMBERS),
+    ArraySpec("pool_numbers", "int64", "fixed", slots.NUMBERS),
+    ArraySpec("arena_numbers", "int64", "fixed", arena.NUMBERS),
+    ArraySpec("position", "int32", "slots"),
+    ArraySpec("heap", "int32", "slots"),
+    ArraySpec("place", "int64", "slots"),
+)
+"""The arrays of a buffer of records in a layout, beside the fields of its slots and the bytes of its arena."""
+
+DONE = 0
+"""What every kernel returns when it has read all of its rows."""
+
+
+class Header(NamedTuple):
+    """Where the `numbers` of a state hold stream time, and the 1 that marks the state as initialized."""
+
+    stream_time: int
+    opened: int
+
+
+class Shell(Generic[State]):
+    """The arrays of one partition: `state` as the kernels take them, and the operator's `numbers` among them."""
+
+    state: State
+    numbers: Array
+
+    def __init__(self, storage: Storage, header: Header, state_of: Callable[[Mapping[str, Array]], State]) -> None:
+        self._storage = storage
+        self._header = header
+        self._state_of = state_of
+        self._map()
+
+    def _map(self) -> None:
+        arrays = self._storage.arrays()
+        self.numbers = arrays["numbers"]
+        self.state = self._state_of(arrays)
+
+    def initialize(self) -> bool:
+        """Give a new storage its first stream time; return True if it was new."""
+        if self.numbers[self._header.opened]:
+            return False
+        self.numbers[self._header.opened] = 1
+        self.stream_time = NO_STREAM_TIME
+        return True
+
+    @property
+    def stream_time(self) -> int:
+        """The partition's stream time (T); NO_STREAM_TIME before the first accepted record."""
+        return int(self.numbers[self._header.stream_time])
+
+    @stream_time.setter
+    def stream_time(self, stream_time: int) -> None:
+        self.numbers[self._header.stream_time] = stream_time
+
+    def capacity(self, dimension: str) -> int:
+        """Return how many items the arrays of that dimension have room for."""
+        return self._storage.capacity()[dimension]
+
+    def grow(self, capacity: Mapping[str, int]) -> None:
+        """Grow the given dimensions to at least that capacity, and map the arrays anew."""
+        self._storage.grow(capacity)
+        self._map()
+
+    def add_slots(self, slots: str) -> None:
+        """Add slots of that dimension."""
+        self.grow(growth.more_slots(self._storage.capacity(), slots))
+
+    def add_indexed_slots(self, slots: str, reindex: Callable[[State], None]) -> None:
+        """Add slots of that dimension; call `reindex` if the hash index of the slots had to become longer."""
+        capacity = self._storage.capacity()
+        wanted = growth.more_slots(capacity, slots, "index")
+        is_longer = wanted["index"] != capacity["index"]
+        self.grow(wanted)
+        if is_longer:
+            reindex(self.state)
+
+    def make_room(self, dimension: str, blocks: Arena, length: int, repack: Callable[[Array], None]) -> None:
+        """Make room for a block of `length` bytes: grow the arena, or repack it if a third of it is dead.
+
+        `repack`: is called with scratch memory for all live words.
+        """
+        growth.make_room(self._storage, dimension, blocks, length, repack)
+        self._map()
+
+    def make_room_for(self, stored: Payloads, pool: SlotPool, length: int) -> None:
+        """Make room for one more record of `length` bytes among the stored ones, which lie in the arena `arena`."""
+        used = int(pool.numbers[slots.USED])
+        self.make_room("arena", stored.arena, length, lambda spare: repack(stored, used, spare))
+
+    def make_any_room(self, make: Callable[[Storage], None]) -> None:
+        """Let `make` grow the storage, and map the arrays anew."""
+        make(self._storage)
+        self._map()
+
+    def restore(self, rows: pa.Table, stream_time: int, replay: Callable[[pa.RecordBatch], None]) -> None:
+        """Apply changelog rows, of which the latest of a slot comes last, and set stream time to `stream_time`."""
+        for part in rows.to_batches():
+            if part.num_rows:
+                replay(part)
+        self.stream_time = stream_time
+
+
+def run(kernel: Callable[[], int], make_room: Callable[[int], None], ends: Container[int] = (DONE,)) -> int:
+    """Call the kernel until it returns one of `ends`, and return that signal.
+
+    Any other signal says what the kernel lacks: `make_room` is called with it, then the kernel again. A kernel goes on
+    where it stopped, so nothing is done twice.
+    """
+    while (signal := kernel()) not in ends:
+        make_room(signal)
+    return signal
+
+
+def deletions(rows: pa.RecordBatch) -> Array:
+    """Return for each changelog row whether it is a `delete`."""
+    return np.asarray(rows.column("op").to_numpy(zero_copy_only=False) == "delete", np.bool_)
+
+
+def buffer_of(arrays: Mapping[str, Array], arrival: Array, size: Array) -> TimeBuffer:
+    """Return the buffer in BUFFER_ARRAYS. Arrivals and sizes are fields of its slots."""
+    numbers, heap, place, position = (arrays[name] for name in ("time_numbers", "heap", "place", "position"))
+    return TimeBuffer(numbers, heap, place, position, arrival, size)
+
+
+def blocks_of(arrays: Mapping[str, Array], name: str = "arena") -> Arena:
+    """Return the arena of that name."""
+    return Arena(arrays[name], arrays[name].view(np.int64), arrays[f"{name}_numbers"])
+
+
+class Stop(NamedTuple):
+    """Where and why a batch stopped before its end: `stopped_at` and `stop_reason` of a StepResult."""
+
+    offset: int | None
+    reason: str
+
+
+def stop_of(signal: int, reasons: Mapping[int, str], batch: FlatRecords, row: int) -> Stop:
+    """Return the stop that the kernel's last signal stands for. `row`: the first row that was not processed."""
+    return Stop(int(batch.offset[row]), reasons[signal]) if signal in reasons else Stop(None, "")
