@@ -6,24 +6,25 @@ outcome into Arrow tables. What finds a duplicate lies side by side in half a ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
 
-from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME, advanced
+from tidegate.contracts.event_time import MAX_TIMESTAMP, advanced
 from tidegate.contracts.operator import SEED, Array, ArraySpec, Layout, StepResult, Storage
 from tidegate.contracts.records import NULL_LENGTH, Records
 from tidegate.kernels import columns, time_buffer
 from tidegate.kernels.hash_index import Index
-from tidegate.kernels.memory import arena, growth, slots
-from tidegate.kernels.payloads import FlatRecords, Payloads, flat_records, record_length, repack
+from tidegate.kernels.memory import arena, slots
+from tidegate.kernels.payloads import FlatRecords, Payloads, flat_records, record_length
 from tidegate.operators import acceptance
 from tidegate.operators.deduplicate import measures, tables
 from tidegate.operators.deduplicate import step as kernel
 from tidegate.operators.deduplicate.config import FOREVER, DeduplicateRules
 from tidegate.operators.deduplicate.integrity import find_damage
 from tidegate.operators.keys import key_kind_error, keys_of
+from tidegate.operators.shell import Header, Shell, deletions, run, stop_of
 
 _FINDING = np.dtype(
     [("fingerprint", "i8"), ("timestamp", "i8"), ("offset", "i8"), ("block", "i4"), ("key_length", "i4")]
@@ -100,17 +101,16 @@ class DeduplicateState:
         self._config = config
         self._rules = rules_of(config)
         self._keys = keys_of(config)
-        self._storage = storage
-        self._map()
-        if not self._numbers[kernel.OPENED]:
-            self._numbers[[kernel.T, kernel.OPENED, kernel.WINDOWED]] = NO_STREAM_TIME, 1, config.windowed
-        if self._numbers[kernel.WINDOWED] != config.windowed:
+        self._shell = Shell(storage, Header(kernel.T, kernel.OPENED), state_of)
+        if self._shell.initialize():
+            self._shell.numbers[kernel.WINDOWED] = config.windowed
+        if self._shell.numbers[kernel.WINDOWED] != config.windowed:
             raise key_kind_error()
 
     @property
     def stream_time(self) -> int:
         """Return the partition's stream time (T); NO_STREAM_TIME before the first accepted record."""
-        return int(self._numbers[kernel.T])
+        return self._shell.stream_time
 
     def step(self, records: Records, clock_ms: int) -> StepResult:
         """Process a batch: emit the first records, drop their duplicates, forget what has expired.
@@ -120,8 +120,10 @@ class DeduplicateState:
         own, missing, newest = acceptance.with_timestamps(records, self._config, clock_ms)
         batch, _, missing = self._keys.keyed(own, missing)
         keys, outcome = _keys_alone(batch), self._outcome(len(records))
-        signal = self._run(
-            lambda: kernel.absorb(self._state, batch, keys, missing, newest, self._rules, outcome), keys, outcome
+        signal = run(
+            lambda: kernel.absorb(self._shell.state, batch, keys, missing, newest, self._rules, outcome),
+            lambda lack: self._make_room(lack, keys, outcome),
+            ends=(kernel.DONE, *_STOP_REASONS),
         )
         return self._result(batch, outcome, own, newest, signal)
 
@@ -129,7 +131,7 @@ class DeduplicateState:
         """Advance stream time to at least `stream_time`, and forget what expires by it. Nothing is emitted."""
         outcome = self._outcome(0)
         outcome.tally[kernel.STREAM_TIME] = advanced(self.stream_time, stream_time)
-        kernel.expire_until(self._state, self._rules, outcome)
+        kernel.expire_until(self._shell.state, self._rules, outcome)
         return self._result(_NO_RECORDS, outcome)
 
     def flush(self) -> StepResult:
@@ -138,24 +140,13 @@ class DeduplicateState:
 
     def restore(self, rows: pa.Table, stream_time: int) -> None:
         """Apply changelog rows, of which the latest of a slot comes last, and set stream time to `stream_time`."""
-        for part in rows.to_batches():
-            if part.num_rows:
-                self._replay(part)
-        self._numbers[kernel.T] = stream_time
+        self._shell.restore(rows, stream_time, self._replay)
 
     def snapshot(self) -> pa.Table:
         """Return the rows (all `put`) from which `restore` builds an equal state, in the order of expiry."""
-        time = self._state.time
-        count = time.numbers[time_buffer.HELD]
-        held = time.heap[:count]
-        held = held[np.lexsort((time.arrival[held], time.place[:count]))]
-        return self._keys.with_record_keys(tables.changes(self._state, _NO_RECORDS, held, np.zeros(count, np.bool_)))
-
-    def _map(self) -> None:
-        """Map the storage's current arrays for the kernels; necessary after each growth."""
-        arrays = self._storage.arrays()
-        self._numbers = arrays["numbers"]
-        self._state = state_of(arrays)
+        held = time_buffer.held_in_order(self._shell.state.time)
+        rows = tables.changes(self._shell.state, _NO_RECORDS, held, np.zeros(len(held), np.bool_))
+        return self._keys.with_record_keys(rows)
 
     def _outcome(self, records: int) -> kernel.Outcome:
         """Return an outcome with room for all effects of so many records; pages that stay unwritten take no memory."""
@@ -172,41 +163,24 @@ class DeduplicateState:
 
     def _held(self) -> tuple[int, int]:
         """Return how many first records are remembered, and the bytes of their keys."""
-        held, held_bytes = (int(number) for number in self._state.time.numbers)
+        held, held_bytes = (int(number) for number in self._shell.state.time.numbers)
         return held, held_bytes
 
-    def _run(self, work: Callable[[], int], keys: FlatRecords, outcome: kernel.Outcome) -> int:
-        """Run the kernel, making room whenever it needs some; return its last signal."""
-        while (signal := work()) in (kernel.NEEDS_SLOT, kernel.NEEDS_ROOM):
-            if signal == kernel.NEEDS_SLOT:
-                self._add_slots()
-            else:
-                self._make_room(int(record_length(keys, outcome.tally[kernel.NEXT_ROW])))
-        return signal
-
-    def _add_slots(self) -> None:
-        """Add slots, and enlarge the index so that its length is a power of two of at least twice the slots."""
-        wanted = growth.more_slots(self._storage.capacity(), "slots", "index")
-        self._storage.grow(wanted)
-        self._map()
-        kernel.reindex(self._state)
-
-    def _make_room(self, length: int) -> None:
-        """Make room for a key of that many bytes: pack the arena if a third of it is dead, otherwise grow it."""
-        blocks = self._state.payloads.arena.numbers
-        capacity = growth.arena_capacity(blocks, length, self._storage.capacity()["arena"])
-        if capacity is not None:
-            self._storage.grow({"arena": capacity})
-            self._map()
+    def _make_room(self, signal: int, keys: FlatRecords, outcome: kernel.Outcome) -> None:
+        """Add what the kernel needs for the key of the row at which it stopped: slots, or room for the key."""
+        if signal == kernel.NEEDS_SLOT:
+            self._shell.add_indexed_slots("slots", kernel.reindex)
             return
-        spare = np.empty(int(blocks[arena.LIVE]) + 1, np.int64)
-        repack(self._state.payloads, int(self._state.pool.numbers[slots.USED]), spare)
+        length = int(record_length(keys, outcome.tally[kernel.NEXT_ROW]))
+        self._shell.make_room_for(self._shell.state.payloads, self._shell.state.pool, length)
 
     def _replay(self, rows: pa.RecordBatch) -> None:
         batch = _keys_alone(self._keys.from_changelog(flat_records(columns.records_of(rows)), rows))
-        deleted = np.asarray(rows.column("op").to_numpy(zero_copy_only=False) == "delete", np.bool_)
-        outcome = self._outcome(0)
-        self._run(lambda: kernel.replay(self._state, batch, deleted, outcome.tally), batch, outcome)
+        deleted, outcome = deletions(rows), self._outcome(0)
+        run(
+            lambda: kernel.replay(self._shell.state, batch, deleted, outcome.tally),
+            lambda lack: self._make_room(lack, batch, outcome),
+        )
 
     def _result(
         self,
@@ -217,14 +191,15 @@ class DeduplicateState:
         signal: int = kernel.DONE,
     ) -> StepResult:
         """Return the outcome as tables, and free what has expired. `own`: the records under their own keys."""
-        state, unaccepted, tally = self._state, outcome.unaccepted, outcome.tally
+        state, unaccepted, tally = self._shell.state, outcome.unaccepted, outcome.tally
         slots_changed, gone = tables.net_changes(state, outcome, int(batch.offset[0]) if len(batch.offset) else 2**62)
         emissions = tables.emissions(state, batch, outcome.emitted[: tally[kernel.EMITTED]])
         changes, undo = (tables.changes(state, batch, slots_changed, is_gone) for is_gone in (gone, ~gone))
         late = acceptance.late(state.payloads, own, unaccepted, self._rules.grace, "older than grace")
         rejected = acceptance.rejected(state.payloads, own, unaccepted, newest)
         kernel.release(state, outcome.expired[: tally[kernel.EXPIRED]])
-        self._numbers[kernel.T] = tally[kernel.STREAM_TIME]
+        self._shell.stream_time = tally[kernel.STREAM_TIME]
+        stop = stop_of(signal, _STOP_REASONS, batch, tally[kernel.NEXT_ROW])
         return StepResult(
             emissions=self._keys.with_record_keys(emissions),
             late=late,
@@ -233,8 +208,8 @@ class DeduplicateState:
             undo=self._keys.with_record_keys(undo),
             counts=measures.counts(outcome, *self._held()),
             stream_time=self.stream_time,
-            stopped_at=int(batch.offset[tally[kernel.NEXT_ROW]]) if signal in _STOP_REASONS else None,
-            stop_reason=_STOP_REASONS.get(signal, ""),
+            stopped_at=stop.offset,
+            stop_reason=stop.reason,
             measures=measures.measures(outcome, self._config, *self._held()),
         )
 

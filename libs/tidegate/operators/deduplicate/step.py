@@ -234,15 +234,11 @@ def _full(time: TimeBuffer, size: int, due: int, rules: Rules) -> Any:
     """
     keys = time.numbers[HELD] + 1 - rules.stop_keys
     total = time.numbers[HELD_BYTES] + size - rules.stop_bytes
-    node = 0
-    walking = time.numbers[HELD] > 0 and (keys > 0 or total > 0)
-    while walking:
-        is_due = node < time.numbers[HELD] and time.place[node] <= due
-        if is_due:
-            keys -= 1
-            total -= time.size[time.heap[node]]
-        node = time_buffer.next_node(node, is_due)
-        walking = node > 0 and (keys > 0 or total > 0)
+    node = time_buffer.first_due(time, due)
+    while node != time_buffer.NONE and (keys > 0 or total > 0):
+        keys -= 1
+        total -= time.size[time.heap[node]]
+        node = time_buffer.next_due(time, node, due)
     if keys > 0:
         return FULL_KEYS
     return FULL_BYTES if total > 0 else DONE
