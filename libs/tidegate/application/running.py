@@ -78,7 +78,7 @@ class Handle:
         self.configuration = configuration
         self._stop = Event()
         self._drivers: Sequence[OperatorDriver] = ()
-        self._ended: Future[None] = in_background(self._run)
+        self._ended: Future[None] = in_background(self._run, "tidegate application")
         self._drain_on_sigterm()
 
     def _run(self) -> None:
