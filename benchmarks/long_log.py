@@ -24,7 +24,7 @@ from tidegate.runtime.batch_loop.metadata import after_batch, after_claim, after
 from tidegate.runtime.configuration.application import Application, application_of
 from tidegate.runtime.control_sync.backfill import TOGETHER
 from tidegate.runtime.doctor import status
-from tidegate.runtime.messages import PartitionResult
+from tidegate.runtime.task.messages import PartitionResult
 from tidegate.state import batch_metadata, disk
 from tidegate.state.delta_log.actions import add, commit_info, transaction
 from tidegate.state.delta_log.checkpoints import write_checkpoint

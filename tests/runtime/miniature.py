@@ -18,7 +18,7 @@ from tidegate.runtime.batch_loop import driver as drivers
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.configuration.application import Application, application_of
 from tidegate.runtime.kafka import client as kafka_client
-from tidegate.runtime.messages import (
+from tidegate.runtime.task.messages import (
     KafkaAttempt,
     PartitionPlan,
     PartitionResult,

@@ -12,7 +12,7 @@ from tests.runtime.test_pins import PLAN, READER
 from tidegate.contracts.event_time import ALWAYS, NEVER
 from tidegate.contracts.schema import Counts
 from tidegate.runtime.batch_loop.alignment import MOST_WAITING_BYTES, Gates, Readers
-from tidegate.runtime.messages import Hold, PartitionResult
+from tidegate.runtime.task.messages import Hold, PartitionResult
 from tidegate.state import leases
 from tidegate.state.alignment import Lease
 

@@ -22,7 +22,7 @@ from tidegate.runtime import clock
 from tidegate.runtime.batch_loop import claimed_operator
 from tidegate.runtime.batch_loop.claimed_operator import ClaimedOperator
 from tidegate.runtime.batch_loop.driver import OperatorDriver
-from tidegate.runtime.messages import KafkaAttempt
+from tidegate.runtime.task.messages import KafkaAttempt
 from tidegate.state.delta_log.data_files import write_rows
 from tidegate.state.delta_log.operator_log import OperatorLog
 

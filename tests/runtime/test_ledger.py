@@ -8,7 +8,7 @@ from tests.runtime.test_metrics import meta
 from tidegate.contracts.errors import StateError
 from tidegate.contracts.schema import BatchMeta, Counts
 from tidegate.runtime.batch_loop.metadata import after_batch, after_claim, after_compaction
-from tidegate.runtime.messages import PartitionResult
+from tidegate.runtime.task.messages import PartitionResult
 from tidegate.state.decisions import RecoveryMethod, RecoveryPlan
 
 pytestmark = pytest.mark.fast

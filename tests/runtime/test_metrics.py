@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tidegate.contracts.schema import FORMAT, BatchMeta, Counts
 from tidegate.runtime.batch_loop.metadata import after_batch
-from tidegate.runtime.messages import PartitionResult
+from tidegate.runtime.task.messages import PartitionResult
 from tidegate.runtime.telemetry.metrics import (
     RECENT_MS,
     Metrics,

@@ -25,7 +25,7 @@ from tidegate.operators.table_history.state import TableHistoryState
 from tidegate.runtime.batch_loop.alignment import Gates, Renewal
 from tidegate.runtime.batch_loop.table_pin import PinnedTable
 from tidegate.runtime.configuration.application import config_hash, settings_of
-from tidegate.runtime.messages import PartitionPlan, PartitionResult, TablePlan
+from tidegate.runtime.task.messages import PartitionPlan, PartitionResult, TablePlan
 from tidegate.state import leases
 from tidegate.state.alignment import Lease
 from tidegate.state.decisions import RecoveryMethod, Wanted

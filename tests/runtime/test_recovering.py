@@ -15,7 +15,7 @@ from tests.runtime.test_task import plan
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.schema import Counts
 from tidegate.runtime.batch_loop.state_recovery import Recovering
-from tidegate.runtime.messages import PartitionPlan, PartitionResult, RecoveryOutcome
+from tidegate.runtime.task.messages import PartitionPlan, PartitionResult, RecoveryOutcome
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 from tidegate.state.decisions import RecoveryMethod, RecoveryPlan, Wanted
 

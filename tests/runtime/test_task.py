@@ -26,14 +26,14 @@ from tidegate.operators.suppression import SuppressionConfig
 from tidegate.runtime.kafka.fetch import Fetched
 from tidegate.runtime.kafka.retries import Deadline
 from tidegate.runtime.kafka.transactions import Producer, init_producer
-from tidegate.runtime.messages import (
+from tidegate.runtime.publishing.topics import Outlets, OutputRoute
+from tidegate.runtime.task import ports, run
+from tidegate.runtime.task.messages import (
     KafkaAttempt,
     PartitionFailure,
     PartitionPlan,
     PartitionResult,
 )
-from tidegate.runtime.publishing.topics import Outlets, OutputRoute
-from tidegate.runtime.task import ports, run
 from tidegate.runtime.task.ports import KafkaPort
 from tidegate.state.decisions import Header, RecoveryMethod, Wanted
 from tidegate.state.delta_log.operator_log import OperatorLog

@@ -11,7 +11,7 @@ import pytest
 from tests.state.logs import OPERATOR, meta, new_log
 from tidegate.contracts.schema import BatchMeta, Counts
 from tidegate.runtime.batch_loop.metadata import after_batch
-from tidegate.runtime.messages import PartitionResult
+from tidegate.runtime.task.messages import PartitionResult
 from tidegate.state.delta_log.log_entries import entry_path
 from tidegate.state.delta_log.operator_log import OperatorLog
 

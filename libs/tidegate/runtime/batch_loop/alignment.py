@@ -19,7 +19,7 @@ from tidegate.contracts.event_time import ALWAYS, NEVER, NO_STREAM_TIME
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.configuration.application import Application
-from tidegate.runtime.messages import Hold, PartitionPlan, PartitionResult
+from tidegate.runtime.task.messages import Hold, PartitionPlan, PartitionResult
 from tidegate.runtime.telemetry.log_lines import log_fields
 from tidegate.state import leases
 from tidegate.state.alignment import Gate, Lease, is_renewal_due, live_leases, needed, seen

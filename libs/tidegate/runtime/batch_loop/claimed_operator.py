@@ -39,8 +39,8 @@ from tidegate.runtime.control_sync.recording import Recorder
 from tidegate.runtime.environment import Environment
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import KafkaClient
-from tidegate.runtime.messages import KafkaAttempt, PartitionPlan, PartitionResult
 from tidegate.runtime.spark.jobs import Jobs
+from tidegate.runtime.task.messages import KafkaAttempt, PartitionPlan, PartitionResult
 from tidegate.runtime.task.results import results_of
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 from tidegate.runtime.telemetry.log_lines import log_fields

@@ -9,7 +9,7 @@ from typing import Any
 
 from tidegate.contracts.errors import StateError
 from tidegate.contracts.schema import FORMAT, BatchMeta, Counts, Pin
-from tidegate.runtime.messages import PartitionResult
+from tidegate.runtime.task.messages import PartitionResult
 from tidegate.runtime.telemetry.metrics import figures_after, measured_after
 from tidegate.state.decisions import RecoveryMethod, RecoveryPlan
 from tidegate.state.raised_offsets import after_going_back

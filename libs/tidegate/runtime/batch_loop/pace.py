@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidegate.runtime.messages import PartitionPlan, PartitionResult
+from tidegate.runtime.task.messages import PartitionPlan, PartitionResult
 
 SMALLEST_BYTES, FIRST_BYTES, LARGEST_BYTES = 2**20, 4 * 2**20, 16 * 2**20
 """Bytes of raw record batches per partition; more than the largest gains nothing (`docs/decisions/0007`)."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.schema import BatchMeta, Counts
 from tidegate.runtime.kafka.transactions import Producer
-from tidegate.runtime.messages import PartitionPlan
+from tidegate.runtime.task.messages import PartitionPlan
 from tidegate.state.batch_metadata import LINEAGE
 from tidegate.state.decisions import Commit, Wanted, idle_advance
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from tidegate.runtime.environment import Background
-from tidegate.runtime.messages import (
+from tidegate.runtime.task.messages import (
     Attempt,
     PartitionPlan,
     PartitionResult,

@@ -23,7 +23,7 @@ from tidegate.runtime.batch_loop.alignment import Gates, Renewal
 from tidegate.runtime.configuration.application import Application, config_of
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import KafkaClient
-from tidegate.runtime.messages import PartitionPlan, PartitionResult, TablePlan
+from tidegate.runtime.task.messages import PartitionPlan, PartitionResult, TablePlan
 from tidegate.state.batch_metadata import touched
 from tidegate.state.decisions import NO_COMMIT, Commit, Wanted
 from tidegate.state.delta_log.actions import data_file

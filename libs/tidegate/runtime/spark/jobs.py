@@ -12,7 +12,9 @@ from typing import Any
 
 from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.errors import EngineError
-from tidegate.runtime.messages import (
+from tidegate.runtime.spark.lake_probe import answer_probe, check_shared
+from tidegate.runtime.spark.starting import StartingSpark
+from tidegate.runtime.task.messages import (
     Attempt,
     KafkaAttempt,
     PartitionFailure,
@@ -20,8 +22,6 @@ from tidegate.runtime.messages import (
     PartitionResult,
     RecoveryOutcome,
 )
-from tidegate.runtime.spark.lake_probe import answer_probe, check_shared
-from tidegate.runtime.spark.starting import StartingSpark
 from tidegate.runtime.task.results import raise_worst
 from tidegate.runtime.task.run import (
     make_durable,

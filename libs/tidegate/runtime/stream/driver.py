@@ -26,7 +26,6 @@ from tidegate.runtime.batch_loop.earlier_runs import refuse_second_log, traces_o
 from tidegate.runtime.batch_loop.metadata import after_batch, after_claim
 from tidegate.runtime.batch_loop.planning import PlanBasis, plan_stream
 from tidegate.runtime.configuration.application import config_hash, settings_of
-from tidegate.runtime.messages import Attempt, PartitionFailure, PartitionResult
 from tidegate.runtime.spark.jobs import Jobs
 from tidegate.runtime.stream.checkpoint import query_id
 from tidegate.runtime.stream.columns import StreamColumns
@@ -40,6 +39,7 @@ from tidegate.runtime.stream.decisions import (
     first_meta,
 )
 from tidegate.runtime.stream.task import ANSWER, task_function, unpacked
+from tidegate.runtime.task.messages import Attempt, PartitionFailure, PartitionResult
 from tidegate.runtime.task.results import results_of
 from tidegate.state import batch_metadata
 from tidegate.state.decisions import Commit

@@ -22,7 +22,7 @@ from tidegate.contracts.operator import StepResult
 from tidegate.contracts.records import Records
 from tidegate.kernels.columns import records_of
 from tidegate.runtime.kafka.fetch import Fetched
-from tidegate.runtime.messages import (
+from tidegate.runtime.task.messages import (
     Attempt,
     PartitionFailure,
     PartitionPlan,

@@ -13,8 +13,8 @@ from tidegate.contracts.records import Records
 from tidegate.runtime.kafka.fetch import Fetched, fetch
 from tidegate.runtime.kafka.retries import Deadline
 from tidegate.runtime.kafka.transactions import Producer
-from tidegate.runtime.messages import KafkaAttempt, PartitionPlan
 from tidegate.runtime.publishing.encoding import Destination, Rows, open_output
+from tidegate.runtime.task.messages import KafkaAttempt, PartitionPlan
 
 
 class Port(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidegate.contracts.errors import EngineError, Fenced, OutputTooLarge, StateError, Superseded, UserError
-from tidegate.runtime.messages import PartitionFailure, PartitionResult
+from tidegate.runtime.task.messages import PartitionFailure, PartitionResult
 
 _ORDER = (Fenced, Superseded, StateError, UserError, OutputTooLarge, EngineError)
 

@@ -24,7 +24,7 @@ from tidegate.contracts.operator import OperatorState, ReadTable, StepResult, Ta
 from tidegate.contracts.records import Records
 from tidegate.runtime.environment import REAL
 from tidegate.runtime.kafka.retries import Deadline
-from tidegate.runtime.messages import (
+from tidegate.runtime.task.messages import (
     Attempt,
     KafkaAttempt,
     PartitionFailure,
