@@ -43,7 +43,8 @@ class StreamConfig(Config):
     @classmethod
     def _without_topics(cls, rules: OperatorRules) -> OperatorRules:
         if isinstance(rules, OperatorConfig):
-            raise ValueError("a DataFrame takes the place of topics; give the rules alone: the class named Rules")
+            alone = type(rules).__name__.replace("Config", "Rules")
+            raise ValueError(f"a DataFrame takes the place of topics; give the rules alone: {alone}")
         if rules.timestamp is not None:
             raise ValueError("`timestamp` would name it twice; leave it out of the rules: a column is named already")
         if rules.reads() is not None:
