@@ -71,7 +71,7 @@ def test_everything_beside_the_log_can_be_deleted_there_is_no_checkpoint_folder(
     assert {path.name for path in here.log.parent.parent.iterdir()} == {"lake", "state"}
     shutil.rmtree(here.application.state)
     produce(broker.bootstrap, here.source, *numbered(*range(8, 12)))
-    wait_for(here.run().flush, "local states are ready")
+    wait_for(here.run().operator.flush, "local states are ready")
     wait_for(lambda: published(broker.bootstrap, here.output) == list(range(12)), "every key once")
 
 
@@ -87,7 +87,7 @@ def test_a_newest_entry_that_a_loss_of_power_cut_short_stops_and_can_be_moved_aw
     assert told.value.value == entry
     assert "move it away" in told.value.remedy
     entry.rename(tmp_path / "moved")
-    wait_for(here.run().flush, "local states are ready")
+    wait_for(here.run().operator.flush, "local states are ready")
     wait_for(lambda: published(broker.bootstrap, here.output) == list(range(4)), "every key once")
 
 

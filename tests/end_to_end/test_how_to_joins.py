@@ -16,6 +16,6 @@ def test_every_block_of_the_how_to_runs_and_shows_what_it_says(tmp_path):
     assert re.search(r'"B61"\},"table":\{"visib": 10\}\} +│ matched +│ 2013-01-01 10:00', shown)
     assert re.search(r'"B62"\},"table":\{"visib": 2\}\} +│ matched +│ 2013-01-01 11:00', shown)
     assert re.search(r'"B63"\} +│ 2013-01-01 15:30', shown)
-    assert "100 % need 0ms" in shown
+    assert "100 % need a grace of 0ms" in shown
     assert (tmp_path / "graces.svg").exists()
     assert re.search(r'B62 *\|2013-01-01 11:02:00\|\{"visib": 2\}\|2013-01-01 11:00:00\|matched', shown)

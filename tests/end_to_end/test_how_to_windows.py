@@ -31,7 +31,7 @@ def test_every_block_of_the_how_to_runs_and_shows_what_it_says(tmp_path):
     assert all(row in shown for row in BEFORE), "the earlier version"
     assert "from Python: 1357045200000 1357048800000 b'1'" in shown
     assert "2h (now)" in shown
-    assert "100 % need 3h" in shown
+    assert "100 % need a grace of 3h" in shown
 
 
 def header(result, name):

@@ -284,7 +284,7 @@ def test_a_table_that_was_compacted_while_the_join_was_behind_is_caught_up_and_d
     here.put((0, b'"A"', 1_000), (1, b'"X"', 1_000))
     here.send((0, b"1", 1_500), (0, b"2", 9_500))
     here.run(JOIN)  # its first lease says what it needs since then
-    here.put((0, b'"B"', 2_000), (0, b'"C"', 9_000)).compact()  # A is gone, and so is what told of it
+    here.put((0, b'"B"', 2_000), (0, b'"C"', 9_000)).operator.compact()  # A is gone, and so is what told of it
     here.put((0, b'"D"', 9_500))
     here.send((0, b"3", 1_500), (0, b"4", 8_500), (0, b"5", 9_500))
     assert [row[2:] for row in here.seen()] == [
@@ -306,8 +306,7 @@ def test_a_record_waits_until_the_table_has_read_on_as_long_as_it_may(joined, mo
     here.put((0, b'"A"', 1_000))
     here.write("table", (0, b'"B"', 2_000), (0, b'"C"', 4_000))
     here.write("stream", (0, b"1", 3_000), (0, b"2", 50_000))
-    join = here.driver(JOIN)
-    join.start()
+    join = here.driver(JOIN).start()
     join.round()
     assert here.seen() == []
     here.run(TABLE)

@@ -10,7 +10,7 @@ import pytest
 from tests.kill.harness import PARTITIONS, records
 from tests.patience import wait_for
 from tidegate.contracts.naming import group_id
-from tidegate.runtime.batch_loop import driver as drivers
+from tidegate.runtime.batch_loop import claimed_operator
 from tidegate.runtime.install.java import java_command
 from tidegate.runtime.install.paths import jars
 from tidegate.runtime.kafka.client import client
@@ -45,7 +45,7 @@ def test_kafkas_own_tool_sees_no_lag_when_everything_is_read_whether_or_not_it_w
 
 
 def test_a_driver_that_runs_on_and_emits_nothing_shows_how_far_it_is(world, broker, monkeypatch):
-    monkeypatch.setattr(drivers, "COMMIT_OFFSETS_EVERY_S", 0.2)
+    monkeypatch.setattr(claimed_operator, "COMMIT_OFFSETS_EVERY_S", 0.2)
     here, stop = world(until={"time_limit": "10d"}), Event()
     driver = here.driver()
     running = Thread(target=driver.run, args=(stop,))

@@ -156,7 +156,7 @@ def test_a_compaction_that_is_due_is_worked_out_while_batches_go_on_and_changes_
     for part in parts[6:]:
         take(driver, here, part)
     shutil.rmtree(here.application.state)
-    wait_for(here.run().flush, "local states are ready")
+    wait_for(here.run().operator.flush, "local states are ready")
 
     calm.feed(made)
     wait_for(calm.run().flush, "local states are ready")
@@ -241,8 +241,8 @@ def test_an_idle_driver_notices_that_a_newer_one_has_claimed(world, broker):
     produce(broker, here.source, (0, b"a", b"1", 5))
     older, newer = here.run(), here.run()
     with pytest.raises(StartOver, match="an entry above"):
-        older.round()
-    assert not newer.round()
+        older.operator.round()
+    assert not newer.operator.round()
 
 
 def test_a_missing_topic_is_named_with_the_command_that_creates_it(world):
