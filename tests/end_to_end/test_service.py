@@ -159,7 +159,7 @@ def test_a_compaction_that_is_due_is_worked_out_while_batches_go_on_and_changes_
     wait_for(here.run().operator.flush, "local states are ready")
 
     calm.feed(made)
-    wait_for(calm.run().flush, "local states are ready")
+    wait_for(calm.run().operator.flush, "local states are ready")
     assert committed(broker.bootstrap, here.output) == committed(broker.bootstrap, calm.output)
     assert emissions(here) == emissions(calm)
 
