@@ -131,10 +131,15 @@ class Handle:
         while len(self._drivers) < len(self.configuration.operators):
             self._pause(deadline, "Spark has not started")
         for driver in sorted(self._drivers, key=lambda driver: _depth(driver.name, self.configuration)):
-            topic = self.configuration.operators[driver.name].input
-            targets = offsets.stable(client(self.configuration.kafka), topic)
+            targets = self._ends(self.configuration.operators[driver.name].input, deadline)
             while not driver.has_reached(targets):
                 self._pause(deadline, f"{driver.name} has not caught up")
+
+    def _ends(self, topic: str, deadline: float) -> dict[int, int]:
+        """Return the end of each partition. A topic that is not there has none: wait until it is, or its reader ends."""
+        while not (ends := offsets.stable(client(self.configuration.kafka), topic)):
+            self._pause(deadline, f"there is no topic {topic}")
+        return ends
 
     def _pause(self, deadline: float, problem: str) -> None:
         """Wait a moment. Raise EngineError at the deadline, and the error of an operator that has ended."""
