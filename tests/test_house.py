@@ -8,9 +8,12 @@ import statistics
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
+from itertools import takewhile
 from pathlib import Path
 
+import grimp
 import pytest
 from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
 
@@ -32,7 +35,6 @@ MAY_NAME_KINDS = {
     "libs/tidegate/application": "is the Python front door, with a method per kind",
     "libs/tidegate/operators/registry.py": "has one line per kind",
     "libs/tidegate/runtime/spark/history.py": "is the Python access to a table's history",
-    "libs/tidegate/versioned_table.py": "is a table's history without a service",
     "libs/tidegate/devkit/demo": "is a program of a user",
     "services/stack_demo": "is a program of a user",
 } | {
@@ -51,6 +53,22 @@ def test_imports_go_downwards_only(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     monkeypatch.chdir(ROOT)
     status = lint_imports(config_filename=str(ROOT / "pyproject.toml"), cache_dir=None)
     assert status == EXIT_STATUS_SUCCESS, capsys.readouterr().out
+
+
+def test_no_folder_has_rooms_that_import_each_other_in_a_circle() -> None:
+    """So the rooms of every folder can be drawn with all arrows downwards, not only those that have a contract."""
+    house = grimp.build_graph("tidegate", exclude_type_checking_imports=True, cache_dir=None)
+    imports = [(module, other) for module in house.modules for other in house.find_modules_directly_imported_by(module)]
+    for folder, arrows in _arrows(imports).items():
+        try:
+            TopologicalSorter(arrows).prepare()
+        except CycleError as error:
+            pytest.fail(f"a circle in {folder}: {' <- '.join(error.args[1])}")
+
+
+def test_a_circle_of_rooms_is_found_at_the_folder_in_which_they_stand() -> None:
+    imports = [("t.a.x", "t.b.y"), ("t.b.z", "t.a.w"), ("t.a", "t.a.x"), ("t.a.x", "t.a.w")]
+    assert _arrows(imports) == {"t": {"a": {"b"}, "b": {"a"}}, "t.a": {"x": {"w"}}}
 
 
 def test_the_contract_of_siblings_has_every_kind() -> None:
@@ -110,10 +128,10 @@ def test_a_service_imports_no_part_of_a_kind_that_only_tests_need() -> None:
     program = (
         "import sys; from tidegate.operators.registry import kind_of, kinds; import tidegate.runtime.service\n"
         "for kind in kinds(): kind_of(kind)\n"
-        "parts = ('adapters', 'cases', 'reference', 'simulation', 'strategies')\n"
+        "parts = {'adapters', 'cases', 'reference', 'simulation', 'strategies', 'testing'}\n"
         "of_kinds = [name for name in sys.modules if name.startswith('tidegate.operators.')]\n"
         "tools = sys.modules.keys() & {'hypothesis', 'pytest', 'tidegate.testing'}\n"
-        "print([*tools, *(name for name in of_kinds if name.split('.')[-1] in parts)])"
+        "print([*tools, *(name for name in of_kinds if parts & set(name.split('.')))])"
     )
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"
@@ -132,6 +150,18 @@ def _may_name_kinds(path: str) -> bool:
 def _rooms(folder: Path) -> list[Path]:
     named = [path for path in folder.iterdir() if not path.name.startswith("__")]
     return [path for path in named if path.suffix == ".py" or any(path.rglob("*.py"))]
+
+
+def _arrows(imports: Iterable[tuple[str, str]]) -> dict[str, dict[str, set[str]]]:
+    """Return by folder which of its rooms import which others, at any depth."""
+    found: dict[str, dict[str, set[str]]] = {}
+    for module, other in imports:
+        ways = module.split("."), other.split(".")
+        shared = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(*ways, strict=False))))
+        if shared < min(map(len, ways)):
+            rooms = found.setdefault(".".join(ways[0][:shared]), {})
+            rooms.setdefault(ways[0][shared], set()).add(ways[1][shared])
+    return found
 
 
 def _using(is_use: object) -> list[str]:

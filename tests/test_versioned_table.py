@@ -13,7 +13,7 @@ from tidegate.contracts.records import Row
 from tidegate.operators.table_history import TableHistoryRules
 from tidegate.operators.table_history.reading import Version
 from tidegate.operators.table_history.reference import Reference
-from tidegate.versioned_table import PutResult
+from tidegate.operators.table_history.versioned_table import PutResult
 
 pytestmark = pytest.mark.fast
 

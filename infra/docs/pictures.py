@@ -11,7 +11,7 @@ from typing import Any
 
 from infra.docs.canvas import BACK, BLUE, GREEN, GREY, INK, MINUTE, ORANGE, RED, RIGHT, WIDTH, Canvas, clock
 from tidegate.operators.registry import config_type, operator_for
-from tidegate.testing.driver import Driver, Emission
+from tidegate.operators.testing.driver import Driver, Emission
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 

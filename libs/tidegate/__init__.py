@@ -6,7 +6,7 @@
     from tidegate import VersionedTable         a versioned table of its own, without a service
     from tidegate import WindowStore            a window store of its own, without a service
     import tidegate.spark                       operators on streaming DataFrames, views
-    import tidegate.testing.driver              an operator, driven record by record
+    import tidegate.operators.testing.driver              an operator, driven record by record
 
 Names are imported when they are first used, so that `import tidegate` costs nothing.
 """
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from tidegate.operators.stream_table_join import StreamTableJoinConfig, StreamTableJoinRules
     from tidegate.operators.suppression import SuppressionConfig, SuppressionRules
     from tidegate.operators.table_history import TableHistoryConfig, TableHistoryRules
+    from tidegate.operators.table_history.versioned_table import VersionedTable
     from tidegate.operators.windowed_aggregation import WindowedAggregationConfig, WindowedAggregationRules
-    from tidegate.versioned_table import VersionedTable
     from tidegate.window_store import WindowStore
 
 __all__ = [
@@ -122,7 +122,7 @@ _NAMES = {
     "tidegate.operators.suppression": ("SuppressionConfig", "SuppressionRules"),
     "tidegate.operators.table_history": ("TableHistoryConfig", "TableHistoryRules"),
     "tidegate.operators.windowed_aggregation": ("WindowedAggregationConfig", "WindowedAggregationRules"),
-    "tidegate.versioned_table": ("VersionedTable",),
+    "tidegate.operators.table_history.versioned_table": ("VersionedTable",),
     "tidegate.window_store": ("WindowStore",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}

@@ -74,13 +74,13 @@ def test_applications_are_equal_if_they_say_the_same_in_other_words() -> None:
 
 
 def test_a_function_of_a_program_is_allowed_and_named() -> None:
-    from tidegate.testing.joiners import dashed
+    from tidegate.operators.testing.joiners import dashed
 
     app = application()
     prices = app.table("prices", history="30d")
     app.stream("orders", name="priced").join(prices, how="left", joiner=dashed).keep()
-    assert app.configuration().allow == ("tidegate.testing.joiners",)
-    assert app.configuration().operators["priced"].functions() == ("tidegate.testing.joiners:dashed",)
+    assert app.configuration().allow == ("tidegate.operators.testing.joiners",)
+    assert app.configuration().operators["priced"].functions() == ("tidegate.operators.testing.joiners:dashed",)
 
 
 def test_relative_folders_start_at_the_folder_of_the_program() -> None:

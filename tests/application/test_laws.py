@@ -15,12 +15,12 @@ from tests.hypothesis_profile import many
 from tidegate.contracts.config import KeyRules, OperatorConfig
 from tidegate.contracts.errors import ConfigurationError
 from tidegate.operators.registry import config_type, kinds
+from tidegate.operators.testing.cases import cases
 from tidegate.runtime.configuration.application import config_of, settings_of
-from tidegate.testing.cases import cases
 
 pytestmark = pytest.mark.fast
 
-ALLOWED = ("tidegate.testing.joiners", "tidegate.testing.evictors")
+ALLOWED = ("tidegate.operators.testing.joiners", "tidegate.operators.testing.evictors")
 
 
 @st.composite

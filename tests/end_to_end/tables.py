@@ -12,9 +12,9 @@ from tests.state.logs import HOUR_MS, commit_rows, meta, new_log
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.table_history import TableHistory, TableHistoryRules
+from tidegate.operators.table_history.versioned_table import VersionedTable
 from tidegate.runtime.configuration.application import Application, application_of
 from tidegate.state.upkeep.compaction import compact
-from tidegate.versioned_table import VersionedTable
 
 TABLE, PARTITIONS = "facts", 2
 

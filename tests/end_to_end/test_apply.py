@@ -31,6 +31,7 @@ from tidegate.operators.stream_table_join.cases import stream_table_join_referen
 from tidegate.operators.suppression.cases import suppression_reference
 from tidegate.operators.table_history import TableHistoryConfig
 from tidegate.operators.table_history.cases import table_history_reference
+from tidegate.operators.testing.laws import Change, Table
 from tidegate.operators.windowed_aggregation.cases import elements_reference, windows_reference
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.batch_loop.requests import Requests
@@ -38,11 +39,10 @@ from tidegate.runtime.configuration.application import load, settings_of
 from tidegate.runtime.kafka.client import client
 from tidegate.state import batch_metadata
 from tidegate.state.delta_log.operator_log import OperatorLog
-from tidegate.testing.laws import Change, Table
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
-JOINERS = "tidegate.testing.joiners"
+JOINERS = "tidegate.operators.testing.joiners"
 NAME, TABLE, VERSIONS = "changing", "facts", [(b"k0", b'"A"', 0), (b"k1", b'"B"', 3_000)]
 GRACE = {"table": TABLE, "join": "left", "grace": "1m"}
 COUNT = {"window": {"tumbling": "2s", "grace": "1h"}, "aggregate": {"count": True}, "emit": "final"}

@@ -11,13 +11,13 @@ import pytest
 from tests.end_to_end.test_windows import results
 from tidegate.cli.main import main
 from tidegate.operators.registry import operator_for
+from tidegate.operators.testing.driver import Driver
 from tidegate.spark import register_views
 from tidegate.state.committed_windows import CommittedWindows
-from tidegate.testing.driver import Driver
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
-FUNCTIONS = "tidegate.testing.evictors"
+FUNCTIONS = "tidegate.operators.testing.evictors"
 WINDOWS = {
     "kind": "windowed_aggregation",
     "window": {"hopping": "10s", "advance": "5s", "grace": "20s"},

@@ -15,8 +15,8 @@ from tests.fuzzing.state_files import test_a_header_that_is_damaged_is_an_earlie
 from tests.kernels import collisions, test_hash_index, test_json_text, test_record_batch, test_version_chains
 from tests.laws import test_laws
 from tests.operators import test_damage
-from tidegate.testing import strategies
-from tidegate.testing.cases import Case, cases
+from tidegate.operators.testing import strategies
+from tidegate.operators.testing.cases import Case, cases
 from tidegate.testing.memory_log import MemoryLog
 
 Target = Callable[[bytes], Any]

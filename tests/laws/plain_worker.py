@@ -7,7 +7,7 @@ import sys
 
 from tidegate.kernels.compiled import NUMBA_ON
 from tidegate.operators.registry import operator_for
-from tidegate.testing.laws import Partition
+from tidegate.operators.testing.laws import Partition
 
 
 def main() -> None:

@@ -20,8 +20,8 @@ from tidegate.contracts.records import Records, Row
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.stream_table_join import StreamTableJoin, StreamTableJoinConfig
 from tidegate.operators.table_history import TableHistory, TableHistoryConfig
+from tidegate.operators.testing.laws import small
 from tidegate.state.alignment import Gate, Lease, needed, seen
-from tidegate.testing.laws import small
 
 pytestmark = pytest.mark.fast
 

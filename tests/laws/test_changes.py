@@ -12,10 +12,10 @@ from pydantic import ValidationError
 from tests.hypothesis_profile import many
 from tidegate.contracts.config import OperatorConfig
 from tidegate.operators.registry import operator_for
+from tidegate.operators.testing import strategies
+from tidegate.operators.testing.cases import Case, cases
+from tidegate.operators.testing.laws import Change, Event, Partition, Trace, batches
 from tidegate.runtime.configuration.application import settings_of
-from tidegate.testing import strategies
-from tidegate.testing.cases import Case, cases
-from tidegate.testing.laws import Change, Event, Partition, Trace, batches
 from tidegate.testing.memory_log import MemoryLog
 
 pytestmark = pytest.mark.fast

@@ -19,9 +19,9 @@ from tests.hypothesis_profile import many
 from tidegate.contracts.operator import Operator
 from tidegate.contracts.records import Row
 from tidegate.operators.registry import kinds, operator_for
-from tidegate.testing import strategies
-from tidegate.testing.cases import Case, cases
-from tidegate.testing.laws import Advance, Change, Flush, Partition, Step, Trace, batches
+from tidegate.operators.testing import strategies
+from tidegate.operators.testing.cases import Case, cases
+from tidegate.operators.testing.laws import Advance, Change, Flush, Partition, Step, Trace, batches
 from tidegate.testing.memory_log import LogUnderTest, MemoryLog
 
 pytestmark = pytest.mark.fast

@@ -18,10 +18,10 @@ from tests.laws import test_laws as laws
 from tests.laws.test_laws import case  # noqa: F401 -- the fixture of the same parameters
 from tidegate.contracts.operator import Operator, StepResult
 from tidegate.contracts.schema import FORMAT, BatchMeta, log_schema
+from tidegate.operators.testing.cases import Case
 from tidegate.state.delta_log.data_files import write_rows
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.upkeep.compaction import compact
-from tidegate.testing.cases import Case
 
 EXAMPLES = 50
 OPERATOR = "law"

@@ -14,10 +14,10 @@ from tidegate.contracts.operator import SEED
 from tidegate.contracts.records import Row
 from tidegate.operators.registry import operator_for
 from tidegate.operators.suppression.state import WINDOWED
+from tidegate.operators.testing import strategies
+from tidegate.operators.testing.cases import Case, cases
+from tidegate.operators.testing.laws import Partition, batches
 from tidegate.operators.windowed_aggregation.config import Unlimited
-from tidegate.testing import strategies
-from tidegate.testing.cases import Case, cases
-from tidegate.testing.laws import Partition, batches
 
 pytestmark = pytest.mark.fast
 

@@ -7,7 +7,7 @@ import pytest
 from tests.operators.suppression.partitions import config
 from tidegate.contracts.errors import BufferFull
 from tidegate.operators.suppression import Suppression
-from tidegate.testing.driver import Driver, Emission
+from tidegate.operators.testing.driver import Driver, Emission
 
 pytestmark = pytest.mark.fast
 

@@ -7,8 +7,8 @@ import pytest
 from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.kernels.record_format.record_headers import encode_headers
 from tidegate.operators.suppression import Suppression, SuppressionConfig
+from tidegate.operators.testing.driver import Driver
 from tidegate.operators.windowed_aggregation import WindowedAggregation, WindowedAggregationConfig
-from tidegate.testing.driver import Driver
 
 pytestmark = pytest.mark.fast
 

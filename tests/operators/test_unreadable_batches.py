@@ -12,7 +12,7 @@ from tidegate.contracts.records import TOO_LARGE, UNREADABLE, Records, Row
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 from tidegate.operators.table_history import TableHistory, TableHistoryConfig
-from tidegate.testing.cases import Case, cases
+from tidegate.operators.testing.cases import Case, cases
 
 pytestmark = pytest.mark.fast
 

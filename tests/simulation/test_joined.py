@@ -12,7 +12,7 @@ from tidegate.contracts.schema import FORMAT, BatchMeta
 from tidegate.operators.registry import operator_for
 from tidegate.operators.stream_table_join import StreamTableJoinConfig
 from tidegate.operators.table_history import TableHistoryConfig
-from tidegate.testing.laws import Partition
+from tidegate.operators.testing.laws import Partition
 from tidegate.testing.simulation.judges.joined import JoinOracle, TableOracle
 from tidegate.testing.simulation.judges.oracle import Violation, sorted_rows
 from tidegate.testing.simulation.settings import INPUT, JOINED, OPERATORS, TABLE, TABLE_INPUT

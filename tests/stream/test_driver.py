@@ -23,14 +23,14 @@ from tidegate.contracts.records import Row
 from tidegate.operators.stream_table_join import StreamTableJoinRules
 from tidegate.operators.suppression import SuppressionRules
 from tidegate.operators.suppression.strategies import suppression_configs
+from tidegate.operators.testing import strategies
+from tidegate.operators.testing.cases import cases
+from tidegate.operators.testing.laws import Trace
 from tidegate.runtime.stream import driver as driver_module
 from tidegate.runtime.stream.config import StreamConfig
 from tidegate.runtime.stream.driver import StreamDriver
 from tidegate.state import batch_metadata
 from tidegate.state.delta_log.operator_log import OperatorLog
-from tidegate.testing import strategies
-from tidegate.testing.cases import cases
-from tidegate.testing.laws import Trace
 
 pytestmark = pytest.mark.fast
 

@@ -16,8 +16,8 @@ import pytest
 from tests.stream.conftest import PARTITIONS, Place, partitions_of, records_in
 from tidegate.contracts.event_time import NO_TIMESTAMP
 from tidegate.contracts.records import Row
-from tidegate.testing.cases import cases
-from tidegate.testing.laws import Trace
+from tidegate.operators.testing.cases import cases
+from tidegate.operators.testing.laws import Trace
 
 pytestmark = pytest.mark.spark
 

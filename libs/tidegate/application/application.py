@@ -12,9 +12,9 @@ import yaml
 from tidegate.application.definitions import Definition, Definitions
 from tidegate.application.display import table_html
 from tidegate.application.formats import Format, TimestampIn, TimeWindowedKeys
-from tidegate.application.loading import is_loading
 from tidegate.application.options import Duration, Size, as_yaml
 from tidegate.application.places import Place, caller
+from tidegate.application.program import is_loading
 from tidegate.application.streams import Stream, Table, WindowedStream
 from tidegate.contracts.errors import ConfigurationError, Problem, UserError
 from tidegate.contracts.naming import log_path

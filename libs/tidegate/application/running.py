@@ -13,8 +13,8 @@ from threading import Event, Lock, current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
 from tidegate.application.display import table_html, table_text
-from tidegate.application.loading import let_workers_import
 from tidegate.application.options import Duration, duration_ms
+from tidegate.application.program import let_workers_import
 from tidegate.contracts.errors import EngineError, TidegateError, UserError
 from tidegate.runtime import service
 from tidegate.runtime.doctor.status import operator_status

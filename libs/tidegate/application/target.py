@@ -18,5 +18,5 @@ def load(target: Path) -> Application:
     Raise ConfigurationError with all problems; UserError if the target cannot be read or has no such application.
     """
     if is_program(target):
-        return load_application(target).configuration()  # type: ignore[no-any-return]
+        return load_application(target).configuration()
     return configuration.load(target)

@@ -1,1 +1,1 @@
-"""Test tools for users: per-record driver, conformance runner, strategies, laws."""
+"""Tests over all kinds: conformance runner, replay of a log, simulation; and the face of the per-record driver."""

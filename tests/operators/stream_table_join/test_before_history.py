@@ -8,7 +8,7 @@ from tidegate.contracts.errors import UserError
 from tidegate.contracts.records import Records, Row
 from tidegate.operators.stream_table_join import StreamTableJoin, StreamTableJoinConfig
 from tidegate.operators.table_history import TableHistory, TableHistoryConfig
-from tidegate.testing.driver import Driver
+from tidegate.operators.testing.driver import Driver
 
 pytestmark = pytest.mark.fast
 

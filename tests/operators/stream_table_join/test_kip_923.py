@@ -6,7 +6,7 @@ import pytest
 
 from tidegate.operators.stream_table_join import StreamTableJoin, StreamTableJoinConfig
 from tidegate.operators.table_history import TableHistory, TableHistoryConfig
-from tidegate.testing.driver import Driver
+from tidegate.operators.testing.driver import Driver
 
 pytestmark = pytest.mark.fast
 
@@ -18,7 +18,12 @@ FAR_AHEAD = ("1", "far ahead", 1_000_000)
 def drivers(versions: dict[str, str], **join: str) -> tuple[Driver, Driver]:
     """A table, and a join that reads it."""
     table = Driver(TableHistory(TableHistoryConfig.model_validate({"input": "table"} | versions)))
-    rules = {"input": "stream", "table": "table", "join": "inner", "joiner": "tidegate.testing.joiners:dashed"} | join
+    rules = {
+        "input": "stream",
+        "table": "table",
+        "join": "inner",
+        "joiner": "tidegate.operators.testing.joiners:dashed",
+    } | join
     return table, Driver(StreamTableJoin(StreamTableJoinConfig.model_validate(rules)), table=table)
 
 

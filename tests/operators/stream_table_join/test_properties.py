@@ -18,7 +18,7 @@ from tidegate.operators.stream_table_join import StreamTableJoin
 from tidegate.operators.stream_table_join.reference import Reference
 from tidegate.operators.table_history.reference import Reference as TableReference
 from tidegate.operators.table_history.state import TableHistoryState
-from tidegate.testing.laws import small
+from tidegate.operators.testing.laws import small
 
 pytestmark = pytest.mark.fast
 

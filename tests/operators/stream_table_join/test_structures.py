@@ -13,7 +13,7 @@ from tests.operators.stream_table_join.partitions import config, opened, records
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.stream_table_join import StreamTableJoin
-from tidegate.testing.laws import small
+from tidegate.operators.testing.laws import small
 
 pytestmark = pytest.mark.fast
 

@@ -10,7 +10,7 @@ from tests.operators.suppression.partitions import config
 from tidegate.contracts.records import Row
 from tidegate.operators.suppression import Suppression
 from tidegate.operators.suppression.cases import suppression_reference
-from tidegate.testing.laws import Partition
+from tidegate.operators.testing.laws import Partition
 
 pytestmark = pytest.mark.fast
 

@@ -17,8 +17,8 @@ from tidegate.kernels.memory import arena, slots
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.suppression import Suppression, state
 from tidegate.operators.suppression.strategies import suppression_configs
-from tidegate.testing import strategies
-from tidegate.testing.laws import Partition, batches, small
+from tidegate.operators.testing import strategies
+from tidegate.operators.testing.laws import Partition, batches, small
 
 pytestmark = pytest.mark.fast
 

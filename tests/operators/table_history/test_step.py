@@ -13,7 +13,7 @@ from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.table_history import TableHistory, TableHistoryConfig
 from tidegate.operators.table_history.reading import Version
 from tidegate.operators.table_history.state import LAYOUT
-from tidegate.testing.driver import Driver
+from tidegate.operators.testing.driver import Driver
 
 pytestmark = pytest.mark.fast
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tidegate.contracts.errors import UserError
 from tidegate.kernels.compiled import compiled
+from tidegate.operators.testing.driver import Driver
 from tidegate.operators.windowed_aggregation import WindowedAggregation, WindowedAggregationConfig, aggregates
-from tidegate.testing.driver import Driver
 
 pytestmark = pytest.mark.fast
 

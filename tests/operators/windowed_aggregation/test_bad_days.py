@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tests.hypothesis_profile import many
 from tidegate.contracts.errors import BufferFull
 from tidegate.contracts.records import Row
+from tidegate.operators.testing.driver import Driver
 from tidegate.operators.windowed_aggregation import WindowedAggregation, WindowedAggregationConfig
 from tidegate.operators.windowed_aggregation.reference import Reference
-from tidegate.testing.driver import Driver
 
 pytestmark = pytest.mark.fast
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.operators.windowed_aggregation.test_final_results import driver
-from tidegate.testing.driver import Driver, Emission
+from tidegate.operators.testing.driver import Driver, Emission
 
 pytestmark = pytest.mark.fast
 

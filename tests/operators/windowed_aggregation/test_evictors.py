@@ -11,8 +11,8 @@ import pytest
 
 from tidegate.contracts.config import read
 from tidegate.contracts.errors import BufferFull, ConfigurationError, UserError
+from tidegate.operators.testing.driver import Driver, Emission
 from tidegate.operators.windowed_aggregation import WindowedAggregation, WindowedAggregationConfig
-from tidegate.testing.driver import Driver, Emission
 
 pytestmark = pytest.mark.fast
 

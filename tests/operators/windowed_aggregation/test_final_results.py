@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.hypothesis_profile import many
 from tidegate.contracts.errors import BufferFull
+from tidegate.operators.testing.driver import Driver, Emission
 from tidegate.operators.windowed_aggregation import WindowedAggregation, WindowedAggregationConfig
-from tidegate.testing.driver import Driver, Emission
 
 pytestmark = pytest.mark.fast
 

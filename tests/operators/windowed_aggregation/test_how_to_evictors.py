@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from tidegate.operators.registry import operator_for
+from tidegate.operators.testing.driver import Driver
 from tidegate.runtime.configuration.application import Application, application_of
-from tidegate.testing.driver import Driver
 
 pytestmark = pytest.mark.fast
 

@@ -8,7 +8,7 @@ from typing import Any
 from tidegate.contracts.config import read
 from tidegate.contracts.errors import BufferFull, ConfigurationError
 from tidegate.operators.deduplicate import Deduplicate, DeduplicateRules
-from tidegate.testing.driver import Driver
+from tidegate.operators.testing.driver import Driver
 
 
 def run(scenario: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from tidegate.operators.deduplicate.config import DeduplicateConfig
 from tidegate.operators.deduplicate.reference import Reference
 from tidegate.operators.deduplicate.strategies import deduplicate_configs
 from tidegate.operators.keys_reference import Window
-from tidegate.testing.cases import Case, columns, late_rows, play, rejected_rows, window_columns
-from tidegate.testing.laws import Event, Trace
-from tidegate.testing.strategies import windowed_histories
+from tidegate.operators.testing.cases import Case, columns, late_rows, play, rejected_rows, window_columns
+from tidegate.operators.testing.laws import Event, Trace
+from tidegate.operators.testing.strategies import windowed_histories
 
 
 def deduplicate_reference(config: DeduplicateConfig, history: Sequence[Event], clock_ms: int) -> Trace:

@@ -10,8 +10,8 @@ from typing import Any
 
 from tidegate.operators.stream_table_join import StreamTableJoin, StreamTableJoinConfig
 from tidegate.operators.table_history import TableHistory, TableHistoryConfig
-from tidegate.testing import joiners
-from tidegate.testing.driver import Driver, Emission
+from tidegate.operators.testing import joiners
+from tidegate.operators.testing.driver import Driver, Emission
 
 
 def run(scenario: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from tidegate.operators.stream_table_join.reference import Reference as JoinRefe
 from tidegate.operators.stream_table_join.strategies import join_histories, stream_table_join_configs
 from tidegate.operators.table_history.config import TableHistoryRules
 from tidegate.operators.table_history.reference import Reference as TableReference
-from tidegate.testing.cases import Case, columns, play, record_bytes, rejected_rows, window_columns
-from tidegate.testing.laws import Event, Table, Trace
+from tidegate.operators.testing.cases import Case, columns, play, record_bytes, rejected_rows, window_columns
+from tidegate.operators.testing.laws import Event, Table, Trace
 
 
 def stream_table_join_reference(config: StreamTableJoinConfig, history: Sequence[Event], clock_ms: int) -> Trace:

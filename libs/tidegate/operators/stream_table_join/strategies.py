@@ -10,8 +10,8 @@ from tidegate.contracts.event_time import ALWAYS, MAX_TIME
 from tidegate.contracts.records import Row
 from tidegate.operators.stream_table_join.config import StreamTableJoinConfig
 from tidegate.operators.table_history.strategies import table_history_configs
-from tidegate.testing.laws import Event, Table
-from tidegate.testing.strategies import (
+from tidegate.operators.testing.laws import Event, Table
+from tidegate.operators.testing.strategies import (
     all_windows,
     durations,
     epochs,
@@ -41,7 +41,7 @@ def stream_table_join_configs(draw: st.DrawFn) -> StreamTableJoinConfig:
         "table": "table",
         "join": draw(st.sampled_from(["inner", "left"])),
         "max_ahead": draw(st.none() | durations(10)),
-        "joiner": draw(st.sampled_from([None, None, "tidegate.testing.joiners:dashed"])),
+        "joiner": draw(st.sampled_from([None, None, "tidegate.operators.testing.joiners:dashed"])),
         "windows": draw(st.sampled_from([None, *all_windows, "headers"])),
         "before_history": "join",
     }

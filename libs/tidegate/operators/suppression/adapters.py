@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from tidegate.contracts.errors import BufferFull
 from tidegate.operators.suppression import Suppression, SuppressionConfig
-from tidegate.testing.driver import Driver, Emission
+from tidegate.operators.testing.driver import Driver, Emission
 
 _WHEN_FULL = {"emit": "emit", "shutdown": "shut_down", "shut_down": "shut_down", "spill": "spill"}
 

@@ -8,9 +8,9 @@ from typing import Any
 from tidegate.operators.suppression.config import SuppressionConfig
 from tidegate.operators.suppression.reference import Reference, Slot
 from tidegate.operators.suppression.strategies import suppression_configs
-from tidegate.testing.cases import Case, Notes, columns, late_rows, play, rejected_rows, window_columns
-from tidegate.testing.laws import Event, Trace
-from tidegate.testing.strategies import windowed_histories
+from tidegate.operators.testing.cases import Case, Notes, columns, late_rows, play, rejected_rows, window_columns
+from tidegate.operators.testing.laws import Event, Trace
+from tidegate.operators.testing.strategies import windowed_histories
 
 _LATE = {True: "its window is closed", False: "older than max_lateness"}
 

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tidegate.operators.suppression.config import SuppressionConfig
-from tidegate.testing.strategies import all_windows, buffers, durations
+from tidegate.operators.testing.strategies import all_windows, buffers, durations
 
 
 @st.composite

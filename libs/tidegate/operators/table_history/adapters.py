@@ -7,7 +7,7 @@ from typing import Any
 
 from tidegate.contracts.errors import UserError
 from tidegate.operators.table_history.reading import Version
-from tidegate.versioned_table import VersionedTable
+from tidegate.operators.table_history.versioned_table import VersionedTable
 
 
 def run(scenario: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from tidegate.operators.table_history.config import TableHistoryConfig
 from tidegate.operators.table_history.reference import Reference as TableReference
 from tidegate.operators.table_history.strategies import table_histories, table_history_configs
-from tidegate.testing.cases import Case, columns, late_rows, play, record_bytes, rejected_rows, window_columns
-from tidegate.testing.laws import Event, Trace
-from tidegate.testing.strategies import windowed_histories
+from tidegate.operators.testing.cases import Case, columns, late_rows, play, record_bytes, rejected_rows, window_columns
+from tidegate.operators.testing.laws import Event, Trace
+from tidegate.operators.testing.strategies import windowed_histories
 
 
 def table_history_reference(config: TableHistoryConfig, history: Sequence[Event], clock_ms: int) -> Trace:

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tidegate.operators.table_history.config import TableHistoryConfig
-from tidegate.testing.laws import Event, Hold
-from tidegate.testing.strategies import all_windows, durations, histories, mostly, others, records
+from tidegate.operators.testing.laws import Event, Hold
+from tidegate.operators.testing.strategies import all_windows, durations, histories, mostly, others, records
 
 
 def table_histories() -> st.SearchStrategy[list[Event]]:

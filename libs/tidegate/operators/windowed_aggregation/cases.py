@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from tidegate.contracts.records import Row
+from tidegate.operators.testing.cases import Case, columns, late_rows, play, rejected_rows
+from tidegate.operators.testing.laws import Event, Trace
 from tidegate.operators.windowed_aggregation.config import WindowedAggregationConfig
 from tidegate.operators.windowed_aggregation.elements.reference import Reference as ElementsReference
 from tidegate.operators.windowed_aggregation.elements.reference import Window as ElementsWindow
@@ -20,8 +22,6 @@ from tidegate.operators.windowed_aggregation.strategies import (
     window_configs,
     window_histories,
 )
-from tidegate.testing.cases import Case, columns, late_rows, play, rejected_rows
-from tidegate.testing.laws import Event, Trace
 
 
 def windows_reference(config: WindowedAggregationConfig, history: Sequence[Event], clock_ms: int) -> Trace:
@@ -136,7 +136,7 @@ def _listed(rows: list[Row]) -> bytes:
 
 
 FUNCTIONS: dict[str, Callable[[list[Row]], Any]] = {
-    f"tidegate.testing.evictors:{name}": function
+    f"tidegate.operators.testing.evictors:{name}": function
     for name, function in {
         "even": lambda rows: [_number(row) % 2 == 0 for row in rows],
         "multiple_of_3": lambda rows: [_number(row) % 3 == 0 for row in rows],

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from tidegate.contracts.event_time import MAX_TIME, parse_duration_ms
 from tidegate.contracts.records import Row
-from tidegate.operators.windowed_aggregation.config import WindowedAggregationConfig
-from tidegate.testing.laws import Event
-from tidegate.testing.strategies import (
+from tidegate.operators.testing.laws import Event
+from tidegate.operators.testing.strategies import (
     buffers,
     durations,
     epochs,
@@ -23,6 +22,7 @@ from tidegate.testing.strategies import (
     records,
     soon,
 )
+from tidegate.operators.windowed_aggregation.config import WindowedAggregationConfig
 
 _small = [b"1", b"-7", b"2.5", b'{"n": 2}', b'{"n": -0.25}', b'{"n": 10}', b'{"n": 3}', b'{"n": "x"}', b"{}", b"x"]
 
@@ -155,7 +155,7 @@ def _evictors(draw: st.DrawFn) -> dict[str, Any]:
     return {kind: draw(values[kind])} | when
 
 
-_FUNCTIONS = "tidegate.testing.evictors"
+_FUNCTIONS = "tidegate.operators.testing.evictors"
 
 _MASKS = ("even", "multiple_of_3", "older_half")
 

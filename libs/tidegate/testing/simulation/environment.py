@@ -13,11 +13,11 @@ from typing import Any
 from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.operator import Operator
 from tidegate.operators.registry import operator_for
+from tidegate.operators.testing.laws import small
 from tidegate.runtime.environment import Environment
 from tidegate.state.decisions import RecoveryMethod, Wanted
 from tidegate.state.local.local_state import LocalState
 from tidegate.state.local.recovery import PartitionLog, Recovered, recover
-from tidegate.testing.laws import small
 from tidegate.testing.simulation.client import SimulatedClient
 from tidegate.testing.simulation.world import World
 

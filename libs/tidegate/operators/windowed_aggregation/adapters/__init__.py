@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from tidegate.operators.windowed_aggregation.adapters import evicting_window, window_store, windows
-from tidegate.testing.conformance import Adapter
 
-ADAPTERS: dict[str, Adapter] = {
+ADAPTERS = {
     "evicting_window": evicting_window.run,
     "suppress_final": windows.run_final,
     "window_store": window_store.run,

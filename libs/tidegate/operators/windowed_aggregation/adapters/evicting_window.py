@@ -17,9 +17,9 @@ from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME
 from tidegate.contracts.operator import StepResult
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.memory.storage import MemoryStorage
+from tidegate.operators.testing import evictors
 from tidegate.operators.windowed_aggregation import WindowedAggregation, WindowedAggregationConfig
 from tidegate.operators.windowed_aggregation.elements import ElementsState
-from tidegate.testing import evictors
 
 _STILL = np.array([NO_STREAM_TIME])
 """Stream time that a record leads to: none, so that records do not move it."""

@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from tidegate.contracts.errors import BufferFull
+from tidegate.operators.testing.driver import Driver, Emission
 from tidegate.operators.windowed_aggregation import WindowedAggregation, WindowedAggregationConfig
 from tidegate.operators.windowed_aggregation.spans import CLOSED
-from tidegate.testing.driver import Driver, Emission
 
 DAY_MS = 86_400_000
 """Default retention of windows in Kafka Streams."""

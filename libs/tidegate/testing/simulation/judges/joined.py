@@ -19,7 +19,7 @@ from tidegate.contracts.records import Row
 from tidegate.contracts.schema import BatchMeta
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
-from tidegate.testing.laws import Partition
+from tidegate.operators.testing.laws import Partition
 from tidegate.testing.simulation.judges.oracle import Oracle, Violation
 from tidegate.testing.simulation.settings import GRACE_MS, TABLE
 

@@ -28,9 +28,9 @@ from tidegate.contracts.records import Row
 from tidegate.contracts.schema import BatchMeta
 from tidegate.kernels.record_format.record_batch import decode, decode_headers, encode_headers
 from tidegate.operators.registry import operator_for
+from tidegate.operators.testing.laws import Advance, Flush, Partition
 from tidegate.runtime.publishing.topics import configured
 from tidegate.state.decisions import parse_mark
-from tidegate.testing.laws import Advance, Flush, Partition
 from tidegate.testing.simulation.kafka.broker import Watchers
 from tidegate.testing.simulation.kafka.partition_log import Batch
 from tidegate.testing.simulation.settings import DEAD_LETTERS, INPUT, OUTPUT

@@ -18,7 +18,7 @@ from tidegate.contracts.event_time import MAX_TIME, NO_TIMESTAMP
 from tidegate.contracts.records import Row
 from tidegate.operators.keys_reference import Window
 from tidegate.operators.registry import kinds, test_part
-from tidegate.testing.laws import Advance, Change, Clock, Event, Flush, Hold, Table, Trace
+from tidegate.operators.testing.laws import Advance, Change, Clock, Event, Flush, Hold, Table, Trace
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from tidegate.contracts.event_time import MAX_TIME, NO_TIMESTAMP
 from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.contracts.records import Row
 from tidegate.kernels.record_format.record_headers import encode_headers
-from tidegate.testing.laws import Advance, Clock, Event, Flush, Hold, Table
+from tidegate.operators.testing.laws import Advance, Clock, Event, Flush, Hold, Table
 
 FIRST_OFFSET, GAP = 5, 3
 
