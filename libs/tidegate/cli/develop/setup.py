@@ -14,6 +14,7 @@ import click
 
 from tidegate.cli.shared import json_option, note, show
 from tidegate.contracts.errors import StateError
+from tidegate.kernels.compiled.cache import delete_stale_files
 from tidegate.runtime.install import jars
 from tidegate.runtime.install.java import java_command
 from tidegate.runtime.task.warm_up import warm_codec
@@ -42,17 +43,16 @@ def command() -> None:
 def compile_kernels(stamp: Path) -> None:
     """Compile all kernels into numba's cache, unless the stamp file says that these sources were compiled.
 
-    numba notices a change of a function's own file only, so a cache of other sources is deleted.
+    What is in the cache of these sources stays, and what was compiled from others is deleted.
     """
     sources = _fingerprint()
     if stamp.is_file() and stamp.read_text() == sources:
         return
     note("Compiling the kernels (a minute or two, once)")
     started = time.monotonic()
-    for cached in _PACKAGE.rglob("*.nb[ic]"):
-        cached.unlink()
     warm_codec()
     _run_scenarios()
+    delete_stale_files(_PACKAGE)
     with contextlib.suppress(OSError):  # an environment that cannot be written keeps no cache beside the sources either
         stamp.write_text(sources)
     note(f"Compiled the kernels in {time.monotonic() - started:.0f} s")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,8 +22,7 @@ CHECKED = NUMBA_ON and os.environ.get("NUMBA_BOUNDSCHECK", "0") != "0"
 if NUMBA_ON:
     import numba  # type: ignore[import-untyped, unused-ignore]
 
-    if CHECKED:  # numba's cache does not distinguish kernels with checks from those without
-        numba.config.CACHE_DIR = str(Path(numba.config.CACHE_DIR or Path(__file__).parent / "__pycache__") / "checked")
+    from tidegate.kernels.compiled.cache import KernelCache
 
 
 def compiled(function: Kernel) -> Kernel:
@@ -51,7 +49,9 @@ def inlined(function: Kernel) -> Kernel:
 def _compile(function: Kernel, **options: Any) -> Kernel:
     if not NUMBA_ON:
         return function
-    return numba.njit(cache=True, nogil=True, **options)(function)  # type: ignore[no-any-return, unused-ignore]
+    kernel = numba.njit(nogil=True, **options)(function)
+    kernel._cache = KernelCache(function, checked=CHECKED)
+    return kernel  # type: ignore[no-any-return, unused-ignore]
 
 
 @inlined
