@@ -27,7 +27,7 @@ def test_the_file_for_leavers_of_another_system_is_valid(tmp_path, page):
 
 @pytest.mark.timeout(1500)  # four streams, and a MERGE
 def test_what_foreach_batch_did_is_done_by_operators(tmp_path):
-    shown = run_page("migrate-from-foreachbatch.md", tmp_path)
+    shown = run_page("migrate-from-foreachbatch.md", tmp_path, own_spark=True)
     assert "before: [('JFK', '{\"visib\": 2}'), ('LGA', '{\"visib\": 8}')]" in shown
     assert "at 10:45: [('JFK', '{\"visib\": 4}')]" in shown
     assert "emitted: [('JFK', '{\"visib\": 2}')" in shown

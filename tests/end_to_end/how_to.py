@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.end_to_end.page_process import run_program
 from tidegate.devkit.embedded_broker import Broker
 from tidegate.runtime.install.paths import jars
 
@@ -25,28 +23,18 @@ def call(arguments, text):
     print(result.stdout)
     assert result.exit_code == 0, (arguments, result.output)
 """
-"""Commands are called in one process, which starts Java once."""
-
 COMMAND = re.compile(r"^tidegate ((?:[^\"<\n]|\"[^\"]*\")*)(?:<<'END'\n(.*?)^END$)?", re.DOTALL | re.MULTILINE)
 
 
-def run_page(page: str, folder: Path) -> str:
-    """What the blocks of the page print, run in the folder with a broker of their own; each of them has succeeded."""
+def run_page(page: str, folder: Path, *, own_spark: bool = False) -> str:
+    """What the blocks of the page print, run in the folder with a broker of their own; each of them has succeeded.
+
+    Pages share a Spark, whose working folder is not theirs; a page that gives Spark relative paths has one of its own.
+    """
     text = (PAGES / page).read_text()
     with Broker.start(folder / "kafka", jars("broker")) as broker:
-        program = [CALL, *_steps(text, broker.bootstrap)]
-        return _run("\n".join(program).replace(BROKER, broker.bootstrap), folder)
-
-
-def _run(text: str, folder: Path) -> str:
-    program = folder / "how_to.py"
-    program.write_text(text)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "COLUMNS": "200"}
-    ran = subprocess.run(
-        [sys.executable, str(program)], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout
+        program = "\n".join([CALL, *_steps(text, broker.bootstrap)]).replace(BROKER, broker.bootstrap)
+        return run_program(program, folder, own_process=own_spark)
 
 
 def _steps(text: str, bootstrap: str) -> Iterator[str]:

@@ -23,7 +23,7 @@ from tidegate.state.delta_log.data_files import write_rows
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.upkeep.compaction import compact
 
-EXAMPLES = 50
+EXAMPLES = 25
 OPERATOR = "law"
 
 

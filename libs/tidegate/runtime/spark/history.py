@@ -41,7 +41,8 @@ def history_as_of(
     if rules is not None and rules.versions == "latest":
         remedy = "read the log as of an earlier Delta version, or keep a history with history_retention"
         raise UserError("a table of latest values has no history", value=table, remedy=remedy)
-    path = Path(table) if lake is None else log_path(Path(lake), str(table))
+    named = Path(table) if lake is None else log_path(Path(lake), str(table))
+    path = named.absolute()  # Java may have been started in another folder
     if not has_version(path, None):
         raise UserError("there is no log of that table", value=path, remedy="name the folder of a table_history's log")
     log = spark.read.format("delta").load(str(path))
