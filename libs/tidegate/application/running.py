@@ -136,7 +136,7 @@ class Handle:
                 self._pause(deadline, f"{driver.name} has not caught up")
 
     def _ends(self, topic: str, deadline: float) -> dict[int, int]:
-        """Return the end of each partition. A topic that is not there has none: wait for it, or for its reader's end."""
+        """Return the end of each partition. Wait for a topic that is not there, or for its reader's end."""
         while not (ends := offsets.stable(client(self.configuration.kafka), topic)):
             self._pause(deadline, f"there is no topic {topic}")
         return ends
