@@ -17,8 +17,7 @@ from tidegate.contracts.records import Row
 from tidegate.contracts.schema import log_schema
 from tidegate.kernels.record_format.record_batch import decode, decode_headers, encode_headers
 from tidegate.operators.registry import operator_for
-from tidegate.runtime.batch_loop.metadata import after_claim
-from tidegate.runtime.batch_loop.preflight import first_meta
+from tidegate.runtime.batch_loop.metadata import after_claim, first_meta
 from tidegate.runtime.repair import redrive as redrives
 from tidegate.runtime.repair.redrive import (
     Choice,

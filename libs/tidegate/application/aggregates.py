@@ -27,6 +27,9 @@ def count() -> Aggregate:
     return Aggregate("count")
 
 
+# A function for each aggregate, though they are alike: editors show its name, its parameter and what it computes.
+
+
 def sum(field: str | None = None) -> Aggregate:
     """Return the sum of the numbers, which is exact for whole numbers of 64 bits."""
     return Aggregate("sum", field)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -33,6 +34,7 @@ from tidegate.contracts.event_time import (
     parse_duration_ms,
     parse_size_bytes,
 )
+from tidegate.contracts.naming import is_name
 
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:/")
 
@@ -61,10 +63,17 @@ def _folder(value: object) -> object:
     return value
 
 
+def _name(name: str) -> str:
+    if not is_name(name):
+        raise ValueError(f"{name!r} is not a valid name; use at most 63 of a-z, 0-9 and _, beginning with a letter")
+    return name
+
+
 def _size(value: object) -> object:
     return parse_size_bytes(value) if isinstance(value, str) else value
 
 
+Name = Annotated[str, AfterValidator(_name)]
 Duration = Annotated[
     int,
     BeforeValidator(_duration, json_schema_input_type=str | int),
@@ -173,6 +182,23 @@ Windows: TypeAlias = Annotated[
 OutputWindows = Literal["headers", "kafka"]
 
 
+def _check_output_windows(output: OutputWindows, info: ValidationInfo) -> OutputWindows:
+    """Refuse `kafka` where Kafka's windowed keys cannot be written."""
+    windows = info.data.get("windows")
+    if output == "kafka" and windows in ("none", "ignore"):
+        raise ValueError("its keys have no windows; remove it")
+    if output == "kafka" and windows == "headers":
+        raise ValueError(
+            "headers do not say whether windows are sessions, and Kafka's bytes differ; write windows: headers, or let "
+            "the writer of the input write Kafka's bytes"
+        )
+    return output
+
+
+InputWindowsInOutput = Annotated[OutputWindows, AfterValidator(_check_output_windows)]
+"""How an output names the windows that its input names; a field behind `windows`."""
+
+
 class KeyRules(OperatorRules):
     """The options that decide what a key is: the record's key alone, or the record's key within its window."""
 
@@ -229,18 +255,6 @@ def added_windows(config: KeyRules, output: OutputWindows) -> AddedWindows | Non
 def output_windows_of(config: KeyRules, output: OutputWindows) -> Windows:
     """Return how records that an operator passes on name their windows in the output; None if that is unknown."""
     return config.windows if output == "kafka" or not config.windowed else "headers"
-
-
-def check_output_windows(output: OutputWindows, windows: Windows) -> OutputWindows:
-    """Return `output`. Raise ValueError if it is `kafka` and Kafka's windowed keys cannot be written."""
-    if output == "kafka" and windows in ("none", "ignore"):
-        raise ValueError("its keys have no windows; remove it")
-    if output == "kafka" and windows == "headers":
-        raise ValueError(
-            "headers do not say whether windows are sessions, and Kafka's bytes differ; write windows: headers, or let "
-            "the writer of the input write Kafka's bytes"
-        )
-    return output
 
 
 class TableFacts(NamedTuple):

@@ -14,6 +14,8 @@ from tidegate.contracts.operator import Operator
 class Kind:
     """The entry of a kind: the parts of its folder that a service needs, and the facts that commands ask for.
 
+    The entries of two kinds are alike on purpose: each lists its parts.
+
     `register_views(spark, name, config)` creates the SQL views that only this kind has and returns their names.
     `is_table`: other operators may read it. `holds_windows`: its state has windows with a newest value each.
     """

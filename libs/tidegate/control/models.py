@@ -37,6 +37,9 @@ def _of_batch() -> ForeignKeyConstraint:
     return ForeignKeyConstraint(names, [f"batches.{name}" for name in names], ondelete="CASCADE")
 
 
+# Each table lists its columns in full, though some are alike: the list is the schema.
+
+
 class Application(Base):
     """The application of a configuration file."""
 

@@ -7,7 +7,7 @@ A state has a Shell, it is not one: kernels get `shell.state`, and whatever is s
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from tidegate.kernels import time_buffer
 from tidegate.kernels.memory import arena, growth, slots
 from tidegate.kernels.memory.arena import Arena
 from tidegate.kernels.memory.slots import SlotPool
-from tidegate.kernels.payloads import FlatRecords, Payloads, repack
+from tidegate.kernels.payloads import FlatRecords, Payloads, record_length, repack
 from tidegate.kernels.time_buffer import TimeBuffer
 
 State = TypeVar("State")
@@ -135,6 +135,20 @@ def run(kernel: Callable[[], int], make_room: Callable[[int], None], ends: Conta
     while (signal := kernel()) not in ends:
         make_room(signal)
     return signal
+
+
+def settle(shell: Shell[Any], kernel: Callable[..., int], batch: FlatRecords, outcome: Any, settled: Array) -> None:
+    """Run a kernel that stores the payloads of touched slots; make room for a record for which there is none.
+
+    `settled`: its first number says how many of the touched slots are done. `row` of a slot is 1 + that of its record.
+    """
+
+    def make_room(_: int) -> None:
+        state = shell.state
+        length = record_length(batch, state.row[outcome.touched[settled[0]]] - 1)
+        shell.make_room_for(state.payloads, state.pool, int(length))
+
+    run(lambda: kernel(shell.state, batch, outcome), make_room)
 
 
 def deletions(rows: pa.RecordBatch) -> Array:

@@ -11,7 +11,8 @@ from typing import Any
 from tidegate.operators.stream_table_join import StreamTableJoin, StreamTableJoinConfig
 from tidegate.operators.table_history import TableHistory, TableHistoryConfig
 from tidegate.operators.testing import joiners
-from tidegate.operators.testing.driver import Driver, Emission
+from tidegate.operators.testing.driver import Driver
+from tidegate.operators.testing.scenarios import rows, text
 
 
 def run(scenario: Mapping[str, Any]) -> dict[str, Any]:
@@ -24,7 +25,7 @@ def run(scenario: Mapping[str, Any]) -> dict[str, Any]:
     output: list[dict[str, Any]] = []
     for offset, record in enumerate(scenario["input"]):
         driver = stream if record["topic"] == "stream" else table
-        output += _rows(offset, driver.pipe(record["key"], record["value"], record["timestamp"]))
+        output += rows(offset, driver.pipe(record["key"], record["value"], record["timestamp"]))
     return {"exception": None, "output": output, "final_buffer": [_held(row) for row in stream.held()]}
 
 
@@ -49,24 +50,8 @@ def _join(raw: Mapping[str, Any]) -> StreamTableJoinConfig:
     )
 
 
-def _rows(offset: int, emissions: list[Emission]) -> list[dict[str, Any]]:
-    return [
-        {
-            "after_offset": offset,
-            "key": _text(emission.key),
-            "value": _text(emission.value),
-            "timestamp": emission.timestamp,
-        }
-        for emission in emissions
-    ]
-
-
 def _held(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {"key": _text(row["key"]), "value": _text(row["value"]), "timestamp": row["timestamp"]}
-
-
-def _text(content: bytes | None) -> str | None:
-    return None if content is None else content.decode()
+    return {"key": text(row["key"]), "value": text(row["value"]), "timestamp": row["timestamp"]}
 
 
 ADAPTERS = {"stream_table_join": run}

@@ -10,15 +10,14 @@ from pydantic import Field, ValidationInfo, field_validator
 from tidegate.contracts.config import (
     AddedWindows,
     Duration,
+    InputWindowsInOutput,
     KeyRules,
     OperatorConfig,
     OperatorRules,
     OutputDeclaration,
-    OutputWindows,
     TableFacts,
     TableRead,
     added_windows,
-    check_output_windows,
     output_windows_of,
 )
 from tidegate.contracts.event_time import MAX_TIMESTAMP, format_duration_ms
@@ -67,13 +66,8 @@ class StreamTableJoinRules(KeyRules):
 class StreamTableJoinConfig(StreamTableJoinRules, OperatorConfig):
     """The configuration of a stream-table join between topics."""
 
-    output_windows: OutputWindows = "headers"
+    output_windows: InputWindowsInOutput = "headers"
     """How the output names the windows of its keys: in `headers`, or as `kafka` does, in the bytes of windowed keys."""
-
-    @field_validator("output_windows")
-    @classmethod
-    def _are_known(cls, output: OutputWindows, info: ValidationInfo) -> OutputWindows:
-        return check_output_windows(output, info.data.get("windows"))
 
     def adds_windows(self) -> AddedWindows | None:
         """Return how windows are added to the records of the output; None: they have none, or name them already."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tidegate.contracts.errors import BufferFull
 from tidegate.operators.suppression import Suppression, SuppressionConfig
-from tidegate.operators.testing.driver import Driver, Emission
+from tidegate.operators.testing.driver import Driver
+from tidegate.operators.testing.scenarios import piped, rows, text
 
 _WHEN_FULL = {"emit": "emit", "shutdown": "shut_down", "shut_down": "shut_down", "spill": "spill"}
 
@@ -23,14 +23,9 @@ def run(scenario: Mapping[str, Any]) -> dict[str, Any]:
         driver = Driver(Suppression(_config(scenario["config"])))
     except ValidationError:
         return {"exception": {"at_offset": -1}, "output": []}
-    output: list[dict[str, Any]] = []
-    for offset, record in enumerate(scenario["input"]):
-        arguments = record["key"], record["value"], record["timestamp"]
-        try:
-            output += _rows(offset, driver.pipe(*arguments))
-        except BufferFull:
-            output += _rows(offset, driver.restarted(_unbounded(driver.operator)).pipe(*arguments))
-            return {"exception": {"at_offset": offset}, "output": output}
+    output, stopped_at = piped(driver, scenario["input"], rows)
+    if stopped_at is not None:
+        return {"exception": {"at_offset": stopped_at}, "output": output}
     return {"exception": None, "output": output, "final_buffer": [_held(row) for row in driver.held()]}
 
 
@@ -49,33 +44,13 @@ def _config(raw: Mapping[str, Any]) -> SuppressionConfig:
     )
 
 
-def _unbounded(operator: Any) -> Suppression:
-    return Suppression(operator.config.model_copy(update={"buffer": None}))
-
-
-def _rows(offset: int, emissions: list[Emission]) -> list[dict[str, Any]]:
-    return [
-        {
-            "after_offset": offset,
-            "key": _text(emission.key),
-            "value": _text(emission.value),
-            "timestamp": emission.timestamp,
-        }
-        for emission in emissions
-    ]
-
-
 def _held(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "key": _text(row["key"]),
-        "value": _text(row["value"]),
+        "key": text(row["key"]),
+        "value": text(row["value"]),
         "timestamp": row["timestamp"],
         "buffer_time": row["place"],
     }
-
-
-def _text(content: bytes | None) -> str | None:
-    return None if content is None else content.decode()
 
 
 ADAPTERS = {"suppress": run}

@@ -11,14 +11,13 @@ from tidegate.contracts.config import (
     AddedWindows,
     Config,
     Duration,
+    InputWindowsInOutput,
     KeyRules,
     OperatorConfig,
     OperatorRules,
     OutputDeclaration,
-    OutputWindows,
     Windows,
     added_windows,
-    check_output_windows,
     output_windows_of,
 )
 from tidegate.contracts.event_time import MAX_TIMESTAMP, format_duration_ms
@@ -163,13 +162,8 @@ class SuppressionRules(KeyRules):
 class SuppressionConfig(SuppressionRules, OperatorConfig):
     """The configuration of suppression between two topics."""
 
-    output_windows: OutputWindows = "headers"
+    output_windows: InputWindowsInOutput = "headers"
     """How the output names the windows of its keys: in `headers`, or as `kafka` does, in the bytes of windowed keys."""
-
-    @field_validator("output_windows")
-    @classmethod
-    def _are_known(cls, output: OutputWindows, info: ValidationInfo) -> OutputWindows:
-        return check_output_windows(output, info.data.get("windows"))
 
     def adds_windows(self) -> AddedWindows | None:
         """Return how windows are added to the records of the output; None: they have none, or name them already."""

@@ -96,6 +96,7 @@ class Reference:
         lateness = self.config.max_lateness
         return None if lateness is None or row.timestamp >= self.stream_time - lateness else self.stream_time - lateness
 
+    # Alike in other references on purpose: they share no rules, so that a mistake in one is not in all of them.
     def _rejection(self, row: Row, clock_ms: int) -> str:
         if row.key is None:
             return "null key"

@@ -18,12 +18,12 @@ from tidegate.contracts.records import Records
 from tidegate.kernels import columns, time_buffer
 from tidegate.kernels.hash_index import Index
 from tidegate.kernels.memory import slots
-from tidegate.kernels.payloads import FlatRecords, Payloads, flat_records, record_length
+from tidegate.kernels.payloads import FlatRecords, Payloads, flat_records
 from tidegate.kernels.touched import net_buffer_changes
 from tidegate.operators import acceptance
 from tidegate.operators.bounds import EagerBuffer, StrictBuffer
 from tidegate.operators.keys import key_kind_error, keys_of
-from tidegate.operators.shell import BUFFER_ARRAYS, Header, Shell, blocks_of, buffer_of, deletions, run, stop_of
+from tidegate.operators.shell import BUFFER_ARRAYS, Header, Shell, blocks_of, buffer_of, deletions, run, settle, stop_of
 from tidegate.operators.suppression import measures, tables
 from tidegate.operators.suppression import step as kernel
 from tidegate.operators.suppression.config import SuppressionRules, TimeLimit
@@ -268,10 +268,4 @@ class SuppressionState:
 
     def _settle(self, batch: FlatRecords, outcome: kernel.Outcome) -> None:
         """Store the payloads of held records, and drop those of the others. Build the batch's tables before."""
-        run(lambda: kernel.settle(self._shell.state, batch, outcome), lambda _: self._add_bytes(batch, outcome))
-
-    def _add_bytes(self, batch: FlatRecords, outcome: kernel.Outcome) -> None:
-        """Make room for the record of the touched slot that `settle` could not store."""
-        state = self._shell.state
-        row = state.row[outcome.touched[outcome.tally[kernel.SETTLED]]] - 1
-        self._shell.make_room_for(state.payloads, state.pool, int(record_length(batch, row)))
+        settle(self._shell, kernel.settle, batch, outcome, outcome.tally[kernel.SETTLED :])

@@ -102,6 +102,7 @@ class Reference:
     def _oldest_write(self) -> int:
         return self.stream_time - (self.config.history_retention or 0)
 
+    # Alike in other references on purpose: they share no rules, so that a mistake in one is not in all of them.
     def _rejection(self, row: Row, clock_ms: int) -> str:
         if row.key is None:
             return "null key"

@@ -150,34 +150,24 @@ FUNCTIONS: dict[str, Callable[[list[Row]], Any]] = {
 AGGREGATES: dict[str, Callable[[list[Any]], Any]] = {"count": len, "sum": total, "min": min, "max": max, "avg": average}
 
 
+def _counting(**options: Any) -> WindowedAggregationConfig:
+    counts = {"input": "records", "window": {"tumbling": "1h", "grace": 0}, "aggregate": {"count": True}}
+    return WindowedAggregationConfig.model_validate(counts | options)
+
+
 CASES = {
     "windowed_aggregation": Case(
         configs=window_configs(),
         histories=window_histories(),
         reference=windows_reference,
-        holding=WindowedAggregationConfig.model_validate(
-            {
-                "input": "records",
-                "window": {"tumbling": "1h", "grace": 0},
-                "aggregate": {"count": True},
-                "emit": "final",
-            }
-        ),
+        holding=_counting(emit="final"),
         bytes_per_record=220,
     ),
     "windowed_aggregation with elements": Case(
         configs=element_window_configs(),
         histories=element_histories(),
         reference=elements_reference,
-        holding=WindowedAggregationConfig.model_validate(
-            {
-                "input": "records",
-                "window": {"tumbling": "1h", "grace": 0},
-                "aggregate": {"count": True},
-                "emit": "on_time",
-                "evictor": {"count": 10},
-            }
-        ),
+        holding=_counting(emit="on_time", evictor={"count": 10}),
         bytes_per_record=340,
     ),
 }

@@ -24,7 +24,7 @@ from tidegate.runtime.batch_loop.earlier_runs import (
     traces_in_kafka,
     traces_of_states,
 )
-from tidegate.runtime.batch_loop.metadata import after_claim
+from tidegate.runtime.batch_loop.metadata import after_claim, first_meta
 from tidegate.runtime.configuration.application import Application, config_hash, settings_of
 from tidegate.runtime.configuration.changes import as_kept, check_changes, remembered
 from tidegate.runtime.kafka import offsets
@@ -82,7 +82,7 @@ class Claimant:
         # rule: no-log-anew
         self._refuse_second_log(starts)
         self._log = self._open_log()
-        before = self._log.newest() or preflight.first_meta(
+        before = self._log.newest() or first_meta(
             self._name, self._log.table_id, clock.now_ms(), self._config.input, starts
         )
         # rule: fenced-stops

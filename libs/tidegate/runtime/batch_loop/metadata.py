@@ -26,6 +26,22 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 NO_PARTITIONS: Mapping[int, int] = MappingProxyType({})
 
 
+def first_meta(operator: str, table_id: str, clock: int, topic: str, starts: dict[int, int]) -> BatchMeta:
+    """Return the metadata before the first claim: epoch 0, next offsets at the beginnings of the input."""
+    return BatchMeta(
+        format=FORMAT,
+        operator=operator,
+        table_id=table_id,
+        epoch=0,
+        batch=-1,
+        attempt="",
+        action="claim",
+        clock=clock,
+        config="",
+        offsets={topic: starts},
+    )
+
+
 def after_claim(
     newest: BatchMeta,
     *,

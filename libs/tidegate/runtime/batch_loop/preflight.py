@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.errors import EngineError, InputTruncated, OffsetsGone, StateError, TidegateError, UserError
-from tidegate.contracts.schema import FORMAT, BatchMeta
+from tidegate.contracts.schema import BatchMeta
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.kafka import offsets
@@ -177,19 +177,3 @@ def lost_ranges(before: BatchMeta, topic: str, starts: Mapping[int, int]) -> dic
     """Return per partition the offsets [from, to) that were deleted before they were read."""
     offsets = before.offsets.get(topic, {})
     return {p: (offsets[p], start) for p, start in sorted(starts.items()) if p in offsets and offsets[p] < start}
-
-
-def first_meta(operator: str, table_id: str, clock: int, topic: str, starts: dict[int, int]) -> BatchMeta:
-    """Return the metadata before the first claim: epoch 0, next offsets at the beginnings of the input."""
-    return BatchMeta(
-        format=FORMAT,
-        operator=operator,
-        table_id=table_id,
-        epoch=0,
-        batch=-1,
-        attempt="",
-        action="claim",
-        clock=clock,
-        config="",
-        offsets={topic: starts},
-    )

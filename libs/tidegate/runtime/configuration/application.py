@@ -12,9 +12,18 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
-from tidegate.contracts.config import Config, Duration, Folder, Keep, KeyRules, OperatorConfig, OperatorRules, read
+from tidegate.contracts.config import (
+    Config,
+    Duration,
+    Folder,
+    Keep,
+    KeyRules,
+    Name,
+    OperatorConfig,
+    OperatorRules,
+    read,
+)
 from tidegate.contracts.errors import ConfigurationError, Problem, UserError
-from tidegate.contracts.naming import is_name
 from tidegate.control.address import Address, url_problem
 from tidegate.operators.registry import config_type, kinds_where
 from tidegate.runtime.configuration.feeds import read_together
@@ -67,7 +76,7 @@ class TelemetryConfig(Config):
 class Application(Config):
     """The content of one configuration file."""
 
-    application: str
+    application: Name
     """Prefix of consumer groups and transactional ids."""
     lake: Folder
     """Folder of the operator logs: the Delta table of operator NAME is <lake>/NAME."""
@@ -109,13 +118,6 @@ class Application(Config):
         if problems:
             raise _Problems(problems)
         return typed
-
-    @field_validator("application")
-    @classmethod
-    def _named(cls, name: str) -> str:
-        if not is_name(name):
-            raise ValueError(f"{name!r} is not a valid name; use at most 63 of a-z, 0-9 and _, beginning with a letter")
-        return name
 
     @field_validator("control")
     @classmethod

@@ -9,6 +9,7 @@ from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.errors import TidegateError
 from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.batch_loop import preflight
+from tidegate.runtime.batch_loop.metadata import first_meta
 from tidegate.runtime.doctor.findings import Finding, Findings, of_error, roughly
 from tidegate.runtime.kafka.inspection import Cluster, Inspected, inspect
 from tidegate.runtime.publishing.topics import configured
@@ -83,7 +84,7 @@ def topics_are_those_of_the_log(operator: OperatorTopics) -> Findings:
     now = preflight.Topics(
         ids={topic.name: topic.id for topic in found}, partitions={topic.name: topic.partitions for topic in found}
     )
-    before = operator.newest or preflight.first_meta(operator.name, "", 0, operator.config.input, {})
+    before = operator.newest or first_meta(operator.name, "", 0, operator.config.input, {})
     try:
         preflight.check_topics(before, operator.config, now)
     except TidegateError as error:

@@ -10,8 +10,8 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from tidegate.contracts.config import Config, Folder, Keep, OperatorConfig, OperatorRules
-from tidegate.contracts.naming import is_name, log_path
+from tidegate.contracts.config import Config, Folder, Keep, Name, OperatorConfig, OperatorRules
+from tidegate.contracts.naming import log_path
 
 
 class StreamConfig(Config):
@@ -19,7 +19,7 @@ class StreamConfig(Config):
 
     rules: OperatorRules
     """The operator's rules: a configuration without topics."""
-    name: str
+    name: Name
     """Name of the operator: its log is the Delta table <lake>/<name>."""
     lake: Folder
     """Folder of the operator logs."""
@@ -31,13 +31,6 @@ class StreamConfig(Config):
     """Number of partitions that keys are spread over. It cannot change once the log exists."""
     keep_output: Keep
     """How long emissions, late and rejected rows stay in the log."""
-
-    @field_validator("name")
-    @classmethod
-    def _named(cls, name: str) -> str:
-        if not is_name(name):
-            raise ValueError(f"{name!r} is not a valid name; use at most 63 of a-z, 0-9 and _, beginning with a letter")
-        return name
 
     @field_validator("rules")
     @classmethod

@@ -7,10 +7,12 @@ log.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 
 from tidegate.contracts.errors import StateError
-from tidegate.contracts.schema import FORMAT, BatchMeta
+from tidegate.contracts.schema import BatchMeta
+from tidegate.runtime.batch_loop import metadata
 
 STREAM = "spark:stream"
 """The input's name in the log. No Kafka topic can have this name."""
@@ -26,19 +28,7 @@ class BatchDecision(Enum):
 def first_meta(operator: str, table_id: str, clock: int, partitions: int) -> BatchMeta:
     """Return the metadata before the first claim: epoch 0, no records in any partition."""
     starts = dict.fromkeys(range(partitions), 0)
-    return BatchMeta(
-        format=FORMAT,
-        operator=operator,
-        table_id=table_id,
-        epoch=0,
-        batch=-1,
-        attempt="",
-        action="claim",
-        clock=clock,
-        config="",
-        offsets={STREAM: starts},
-        query_offsets=starts,
-    )
+    return replace(metadata.first_meta(operator, table_id, clock, STREAM, starts), query_offsets=starts)
 
 
 def check_same_input(before: BatchMeta, partitions: int) -> None:

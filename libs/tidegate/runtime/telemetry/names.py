@@ -44,6 +44,7 @@ class Metric(NamedTuple):
         return _FAMILIES[self.kind](self.name, self.help, labels=self.labels)
 
 
+# A table of values: its entries are alike on purpose.
 METRICS = (
     # counts since the operator log began
     Metric("tidegate_records_in_total", "counter", OF_PARTITION, "Records read."),

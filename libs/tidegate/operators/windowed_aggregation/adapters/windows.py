@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tidegate.contracts.errors import BufferFull
 from tidegate.operators.testing.driver import Driver, Emission
+from tidegate.operators.testing.scenarios import piped
 from tidegate.operators.windowed_aggregation import WindowedAggregation, WindowedAggregationConfig
 from tidegate.operators.windowed_aggregation.spans import CLOSED
 
@@ -34,14 +34,9 @@ def _run(scenario: Mapping[str, Any], emit: str) -> dict[str, Any]:
         driver = Driver(WindowedAggregation(_config(scenario["config"], emit)))
     except ValidationError:
         return {"exception": {"at_offset": -1}, "output": []}
-    output: list[dict[str, Any]] = []
-    for offset, record in enumerate(scenario["input"]):
-        arguments = record["key"], record["value"], record["timestamp"]
-        try:
-            output += _rows(offset, driver.pipe(*arguments))
-        except BufferFull:
-            output += _rows(offset, driver.restarted(_unbounded(driver.operator)).pipe(*arguments))
-            return {"exception": {"at_offset": offset}, "output": output}
+    output, stopped_at = piped(driver, scenario["input"], _rows)
+    if stopped_at is not None:
+        return {"exception": {"at_offset": stopped_at}, "output": output}
     held = [_held(row) for row in driver.held() if row["phase"] != CLOSED]
     return {"exception": None, "output": output, "final_buffer": held}
 
@@ -66,10 +61,6 @@ def _window(raw: Mapping[str, Any]) -> dict[str, str]:
     if raw["window"] == "tumbling":
         return {"tumbling": f"{raw['size_ms']}ms"}
     return {"hopping": f"{raw['size_ms']}ms", "advance": f"{raw['advance_ms']}ms"}
-
-
-def _unbounded(operator: Any) -> WindowedAggregation:
-    return WindowedAggregation(operator.config.model_copy(update={"buffer": None}))
 
 
 def _rows(offset: int, emissions: list[Emission]) -> list[dict[str, Any]]:
