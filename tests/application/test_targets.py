@@ -84,7 +84,7 @@ def test_a_target_that_leads_nowhere_is_named_with_the_remedy(
 @pytest.mark.parametrize("line", ["1 / 0", "import nothing_of_that_name", "raise SystemExit(3)", "def"])
 def test_a_program_that_fails_is_named_with_its_line(program: Path, line: str) -> None:
     program.write_text(f"import sys\n{line}\n")
-    with pytest.raises(UserError, match="the program fails") as caught:
+    with pytest.raises(UserError, match="the program failed") as caught:
         load(Path(f"{program}:app"))
     assert caught.value.value == f"{program}:2"
 

@@ -10,7 +10,7 @@ import pytest
 from tests.bad_days.conftest import PARTITIONS, numbered, produce, published, wait_for
 from tests.end_to_end.conftest import World
 from tidegate.devkit.embedded_broker import Broker
-from tidegate.runtime.batch_loop.retries import SAY_EVERY_S
+from tidegate.runtime.batch_loop.retries import LOG_INTERVAL_S
 from tidegate.runtime.install import paths
 from tidegate.runtime.kafka.topics import create_topic
 
@@ -55,7 +55,7 @@ def test_a_broker_that_is_away_is_waited_for_at_the_start_in_the_middle_and_unti
         driver.wait("running")
     told = [record.getMessage() for record in caplog.records if record.name == "tidegate"]
     assert told[0].startswith("updates waits, for 0 s: no Kafka broker answers at ")
-    assert sum("waits" in line for line in told) <= 1 + (monotonic() - began) / SAY_EVERY_S
+    assert sum("waits" in line for line in told) <= 1 + (monotonic() - began) / LOG_INTERVAL_S
     assert sum("continues" in line for line in told) == 1
     assert not any("Traceback" in line for line in told)
 

@@ -29,8 +29,11 @@ def test_a_configuration_error_lists_every_problem():
 @pytest.mark.parametrize(
     ("reason", "remedy"),
     [
-        ("buffer.max_keys is reached", "raise buffer.max_keys, or take another buffer.when_full; it continues there"),
-        ("window.max_length is reached", "raise window.max_length; it continues there"),
+        (
+            "buffer.max_keys is reached",
+            "raise buffer.max_keys, or change buffer.when_full; the operator continues there",
+        ),
+        ("window.max_length is reached", "raise window.max_length; the operator continues there"),
     ],
 )
 def test_what_stopped_at_a_bound_names_the_bound_to_raise(reason, remedy):

@@ -11,7 +11,7 @@ import pytest
 from tests.end_to_end.how_to import PAGES, run_page
 from tests.end_to_end.test_telemetry import get, summed
 from tidegate.devkit.embedded_broker import free_ports
-from tidegate.runtime.telemetry.names import BY_NAME
+from tidegate.runtime.telemetry.metric_definitions import BY_NAME
 
 PAGE = (PAGES / "monitoring.md").read_text()
 PATHS = re.findall(r"^curl -s http://127\.0\.0\.1:9464(/\w+)$", PAGE, re.MULTILINE)

@@ -97,7 +97,7 @@ def test_all_contradictions_between_operators_are_told_at_once() -> None:
     )
     assert found == {
         "operators.final.windows": "the topic's writer names windows by {time: 1h}",
-        "operators.final.key_format": "the topic's writer says string",
+        "operators.final.key_format": "the operator that writes the topic declares string",
         "operators.final.grace": "the windows of its input change until 10m after they end",
         "operators.limited.windows": "the topic's writer names windows by {time: 1h}",
         "operators.join.table": found["operators.join.table"],
@@ -127,7 +127,11 @@ def test_a_windowed_table_takes_windowed_streams_alone() -> None:
 @pytest.mark.parametrize(
     ("operator", "option", "cause"),
     [
-        (FINAL | {"grace": 0, "windows": "none"}, "until", "only windows close, and windows: none leaves them out"),
+        (
+            FINAL | {"grace": 0, "windows": "none"},
+            "until",
+            "window_close needs windows in the keys, and windows: none leaves them out",
+        ),
         (LIMITED | {"timer": "window_end"}, "timer", "its keys have no windows"),
         (LIMITED | {"output": topic("out", windows="kafka")}, "output_windows", "its keys have no windows"),
         (

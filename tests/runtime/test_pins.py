@@ -359,7 +359,7 @@ def test_a_replica_is_never_made_of_another_log(table: Table, tmp_path: Path) ->
     """pin --- the table is begun anew --- a task makes the replica"""
     plan = pinned(table).plan(PLAN)
     replace_by_another(table, tmp_path, 8)
-    with pytest.raises(StateError, match="not the one that its reader's driver has read"):
+    with pytest.raises(StateError, match="not the log that the driver of its reader has read"):
         replica(tmp_path, plan)
 
 

@@ -20,7 +20,7 @@ from tidegate.runtime.configuration.application import (
     load,
     settings_of,
 )
-from tidegate.runtime.telemetry.names import METRICS
+from tidegate.runtime.telemetry.metric_definitions import METRICS
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())

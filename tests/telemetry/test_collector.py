@@ -15,7 +15,7 @@ from tests.telemetry.conftest import COUNTS, SECONDS, StillDriver, application, 
 from tidegate.contracts.schema import Counts
 from tidegate.runtime import clock
 from tidegate.runtime.telemetry import service_metrics
-from tidegate.runtime.telemetry.names import METRICS
+from tidegate.runtime.telemetry.metric_definitions import METRICS
 from tidegate.runtime.telemetry.telemetry import Telemetry
 
 pytestmark = pytest.mark.fast

@@ -19,13 +19,13 @@ def is_program(target: Path) -> bool:
 
 
 def load_application(target: Path) -> Application:
-    """Return the application that the target names, `FILE.py:NAME`.
+    """Return the application that the target `FILE.py:NAME` names.
 
     Raise UserError if the file cannot be read or fails, or has no application of that name.
     """
     file, name = (target, "") if target.suffix == ".py" else _split(target)
     if not file.is_file():
-        raise UserError("there is no such program", value=file, remedy="name one, such as app.py:app")
+        raise UserError("there is no such program", value=file, remedy="name a program, such as app.py:app")
     defined = _run(file)
     found = defined.get(name)
     if isinstance(found, Application):
@@ -42,7 +42,7 @@ def _split(target: Path) -> tuple[Path, str]:
 
 
 def _run(file: Path) -> dict[str, Any]:
-    """Run the program as a module and return what it defines. Its own errors are the user's, with their line."""
+    """Run the program as a module and return what it defines. Raise its errors as UserError, with the line."""
     let_workers_import(file.resolve().parent)
     with loading():
         try:
@@ -52,6 +52,6 @@ def _run(file: Path) -> dict[str, Any]:
         except (Exception, SystemExit) as error:
             lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == str(file)]
             line = getattr(error, "lineno", None) or (lines[-1] if lines else None)
-            remedy = f"see the whole error with: python {file}"
-            problem = f"the program fails: {type(error).__name__}: {error}"
+            remedy = f"run `python {file}` to see the whole error"
+            problem = f"the program failed: {type(error).__name__}: {error}"
             raise UserError(problem, value=f"{file}:{line or 1}", remedy=remedy) from error

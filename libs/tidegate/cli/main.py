@@ -84,7 +84,7 @@ class _Commands(click.Group):
 def main() -> None:
     """Event-time state for Spark and Delta Lake.
 
-    FILE is a YAML file, or a program and its application: app.py:app.
+    FILE is a YAML file, or a Python program and the name of its application: app.py:app.
 
     Exit codes: 0 success, 1 failure, 2 wrong usage or configuration.
     """

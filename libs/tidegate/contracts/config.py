@@ -114,10 +114,10 @@ class TimestampField(Config):
 
 
 class TableRead(NamedTuple):
-    """What an operator reads of a table.
+    """How an operator reads a table.
 
-    `table`: name of the operator whose table is read. `grace`: how long the reader holds records, ms. `wait`: how long
-    these records then wait for the table at most, ms; None: until the table has caught up.
+    `table`: name of the operator whose table is read. `grace`: how long the reader holds records, ms. `wait`: maximum
+    time that these records then wait for the table, ms; None: until the table has caught up.
     """
 
     table: str
@@ -156,7 +156,7 @@ class OperatorRules(Config):
         """Return, per live option, why state held under `before` cannot continue under this configuration.
 
         `before` is of the same kind. `known`: how far behind stream time closed windows are still known, in ms; this is
-        less than `before.closed_kept_for_ms` where a still earlier configuration remembered less.
+        less than `before.closed_kept_for_ms` if an even earlier configuration kept closed windows for a shorter time.
         """
         return {}
 
@@ -189,8 +189,8 @@ def _check_output_windows(output: OutputWindows, info: ValidationInfo) -> Output
         raise ValueError("its keys have no windows; remove it")
     if output == "kafka" and windows == "headers":
         raise ValueError(
-            "headers do not say whether windows are sessions, and Kafka's bytes differ; write windows: headers, or let "
-            "the writer of the input write Kafka's bytes"
+            "headers do not say whether windows are sessions, and Kafka's format of keys differs for sessions; "
+            "write windows: headers, or let the writer of the input write Kafka's format"
         )
     return output
 
@@ -203,8 +203,8 @@ class KeyRules(OperatorRules):
     """The options that decide what a key is: the record's key alone, or the record's key within its window."""
 
     windows: Windows = Field(default=None, validate_default=True)
-    """Where a record names the window of its key: `headers`, or in Kafka's format of windowed keys, which is `session`,
-    or `{time: 1h}` with the length of the windows. `none`: records that name a window are rejected. `ignore`: windows
+    """Where a record names its window: in `headers`, or at the end of its key in Kafka's format: `{time: 1h}` for
+    windows of that length, `session` for sessions. `none`: records that name a window are rejected. `ignore`: windows
     are not part of keys. Omitted: as declared by the operator in the same file that writes the topic, otherwise `none`.
     """
 
@@ -228,7 +228,7 @@ class KeyRules(OperatorRules):
         if self.windowed == before.windowed:
             return {}
         # rule: key-kind-fixed
-        return {"windows": "windows' keys and plain ones are not held together"}
+        return {"windows": "one state cannot hold both windowed keys and plain keys"}
 
 
 class OutputDeclaration(NamedTuple):
@@ -348,21 +348,21 @@ class OperatorConfig(OperatorRules):
 
     @field_validator("output")
     @classmethod
-    def _not_the_input(cls, topic: str | None, info: ValidationInfo) -> str | None:
+    def _output_is_not_the_input(cls, topic: str | None, info: ValidationInfo) -> str | None:
         if topic is not None and topic == info.data.get("input"):
-            raise ValueError("the input of the same operator: it would read what it writes; name a topic of its own")
+            raise ValueError("it is also the input, so the operator would read what it writes; name another topic")
         return topic
 
     @model_validator(mode="before")
     @classmethod
-    def _topics_say_what_keys_are(cls, raw: Any) -> Any:
+    def _with_flat_topics(cls, raw: Any) -> Any:
         return flatten_topics(raw) if isinstance(raw, Mapping) else raw
 
     @field_validator("dead_letters")
     @classmethod
-    def _topic_of_its_own(cls, topic: str | None, info: ValidationInfo) -> str | None:
+    def _dead_letters_are_separate(cls, topic: str | None, info: ValidationInfo) -> str | None:
         if topic is not None and topic in (info.data.get("input"), info.data.get("output")):
-            raise ValueError("the input or the output of the same operator; name a topic of its own")
+            raise ValueError("it is also the input or the output of this operator; name another topic")
         return topic
 
     def as_table(self) -> TableFacts | None:
@@ -388,10 +388,12 @@ class OperatorConfig(OperatorRules):
     def conflicts(self, topic: OutputDeclaration) -> Iterator[tuple[str, str]]:
         """Yield each option that contradicts the writer of the input topic, with "cause; remedy"."""
         if topic.key_format is not None and self.key_format != topic.key_format:
-            yield "key_format", f"the topic's writer says {topic.key_format}; write the same, or leave it out"
+            cause = f"the operator that writes the topic declares {topic.key_format}"
+            yield "key_format", f"{cause}; write the same, or leave it out"
         if isinstance(self, KeyRules) and topic.windows is not None and self.windows not in (topic.windows, "ignore"):
             written = _as_written(topic.windows)
-            yield "windows", f"the topic's writer names windows by {written}; write windows: {written}, or leave it out"
+            cause = f"the operator that writes the topic names windows by {written}"
+            yield "windows", f"{cause}; write windows: {written}, or leave it out"
 
     @property
     def explicit_key_format(self) -> Format | None:
@@ -443,8 +445,8 @@ def _problem(found: Any, where: str, secrets: list[str]) -> Problem:
     if found["type"] == "extra_forbidden":
         cause, remedy = "unknown key", "remove it, or compare its spelling with `tidegate validate --schema`"
     elif found["type"] == "missing":
-        cause, remedy = "required, and not there", "add it"
+        cause, remedy = "required, but missing", "add it"
     value = None if found["type"] in ("missing", "extra_forbidden") else found.get("input")
     if found["loc"] and found["loc"][0] in secrets:
         value = "(hidden)"
-    return Problem(where=place or "file", value=value, cause=cause, remedy=remedy or "give a value of that form")
+    return Problem(where=place or "file", value=value, cause=cause, remedy=remedy or "write a value of that form")

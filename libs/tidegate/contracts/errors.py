@@ -14,7 +14,7 @@ TidegateError
     `- EngineError          Spark, Delta, Kafka or the disk failed; wraps its cause; the driver retries a few times
        |- Unavailable       a broker or a disk is down or full: the driver waits for it, however long it takes
        |- StartOver         the outcome of an action of the driver is unknown: a new claim resolves it
-       |- Outdated          what a commit was to replace is no longer in the log: nothing was committed
+       |- Outdated          files that a commit should replace are no longer in the log: nothing was committed
        `- OutputTooLarge    a record is larger than the output topic accepts
 
 Bad *data* never raises: it becomes a row of kind `rejected` or `late` (see `contracts.schema`).
@@ -99,11 +99,11 @@ class BufferFull(TidegateError):
         `reason` begins with the option of the limit: `buffer.max_keys is reached`.
         """
         bound = reason.partition(" ")[0]
-        way_out = ", or take another buffer.when_full" if bound.startswith("buffer.") else ""
+        way_out = ", or change buffer.when_full" if bound.startswith("buffer.") else ""
         return cls(
             f"{operator} stopped before {place}",
             value=reason,
-            remedy=f"raise {bound}{way_out}; it continues there",
+            remedy=f"raise {bound}{way_out}; the operator continues there",
         )
 
 
@@ -144,7 +144,7 @@ class StartOver(EngineError):
 
 
 class Outdated(EngineError):
-    """What a commit was to replace is no longer in the log: it was not committed, and never will be."""
+    """Files that a commit should replace are no longer in the log: it was not committed, and never will be."""
 
 
 class OutputTooLarge(EngineError):

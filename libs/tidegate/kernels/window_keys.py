@@ -82,7 +82,8 @@ def _is_window(start: int, end: int) -> bool:
 
 @inlined
 def _read_headers(data: Array, at: int, end: int) -> Any:
-    """Return the window's bounds from a header block; _MISSING for a missing header, -1 for one that is no number."""
+    """Return the window's bounds from a header block; _MISSING for a missing header, -1 for a header that is not a
+    number."""
     bounds = (wide(_MISSING), wide(_MISSING))
     if at == end:
         return bounds
@@ -112,7 +113,7 @@ def _is_named(data: Array, at: int, length: int, name: Array) -> bool:
 
 @inlined
 def _number(data: Array, at: int, length: int) -> Any:
-    """Return the decimal number that the bytes are; -1 if they are none, or one that is too long."""
+    """Return the decimal number in the bytes; -1 if they contain no number, or one that is too large."""
     if length < 1 or length > _DIGITS:
         return wide(-1)
     number = wide(0)
@@ -132,7 +133,7 @@ def unexpected_windows(batch: FlatRecords) -> Array:
 
 
 def split_kafka_keys(batch: FlatRecords, size: int | None) -> tuple[FlatRecords, Bounds]:
-    """Return the records under their keys without windows, and the windows that Kafka's bytes after these keys name.
+    """Return the records with plain keys, and the windows that were appended to these keys in Kafka's format.
 
     `size`: length of time windows, ms; None: the windows are sessions.
     """

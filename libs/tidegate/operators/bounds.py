@@ -21,7 +21,7 @@ class Bounds(Config):
     @classmethod
     def _one_bound_is_given(cls, max_bytes: int | None, info: ValidationInfo) -> int | None:
         if max_bytes is None and info.data.get("max_keys", 0) is None:
-            raise ValueError("a buffer without a bound; give max_keys or max_bytes, or leave `buffer` out: unbounded")
+            raise ValueError("a buffer without a bound; write max_keys or max_bytes, or leave `buffer` out (unbounded)")
         return max_bytes
 
 
@@ -36,7 +36,8 @@ class StrictBuffer(Bounds):
     """A buffer that never emits early: its results are those of an unbounded buffer."""
 
     when_full: Literal["spill", "shut_down"]
-    """`spill`: the bound limits memory, the rest is on disk. `shut_down`: stop before the record that exceeds it."""
+    """`spill`: hold everything; the bound only sets how much counts as memory. `shut_down`: stop before exceeding
+    it."""
 
 
 def sizes(buffer: Bounds | None, held: int, held_bytes: int, when: str) -> dict[str, int]:

@@ -26,12 +26,12 @@ def test_a_table_is_a_history_of_some_length_or_of_latest_values(given: dict[str
 @pytest.mark.parametrize(
     ("given", "where", "cause"),
     [
-        ({}, "history_retention", "a history needs it"),
+        ({}, "history_retention", "required for a history"),
         ({"history_retention": 30}, "history_retention", "a duration needs a unit"),
         ({"versions": "latest", "history_retention": "1d"}, "history_retention", "has no history to keep"),
         ({"versions": "all", "history_retention": "1d"}, "versions", "Input should be 'latest'"),
         ({"history_retention": "1d", "output": "topic"}, "output", "a table emits nothing"),
-        ({"history_retention": "1d", "idle_after": "1m"}, "idle_after", "nothing in a table waits for time"),
+        ({"history_retention": "1d", "idle_after": "1m"}, "idle_after", "a table holds no records that wait for time"),
     ],
 )
 def test_what_is_refused_is_told_with_its_cause_and_a_remedy(given: dict[str, Any], where: str, cause: str) -> None:

@@ -78,7 +78,7 @@ def no_values(values: pa.Array, timestamps: Any, element_offsets: Any, *_: Any) 
         ({"evictor": {"count": 1}, "window": SESSION}, "sessions do not keep"),
         ({"aggregate": {"first": True}, "window": SESSION}, "sessions do not keep"),
         ({"aggregate": {"count": True}, "emit": None, "every": 2, "window": SESSION}, "sessions do not keep"),
-        ({"aggregate": {"function": "a:b", "count": True}}, "makes the whole value"),
+        ({"aggregate": {"function": "a:b", "count": True}}, "computes the whole value"),
         ({"every": 2}, "remove emit"),
         ({"emit": None}, "every: 100"),
         ({"emit": None, "every": 2, "buffer": {"max_keys": 1, "when_full": "spill"}}, "only final results"),

@@ -10,7 +10,7 @@ from tidegate.contracts.extras import require
 
 
 @click.command("demo")
-@click.option("--days", type=click.IntRange(1, 365), help="Run on the first days of the year only.")
+@click.option("--days", type=click.IntRange(1, 365), help="Use only this many days of the year.")
 @json_option
 @click.pass_context
 def command(ctx: click.Context, days: int | None) -> None:

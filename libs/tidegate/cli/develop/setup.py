@@ -28,7 +28,7 @@ _COMPILED = ("kernels", "operators")
 @click.command("setup")
 @json_option
 def command() -> None:
-    """Download the jars of Spark and of the embedded broker, and compile the kernels. Nothing is done twice.
+    """Download the jars of Spark and of the embedded broker, and compile the kernels. Skip what is already done.
 
     \b
     Example:

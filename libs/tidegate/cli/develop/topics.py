@@ -22,7 +22,8 @@ def command() -> None:
 @kafka_options
 @json_option
 def create(name: str, partitions: int, configs: tuple[str, ...], options: dict[str, str]) -> None:
-    """Create a topic. By default it keeps its records for ever (retention.ms=-1), also those with old event times.
+    """Create a topic. By default the topic keeps all records for ever (retention.ms=-1), however old their event times
+    are.
 
     \b
     Example:

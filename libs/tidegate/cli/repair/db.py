@@ -57,7 +57,7 @@ def downgrade(file: Path, revision: str) -> None:
 @_FILE
 @json_option
 def current(file: Path) -> None:
-    """Show the revision of the tables and the newest revision, which this program needs.
+    """Show the revision of the tables, and the newest revision, which this release needs.
 
     \b
     Example:

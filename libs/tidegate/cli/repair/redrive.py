@@ -15,10 +15,10 @@ from tidegate.contracts.errors import UserError
 from tidegate.runtime.configuration.application import select_operators
 from tidegate.runtime.repair.redrive import (
     Choice,
+    DeadLetterKind,
     Reason,
     Redrive,
     Redriving,
-    RefusedKind,
 )
 
 
@@ -39,7 +39,7 @@ def time(text: str) -> int:
 @click.command("redrive")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.argument("operator")
-@click.option("--kind", type=click.Choice(get_args(RefusedKind)), help="Only these.  [default: both]")
+@click.option("--kind", type=click.Choice(get_args(DeadLetterKind)), help="Only records of this kind.  [default: both]")
 @click.option("--cause", "causes", multiple=True, help="Only records with this cause; repeatable.")
 @click.option("--partition", type=click.IntRange(0), help="Only records of this partition.")
 @click.option("--since", type=time, help="Only records with this event time or a later one.")
@@ -52,7 +52,7 @@ def time(text: str) -> int:
 def command(
     file: Path,
     operator: str,
-    kind: RefusedKind | None,
+    kind: DeadLetterKind | None,
     causes: tuple[str, ...],
     partition: int | None,
     since: int | None,
@@ -62,12 +62,11 @@ def command(
     again: bool,
     dry_run: bool,
 ) -> None:
-    """Send OPERATOR's late and rejected records from its log back to its input topic, once the reason for them is
-    fixed.
+    """Send OPERATOR's late and rejected records from its log back to its input topic. Fix the cause first.
 
     Key, value, headers and timestamp are those of the record; the header tidegate-redriven gives the partition and
     offset where it was read. The records of each partition are one Kafka transaction. Records that were sent back
-    before are left out.
+    before are skipped.
 
     \b
     Examples:

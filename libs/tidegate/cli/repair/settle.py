@@ -21,7 +21,7 @@ from tidegate.runtime.repair.settle import settle
 @click.option("--partition", "partitions", type=int, multiple=True, help="Only this partition; repeatable.")
 @json_option
 def command(file: Path, operator: str, published: bool | None, partitions: tuple[int, ...]) -> None:
-    """Record whether the newest output of OPERATOR was published, if Kafka can no longer tell.
+    """Record whether the newest output of OPERATOR was published, if Kafka no longer shows it.
 
     When this happens, the operator stops and names the batches: their offset commits have expired, and the topic may
     have deleted the output. --published treats the output as published; --unpublished publishes it, perhaps a second

@@ -1,4 +1,4 @@
-"""Deduplication: passes on the first record of each key within a time, or for ever.
+"""Deduplication: emits the first record of each key within a time, or for ever.
 
 `DeduplicateRules` configure the time; `Deduplicate` is the operator.
 """

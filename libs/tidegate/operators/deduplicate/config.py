@@ -25,7 +25,7 @@ Within = Annotated[Keep, PlainSerializer(lambda ms: ms if ms == FOREVER else f"{
 
 
 class DeduplicateRules(KeyRules):
-    """The rules of an operator that passes on the first record of each key and drops its duplicates."""
+    """The rules of an operator that emits the first record of each key and drops its duplicates."""
 
     live: ClassVar[frozenset[str]] = frozenset({"within", "grace", "buffer", "windows"})
 
@@ -34,20 +34,20 @@ class DeduplicateRules(KeyRules):
     within: Within
     """Records of a key that are less than this apart are duplicates of the one that came first; or `forever`."""
     grace: Duration | None = Field(default=None, validate_default=True)
-    """How far behind stream time a record is accepted; required with a time in `within`, not taken with `forever`."""
+    """How far behind stream time a record is accepted; required with a time in `within`, refused with `forever`."""
     buffer: StrictBuffer | None = None
     """How many keys may be remembered, and what to do if there are more; omitted: any number."""
 
     @field_validator("within")
     @classmethod
-    def _keys_are_remembered(cls, within: int | str) -> int | str:
+    def _within_is_positive(cls, within: int | str) -> int | str:
         if within == 0:
             raise ValueError("no record would be a duplicate; write within: 10m, or within: forever")
         return within
 
     @field_validator("grace")
     @classmethod
-    def _what_expires_has_a_grace(cls, grace: int | None, info: ValidationInfo) -> int | None:
+    def _grace_fits_within(cls, grace: int | None, info: ValidationInfo) -> int | None:
         within = info.data.get("within")
         if within == FOREVER and grace is not None:
             raise ValueError("keys that are remembered forever make no record late; remove it, or write within: 10m")

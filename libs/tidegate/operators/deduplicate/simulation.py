@@ -8,4 +8,4 @@ SIMULATED: dict[str, dict[str, Any]] = {
     "first within a time": {"within": "15ms", "grace": "5ms", "dead_letters": "refused"},
     "first for ever": {"within": "forever"},
 }
-"""By the name of the run."""
+"""The configurations, by the name of the run."""

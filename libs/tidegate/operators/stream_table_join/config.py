@@ -39,22 +39,23 @@ class StreamTableJoinRules(KeyRules):
     grace: Duration | None = None
     """How long, in stream time, a record waits for the table's version; omitted or 0: records do not wait."""
     wait_for_table: Duration | None = Field(default=None, validate_default=True)
-    """Maximum wall-clock time from a record's arrival for which it waits, once its grace is over, for a table that is
-    behind; omitted: until the table has caught up."""
+    """Maximum wall-clock time, from a record's arrival, that the record waits for a table that is behind after the
+    grace is over; omitted: it waits until the table has caught up."""
     before_history: Literal["stop", "join"] = "stop"
-    """What to do if the stream is at a time before the table's history: `stop`, or `join` with what is still known."""
+    """What to do if the stream is at a time before the table's history: `stop`, or `join` with the versions that are
+    still kept."""
     joiner: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] | None = None
     """`module:function` that computes the output values; omitted: they are `{"stream": ..., "table": ...}`."""
 
     @field_validator("wait_for_table")
     @classmethod
-    def _only_a_buffer_waits(cls, wait: int | None, info: ValidationInfo) -> int | None:
+    def _wait_for_table_fits_grace(cls, wait: int | None, info: ValidationInfo) -> int | None:
         if wait is not None and "grace" in info.data and not info.data["grace"]:
-            raise ValueError("without a grace no record is held, so none can wait; add a grace such as grace: 5m")
+            raise ValueError("without a grace no record waits; add a grace, such as grace: 5m")
         return wait
 
     def incompatibilities(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
-        """Return why what is held under `before` cannot be held under this: windowed and plain keys cannot be mixed."""
+        """Return why records held under `before` cannot be held under this: windowed and plain keys cannot be mixed."""
         assert isinstance(before, StreamTableJoinRules)
         return self.key_kind_conflict(before)
 
@@ -67,7 +68,7 @@ class StreamTableJoinConfig(StreamTableJoinRules, OperatorConfig):
     """The configuration of a stream-table join between topics."""
 
     output_windows: InputWindowsInOutput = "headers"
-    """How the output names the windows of its keys: in `headers`, or as `kafka` does, in the bytes of windowed keys."""
+    """How output records name their windows: in `headers`, or with `kafka` in the key, in Kafka's format."""
 
     def adds_windows(self) -> AddedWindows | None:
         """Return how windows are added to the records of the output; None: they have none, or name them already."""

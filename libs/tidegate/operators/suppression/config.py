@@ -36,13 +36,13 @@ def _read_until(value: object) -> object:
         return TimeLimit.model_validate(value)
     if value is None or value == "window_close" or isinstance(value, TimeLimit):
         return value
-    raise ValueError("not a moment to emit at; write until: {time_limit: 30s} or until: window_close")
+    raise ValueError("neither a time limit nor window_close; write until: {time_limit: 30s} or until: window_close")
 
 
 def _read_buffer(value: object) -> object:
     if isinstance(value, dict):
         if value.get("when_full") not in ("emit", "spill", "shut_down"):
-            raise ValueError("it does not say what to do when full; add when_full: emit, spill or shut_down")
+            raise ValueError("when_full is missing; add when_full: emit, spill or shut_down")
         return (EagerBuffer if value["when_full"] == "emit" else StrictBuffer).model_validate(value)
     if value is None or isinstance(value, Bounds):
         return value
@@ -69,8 +69,8 @@ class SuppressionRules(KeyRules):
     grace: Duration | None = Field(default=None, validate_default=True)
     """With `until: window_close`: how long after its end a window still accepts records."""
     timer: Literal["first_update", "last_update", "window_end"] | None = Field(default=None, validate_default=True)
-    """From when the time limit counts: a key's first held timestamp, its latest (which may hold it forever), or the end
-    of its window; omitted: `window_end` if the input is windowed, otherwise `first_update`."""
+    """What the time limit counts from: a key's first held timestamp, its latest (which may hold the key for ever), or
+    the end of its window; omitted: `window_end` if the input is windowed, otherwise `first_update`."""
     bytes_of: Literal["value", "record"] = "value"
     """Which bytes count: those of the value, or those of key, value and headers."""
     max_lateness: Duration | None = None
@@ -78,25 +78,25 @@ class SuppressionRules(KeyRules):
 
     @model_validator(mode="before")
     @classmethod
-    def _what_closes_is_a_window(cls, raw: Any) -> Any:
+    def _window_close_implies_headers(cls, raw: Any) -> Any:
         if isinstance(raw, Mapping) and raw.get("until") == "window_close" and raw.get("windows") is None:
             return {**raw, "windows": "headers"}
         return raw
 
     @field_validator("until")
     @classmethod
-    def _windows_close(cls, until: Until, info: ValidationInfo) -> Until:
+    def _until_fits_windows(cls, until: Until, info: ValidationInfo) -> Until:
         windows = info.data.get("windows")
         if until == "window_close" and windows in ("none", "ignore"):
             raise ValueError(
-                f"only windows close, and windows: {windows} leaves them out of keys; write windows: headers, session "
-                "or {time: 1h}, or until: {time_limit: 30s}"
+                f"window_close needs windows in the keys, and windows: {windows} leaves them out; write windows: "
+                "headers, session or {time: 1h}, or until: {time_limit: 30s}"
             )
         return until
 
     @field_validator("buffer")
     @classmethod
-    def _records_can_leave(
+    def _buffer_fits_until(
         cls, buffer: EagerBuffer | StrictBuffer | None, info: ValidationInfo
     ) -> EagerBuffer | StrictBuffer | None:
         until = info.data.get("until", "invalid")
@@ -113,29 +113,29 @@ class SuppressionRules(KeyRules):
 
     @field_validator("grace")
     @classmethod
-    def _grace_belongs_to_windows(cls, grace: int | None, info: ValidationInfo) -> int | None:
+    def _grace_fits_until(cls, grace: int | None, info: ValidationInfo) -> int | None:
         windowed = info.data.get("until") == "window_close"
         if windowed and grace is None:
-            raise ValueError("until: window_close needs it; write the windows' grace, such as grace: 2h (0: none)")
+            raise ValueError("required with until: window_close; write the windows' grace, such as grace: 2h (0: none)")
         if not windowed and grace is not None and "until" in info.data:
-            raise ValueError("only windows have a grace; remove it, or bound lateness with max_lateness")
+            raise ValueError("only until: window_close has a grace; remove it, or limit lateness with max_lateness")
         return grace
 
     @field_validator("timer")
     @classmethod
-    def _counts_from_what_there_is(cls, timer: str | None, info: ValidationInfo) -> str | None:
+    def _timer_fits_windows(cls, timer: str | None, info: ValidationInfo) -> str | None:
         windowed = info.data.get("windows") not in ("none", "ignore", None)
         if timer not in (None, "window_end") and info.data.get("until") == "window_close":
-            raise ValueError("a window leaves when it closes, whatever its updates; remove timer")
+            raise ValueError("a window is emitted when it closes, so no timer applies; remove timer")
         if timer == "window_end" and not windowed and "windows" in info.data:
             raise ValueError("its keys have no windows; remove timer, or write windows: headers, session or {time: 1h}")
         return timer or ("window_end" if windowed else "first_update")
 
     @field_validator("max_lateness")
     @classmethod
-    def _windows_have_a_grace(cls, max_lateness: int | None, info: ValidationInfo) -> int | None:
+    def _max_lateness_fits_until(cls, max_lateness: int | None, info: ValidationInfo) -> int | None:
         if max_lateness is not None and info.data.get("until") == "window_close":
-            raise ValueError("a window's grace says what is late; remove max_lateness")
+            raise ValueError("with until: window_close the grace decides what is late; remove max_lateness")
         return max_lateness
 
     def incompatibilities(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
@@ -148,9 +148,9 @@ class SuppressionRules(KeyRules):
         if refused := self.key_kind_conflict(before):
             return refused
         if (self.until == "window_close") != (before.until == "window_close"):
-            return {"until": "windows that close and keys that wait do not leave in the same order"}
+            return {"until": "held records are ordered differently with window_close and with a time limit"}
         if (self.grace or 0) > (before.grace or 0):
-            return {"grace": "windows whose results have left are not remembered, and would give a second one"}
+            return {"grace": "windows that were already emitted may be forgotten, and would be emitted a second time"}
         return {}
 
     @classmethod
@@ -163,7 +163,7 @@ class SuppressionConfig(SuppressionRules, OperatorConfig):
     """The configuration of suppression between two topics."""
 
     output_windows: InputWindowsInOutput = "headers"
-    """How the output names the windows of its keys: in `headers`, or as `kafka` does, in the bytes of windowed keys."""
+    """How output records name their windows: in `headers`, or with `kafka` in the key, in Kafka's format."""
 
     def adds_windows(self) -> AddedWindows | None:
         """Return how windows are added to the records of the output; None: they have none, or name them already."""

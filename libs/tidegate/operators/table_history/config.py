@@ -24,29 +24,30 @@ class TableHistoryRules(KeyRules):
     history_retention: Duration | None = Field(default=None, validate_default=True)
     """How far behind stream time versions can be written and read; required for a history."""
     hold_for_readers: Size = HOLD_FOR_READERS
-    """Maximum bytes per partition of versions past their retention that are kept for readers still to look them up."""
+    """Maximum bytes per partition of versions beyond the retention, kept because readers have yet to look them up."""
 
     @field_validator("history_retention")
     @classmethod
-    def _a_history_has_a_retention(cls, retention: int | None, info: ValidationInfo) -> int | None:
+    def _retention_fits_versions(cls, retention: int | None, info: ValidationInfo) -> int | None:
         latest = info.data.get("versions") == "latest"
         if latest and retention is not None:
             raise ValueError("a table of latest values has no history to keep; remove it, or remove versions: latest")
         if not latest and retention is None:
             raise ValueError(
-                "a history needs it; write history_retention: 30d, or versions: latest for a table without history"
+                "required for a history; write history_retention: 30d, or versions: latest for a table without history"
             )
         return retention
 
     @field_validator("hold_for_readers")
     @classmethod
-    def _latest_values_are_not_held(cls, size: int, info: ValidationInfo) -> int:
+    def _hold_for_readers_fits_versions(cls, size: int, info: ValidationInfo) -> int:
         if info.data.get("versions") == "latest" and size != HOLD_FOR_READERS:
             raise ValueError("a table of latest values has no versions to hold; remove it, or remove versions: latest")
         return size
 
     def incompatibilities(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
-        """Return why what is held under `before` cannot be held under this: windowed and plain keys cannot be mixed."""
+        """Return why versions held under `before` cannot be held under this: windowed and plain keys cannot be
+        mixed."""
         assert isinstance(before, TableHistoryRules)
         return self.key_kind_conflict(before)
 
@@ -56,16 +57,16 @@ class TableHistoryConfig(TableHistoryRules, OperatorConfig):
 
     @field_validator("output")
     @classmethod
-    def _a_table_emits_nothing(cls, output: str | None) -> str | None:
+    def _has_no_output(cls, output: str | None) -> str | None:
         if output is not None:
             raise ValueError("a table emits nothing; remove it, and join a stream with the table or query its history")
         return output
 
     @field_validator("idle_after")
     @classmethod
-    def _time_goes_on_with_writes(cls, idle_after: int | None) -> int | None:
+    def _has_no_idle_after(cls, idle_after: int | None) -> int | None:
         if idle_after is not None:
-            raise ValueError("nothing in a table waits for time, and readers go by its writes; remove it")
+            raise ValueError("a table holds no records that wait for time; remove it")
         return idle_after
 
     def as_table(self) -> TableFacts:

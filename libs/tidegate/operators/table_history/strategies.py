@@ -12,13 +12,13 @@ from tidegate.operators.testing.strategies import all_windows, durations, histor
 
 
 def table_histories() -> st.SearchStrategy[list[Event]]:
-    """Histories of a table, whose readers occasionally set what they need."""
+    """Return a strategy for the events of a table; sometimes a reader changes which times it needs."""
     return histories(events=mostly(records, others, st.integers(-1, 20).map(Hold)))
 
 
 @st.composite
 def table_history_configs(draw: st.DrawFn) -> TableHistoryConfig:
-    """Any valid configuration; mostly one that keeps a history."""
+    """Draw any valid configuration, mostly one that keeps a history."""
     kept = draw(st.sampled_from(["history", "history", "history", "latest"]))
     raw: dict[str, Any] = {"input": "records", "max_ahead": draw(st.none() | durations(10))}
     raw |= {"versions": "latest"} if kept == "latest" else {"history_retention": draw(durations(15))}

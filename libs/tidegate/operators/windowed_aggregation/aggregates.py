@@ -6,8 +6,8 @@ double, and which of the two it is. A sum has three, and an avg four: a sum and 
 The first word of a sum is the sum of the whole numbers modulo 2**64. The second is the sum of the other numbers, as a
 double that is kept within the range of doubles. The third holds two counters: the low half counts the other numbers and
 saturates; the high half, signed, counts how often the first word overflowed. So the sum of whole numbers is exact
-within +-2**94, which takes 2**31 of the largest whole number. A sum beyond that is moved to the double, and counts as
-one of the other numbers.
+within +-2**94; it takes 2**31 of the largest whole numbers to get there. A sum beyond that is moved to the double, and
+counts as one of the other numbers.
 """
 
 from __future__ import annotations
@@ -225,7 +225,8 @@ def _texts(kind: int, words: Array) -> pa.Array:
 
 
 def _sums(whole: Array, carries: Array) -> Array:
-    """Return the sums of whole numbers: as int64 where arithmetic with doubles is exact, else as Python's numbers."""
+    """Return the sums of whole numbers: as int64 where arithmetic with doubles is exact, otherwise as Python
+    integers."""
     if carries.any() or np.any(np.abs(whole // 2) >= _EXACT // 2):
         exact: Array = whole.astype(object) + carries.astype(object) * 2**64
         return exact

@@ -46,9 +46,11 @@ class Hopping(Config):
 
     @field_validator("advance")
     @classmethod
-    def _leaves_no_gap(cls, advance: int, info: ValidationInfo) -> int:
+    def _advance_fits_length(cls, advance: int, info: ValidationInfo) -> int:
         if advance > info.data.get("hopping", advance):
-            raise ValueError("records between two windows would be in none; give an advance of at most the length")
+            raise ValueError(
+                "records between two windows would be in no window; write an advance of at most the length"
+            )
         return advance
 
 
@@ -131,12 +133,14 @@ class Aggregates(Config):
     """`module:function` that computes the values, instead of all other aggregates."""
 
     @model_validator(mode="after")
-    def _one_is_given(self) -> Aggregates:
+    def _aggregates_fit_together(self) -> Aggregates:
         given = [name for name in type(self).model_fields if getattr(self, name) is not None]
         if not given:
             raise ValueError("nothing to compute; write aggregate: {count: true}, or sum: {field: amount}")
         if self.function is not None and len(given) > 1:
-            raise ValueError("a function makes the whole value; remove the other aggregates, or let it compute them")
+            raise ValueError(
+                "the function computes the whole value; remove the other aggregates, or let the function compute them"
+            )
         return self
 
     @property
@@ -204,9 +208,9 @@ class FunctionEvictor(Config):
 
     @field_validator("when")
     @classmethod
-    def _is_not_said_twice(cls, when: str | None, info: ValidationInfo) -> str | None:
+    def _when_fits_function(cls, when: str | None, info: ValidationInfo) -> str | None:
         if when is not None and isinstance(info.data.get("function"), BeforeAndAfter):
-            raise ValueError("the functions say when already; remove when")
+            raise ValueError("`before` and `after` already say when each function runs; remove when")
         return when
 
     def functions(self) -> tuple[str | None, str | None]:
@@ -266,7 +270,7 @@ class WindowedAggregationRules(OperatorRules):
 
     @field_validator("aggregate", "every", "evictor")
     @classmethod
-    def _has_elements(cls, value: object, info: ValidationInfo) -> object:
+    def _elements_fit_window(cls, value: object, info: ValidationInfo) -> object:
         needed = value.needs_elements if isinstance(value, Aggregates) else value is not None
         if needed and isinstance(info.data.get("window"), Session):
             raise ValueError("sessions do not keep their elements; take tumbling, hopping or unlimited windows")
@@ -274,25 +278,23 @@ class WindowedAggregationRules(OperatorRules):
 
     @field_validator("emit")
     @classmethod
-    def _is_said_once(cls, emit: str | None, info: ValidationInfo) -> str | None:
+    def _emit_fits_every(cls, emit: str | None, info: ValidationInfo) -> str | None:
         if emit is None and info.data.get("every", 0) is None:
-            raise ValueError(
-                "required, where `every` is not given; write emit: updates, on_time or final, or every: 100"
-            )
+            raise ValueError("required without `every`; write emit: updates, on_time or final, or every: 100")
         if emit is not None and info.data.get("every"):
-            raise ValueError("`every` says already when results leave; remove emit")
+            raise ValueError("`every` already decides when results are emitted; remove emit")
         return emit
 
     @field_validator("emit")
     @classmethod
-    def _window_ends(cls, emit: str | None, info: ValidationInfo) -> str | None:
+    def _emit_fits_window(cls, emit: str | None, info: ValidationInfo) -> str | None:
         if emit not in (None, "updates") and isinstance(info.data.get("window"), Unlimited):
             raise ValueError("an unlimited window never ends, so nothing would be emitted; write emit: updates")
         return emit
 
     @field_validator("retention")
     @classmethod
-    def _lasts_until_the_window_closes(cls, retention: int | None, info: ValidationInfo) -> int | None:
+    def _retention_covers_grace(cls, retention: int | None, info: ValidationInfo) -> int | None:
         window = info.data.get("window")
         if retention is None or window is None:
             return retention
@@ -304,7 +306,7 @@ class WindowedAggregationRules(OperatorRules):
 
     @field_validator("buffer")
     @classmethod
-    def _holds_results_back(cls, buffer: StrictBuffer | None, info: ValidationInfo) -> StrictBuffer | None:
+    def _buffer_fits_emit(cls, buffer: StrictBuffer | None, info: ValidationInfo) -> StrictBuffer | None:
         if buffer is not None and info.data.get("emit", "final") != "final":
             raise ValueError("only final results are held back; write emit: final, or remove buffer")
         return buffer
@@ -332,12 +334,12 @@ class WindowedAggregationRules(OperatorRules):
         assert isinstance(before, WindowedAggregationRules)
         may_change = {"grace", "max_length"}
         if self.window.model_dump(exclude=may_change) != before.window.model_dump(exclude=may_change):
-            return {"window": "the windows that are held are others"}
+            return {"window": "the held windows have another kind or length"}
         if isinstance(self.window, Unlimited) or isinstance(before.window, Unlimited):
             return {}
         remembered = min(known, before.closed_kept_for_ms() or 0)
         if self.window.grace > before.window.grace and least_retention(self.window) > remembered:
-            return {"window": "windows that have closed are forgotten before this grace is over, and would open again"}
+            return {"window": "closed windows are forgotten before this grace is over, and would open again"}
         return {}
 
 
@@ -367,13 +369,13 @@ class WindowedAggregationConfig(WindowedAggregationRules, OperatorConfig):
     """A windowed aggregation between two topics."""
 
     output_windows: OutputWindows = "headers"
-    """How results name their windows: `headers`, or `kafka`: Kafka's bytes of windowed keys."""
+    """How results name their windows: in `headers`, or with `kafka` in the key, in Kafka's format."""
 
     @field_validator("output_windows")
     @classmethod
-    def _has_an_end_to_tell(cls, output: OutputWindows, info: ValidationInfo) -> OutputWindows:
+    def _output_windows_fit_window(cls, output: OutputWindows, info: ValidationInfo) -> OutputWindows:
         if output == "kafka" and isinstance(info.data.get("window"), Unlimited):
-            raise ValueError("Kafka's bytes do not say that a window is unlimited; write windows: headers")
+            raise ValueError("Kafka's format of keys has no unlimited windows; write windows: headers")
         return output
 
     def adds_windows(self) -> AddedWindows:
@@ -385,10 +387,10 @@ class WindowedAggregationConfig(WindowedAggregationRules, OperatorConfig):
     def writes(self) -> OutputDeclaration:
         """Return what is known of the output topic: how it names windows, when these close, and the format of keys."""
         return OutputDeclaration(
-            windows=self._named(), closes_after=closes_after(self.window), key_format=self.explicit_key_format
+            windows=self._output_format(), closes_after=closes_after(self.window), key_format=self.explicit_key_format
         )
 
-    def _named(self) -> Windows:
+    def _output_format(self) -> Windows:
         match self.window:
             case _ if self.output_windows == "headers":
                 return "headers"

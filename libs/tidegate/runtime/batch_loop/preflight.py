@@ -49,7 +49,7 @@ def gone(error: NoSuchTopic, value: str | None = None) -> EngineError:
     return EngineError(
         f"{error.problem} any more",
         value=value,
-        remedy="the topic was re-created: give the operator a new name to start from its beginning",
+        remedy="if the topic was deleted, give the operator a new name: it starts from the beginning of the new topic",
     )
 
 
@@ -62,7 +62,7 @@ def check_topics(before: BatchMeta, config: OperatorConfig, now: Topics) -> None
         raise StateError(
             f"the log of {before.operator} was written from another input topic",
             value=f"{', '.join(before.offsets)}; now {config.input}",
-            remedy="give the operator another name, or the input it had",
+            remedy="give the operator another name, or configure its former input topic",
         )
     for topic, topic_id in now.ids.items():
         # rule: recreated-topic
@@ -70,13 +70,13 @@ def check_topics(before: BatchMeta, config: OperatorConfig, now: Topics) -> None
             raise StateError(
                 f"topic {topic} was deleted and created again since the last batch",
                 value=f"topic id {topic_id}, was {known}",
-                remedy=_way_on(topic, config),
+                remedy=_remedy_for(topic, config),
             )
     partitions = now.partitions[config.input]
     # rule: same-input-partitions
     if (had := len(before.offsets.get(config.input, {}))) not in (0, partitions):
         raise StateError(
-            f"topic {config.input} has another number of partitions than before",
+            f"topic {config.input} has a different number of partitions now",
             value=f"{partitions}, was {had}",
             remedy="give the operator a new name to start from the beginning: keys have moved between partitions",
         )
@@ -91,7 +91,7 @@ def check_topics(before: BatchMeta, config: OperatorConfig, now: Topics) -> None
 
 
 def check_surroundings(kafka: KafkaClient, before: BatchMeta, config: OperatorConfig) -> None:
-    """Raise the reason if the operator cannot go on under the configuration: because of its topics or its functions.
+    """Raise an error if the operator's topics or functions do not allow it to continue under the configuration.
 
     Raise Unavailable if no broker answers, which says nothing about the configuration.
     """
@@ -114,12 +114,12 @@ def check_functions(config: OperatorConfig) -> None:
         ) from error
 
 
-def _way_on(topic: str, config: OperatorConfig) -> str:
+def _remedy_for(topic: str, config: OperatorConfig) -> str:
     if topic == config.input:
-        return "give the operator another name: its state belongs to the topic that is gone"
+        return "give the operator another name: its state belongs to the deleted topic"
     return (
-        "its records are gone: give the operator another output topic to continue from here, or "
-        "another name to publish all of it again"
+        "give the operator another output topic to continue from here, or another name to publish everything again: "
+        "the records of the deleted topic are lost"
     )
 
 
@@ -141,8 +141,8 @@ def check_nothing_truncated(kafka: KafkaClient, before: BatchMeta, config: Opera
     if ranges := truncated_ranges(kafka, before, config.input):
         commands = " ".join(f"{partition}:{reached}-{end}" for partition, (reached, end) in ranges.items())
         raise InputTruncated(
-            f"{config.input} has lost records after {before.operator} had read them, as after an unclean leader "
-            "election, or on a broker that was brought back from a copy",
+            f"{config.input} has lost records after {before.operator} had read them: after an unclean "
+            "leader election, for example, or because a broker was restored from a copy",
             value="; ".join(f"partition {p}: offsets {end} to {reached - 1}" for p, (reached, end) in ranges.items()),
             remedy="restore them, or continue with the records that are at these offsets now: "
             f"tidegate skip FILE {before.operator} {commands}",
@@ -161,12 +161,12 @@ def truncated_ranges(kafka: KafkaClient, before: BatchMeta, topic: str) -> dict[
     return {p: (reached[p], end) for p, end in sorted(ends.items()) if p in reached and end < reached[p]}
 
 
-def epochs_of_what_is_left(
+def remaining_epochs(
     kafka: KafkaClient, before: BatchMeta, topic: str, ranges: Mapping[int, tuple[int, int]]
 ) -> dict[int, int]:
-    """Return, of each partition that skips back, the leader epoch of the last record read that still exists.
+    """Return, for each partition that skips back, the leader epoch of the last record that was read and still exists.
 
-    Partitions for which it is not known are left out.
+    Partitions whose epoch is not known are left out.
     """
     back = {p: end for p, (reached, end) in ranges.items() if end < reached and p in before.epochs}
     found = {p: offsets.epoch_before(kafka, topic, p, end, before.epochs[p]) for p, end in back.items()}

@@ -19,7 +19,7 @@ PAUSES_S = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 16.0)
 """Pauses after consecutive failures; the failure after the last pause ends the driver with its error."""
 LONGEST_WAIT_S = 4.0
 """Longest pause during an outage, and so the longest delay until its end is noticed."""
-SAY_EVERY_S = 30.0
+LOG_INTERVAL_S = 30.0
 """Interval of the log lines during an outage; the first is written at once."""
 
 Answer = TypeVar("Answer")
@@ -41,7 +41,7 @@ class Retries:
         self._name, self._condition = name, condition
 
     def run(self, work: Callable[[], Answer], stop: Event) -> Answer | None:
-        """Return the work's result, with retries; None if `stop` is set first. Raise a failure that is not retried."""
+        """Return the work's result, with retries; None if `stop` is set first. Raise errors that are not retried."""
         tries, waiting = {True: 0, False: 0}, _Waiting(self._name)
         while not stop.is_set():
             try:
@@ -52,11 +52,11 @@ class Retries:
                 pause_s = pause_after(failure, tries[away])
                 if pause_s is None:
                     raise
-                waiting.tell(failure, pause_s, away=away)
+                waiting.log_failure(failure, pause_s, away=away)
                 self._condition.write("waiting", one_line(failure))
                 stop.wait(pause_s)
             else:
-                waiting.over()
+                waiting.log_success()
                 self._condition.write("running")
                 return answer
         return None
@@ -67,21 +67,21 @@ class _Waiting:
 
     def __init__(self, name: str) -> None:
         self._name, self._fields = name, log_fields(name)
-        self._since = self._said = 0.0
+        self._since = self._logged_at = 0.0
 
-    def tell(self, failure: Exception, pause_s: float, *, away: bool) -> None:
-        """Log the failure; during an outage only every SAY_EVERY_S seconds."""
+    def log_failure(self, failure: Exception, pause_s: float, *, away: bool) -> None:
+        """Log the failure; during an outage only every LOG_INTERVAL_S seconds."""
         now = time.monotonic()
         self._since = self._since or now
         if not away:
             line = "%s: trying again in %.1f s: %s"
             lines.warning(line, self._name, pause_s, one_line(failure), extra=self._fields)
-        elif not self._said or now - self._said >= SAY_EVERY_S:
-            self._said = now
+        elif not self._logged_at or now - self._logged_at >= LOG_INTERVAL_S:
+            self._logged_at = now
             line = "%s waits, for %.0f s: %s"
             lines.warning(line, self._name, now - self._since, one_line(failure), extra=self._fields)
 
-    def over(self) -> None:
+    def log_success(self) -> None:
         """Log that the work has succeeded, if it had failed before."""
         if self._since:
             lines.info("%s continues, after %.1f s", self._name, time.monotonic() - self._since, extra=self._fields)

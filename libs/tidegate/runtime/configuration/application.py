@@ -57,7 +57,7 @@ class SparkConfig(Config):
 
     @field_validator("conf")
     @classmethod
-    def _every_task_once(cls, conf: dict[str, str]) -> dict[str, str]:
+    def _spark_must_not_retry(cls, conf: dict[str, str]) -> dict[str, str]:
         again = [name for name, value in _EVERY_TASK_ONCE.items() if conf.get(name, value).strip().lower() != value]
         if again:
             raise ValueError(f"Spark would run a task again, or twice at once; remove {', '.join(again)}")
@@ -128,7 +128,7 @@ class Application(Config):
 
     @field_validator("kafka")
     @classmethod
-    def _reachable(cls, options: dict[str, str]) -> dict[str, str]:
+    def _kafka_options_are_valid(cls, options: dict[str, str]) -> dict[str, str]:
         if "bootstrap.servers" not in options:
             raise ValueError("no broker is named; add bootstrap.servers: HOST:PORT")
         return options

@@ -68,4 +68,4 @@ def _form(config: OperatorConfig) -> tuple[str, str | None]:
 
 
 def _collision(name: str, option: str, topic: str | None, cause: str) -> Problem:
-    return Problem(where=f"operators.{name}.{option}", value=topic, cause=cause, remedy="name a topic of its own")
+    return Problem(where=f"operators.{name}.{option}", value=topic, cause=cause, remedy="name another topic")

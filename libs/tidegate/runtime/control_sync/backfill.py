@@ -65,9 +65,9 @@ def _record_new(connection: Connection, key: OperatorKey, metas: Sequence[BatchM
 
 
 def rebuild(database: Database, application: Application, name: str) -> int:
-    """Write all of the operator's batches in the database again from its log; return their number.
+    """Write all of the operator's batches to the database again, from its log; return their number.
 
-    Do so in one transaction: others see either the earlier or the new entries.
+    All are written in one transaction: other connections see either the earlier or the new entries.
     """
     key, log = OperatorKey(application.application, name), log_of(application, name)
     batches = range(0) if log is None else gapless_range(log)
@@ -85,7 +85,7 @@ def _enter(connection: Connection, key: OperatorKey, application: Application) -
 
 
 def _has(log: OperatorLog, batches: range, known: Known) -> bool:
-    """Return whether the log has this batch, by number and attempt: a log set back or created again has not."""
+    """Return whether the log has this batch, by number and attempt. A log that was restored or re-created does not."""
     if known.batch not in batches:
         return False
     [meta] = metas_of(log, range(known.batch, known.batch + 1))

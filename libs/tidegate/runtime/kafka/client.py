@@ -28,7 +28,7 @@ from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 
 from tidegate.contracts.errors import EngineError, TidegateError, Unavailable, UserError
-from tidegate.runtime.kafka.codecs import serialise_compilation
+from tidegate.runtime.kafka.decoder_lock import serialise_compilation
 from tidegate.runtime.kafka.login_errors import login_error
 from tidegate.runtime.kafka.options import kafka_python_options
 from tidegate.runtime.kafka.retries import (

@@ -37,7 +37,7 @@ DEADLINE_S = 60.0
 TIMEOUT_MS = 180_000
 """Transaction timeout: if a redrive is killed, readers of the topic wait this long until brokers abort it."""
 
-RefusedKind = Literal["late", "rejected"]
+DeadLetterKind = Literal["late", "rejected"]
 _COLUMNS = ["partition", "offset", "key", "value", "headers", "timestamp", "cause"]
 
 
@@ -45,7 +45,7 @@ _COLUMNS = ["partition", "offset", "key", "value", "headers", "timestamp", "caus
 class Choice:
     """A selection of late and rejected records. A field left out selects all; event times in [since, until), ms."""
 
-    kind: RefusedKind | None = None
+    kind: DeadLetterKind | None = None
     causes: tuple[str, ...] = ()
     partition: int | None = None
     since: int | None = None
@@ -76,7 +76,7 @@ class Redrive:
 
 
 def chosen(rows: pa.Table, choice: Choice) -> pa.Table:
-    """Return the selected rows. A row without an event time is in no range of times.
+    """Return the selected rows. A row without an event time is never in a range of times.
 
     Rows that stand for a whole unreadable record batch are never selected: they have no record to send.
     """
@@ -152,15 +152,15 @@ class Redriving:
         """
         with self._redriven.locked():
             self._settle()
-            rows, before = self._refused(choice), self._redriven.places()
+            rows, before = self._late_and_rejected(choice), self._redriven.places()
             reasons = by_reason(rows, before)
             yield Redrive(to=to or self._config.input, rows=rows if again else without(rows, before), reasons=reasons)
 
     def send(self, redrive: Redrive) -> None:
         """Send all records of the redrive, and record that they were sent.
 
-        Raise UserError if the topic has too few partitions. Raise OutputTooLarge or EngineError if a partition fails:
-        others may have been sent, which the next redrive finds out.
+        Raise UserError if the topic has too few partitions. Raise OutputTooLarge or EngineError if a partition fails.
+        Other partitions may have been sent; the next redrive detects that.
         """
         self._require_partitions(redrive)
         limit = client(self._application.kafka).max_message_bytes(redrive.to)
@@ -171,14 +171,15 @@ class Redriving:
             self._progress(partition, rows.num_rows)
         self._redriven.finish(run, run.places)
 
-    def _refused(self, choice: Choice) -> pa.Table:
-        kinds = get_args(RefusedKind) if choice.kind is None else (choice.kind,)
+    def _late_and_rejected(self, choice: Choice) -> pa.Table:
+        kinds = get_args(DeadLetterKind) if choice.kind is None else (choice.kind,)
         found = [(kind, self._log.read(kind, choice.partition, columns=_COLUMNS)) for kind in kinds]
         named = [rows.append_column("kind", pa.array([kind] * rows.num_rows, pa.string())) for kind, rows in found]
         return chosen(pa.concat_tables(named), choice)
 
     def _settle(self) -> None:
-        """Finish interrupted runs: abort their open transactions, and record which partitions Kafka has."""
+        """Finish interrupted runs: abort their open transactions, and record which partitions were committed to
+        Kafka."""
         for run in self._redriven.pending():
             for partition in run.partitions:
                 self._initialised(partition)
@@ -191,7 +192,7 @@ class Redriving:
         needed = pc.max(redrive.rows["partition"]).as_py() + 1
         if needed > there:
             raise UserError(
-                "the topic has too few partitions: records keep the number of theirs",
+                "the topic has too few partitions: each record keeps its partition number",
                 value=f"{redrive.to}: {there}",
                 remedy=f"give {redrive.to} at least {needed} partitions",
             )

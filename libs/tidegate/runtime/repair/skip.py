@@ -58,7 +58,7 @@ def skip(application: Application, name: str, named: Ranges, *, environment: Env
     lost = preflight.lost_ranges(newest, config.input, offsets.earliest(kafka, config.input))
     check_skip(lost | preflight.truncated_ranges(kafka, newest, config.input), named)
     claim = after_claim(newest, attempt=uuid4().hex, clock=clock.now_ms(), config=newest.config, topics=newest.topics)
-    epochs = preflight.epochs_of_what_is_left(kafka, newest, config.input, named)
+    epochs = preflight.remaining_epochs(kafka, newest, config.input, named)
     # rule: skip-keeps-leader-epoch/passed
     log.commit(after_skip(claim, config.input, named, epochs), [])
     return claim.batch

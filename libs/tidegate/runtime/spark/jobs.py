@@ -49,15 +49,15 @@ class Jobs:
     def recover_states(
         self, attempt: Attempt, plans: Sequence[PartitionPlan], *, rebuilds: bool
     ) -> list[RecoveryOutcome]:
-        """Recover the local states of the plans; return what became of each. Raise the worst error.
+        """Recover the local states of the plans; return the outcome of each. Raise the worst error.
 
-        Without `rebuilds`, states that would have to be rebuilt from the log are left as they are. Call it on a thread
-        of its own, as `each_sequentially`.
+        Without `rebuilds`, states that would have to be rebuilt from the log are left as they are. Call it on a
+        separate thread, like `each_sequentially`.
         """
         if self._is_starting() and not rebuilds:
             return _returned(list(recover_states(attempt, plans, rebuilds=False)))
         self._context.setLocalProperty("spark.scheduler.pool", "beside")
-        self._context.setJobGroup(self._recovery, "local states on their way back", True)
+        self._context.setJobGroup(self._recovery, "recovery of local states", True)
         groups = spread(plans, self.cores)
         return _returned(self._collect(groups, lambda group: recover_states(attempt, group, rebuilds=rebuilds)))
 
@@ -101,8 +101,8 @@ class Jobs:
     def each_sequentially(self, work: Any, items: Sequence[Any]) -> list[Any]:
         """Run the work on one item at a time; return the results in order. The other cores stay free for batches.
 
-        Call it on a thread of its own: it sets the thread's scheduler pool, so that batches' jobs do not queue behind
-        it.
+        Call it on a separate thread: it sets the thread's scheduler pool, so that the jobs of batches do not queue
+        behind it.
         """
         self._context.setLocalProperty("spark.scheduler.pool", "beside")
         return [answer for item in items for answer in self.each(work, [item])]
@@ -143,7 +143,7 @@ def spread(plans: Sequence[PartitionPlan], tasks: int) -> list[list[PartitionPla
 
 
 def _returned(answers: Sequence[RecoveryOutcome | PartitionFailure]) -> list[RecoveryOutcome]:
-    """Return what became of each state. Raise the worst error if there is a failure."""
+    """Return the outcome of each recovery. Raise the worst error if there is a failure."""
     raise_worst([answer for answer in answers if isinstance(answer, PartitionFailure)])
     return [answer for answer in answers if isinstance(answer, RecoveryOutcome)]
 

@@ -33,7 +33,7 @@ from tidegate.runtime.task.messages import (
     RecoveryOutcome,
 )
 from tidegate.runtime.task.ports import KafkaPort, Port
-from tidegate.runtime.task.warm_up import spare_the_collector, warm_codec, warm_operator
+from tidegate.runtime.task.warm_up import freeze_loaded_objects, warm_codec, warm_operator
 from tidegate.state.decisions import RecoveryMethod
 from tidegate.state.delta_log.data_files import DataFile, write_rows
 from tidegate.state.local.local_state import LocalState, partitions_here
@@ -61,7 +61,7 @@ class Stopwatch:
 
 def run_group(attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> Iterator[PartitionResult | PartitionFailure]:
     """Run the plans, some in parallel, and yield a result or a failure for each, in order."""
-    spare_the_collector()
+    freeze_loaded_objects()
     port = KafkaPort(attempt=attempt, deadline=Deadline(attempt.deadline_s))
     return attempt.environment.map_parallel(lambda plan: run_plan(attempt, plan, port), plans)
 
@@ -245,7 +245,7 @@ def warm_up(config: OperatorRules) -> int:
     """Import and compile in this worker process all that a batch of the operator needs; return the process id."""
     warm_operator(REAL.operator(config))
     warm_codec()
-    spare_the_collector()
+    freeze_loaded_objects()
     return os.getpid()
 
 

@@ -34,7 +34,7 @@ def warm_codec() -> None:
 
 
 @lru_cache(maxsize=1)
-def spare_the_collector() -> None:
+def freeze_loaded_objects() -> None:
     """Exclude everything that the process has loaded so far from garbage collections.
 
     PySpark runs a full collection after every task, before the task counts as done: 90 ms with all libraries loaded.

@@ -13,7 +13,7 @@ from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.schema import BatchMeta, Counts
 from tidegate.runtime import clock
 from tidegate.runtime.telemetry.driver_status import State
-from tidegate.runtime.telemetry.names import METRICS, Family
+from tidegate.runtime.telemetry.metric_definitions import METRICS, Family
 from tidegate.runtime.telemetry.observation import Observation
 from tidegate.runtime.telemetry.service_metrics import BOUNDS_S, DurationHistogram, OperatorMetrics, ServiceMetrics
 

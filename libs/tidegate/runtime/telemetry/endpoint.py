@@ -21,7 +21,7 @@ CLIENT_TIMEOUT_S = 10.0
 
 
 SHUTDOWN_POLL_S = 0.05
-"""How long the end of a service may wait for its endpoint: the server checks this often whether to shut down."""
+"""Interval at which the server checks whether to shut down; the end of a service waits that long at most."""
 
 
 class Answer(NamedTuple):

@@ -135,7 +135,7 @@ def _damage(
 def _rows_to_apply(
     operator: Operator, table_id: str, plan: RecoveryPlan, wanted: Wanted, source: PartitionLog
 ) -> Iterable[pa.Table]:
-    """Return the state rows of batches above the one that the local state equals (after the undo rows, if any).
+    """Return the state rows of the batches after the local state's batch. Undo rows are applied before them.
 
     To undo or catch up, all rows are read here, before the state is changed. For a rebuild they are read while they are
     applied, a few files at a time.
@@ -161,9 +161,9 @@ def _rows_to_apply(
 def _refuse_another(log: OperatorLog, table_id: str) -> None:
     if log.table_id != table_id:
         raise StateError(
-            "the operator log is not the one that its reader's driver has read",
+            "the operator log is not the log that the driver of its reader has read",
             value=f"table id {log.table_id}, was {table_id}, in {log.path}",
-            remedy="start the operator again: its message says what to do about a log that was created again",
+            remedy="start the operator again: its error says how to continue with a re-created log",
         )
 
 

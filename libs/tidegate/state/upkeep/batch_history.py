@@ -20,7 +20,7 @@ from tidegate.state.delta_log.operator_log import OperatorLog
 
 
 def documents(log: OperatorLog, batches: range) -> list[Document]:
-    """Return the metadata documents of these batches, oldest first; little else is read."""
+    """Return the metadata documents of these batches, oldest first. Little more than these is read."""
     recorded = recorded_through(log.newest())
     rows = log.read("meta", META_PARTITION, batches.start - 1, ["value"], up_to=min(batches.stop - 1, recorded))
     found = [json.loads(value) for value in rows.column("value").to_pylist()]
@@ -87,8 +87,8 @@ def base_of(log: OperatorLog, batch: int) -> int:
 def record(log: OperatorLog, meta: BatchMeta, *, after_batch: int) -> list[DataFile]:
     """Write the `meta` rows of the batches above `after_batch` that have none yet; return their file, if any.
 
-    `meta` is the metadata of the compaction; rows are written of batches before it. The file is no part of the log
-    until a commit names it.
+    `meta` is the metadata of the compaction; rows are written for the batches before it. The file is not part of the
+    log until a commit names it.
     """
     recorded = recorded_through(log.newest())
     # rule: batch-history-rows/since

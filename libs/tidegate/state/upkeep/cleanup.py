@@ -69,8 +69,8 @@ def _recorded(log: OperatorLog, versions: range) -> Iterator[tuple[int, list[Act
 def _newest_behind(log: OperatorLog, oldest: int, clock_ms: int, window_ms: int) -> int:
     """Return the newest version written before the window, by the entries' file times; `oldest` - 1 if there is none.
 
-    Look at no more entries than twice what one clean-up can delete, one by one, as a file time, like a clock, can be
-    wrong.
+    Check entries one by one, because a file time can be wrong, as a clock can. Check at most twice as many entries as
+    one clean-up can delete.
     """
     looked_at = range(oldest, min(oldest + 2 * MAX_ENTRIES, log.version + 1))
     times = (written_ms(entry_path(log.path, version)) for version in looked_at)

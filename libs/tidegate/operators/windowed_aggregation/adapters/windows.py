@@ -24,7 +24,7 @@ def run_updates(scenario: Mapping[str, Any]) -> dict[str, Any]:
 def run_final(scenario: Mapping[str, Any]) -> dict[str, Any]:
     """Run the operator on the scenario's input, emitting final results, and return its output.
 
-    If a full buffer stops the operator, the output includes the results that the record would have closed.
+    If a full buffer stops the operator, the output includes the results that the next record would have emitted.
     """
     return _run(scenario, "final")
 

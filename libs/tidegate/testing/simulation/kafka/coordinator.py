@@ -48,7 +48,7 @@ class Transactional:
         self.state, self.outcome = "ending", commit
 
     def bump(self, *, former: int) -> None:
-        """Raise the epoch; `former` is the epoch that may still ask for the new one."""
+        """Raise the epoch; `former` is the earlier epoch with which a producer may still request the new one."""
         self.epoch, self.former_epoch = self.epoch + 1, former
 
 
@@ -61,7 +61,7 @@ class Coordinator:
         self._given = 0
 
     def initialise(self, name: str, producer: int, epoch: int, timeout_s: float) -> tuple[int, int, int]:
-        """Return (code, producer id, epoch). An open transaction is aborted first, and the caller is told to retry."""
+        """Return (code, producer id, epoch). If a transaction is open, abort it and return the code for a retry."""
         known = self.ids.get(name)
         if known is None:
             known = self.ids[name] = Transactional(producer=1_000 + self._given, timeout_s=timeout_s)
