@@ -66,7 +66,7 @@ def test_a_partition_added_while_it_runs_stops_the_operator_with_the_way_on(worl
     assert isinstance(error, StateError)
     assert error.value == f"{PARTITIONS + 1}, was {PARTITIONS}"
     assert "give the operator a new name" in error.remedy
-    with pytest.raises(StateError, match="another number of partitions"):
+    with pytest.raises(StateError, match="a different number of partitions"):
         here.driver()
 
 

@@ -91,7 +91,7 @@ def test_a_topic_that_was_made_again_is_told() -> None:
 def test_another_number_of_partitions_than_the_log_has_is_told() -> None:
     six = [replace(topic, partitions=6) for topic in (INPUT, OUTPUT)]
     [(problem, value, _)] = found(between(*six))
-    assert "another number of partitions" in problem
+    assert "a different number of partitions" in problem
     assert value == "6, was 4"
 
 

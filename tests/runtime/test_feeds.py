@@ -96,10 +96,10 @@ def test_all_contradictions_between_operators_are_told_at_once() -> None:
         join=JOIN | {"grace": "40d"},
     )
     assert found == {
-        "operators.final.windows": "the topic's writer names windows by {time: 1h}",
+        "operators.final.windows": "the operator that writes the topic names windows by {time: 1h}",
         "operators.final.key_format": "the operator that writes the topic declares string",
         "operators.final.grace": "the windows of its input change until 10m after they end",
-        "operators.limited.windows": "the topic's writer names windows by {time: 1h}",
+        "operators.limited.windows": "the operator that writes the topic names windows by {time: 1h}",
         "operators.join.table": found["operators.join.table"],
     }
 

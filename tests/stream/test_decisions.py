@@ -66,7 +66,7 @@ def test_a_log_that_lost_its_first_batches_is_refused():
 
 def test_the_number_of_partitions_is_fixed_in_the_log():
     check_same_input(WRITTEN, 3)
-    with pytest.raises(StateError, match="another number of partitions") as refused:
+    with pytest.raises(StateError, match="a different number of partitions") as refused:
         check_same_input(WRITTEN, 4)
     assert "partitions=3" in refused.value.remedy
 

@@ -333,7 +333,7 @@ def test_a_deleted_checkpoint_and_another_query_are_refused(tmp_path):
 
 def test_another_number_of_partitions_is_refused(tmp_path):
     Stream(HELD, tmp_path).start()
-    with pytest.raises(StateError, match="another number of partitions") as refused:
+    with pytest.raises(StateError, match="a different number of partitions") as refused:
         Stream(HELD, tmp_path, partitions=3).start()
     assert "partitions=2" in refused.value.remedy
 

@@ -72,7 +72,7 @@ def test_a_deleted_checkpoint_another_query_and_other_partitions_are_refused_wit
     here = place()
     here.write([row(1)])
     here.run()
-    with pytest.raises(StateError, match="another number of partitions") as refused:
+    with pytest.raises(StateError, match="a different number of partitions") as refused:
         here.run(partitions=PARTITIONS + 1)
     assert f"partitions={PARTITIONS}" in refused.value.remedy
     aside = here.folder / "aside"

@@ -74,7 +74,7 @@ def no_values(values: pa.Array, timestamps: Any, element_offsets: Any, *_: Any) 
         ({"evictor": {"count": 1, "time": "5m"}}, "not an evictor"),
         ({"evictor": {"delta": {"threshold": float("nan"), "distance": True}}}, "finite"),
         ({"evictor": {"function": "no_module"}}, "pattern"),
-        ({"evictor": {"function": {"before": "a:b", "after": "c:d"}, "when": "after"}}, "when already"),
+        ({"evictor": {"function": {"before": "a:b", "after": "c:d"}, "when": "after"}}, "when each function runs"),
         ({"evictor": {"count": 1}, "window": SESSION}, "sessions do not keep"),
         ({"aggregate": {"first": True}, "window": SESSION}, "sessions do not keep"),
         ({"aggregate": {"count": True}, "emit": None, "every": 2, "window": SESSION}, "sessions do not keep"),

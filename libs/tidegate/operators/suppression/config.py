@@ -42,7 +42,7 @@ def _read_until(value: object) -> object:
 def _read_buffer(value: object) -> object:
     if isinstance(value, dict):
         if value.get("when_full") not in ("emit", "spill", "shut_down"):
-            raise ValueError("when_full is missing; add when_full: emit, spill or shut_down")
+            raise ValueError("when_full is missing or unknown; write when_full: emit, spill or shut_down")
         return (EagerBuffer if value["when_full"] == "emit" else StrictBuffer).model_validate(value)
     if value is None or isinstance(value, Bounds):
         return value

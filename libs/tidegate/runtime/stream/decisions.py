@@ -41,7 +41,7 @@ def check_same_input(before: BatchMeta, partitions: int) -> None:
         )
     if (had := len(before.offsets[STREAM])) != partitions:
         raise StateError(
-            f"the log of {before.operator} has another number of partitions",
+            f"the log of {before.operator} has a different number of partitions",
             value=f"{partitions}, was {had}",
             remedy=f"write partitions={had}; to spread keys otherwise give the operator another name",
         )
