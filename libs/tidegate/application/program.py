@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 is_loading: ContextVar[bool] = ContextVar("is_loading", default=False)
-"""Whether a command loads a program: `run()` at its end then does nothing, so that the command can do its work."""
+"""Whether a command is loading a program. If so, `run()` has no effect, so that the command can do its own work."""
 
 
 def let_workers_import(folder: Path) -> None:

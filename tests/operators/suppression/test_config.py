@@ -47,7 +47,11 @@ def test_every_sound_combination_is_accepted(given: dict[str, Any]) -> None:
         ({}, "buffer", "no rule would ever release a record"),
         ({"buffer": {"max_keys": 5, "when_full": "spill"}}, "buffer", "no rule would ever release a record"),
         ({"until": LIMIT, "buffer": {"max_keys": 5}}, "buffer", "when_full is missing or unknown"),
-        ({"until": LIMIT, "buffer": {"max_keys": 5, "when_full": "panic"}}, "buffer", "when_full is missing or unknown"),
+        (
+            {"until": LIMIT, "buffer": {"max_keys": 5, "when_full": "panic"}},
+            "buffer",
+            "when_full is missing or unknown",
+        ),
         ({"until": LIMIT, "buffer": {"when_full": "emit"}}, "buffer.max_bytes", "a buffer without a bound"),
         ({"until": LIMIT, "buffer": 5}, "buffer", "not a buffer"),
         ({"until": LIMIT, "buffer": {"max_keys": -1, "when_full": "emit"}}, "buffer.max_keys", "greater than or equal"),
