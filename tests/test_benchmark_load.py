@@ -13,7 +13,7 @@ from tidegate.devkit.produce_consume import read_all
 
 
 @pytest.mark.broker
-def test_every_record_is_there_once_and_a_key_stays_in_its_partition(broker: Broker) -> None:
+def test_every_record_occurs_once_and_a_key_stays_in_its_partition(broker: Broker) -> None:
     assert load(broker.bootstrap, "benchmark-load", records=5_000, keys=100, partitions=3) == 5_000
     found = read_all({"bootstrap.servers": broker.bootstrap}, "benchmark-load")
     keys = [{key for key, _, _ in rows} for rows in found]

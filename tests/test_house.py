@@ -71,7 +71,7 @@ def test_a_circle_of_rooms_is_found_at_the_folder_in_which_they_stand() -> None:
     assert _arrows(imports) == {"t": {"a": {"b"}, "b": {"a"}}, "t.a": {"x": {"w"}}}
 
 
-def test_the_contract_of_siblings_has_every_kind() -> None:
+def test_the_contract_of_independent_kinds_lists_every_kind() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     [modules] = [contract["modules"] for contract in contracts if contract["type"] == "independence"]
     assert set(modules) == {f"tidegate.operators.{kind}" for kind in kinds()}
@@ -97,7 +97,7 @@ def test_a_group_s_offsets_are_committed_in_transactions_only() -> None:
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_every_room_says_what_it_is_for(room: str) -> None:
+def test_every_folder_says_what_it_is_for(room: str) -> None:
     readme = ROOT / room / "README.md"
     assert readme.is_file() and len(readme.read_text().splitlines()) >= 3
 
@@ -107,7 +107,7 @@ def test_every_module_of_the_library_says_what_it_is_for() -> None:
     assert [str(path.relative_to(ROOT)) for path in modules if not ast.get_docstring(ast.parse(path.read_text()))] == []
 
 
-def test_no_folder_has_more_than_sixteen_rooms() -> None:
+def test_no_folder_has_more_than_sixteen_entries() -> None:
     folders = {path.parent for path in SOURCES}
     assert [str(folder.relative_to(ROOT)) for folder in sorted(folders) if len(_rooms(folder)) > MOST_ROOMS] == []
 
@@ -124,7 +124,7 @@ def test_every_exception_to_the_naming_of_kinds_is_needed() -> None:
     assert [place for place in MAY_NAME_KINDS if not (ROOT / place).exists()] == []
 
 
-def test_a_service_imports_no_part_of_a_kind_that_only_tests_need() -> None:
+def test_a_service_does_not_import_the_test_tools_of_a_kind() -> None:
     program = (
         "import sys; from tidegate.operators.registry import kind_of, kinds; import tidegate.runtime.service\n"
         "for kind in kinds(): kind_of(kind)\n"

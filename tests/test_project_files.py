@@ -43,6 +43,6 @@ def test_the_workflow_runs_every_version_of_python_that_is_supported() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.stem)
-def test_a_form_names_its_fields_once(form: Path) -> None:
+def test_the_fields_of_an_issue_form_have_unique_ids(form: Path) -> None:
     fields = [field["id"] for field in yaml.safe_load(form.read_text())["body"]]
     assert fields and len(fields) == len(set(fields))

@@ -89,7 +89,7 @@ def test_a_write_at_the_retention_is_accepted_and_one_before_it_changes_nothing(
     assert under_test.stream_time == 20
 
 
-def test_a_delete_tells_what_was_valid_then() -> None:
+def test_a_delete_returns_the_version_that_was_valid() -> None:
     under_test = table(10)
     under_test.put(b"a", b"1", 1)
     under_test.put(b"a", b"2", 5)
@@ -99,7 +99,7 @@ def test_a_delete_tells_what_was_valid_then() -> None:
     assert under_test.get(b"a") == Version(b"2", 5, None)
 
 
-def test_what_is_wrong_is_said_at_once() -> None:
+def test_all_problems_of_a_table_are_reported_at_once() -> None:
     with pytest.raises(ConfigurationError, match="2 problems"):
         VersionedTable("", history_retention_ms=-1)
     with pytest.raises(UserError, match="not null"):

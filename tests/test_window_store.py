@@ -70,7 +70,7 @@ def both(setting: dict[str, Any], grace_ms: int | None) -> tuple[WindowStore, Or
 
 
 @given(setting=settings, grace=st.none() | st.integers(0, 40), puts=puts, backward=st.booleans())
-def test_puts_are_taken_while_they_may_be_written_and_kept_while_they_may_be_read(
+def test_every_put_is_accepted_and_kept_as_by_the_oracle(
     setting: dict[str, Any], grace: int | None, puts: list[tuple[bytes, Any, int]], backward: bool
 ) -> None:
     store, oracle = both(setting, grace)
@@ -108,9 +108,7 @@ def test_reads_have_both_ends_of_their_ranges(
 
 
 @given(setting=settings, puts=puts)
-def test_many_at_once_do_what_one_after_the_other_does(
-    setting: dict[str, Any], puts: list[tuple[bytes, Any, int]]
-) -> None:
+def test_bulk_calls_equal_single_calls(setting: dict[str, Any], puts: list[tuple[bytes, Any, int]]) -> None:
     store, other = both(setting, None)[0], both(setting, None)[0]
     taken = sum(store.put(*put) for put in puts)
     columns = [list(column) for column in zip(*puts, strict=True)] or [[], [], []]
@@ -133,7 +131,7 @@ def test_nothing_expires_or_changes_under_an_open_iterator(
     assert list(snapshot) == expected
 
 
-def test_expired_windows_give_their_memory_back() -> None:
+def test_expired_windows_release_their_memory() -> None:
     store = WindowStore("tested", retention_ms=1_000, window_size_ms=10)
     many, content = 2_000, pa.array([b"k" * 20] * 2_000)
     for begin in range(0, 200 * many, many):
@@ -153,7 +151,7 @@ def test_expired_windows_give_their_memory_back() -> None:
         ({"write_grace_ms": 11}, "write_grace_ms", "cannot be written for longer"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_name(changed: dict[str, Any], where: str, cause: str) -> None:
+def test_impossible_arguments_are_refused_by_name(changed: dict[str, Any], where: str, cause: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         WindowStore(**({"name": "tested", "retention_ms": 10, "window_size_ms": 5} | changed))
     assert [problem.where for problem in refused.value.problems] == [where]

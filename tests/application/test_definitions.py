@@ -27,7 +27,7 @@ def test_nothing_is_registered_before_to_or_keep() -> None:
     assert list(app.configuration().operators) == ["updates"]
 
 
-def test_the_same_again_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_defining_the_same_again_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     app = application()
     for _ in range(2):
         limited(app, "30s").to("updates")
@@ -35,7 +35,9 @@ def test_the_same_again_changes_nothing(caplog: pytest.LogCaptureFixture) -> Non
     assert caplog.records == []
 
 
-def test_other_content_under_the_same_name_replaces_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_changed_content_under_the_same_name_replaces_the_definition_and_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     app = application()
     limited(app, "30s").to("updates")
     with caplog.at_level(logging.WARNING, "tidegate"):
@@ -51,7 +53,7 @@ def application_of_one_minute() -> tg.Application:
     return app
 
 
-def test_an_operator_of_a_changed_stream_is_forgotten_until_it_grows_again() -> None:
+def test_redefining_a_stream_removes_its_operator_until_it_is_defined_again() -> None:
     app = application()
     limited(app, "30s").to("updates")
     app.stream("arrivals", name="updates")
@@ -68,7 +70,7 @@ def test_values_are_frozen_and_equal_if_they_define_the_same() -> None:
         stream.definition = stream.definition  # type: ignore[misc]
 
 
-def test_applications_are_equal_if_they_say_the_same_in_other_words() -> None:
+def test_applications_with_the_same_content_are_equal() -> None:
     assert application(keep_output="48h") == application(keep_output=timedelta(days=2)) == application(keep_output="2d")
     assert application(keep_output="48h") != application(keep_output="forever")
 

@@ -55,7 +55,7 @@ def _everywhere(config: OperatorConfig) -> dict[str, st.SearchStrategy[Any]]:
 @pytest.mark.parametrize("case", cases())
 @given(data=st.data())
 @many
-def test_an_application_that_was_written_as_yaml_is_read_as_the_same(case: str, data: st.DataObject) -> None:
+def test_an_application_written_as_yaml_reads_back_equal(case: str, data: st.DataObject) -> None:
     found = data.draw(operators(case))
     app = program(found)
     text = app.to_yaml()
@@ -66,7 +66,7 @@ def test_an_application_that_was_written_as_yaml_is_read_as_the_same(case: str, 
 @pytest.mark.parametrize("case", cases())
 @given(data=st.data())
 @many
-def test_what_a_file_can_say_a_program_can_say(case: str, data: st.DataObject) -> None:
+def test_a_program_can_express_every_file(case: str, data: st.DataObject) -> None:
     found = data.draw(operators(case))
     raw = {
         "application": "flights",

@@ -49,14 +49,14 @@ def test_each_problem_has_the_line_of_its_call() -> None:
     }
 
 
-def test_problems_of_settings_have_the_line_of_the_application() -> None:
+def test_problems_of_settings_name_the_line_of_the_application() -> None:
     app = tg.Application("My flights", kafka={}, lake="s3://bucket/lake", keep_output="long")
-    place = f"test_problems.py:{lines(test_problems_of_settings_have_the_line_of_the_application, 'My flights')}"
+    place = f"test_problems.py:{lines(test_problems_of_settings_name_the_line_of_the_application, 'My flights')}"
     wanted = {f"{place} Application(), {name}" for name in ("application", "kafka", "lake", "keep_output")}
     assert wanted <= {where for where, _ in problems(app)}
 
 
-def test_a_stream_that_leads_nowhere_is_a_problem() -> None:
+def test_a_stream_without_output_is_a_problem() -> None:
     app = application()
     app.stream("departures", name="updates")
     [cause] = causes(app)
@@ -102,14 +102,14 @@ def test_a_grace_that_is_given_twice_and_results_on_time_that_are_final_are_prob
     ]
 
 
-def test_the_table_of_another_application_is_a_problem() -> None:
+def test_the_table_of_a_different_application_is_a_problem() -> None:
     app, other = application(), application()
     app.stream("orders", name="priced").join(other.table("prices", history="30d"), how="left").keep()
     [cause] = causes(app)
     assert cause == "no table of this file"
 
 
-def test_a_verb_that_comes_with_chains_names_the_way_around() -> None:
+def test_a_method_that_needs_chains_names_the_alternative() -> None:
     output: Any = application().stream("departures", name="updates").suppress(tg.time_limit("1s"))
     for verb in ("window", "join", "filter"):
         with pytest.raises(AttributeError, match=rf"{verb}; an operator is one step"):
@@ -118,7 +118,7 @@ def test_a_verb_that_comes_with_chains_names_the_way_around() -> None:
         _ = output.supress
 
 
-def test_text_that_is_no_application_is_refused() -> None:
+def test_text_that_is_not_an_application_is_refused() -> None:
     with pytest.raises(UserError, match="has no configuration"):
         tg.Application.from_yaml("flights.yaml")
     with pytest.raises(ConfigurationError):

@@ -55,7 +55,7 @@ def test_a_program_has_at_most_ten_lines(name: str) -> None:
 
 
 @pytest.mark.fast
-def test_the_programs_are_typed(tmp_path: Path) -> None:
+def test_the_programs_pass_the_type_checker(tmp_path: Path) -> None:
     program = tmp_path / "app.py"
     functions = "\n".join(PROGRAMS["evictor"][:-1])
     (tmp_path / "gates.py").write_text(functions)
@@ -128,7 +128,7 @@ def records(kafka: dict[str, str], topic: str) -> list[tuple[bytes | None, bytes
 
 @pytest.mark.broker
 @pytest.mark.spark
-def test_each_key_has_at_most_one_update_in_its_time(kafka: dict[str, str], spark: Any, tmp_path: Path) -> None:
+def test_each_key_has_at_most_one_update_per_time_limit(kafka: dict[str, str], spark: Any, tmp_path: Path) -> None:
     updates = [(b"UA", b"1", 0), (b"UA", b"2", 10_000), (b"AA", b"3", 40_000)]
     write_all(kafka, "departures", [(0, *each) for each in updates])
     app = written("limit", tmp_path)
@@ -175,7 +175,7 @@ def folders(folder: Path) -> Any:
 
 @pytest.mark.broker
 @pytest.mark.spark
-def test_an_application_with_other_content_takes_the_place_of_the_running_one(
+def test_an_application_with_changed_content_replaces_the_running_one(
     kafka: dict[str, str], spark: Any, tmp_path: Path
 ) -> None:
     app = tg.Application("flights", kafka="x:1", control=None, **folders(tmp_path))
@@ -192,9 +192,7 @@ def test_an_application_with_other_content_takes_the_place_of_the_running_one(
 
 @pytest.mark.broker
 @pytest.mark.spark
-def test_an_operator_that_ends_is_told_where_its_handle_is_asked(
-    kafka: dict[str, str], spark: Any, tmp_path: Path
-) -> None:
+def test_a_handle_reports_an_operator_that_has_ended(kafka: dict[str, str], spark: Any, tmp_path: Path) -> None:
     app = tg.Application("lost", kafka="x:1", control=None, **folders(tmp_path))
     app.stream("no-such-topic", name="updates").suppress(tg.time_limit("30s")).keep()
     running = app.start()
@@ -206,7 +204,9 @@ def test_an_operator_that_ends_is_told_where_its_handle_is_asked(
 
 @pytest.mark.broker
 @pytest.mark.spark
-def test_each_flight_meets_the_weather_of_its_scheduled_time(kafka: dict[str, str], spark: Any, tmp_path: Path) -> None:
+def test_each_flight_is_joined_with_the_weather_of_its_scheduled_time(
+    kafka: dict[str, str], spark: Any, tmp_path: Path
+) -> None:
     weather = [(b"JFK", b'{"gust": 20}', 10 * HOUR), (b"JFK", b'{"gust": 50}', 12 * HOUR)]
     flights = [(b"JFK", json.dumps({"flight": at, "scheduled": at * HOUR}).encode(), 0) for at in (11, 20)]
     write_all(kafka, "weather", [(0, *each) for each in weather])

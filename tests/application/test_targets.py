@@ -72,9 +72,7 @@ WORST = ".window(__import__('tidegate').unlimited()).aggregate(gates.worst).keep
         ("app.py:other", "the program has no application other", "app.py:app"),
     ],
 )
-def test_a_target_that_leads_nowhere_is_named_with_the_remedy(
-    program: Path, name: str, problem: str, remedy: str
-) -> None:
+def test_an_invalid_target_is_reported_with_the_remedy(program: Path, name: str, problem: str, remedy: str) -> None:
     with pytest.raises(UserError) as caught:
         load(program.parent / name)
     assert caught.value.problem == problem
@@ -89,7 +87,7 @@ def test_a_program_that_fails_is_named_with_its_line(program: Path, line: str) -
     assert caught.value.value == f"{program}:2"
 
 
-def test_problems_of_a_program_are_those_of_its_lines(program: Path) -> None:
+def test_problems_of_a_program_name_its_lines(program: Path) -> None:
     program.write_text(PROGRAM.replace("30s", "thirty"))
     with pytest.raises(ConfigurationError) as caught:
         load(Path(f"{program}:app"))

@@ -69,11 +69,11 @@ def strict(program: Path) -> dict[int, str]:
     }
 
 
-def test_sound_programs_type_check(found: dict[int, str]) -> None:
+def test_valid_programs_type_check(found: dict[int, str]) -> None:
     assert [line for line in found if line <= SOUND.count("\n")] == []
 
 
 @pytest.mark.parametrize("statement", UNSOUND)
-def test_what_is_not_sound_does_not_type_check(statement: str, found: dict[int, str]) -> None:
+def test_unsound_programs_do_not_type_check(statement: str, found: dict[int, str]) -> None:
     line = SOUND.count("\n") + 1 + list(UNSOUND).index(statement)
     assert found.get(line) == UNSOUND[statement]

@@ -38,7 +38,7 @@ def fragile(tmp_path):
     broker.stop()
 
 
-def test_a_broker_that_is_away_is_waited_for_at_the_start_in_the_middle_and_until_a_signal(
+def test_the_service_waits_for_a_broker_at_the_start_and_later_until_a_signal(
     spark, fragile, tmp_path, running, caplog
 ):
     options = {"bootstrap.servers": fragile.bootstrap}

@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.spark]
 AT_ONCE = {"buffer": {"max_keys": 0, "when_full": "emit"}}
 
 
-def test_a_lake_that_is_away_is_waited_for_and_nothing_is_written_in_its_place(world, broker, running):
+def test_the_service_waits_for_a_missing_lake_and_writes_nothing_in_its_place(world, broker, running):
     here = world(**AT_ONCE)
     lake, elsewhere = here.log.parent, here.log.parent.with_name("elsewhere")
     driver = running(here)
@@ -25,7 +25,7 @@ def test_a_lake_that_is_away_is_waited_for_and_nothing_is_written_in_its_place(w
     assert driver.end() is None
 
 
-def test_a_service_that_waits_for_its_lake_ends_when_asked(world, running):
+def test_a_service_that_waits_for_its_lake_ends_on_request(world, running):
     here = world(**AT_ONCE)
     driver = running(here)
     driver.wait("running")
@@ -35,7 +35,7 @@ def test_a_service_that_waits_for_its_lake_ends_when_asked(world, running):
     driver.wait("drained")
 
 
-def test_a_full_disk_under_the_lake_is_waited_for(world, broker, running, tmp_path):
+def test_the_service_waits_while_the_lake_s_disk_is_full(world, broker, running, tmp_path):
     here = world(**AT_ONCE)
     with small_disk(tmp_path / "lake", "4m"):
         driver = running(here)
@@ -50,7 +50,7 @@ def test_a_full_disk_under_the_lake_is_waited_for(world, broker, running, tmp_pa
         assert driver.end() is None
 
 
-def test_a_full_disk_under_the_local_state_is_no_bus_error_and_waited_for(world, broker, running, tmp_path):
+def test_the_service_waits_while_the_local_state_s_disk_is_full_without_a_bus_error(world, broker, running, tmp_path):
     """20,000 keys do not fit into the arrays of a new state: they have to grow, on a disk that is full"""
     here = world(until={"time_limit": "1h"})
     with small_disk(tmp_path / "state", "64m"):

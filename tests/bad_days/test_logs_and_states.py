@@ -64,7 +64,7 @@ def test_damaged_and_foreign_local_states_are_rebuilt_from_the_log(world, broker
     wait_for(lambda: published(broker.bootstrap, here.output) == list(range(204)), "every key once")
 
 
-def test_everything_beside_the_log_can_be_deleted_there_is_no_checkpoint_folder(world, broker):
+def test_everything_outside_of_the_log_can_be_deleted(world, broker):
     here = world(**HELD)
     produce(broker.bootstrap, here.source, *numbered(*range(8)))
     here.run()
@@ -76,7 +76,7 @@ def test_everything_beside_the_log_can_be_deleted_there_is_no_checkpoint_folder(
 
 
 @pytest.mark.parametrize("left", [0, 20])
-def test_a_newest_entry_that_a_loss_of_power_cut_short_stops_and_can_be_moved_away(world, broker, tmp_path, left):
+def test_a_newest_entry_truncated_by_a_power_failure_stops_and_can_be_moved_away(world, broker, tmp_path, left):
     here = world(**HELD)
     produce(broker.bootstrap, here.source, *numbered(*range(4)))
     here.run()
@@ -91,7 +91,7 @@ def test_a_newest_entry_that_a_loss_of_power_cut_short_stops_and_can_be_moved_aw
     wait_for(lambda: published(broker.bootstrap, here.output) == list(range(4)), "every key once")
 
 
-def test_a_log_of_another_format_stops_and_names_both(world, monkeypatch):
+def test_a_log_of_a_different_format_stops_and_names_both(world, monkeypatch):
     here = world(**HELD)
     here.driver()
     monkeypatch.setattr(operator_log, "FORMAT", 99)
@@ -101,7 +101,7 @@ def test_a_log_of_another_format_stops_and_names_both(world, monkeypatch):
     assert "format 99" in told.value.remedy
 
 
-def test_of_two_drivers_of_one_operator_the_older_is_fenced_and_the_newer_goes_on_with_the_lock(world, broker, running):
+def test_of_two_drivers_the_older_is_fenced_and_the_newer_continues_with_the_lock(world, broker, running):
     here = world(**AT_ONCE)
     older = running(here)
     older.wait("running")

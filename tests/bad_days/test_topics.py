@@ -42,7 +42,7 @@ def make_again(broker, topic):
 
 
 @pytest.mark.parametrize("which", ["source", "output"])
-def test_a_topic_made_again_while_it_runs_stops_the_operator_and_both_ids_are_named(world, broker, running, which):
+def test_a_topic_re_created_while_the_operator_runs_stops_it_and_both_ids_are_named(world, broker, running, which):
     here = world(**AT_ONCE)
     topic, kafka = getattr(here, which), client({"bootstrap.servers": broker.bootstrap})
     driver, before = running(here), kafka.topic(topic).id
@@ -57,7 +57,7 @@ def test_a_topic_made_again_while_it_runs_stops_the_operator_and_both_ids_are_na
         here.driver()
 
 
-def test_a_partition_added_while_it_runs_stops_the_operator_with_the_way_on(world, broker, running):
+def test_a_partition_added_while_it_runs_stops_the_operator_with_the_remedy(world, broker, running):
     here = world(**AT_ONCE)
     driver = running(here)
     driver.wait("running")
@@ -101,7 +101,7 @@ def test_records_lost_by_retention_stop_the_operator_until_a_person_accepts_the_
     assert [(each["partition"], each["from"], each["to"]) for each in skipped] == [(0, 2, 5), (1, 1, 2)]
 
 
-def test_an_open_transaction_of_others_holds_the_input_up_and_status_names_it(world, broker, running):
+def test_an_open_transaction_of_another_producer_blocks_the_input_and_status_names_it(world, broker, running):
     here = world(**AT_ONCE)
     blocker = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": f"shop-{here.source}"})
     blocker.init_transactions(30)

@@ -41,7 +41,7 @@ def advise(*arguments: object):
     return CliRunner().invoke(main, ["advise", *map(str, arguments)])
 
 
-def test_all_batches_and_partitions_are_counted_and_the_grace_of_now_is_shown(file: Path) -> None:
+def test_all_batches_and_partitions_are_counted_and_the_current_grace_is_shown(file: Path) -> None:
     told = json.loads(advise(file, "joined", "--json").stdout)
     assert (told["records"], told["lateness_max"], told["grace_now"]) == (1_000, 10 * MINUTE_MS, 5 * MINUTE_MS)
     assert [(each["grace"], each["share"]) for each in told["graces"]] == [
@@ -52,7 +52,7 @@ def test_all_batches_and_partitions_are_counted_and_the_grace_of_now_is_shown(fi
     ]
 
 
-def test_people_see_a_table_with_bars_and_what_it_comes_to(file: Path) -> None:
+def test_the_text_output_is_a_table_with_bars_and_a_total(file: Path) -> None:
     told = advise(file, "joined").stdout
     assert "5m (now)" in told
     assert "99 % need a grace of 5ms, 99.9 % need a grace of 10m" in told
@@ -65,7 +65,7 @@ def test_the_plot_is_a_picture(file: Path, tmp_path: Path) -> None:
     assert (tmp_path / "graces.svg").read_text().startswith("<svg")
 
 
-def test_what_has_no_lateness_is_refused_with_a_remedy(file: Path, tmp_path: Path) -> None:
+def test_an_operator_without_lateness_is_refused_with_a_remedy(file: Path, tmp_path: Path) -> None:
     assert "the file has: joined, weather" in advise(file, "jointed").stderr
     assert "no log yet" in advise(file, "weather").stderr
     commit_rows(new_log(tmp_path / "lake" / "weather"), 1, {}, measured={0: {"lateness_count": 7}})

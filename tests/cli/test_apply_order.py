@@ -24,7 +24,7 @@ JOIN = changed("join", "grace", "1h", "2h")
     [("1h", "90m", ["weather", "join"]), ("2d", "30h", ["join", "weather"])],
     ids=["it keeps more", "it keeps less"],
 )
-def test_a_table_keeps_at_any_moment_what_its_readers_may_ask_for(before: str, after: str, order: list[str]) -> None:
+def test_a_table_always_keeps_what_its_readers_may_look_up(before: str, after: str, order: list[str]) -> None:
     table = changed("weather", "history_retention", before, after)
     for result in ([JOIN, table], [table, JOIN]):
         assert [found.name for found in sorted(result, key=apply_order)] == order

@@ -24,7 +24,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, ratio: float, *options: str) -> in
     return benchmarks.main()
 
 
-def test_a_figure_outside_its_bound_is_marked_and_ends_with_1(
+def test_a_result_outside_its_limit_is_marked_and_gives_exit_code_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert measured(monkeypatch, 10.0) == 0
@@ -33,7 +33,7 @@ def test_a_figure_outside_its_bound_is_marked_and_ends_with_1(
     assert "bound >= 5.0   MISSED" in capsys.readouterr().out
 
 
-def test_with_json_figures_and_bounds_are_told(
+def test_with_json_results_and_limits_are_listed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert measured(monkeypatch, 4.9, "--json") == 1
@@ -42,7 +42,7 @@ def test_with_json_figures_and_bounds_are_told(
     assert told == {"figures": figures, "bounds": {"windows": {"ratio": ">= 5.0"}}, "held": False}
 
 
-def test_the_command_runs_the_checkout_s_benchmarks_and_ends_as_they_do(
+def test_the_command_runs_the_checkout_s_benchmarks_and_returns_their_exit_code(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "benchmarks"
@@ -54,7 +54,9 @@ def test_the_command_runs_the_checkout_s_benchmarks_and_ends_as_they_do(
     assert json.loads(capfd.readouterr().out) == ["kernel", "--json"]
 
 
-def test_without_a_checkout_it_says_where_to_run_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_a_checkout_the_message_says_where_to_run_benchmarks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr("tidegate.cli.develop.bench.project_root", lambda: tmp_path)
     refused = CliRunner().invoke(main, ["bench", "kernel"])
     assert refused.exit_code == 2 and "from a source checkout" in refused.stderr

@@ -32,20 +32,20 @@ def conformance(*arguments: object) -> Result:
     return CliRunner().invoke(main, ["conformance", *map(str, arguments)], catch_exceptions=False)
 
 
-def test_its_last_line_counts_and_a_difference_ends_with_1(file: Path) -> None:
+def test_the_last_line_has_the_counts_and_a_difference_gives_exit_code_1(file: Path) -> None:
     ran = conformance(file)
     assert ran.exit_code == 1
     assert ran.stdout.splitlines()[-1] == "1 passed, 1 failed"
     assert "planted" in ran.stdout
 
 
-def test_with_json_it_tells_the_counts_and_the_differences(file: Path) -> None:
+def test_with_json_counts_and_differences_are_listed(file: Path) -> None:
     told = json.loads(conformance(file, "--json").stdout)
     assert (told["passed"], told["failed"]) == (1, 1)
     [result] = told["results"]
     assert result["operator"] == "suppress" and "planted" in result["differences"][0]
 
 
-def test_scenarios_that_hold_end_with_0() -> None:
+def test_passing_scenarios_give_exit_code_0() -> None:
     ran = conformance(Path(__file__).parents[2] / RULES)
     assert (ran.exit_code, ran.stdout.splitlines()[-1].endswith(" passed, 0 failed")) == (0, True)

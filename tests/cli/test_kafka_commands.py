@@ -25,7 +25,7 @@ def test_a_topic_is_created_listed_and_described(broker: Broker) -> None:
     assert described["configs"] == {"max.message.bytes": "2000", "retention.ms": "-1"}
 
 
-def test_a_topic_that_is_not_there_ends_with_2_and_says_how_to_create_it(broker: Broker) -> None:
+def test_a_missing_topic_gives_exit_code_2_and_the_command_that_creates_it(broker: Broker) -> None:
     refused = _run(broker, ["topics", "describe", "absent"])
     assert refused.exit_code == 2
     assert "tidegate topics create absent" in refused.stderr
@@ -44,7 +44,7 @@ def test_produced_lines_are_consumed_and_can_be_produced_again(broker: Broker, t
     assert _run(broker, ["consume", second, "--max", "1", "--json"]).stdout.splitlines() == lines[:1]
 
 
-def test_a_file_is_produced_and_its_bad_lines_end_with_1(broker: Broker, topic: NewTopic, tmp_path: Path) -> None:
+def test_a_file_is_produced_and_invalid_lines_give_exit_code_1(broker: Broker, topic: NewTopic, tmp_path: Path) -> None:
     name, file = topic(), tmp_path / "records.jsonl"
     file.write_text('{"key": "a"}\noops\n{"key": "b"}\n')
     result = _run(broker, ["produce", name, str(file)])

@@ -41,13 +41,13 @@ def test_every_command_has_json_and_help_with_an_example(path: str, command: cli
     ("error", "code"),
     [(UserError("wrong"), 2), (ConfigurationError([]), 2), (EngineError("broken"), 1), (BufferFull("full"), 1)],
 )
-def test_the_users_own_errors_end_with_2_and_others_with_1(
+def test_user_errors_give_exit_code_2_and_others_1(
     monkeypatch: pytest.MonkeyPatch, error: Exception, code: int
 ) -> None:
     assert _failing(monkeypatch, error, []).exit_code == code
 
 
-def test_an_error_is_told_as_problem_value_and_remedy_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_is_reported_as_problem_value_and_remedy_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     result = _failing(monkeypatch, UserError("the port is taken", value=9092, remedy="choose another"), [])
     assert result.stderr == "the port is taken\n  value:  9092\n  remedy: choose another\n"
     assert result.stdout == ""
@@ -59,7 +59,7 @@ def test_with_json_an_error_is_json_on_stderr(monkeypatch: pytest.MonkeyPatch) -
     assert result.stdout == ""
 
 
-def test_with_json_every_problem_of_a_configuration_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_json_every_problem_of_a_configuration_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = Problem(where="a.b", value=3, cause="too small", remedy="write 4")
     result = _failing(monkeypatch, ConfigurationError([problem]), ["--json"])
     told = json.loads(result.stderr)["error"]["problems"]
@@ -67,11 +67,11 @@ def test_with_json_every_problem_of_a_configuration_is_told(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("arguments", [["nonsense"], ["topics", "create"], ["topics", "list", "-o", "x"], ["--odd"]])
-def test_wrong_use_ends_with_2(arguments: list[str]) -> None:
+def test_wrong_usage_gives_exit_code_2(arguments: list[str]) -> None:
     assert CliRunner().invoke(cli.main, arguments).exit_code == 2
 
 
-def test_a_bug_is_not_dressed_up_as_a_users_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_not_reported_as_a_user_error(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(_failing(monkeypatch, ZeroDivisionError("bug"), []).exception, ZeroDivisionError)
 
 

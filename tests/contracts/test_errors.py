@@ -36,7 +36,7 @@ def test_a_configuration_error_lists_every_problem():
         ("window.max_length is reached", "raise window.max_length; the operator continues there"),
     ],
 )
-def test_what_stopped_at_a_bound_names_the_bound_to_raise(reason, remedy):
+def test_a_stop_at_a_limit_names_the_limit_to_raise(reason, remedy):
     full = pickle.loads(pickle.dumps(BufferFull.before("offset 7 of partition 2", "sessions", reason)))
     assert (full.problem, full.value, full.remedy) == (
         "sessions stopped before offset 7 of partition 2",

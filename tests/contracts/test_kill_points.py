@@ -59,13 +59,13 @@ def come_to(pid: int, letter: str) -> None:
         time.sleep(0.01)
 
 
-def test_nothing_happens_without_an_order():
+def test_kill_points_do_nothing_without_an_order():
     process = child("")
     assert said(process) == ["0", "1", "2"]
     assert process.returncode == 0
 
 
-def test_the_whole_session_is_killed_at_the_second_time():
+def test_the_service_is_killed_at_the_second_time():
     process = child("after_commit:2")
     beside = int(process.stdout.readline())
     assert process.stdout.read().split() == ["0"]
@@ -73,7 +73,7 @@ def test_the_whole_session_is_killed_at_the_second_time():
     come_to(beside, "Z")
 
 
-def test_a_stopped_session_goes_on_from_the_place():
+def test_a_stopped_session_continues_at_the_same_offset():
     process = child("stop:before_commit")
     beside = int(process.stdout.readline())
     os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
@@ -83,7 +83,7 @@ def test_a_stopped_session_goes_on_from_the_place():
     assert process.wait(20) == 0
 
 
-def test_an_order_with_a_file_waits_for_it_and_takes_it_away(tmp_path):
+def test_a_kill_order_with_a_file_waits_for_the_file_and_removes_it(tmp_path):
     armed = tmp_path / "armed"
     assert said(child(f"after_commit@{armed}")) == ["0", "1", "2"]
     armed.touch()
@@ -93,12 +93,12 @@ def test_an_order_with_a_file_waits_for_it_and_takes_it_away(tmp_path):
     assert not armed.exists()
 
 
-def test_an_order_that_is_none_is_refused():
+def test_an_unknown_kill_order_is_refused():
     process = child("explode:after_commit")
     assert process.wait(20) == 1
 
 
-def test_every_place_is_in_the_code():
+def test_every_kill_point_is_in_the_code():
     runtime = Path(kill_points.__file__).parents[1] / "runtime"
     code = "".join(path.read_text() for path in runtime.rglob("*.py"))
     assert [point for point in get_args(KillPoint) if f'reach("{point}")' not in code] == []

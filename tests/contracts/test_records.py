@@ -27,5 +27,5 @@ def test_rows_pass_through_columns_unchanged(given_rows):
 
 
 @given(rows, st.integers(0, 20), st.integers(0, 20))
-def test_a_slice_holds_the_rows_between(given_rows, start, end):
+def test_a_slice_has_the_rows_between_its_bounds(given_rows, start, end):
     assert Records.from_rows(given_rows).slice(start, end).rows() == given_rows[start:end]

@@ -38,7 +38,7 @@ def told(*arguments: object) -> Any:
     return json.loads(result.stdout)
 
 
-def test_up_current_and_down_tell_the_revision(file: Path, address: Address) -> None:
+def test_upgrade_current_and_downgrade_show_the_revision(file: Path, address: Address) -> None:
     newest = told("current", file)["newest"]
     assert told("current", file) == {"database": address.redacted_url, "revision": None, "newest": newest}
     assert told("upgrade", file)["revision"] == newest
@@ -59,14 +59,14 @@ def test_rebuild_fills_the_tables_from_the_logs(file: Path, address: Address, tm
     assert from_the_logs(world.database) == before
 
 
-def test_rebuild_does_not_touch_tables_of_another_revision(file: Path) -> None:
+def test_rebuild_does_not_touch_tables_of_a_different_revision(file: Path) -> None:
     told("upgrade", file)
     told("downgrade", file, "base")
     result = db("rebuild", file)
     assert (result.exit_code, "tidegate db upgrade" in result.stderr) == (1, True)
 
 
-def test_a_revision_that_is_none_is_the_users_error(file: Path) -> None:
+def test_an_unknown_revision_is_a_user_error(file: Path) -> None:
     told("upgrade", file)
     assert db("downgrade", file, "never").exit_code == 2
 
@@ -82,7 +82,7 @@ def test_a_file_without_a_control_database_is_the_users_error(tmp_path: Path) ->
 
 @pytest.mark.fast
 @pytest.mark.parametrize("command", ["upgrade", "current", "rebuild"])
-def test_a_server_that_is_away_is_told_without_its_password(tmp_path: Path, command: str) -> None:
+def test_a_server_that_is_unavailable_is_reported_without_its_password(tmp_path: Path, command: str) -> None:
     url = f"postgresql+psycopg://tidegate:{PASSWORD}@127.0.0.1:1/control?sslpassword={PASSWORD}"
     path = tmp_path / "flights.yaml"
     raw = {"application": "app", "lake": "x", "keep_output": "1d", "kafka": {"bootstrap.servers": "no:1"}}

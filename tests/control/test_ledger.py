@@ -73,7 +73,7 @@ def world(address: Address, tmp_path: Path) -> World:
     return made
 
 
-def test_the_tables_say_what_the_log_says(world: World) -> None:
+def test_the_tables_agree_with_the_log(world: World) -> None:
     world.catch_up()
     assert batches(world.database, NAME) == batches_of_log(world.log.path)
     with world.database.begin() as connection:
@@ -91,7 +91,7 @@ def test_the_tables_say_what_the_log_says(world: World) -> None:
     }
 
 
-def test_what_is_told_again_changes_nothing(world: World) -> None:
+def test_recording_a_batch_again_changes_nothing(world: World) -> None:
     world.catch_up()
     before = from_the_logs(world.database)
     world.catch_up()
@@ -100,7 +100,7 @@ def test_what_is_told_again_changes_nothing(world: World) -> None:
     assert from_the_logs(world.database) == before
 
 
-def test_batches_are_taken_as_they_come_if_none_is_missing_before_them(world: World) -> None:
+def test_batches_are_accepted_in_order_without_gaps(world: World) -> None:
     first, second, third = (world.commit(config="second") for _ in range(3))
     assert not world.append(first)  # the database has nothing yet
     backfill.catch_up(world.database, world.application, NAME)
@@ -112,7 +112,7 @@ def test_batches_are_taken_as_they_come_if_none_is_missing_before_them(world: Wo
     assert [row["batch"] for row in batches(world.database, NAME)] == list(range(7))
 
 
-def test_a_log_that_was_set_back_takes_its_batches_with_it(world: World) -> None:
+def test_the_batches_of_a_log_restored_to_an_earlier_state_are_removed(world: World) -> None:
     ahead = replace(world.commit(config="third"), attempt="another one")
     world.catch_up()
     with world.database.begin() as connection:
@@ -122,7 +122,7 @@ def test_a_log_that_was_set_back_takes_its_batches_with_it(world: World) -> None
     assert batches(world.database, NAME) == batches_of_log(world.log.path)
 
 
-def test_what_the_log_does_not_know_stays_when_it_is_written_again(world: World) -> None:
+def test_a_rebuild_keeps_heartbeats_and_incidents(world: World) -> None:
     world.catch_up()
     with world.database.begin() as connection:
         connection.execute(
@@ -143,7 +143,7 @@ def test_an_operator_without_a_log_has_no_batches(address: Address, tmp_path: Pa
 @pytest.mark.fast
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
-def test_however_batches_are_told_forgotten_and_lost_the_tables_equal_a_rebuild(
+def test_after_any_recorded_and_lost_batches_the_tables_equal_a_rebuild(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Told in any pieces, with gaps and repetitions; tables emptied; the oldest batches dropped by retention."""

@@ -99,7 +99,7 @@ def service(kafka: ScriptedKafka, address: Address, tmp_path: Path) -> Iterator[
         yield running
 
 
-def test_a_service_makes_the_tables_and_writes_every_batch(service: Service) -> None:
+def test_a_service_creates_the_tables_and_writes_every_batch(service: Service) -> None:
     for _ in range(3):
         service.batch()
     wait_for(service.written)
@@ -108,7 +108,7 @@ def test_a_service_makes_the_tables_and_writes_every_batch(service: Service) -> 
     assert operator == {"application": "app", "operator": NAME, "kind": "suppression"}
 
 
-def test_an_instance_shows_its_epoch_and_that_it_lives(service: Service) -> None:
+def test_an_instance_shows_its_epoch_and_heartbeat(service: Service) -> None:
     def instance() -> dict[str, Any]:
         [found] = rows(service.database, "instances")
         return found
@@ -119,7 +119,7 @@ def test_an_instance_shows_its_epoch_and_that_it_lives(service: Service) -> None
     wait_for(lambda: instance()["heartbeat_ms"] > before)
 
 
-def test_a_drained_instance_says_so(kafka: ScriptedKafka, address: Address, tmp_path: Path) -> None:
+def test_a_drained_instance_has_that_state(kafka: ScriptedKafka, address: Address, tmp_path: Path) -> None:
     with Service(kafka, address, tmp_path) as service:
         service.batch()
     [instance] = rows(service.database, "instances")
@@ -128,7 +128,7 @@ def test_a_drained_instance_says_so(kafka: ScriptedKafka, address: Address, tmp_
     assert rows(service.database, "incidents") == []
 
 
-def test_tables_that_are_emptied_meanwhile_are_filled_from_the_log(service: Service) -> None:
+def test_emptied_tables_are_filled_from_the_log(service: Service) -> None:
     wait_for(service.written)
     with service.database.begin() as connection:
         connection.exec_driver_sql("DELETE FROM batches")
@@ -136,7 +136,7 @@ def test_tables_that_are_emptied_meanwhile_are_filled_from_the_log(service: Serv
     wait_for(service.written)
 
 
-def test_tables_that_are_dropped_meanwhile_are_back_after_an_upgrade(service: Service) -> None:
+def test_dropped_tables_are_complete_again_after_an_upgrade(service: Service) -> None:
     wait_for(service.written)
     revisions.downgrade(service.database, "base")
     service.batch()
@@ -145,7 +145,7 @@ def test_tables_that_are_dropped_meanwhile_are_back_after_an_upgrade(service: Se
     wait_for(service.written)
 
 
-def test_more_batches_than_are_kept_come_from_the_log(
+def test_batches_beyond_the_queue_are_read_from_the_log(
     kafka: ScriptedKafka, address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recording, "MAX_PENDING", 2)
@@ -156,7 +156,7 @@ def test_more_batches_than_are_kept_come_from_the_log(
         wait_for(service.written)
 
 
-def test_what_a_log_lost_to_retention_goes_from_the_database_too(
+def test_batches_that_the_log_deleted_are_deleted_from_the_database(
     kafka: ScriptedKafka, address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = Service(kafka, address, tmp_path)
@@ -175,9 +175,7 @@ def test_what_a_log_lost_to_retention_goes_from_the_database_too(
     assert len(recorded["compactions"]) == 2
 
 
-def test_a_log_that_was_made_again_takes_the_place_of_the_old_one(
-    kafka: ScriptedKafka, address: Address, tmp_path: Path
-) -> None:
+def test_a_re_created_log_replaces_the_old_one(kafka: ScriptedKafka, address: Address, tmp_path: Path) -> None:
     with Service(kafka, address, tmp_path) as first:
         for _ in range(3):
             first.batch()
@@ -192,7 +190,7 @@ def test_a_log_that_was_made_again_takes_the_place_of_the_old_one(
     ("error", "kind"),
     [(Fenced("taken over"), "fenced"), (StateError("damaged"), "stopped"), (BufferFull("x"), "bound reached")],
 )
-def test_an_end_that_was_not_asked_for_is_an_incident(
+def test_an_unrequested_end_is_an_incident(
     kafka: ScriptedKafka, address: Address, tmp_path: Path, error: TidegateError, kind: str, monkeypatch: Any
 ) -> None:
     def fail(_attempt: object) -> None:
@@ -209,7 +207,7 @@ def test_an_end_that_was_not_asked_for_is_an_incident(
     assert rows(service.database, "instances")[0]["state"] == kind
 
 
-def test_a_driver_that_never_had_its_operator_was_refused(
+def test_a_driver_that_never_claimed_its_operator_was_refused(
     kafka: ScriptedKafka, address: Address, tmp_path: Path
 ) -> None:
     kafka.topics["in"] = ("id", 2)
@@ -220,7 +218,9 @@ def test_a_driver_that_never_had_its_operator_was_refused(
 
 
 @pytest.mark.fast
-def test_an_incident_that_could_not_be_written_is_told_by_the_next_driver(kafka: ScriptedKafka, tmp_path: Path) -> None:
+def test_an_incident_that_could_not_be_written_is_recorded_by_the_next_driver(
+    kafka: ScriptedKafka, tmp_path: Path
+) -> None:
     kafka.topics["out"] = ("id", 1)
     away = Address(f"sqlite:///{tmp_path}/away/control.db")
     with Service(kafka, away, tmp_path) as service:
@@ -241,7 +241,7 @@ class TestSqlite:
     def address(self, tmp_path: Path) -> Address:
         return Address(f"sqlite:///{tmp_path}/control.db")
 
-    def test_a_file_that_another_writer_locks_delays_no_batch(self, service: Service) -> None:
+    def test_a_database_file_locked_by_another_writer_delays_no_batch(self, service: Service) -> None:
         wait_for(service.written)
         writer = sqlite3.connect(service.database.address.file, isolation_level=None)
         writer.execute("BEGIN EXCLUSIVE")
@@ -249,13 +249,13 @@ class TestSqlite:
         writer.execute("ROLLBACK")
         wait_for(service.written)
 
-    def test_a_file_that_is_deleted_is_made_again_with_all_that_the_log_has(self, service: Service) -> None:
+    def test_a_deleted_database_file_is_created_again_from_the_log(self, service: Service) -> None:
         wait_for(service.written)
         service.database.address.file.unlink()
         service.batch()
         wait_for(service.written)
 
-    def test_a_file_that_is_no_database_is_told_once_and_replaced_by_whoever_mends_it(
+    def test_a_file_that_is_not_a_database_is_reported_once_and_used_again_when_replaced(
         self, service: Service, caplog: pytest.LogCaptureFixture
     ) -> None:
         wait_for(service.written)
@@ -279,7 +279,7 @@ class TestPostgresql:
         yield server
         server.remove()
 
-    def test_a_database_that_is_stopped_and_dropped_in_mid_run_costs_nothing(
+    def test_stopping_and_dropping_the_database_affects_no_batch(
         self, own: Server, kafka: ScriptedKafka, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         name = own.create()
@@ -299,7 +299,7 @@ class TestPostgresql:
         assert len(batches(service.database, NAME)) == 1 + 9
         assert PASSWORD not in caplog.text
 
-    def test_a_server_that_does_not_answer_delays_no_batch_but_the_first_ever_and_the_end_but_little(
+    def test_an_unresponsive_server_delays_only_the_first_batch_and_briefly_the_end(
         self, kafka: ScriptedKafka, tmp_path: Path
     ) -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -314,7 +314,7 @@ class TestPostgresql:
         "part",
         [("tidegate:", "tidegate:wrong-"), ("tidegate:", "nobody:"), ("127.0.0.1", "nowhere.invalid"), ("/c", "/x")],
     )
-    def test_no_line_about_a_database_that_refuses_has_the_password(
+    def test_no_line_about_a_database_s_refusal_contains_the_password(
         self,
         server: Server,
         kafka: ScriptedKafka,

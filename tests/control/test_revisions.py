@@ -20,7 +20,7 @@ def tables(database: Database) -> list[str]:
         return sorted(name for name in inspect(connection).get_table_names() if name != revisions.VERSIONS)
 
 
-def test_up_makes_every_table_and_down_leaves_none(database: Database) -> None:
+def test_upgrade_creates_every_table_and_downgrade_drops_them(database: Database) -> None:
     for _ in range(2):
         revisions.upgrade(database)
         assert (revisions.current(database), tables(database)) == (revisions.newest(), TABLES)
@@ -43,26 +43,26 @@ def test_the_migrations_make_what_the_models_describe(database: Database) -> Non
         "DROP TABLE incidents",
     ],
 )
-def test_a_drift_is_seen(database: Database, change: str) -> None:
+def test_a_drift_is_detected(database: Database, change: str) -> None:
     revisions.upgrade(database)
     with database.begin() as connection:
         connection.execute(text(change))
         assert revisions.drift(connection) != []
 
 
-def test_an_upgrade_to_what_is_there_changes_nothing(database: Database) -> None:
+def test_an_upgrade_to_the_current_revision_changes_nothing(database: Database) -> None:
     revisions.upgrade(database)
     revisions.upgrade(database)
     assert revisions.current(database) == revisions.newest()
 
 
-def test_services_that_find_a_new_database_together_make_its_tables_once(database: Database) -> None:
+def test_services_that_start_with_a_new_database_create_its_tables_once(database: Database) -> None:
     with ThreadPoolExecutor(4) as services:
         list(services.map(lambda _: revisions.prepare(database), range(4)))
     assert revisions.current(database) == revisions.newest()
 
 
-def test_tables_that_were_taken_away_on_purpose_are_not_made_again_by_a_service(database: Database) -> None:
+def test_a_service_does_not_re_create_tables_that_were_dropped_on_purpose(database: Database) -> None:
     revisions.upgrade(database)
     revisions.downgrade(database, "base")
     with pytest.raises(StateError) as raised:
@@ -71,13 +71,13 @@ def test_tables_that_were_taken_away_on_purpose_are_not_made_again_by_a_service(
     assert tables(database) == []
 
 
-def test_a_way_back_to_nowhere_is_the_users_error(database: Database) -> None:
+def test_an_unknown_downgrade_revision_is_a_user_error(database: Database) -> None:
     revisions.upgrade(database)
     with pytest.raises(UserError, match="cannot downgrade"):
         revisions.downgrade(database, "never")
 
 
-def test_a_step_that_fails_leaves_the_tables_as_they_were(database: Database) -> None:
+def test_a_failed_migration_step_leaves_the_tables_unchanged(database: Database) -> None:
     with database.begin() as connection:
         connection.execute(text("CREATE TABLE recoveries (surprise INTEGER)"))
     with pytest.raises(EngineError):

@@ -44,7 +44,7 @@ def each_sequentially(stream: list[Departure], length: int, advance: int, grace:
 
 
 @pytest.mark.parametrize(("length", "advance", "grace"), [(60, 60, 120), (60, 10, 120), (60, 25, 0), (30, 30, 5)])
-def test_the_counts_are_those_of_departures_that_ask_each_window(length: int, advance: int, grace: int) -> None:
+def test_the_counts_equal_a_count_of_departures_per_window(length: int, advance: int, grace: int) -> None:
     drawn = random.Random(length + advance + grace)
     stream = [departure(drawn.choice(("UA", "B6", "DL")), 100 + drawn.randrange(600), number) for number in range(300)]
     stream.sort(key=lambda each: each.timestamp + drawn.randrange(200 * MIN_MS))
@@ -68,7 +68,7 @@ def test_an_hour_is_closed_two_hours_after_its_end_and_then_a_departure_is_late(
     assert differences_of_results(OUTPUT, Counter(), hours(STREAM)) == []
 
 
-def test_a_wrong_count_a_missing_window_and_a_lost_late_departure_are_seen() -> None:
+def test_a_wrong_count_a_missing_window_and_a_lost_late_departure_are_detected() -> None:
     wrong = Counter([(KEY, 0, 4, True), *list(WINDOWS)[1:]])
     assert differences(Seen(wrong, LATE), hours(STREAM)) == ["windows"]
     assert differences(Seen(Counter(list(WINDOWS)[1:]), LATE), hours(STREAM)) == ["windows"]
@@ -91,7 +91,7 @@ def test_a_result_repeated_in_another_order_or_filtered_wrongly_is_reported() ->
     assert different_parts(right, Counter()) == ["results below 3"]
 
 
-def test_what_differs_is_named_and_nothing_is_right_then() -> None:
+def test_a_difference_is_named_and_the_check_fails() -> None:
     console = Console(file=io.StringIO(), width=200)
     assert not show_checked(console, "departures_per_hour", ["windows"], hours(STREAM))
     assert "Wrong: departures_per_hour differs from pandas' counts: windows." in console.file.getvalue()

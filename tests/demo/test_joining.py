@@ -39,7 +39,7 @@ STREAM = [
 RIGHT = [NOTHING, 0, 1, 2, 0, 3]
 
 
-def test_the_reading_to_meet_is_the_newest_one_at_the_airport_up_to_the_scheduled_time() -> None:
+def test_the_expected_reading_is_the_newest_at_the_airport_up_to_the_scheduled_time() -> None:
     assert expected_readings(STREAM, READINGS).tolist() == RIGHT
 
 
@@ -51,7 +51,7 @@ def test_the_reading_to_meet_is_the_newest_one_at_the_airport_up_to_the_schedule
         (2, [NOTHING, 0, 0, 2, 3, 3]),  # and 1.8 left after that of 3
     ],
 )
-def test_without_grace_early_departures_meet_an_older_reading_and_without_history_late_ones_a_newer_one(
+def test_without_grace_early_departures_get_an_older_reading_and_without_history_late_ones_a_newer_one(
     variant: int, met: list[int]
 ) -> None:
     assert joined_readings(variants("1h", "30d")[variant], STREAM, READINGS).tolist() == met
@@ -74,7 +74,7 @@ def is_right(out: list[list[Record]], waiting: Counter[Record]) -> bool:
     return compared(out, waiting, STREAM, READINGS, expected_readings(STREAM, READINGS), HOUR_MS).right
 
 
-def test_a_right_result_is_right_and_one_with_another_reading_or_a_missing_record_is_not() -> None:
+def test_a_result_with_a_wrong_reading_or_a_missing_record_fails_the_check() -> None:
     out, waiting = results()
     assert is_right(out, waiting)
     assert not is_right(out, Counter())

@@ -26,7 +26,7 @@ def changed(operator: str, **settings: Any) -> Any:
     return application_of(raw | {"operators": operators}).operators[operator]
 
 
-def test_the_shipped_operators_are_those_that_are_checked() -> None:
+def test_every_checked_operator_is_shipped_and_every_shipped_one_is_known() -> None:
     assert set(checks.CHECKS) < set(SHIPPED.operators)
     assert all(checks.is_known(each, each) for each in SHIPPED.operators.values())
 
@@ -52,7 +52,7 @@ def test_other_durations_and_limits_are_checked(operator: str, settings: dict[st
         ("departures_per_hour", {"emit": "updates"}),
     ],
 )
-def test_what_the_other_code_does_not_know_is_not_checked(operator: str, settings: dict[str, Any]) -> None:
+def test_results_unknown_to_the_independent_code_are_not_checked(operator: str, settings: dict[str, Any]) -> None:
     assert not checks.is_known(changed(operator, **settings), SHIPPED.operators[operator])
     assert not checks.is_known(None, SHIPPED.operators[operator])
 
@@ -66,7 +66,7 @@ def test_a_changed_program_is_kept_and_what_it_left_is_removed(tmp_path: Path) -
     assert not (program.parent / "lake").exists()
 
 
-def test_a_level_is_the_share_of_the_largest_and_only_zero_is_a_dot() -> None:
+def test_a_level_is_the_share_of_the_largest_value_and_only_zero_is_a_dot() -> None:
     assert levels([0, 1, 4, 8, 100], 100) == "·▁▁▁█"
     assert levels([0, 50, 100], 100) == "·▄█"
 

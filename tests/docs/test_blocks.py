@@ -39,7 +39,7 @@ RUN = {
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: f"{block.page}:{block.line}")
-def test_every_block_is_run_by_a_test_or_says_what_there_is(block: Block) -> None:
+def test_every_block_is_run_by_a_test_or_contains_only_existing_names(block: Block) -> None:
     _, run = RUN.get(block.page, ("", set()))
     assert block.language in run | set(CHECKS), f"list the test that runs it in {__file__}"
     if block.language in CHECKS:
@@ -78,7 +78,7 @@ def test_every_picture_that_a_page_shows_is_there() -> None:
         (python_problem, "import tidegate\ntidegate.spark.start(df, rules, lake='x', keys='k')", "start"),
     ],
 )
-def test_a_block_that_says_what_there_is_not_is_found(problem, text: str, says: str) -> None:
+def test_a_block_with_a_name_that_does_not_exist_is_detected(problem, text: str, says: str) -> None:
     assert says in problem(text)
 
 

@@ -31,7 +31,7 @@ def programs() -> Iterator[tuple[Block, Block]]:
 PROGRAMS = list(programs())
 
 
-def test_there_are_programs_to_check() -> None:
+def test_the_pages_contain_programs() -> None:
     assert {one.page for one, _ in PROGRAMS} >= {"README.md", "docs/how-to/joins.md", "docs/how-to/windows.md"}
 
 

@@ -40,7 +40,7 @@ def test_the_site_is_built_without_a_warning_and_has_every_page(site: Path) -> N
     assert {path.with_name("index.html") if path.name == "README.html" else path for path in wanted} <= built
 
 
-def test_a_browser_fetches_nothing_from_elsewhere(site: Path) -> None:
+def test_pages_load_nothing_from_other_hosts(site: Path) -> None:
     assert {url for page in site.rglob("*.html") for url in OF_A_BROWSER.findall(page.read_text())} == set()
     styles = "".join(path.read_text() for path in site.rglob("*.css"))
     assert re.findall(r"(?:url\(|@import )[\"']?(?:https?:)?//", styles) == []
@@ -61,11 +61,11 @@ def test_every_option_of_the_file_and_every_command_is_in_the_reference(site: Pa
     assert [name for name in COMMANDS if f">tidegate {name}<" not in commands] == []
 
 
-def test_the_pictures_are_what_the_operators_do() -> None:
+def test_the_pictures_show_what_the_operators_do() -> None:
     assert {path.name: path.read_text() for path in FOLDER.glob("*.svg")} == drawn()
 
 
-def test_no_directive_is_left_on_a_page(site: Path) -> None:
+def test_every_directive_on_a_page_is_replaced(site: Path) -> None:
     assert [
         page for page in site.rglob("*.html") if "tidegate: " in "".join(re.findall("<!--.*?-->", page.read_text()))
     ] == []

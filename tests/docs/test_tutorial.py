@@ -27,7 +27,7 @@ SET_UP = ("make setup\n", "source .venv/bin/activate\n")
 @pytest.mark.spark
 @pytest.mark.broker
 @pytest.mark.timeout(1800)  # every command is a process of its own, and some start Spark
-def test_a_reader_ends_with_a_running_join_of_their_own(tmp_path):
+def test_a_reader_of_the_tutorial_gets_a_running_join(tmp_path):
     code, shown, noted = run(tmp_path, script())
     assert code == 0, shown + noted
     told = [json.loads(line) for line in shown.splitlines() if line.startswith('{"partition"')]

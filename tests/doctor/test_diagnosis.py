@@ -67,7 +67,7 @@ def configure(folder: Path, port: int) -> Path:
     return file
 
 
-def test_every_part_is_looked_at_in_one_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_checks_every_part_in_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [port] = free_ports(1)
     plant(tmp_path)
     monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path / "no home"))
@@ -80,7 +80,7 @@ def test_every_part_is_looked_at_in_one_go(tmp_path: Path, monkeypatch: pytest.M
     assert all(finding["remedy"] for finding in told["findings"])
 
 
-def test_looking_changes_nothing(tmp_path: Path) -> None:
+def test_looking_up_changes_nothing(tmp_path: Path) -> None:
     plant(tmp_path)
     given = load(configure(tmp_path, free_ports(1)[0]))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}

@@ -35,7 +35,7 @@ def findings(file: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.fast
-def test_a_broker_that_is_away_is_a_finding_and_no_failure(tmp_path: Path) -> None:
+def test_an_unavailable_broker_is_a_finding_not_a_failure(tmp_path: Path) -> None:
     [port] = free_ports(1)
     file = written(tmp_path, kafka={"bootstrap.servers": f"127.0.0.1:{port}"})
     ran = doctor(file)
@@ -46,13 +46,13 @@ def test_a_broker_that_is_away_is_a_finding_and_no_failure(tmp_path: Path) -> No
 
 
 @pytest.mark.fast
-def test_a_wrong_file_is_wrong_use_and_no_finding(tmp_path: Path) -> None:
+def test_an_invalid_file_is_a_usage_error_not_a_finding(tmp_path: Path) -> None:
     assert doctor(written(tmp_path, lake=None)).exit_code == 2
     assert doctor(tmp_path / "none.yaml").exit_code == 2
 
 
 @pytest.mark.fast
-def test_no_secret_of_the_file_is_told(tmp_path: Path) -> None:
+def test_no_secret_of_the_file_is_shown(tmp_path: Path) -> None:
     file = written(tmp_path, control=RAW["control"])
     for options in ((), ("--json",)):
         told = doctor(file, *options)
@@ -62,7 +62,7 @@ def test_no_secret_of_the_file_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.broker
-def test_a_sound_application_is_healthy(broker: Broker, topic: Any, tmp_path: Path) -> None:
+def test_a_correct_application_is_healthy(broker: Broker, topic: Any, tmp_path: Path) -> None:
     operator = {"kind": "suppression", "input": topic(2), "output": topic(2), "until": {"time_limit": "1h"}}
     file = written(tmp_path, kafka={"bootstrap.servers": broker.bootstrap}, operators={"updates": operator})
     assert findings(file) == []
@@ -90,7 +90,7 @@ def test_faults_of_real_topics_are_each_found_with_the_remedy(broker: Broker, to
 
 
 @pytest.mark.broker
-def test_settings_are_those_in_force_a_broker_s_defaults_among_them(broker: Broker) -> None:
+def test_settings_include_the_broker_s_defaults(broker: Broker) -> None:
     options = {"bootstrap.servers": broker.bootstrap}
     create_topic(options, "doctor-settings", 1)
     seen = inspect(options, ["doctor-settings", "not-there"])

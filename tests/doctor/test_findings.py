@@ -12,7 +12,7 @@ pytestmark = pytest.mark.fast
 DAY_MS = 24 * 3_600_000
 
 
-def test_durations_are_told_as_a_person_would() -> None:
+def test_durations_are_rounded_for_people() -> None:
     told = {400: "400ms", 61_234: "61s", 3_600_123: "1h", 5_430_000: "90m", 8 * DAY_MS + 1_234_567: "8d"}
     assert {duration_ms: roughly(duration_ms) for duration_ms in told} == told
 
@@ -22,7 +22,7 @@ def test_an_error_is_a_finding_with_its_value_on_one_line() -> None:
     assert (found.about, found.problem, found.value, found.remedy) == ("kafka", "no broker", "a b", "start it")
 
 
-def test_problems_of_a_configuration_are_told_by_their_places_without_values() -> None:
+def test_problems_of_a_configuration_are_listed_by_place_without_values() -> None:
     problem = Problem(where="sasl.mechanism", value="s3cr3t", cause="unknown", remedy="write PLAIN")
     found = of_error("kafka", ConfigurationError([problem]))
     assert found.value == "sasl.mechanism: unknown"

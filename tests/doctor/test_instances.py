@@ -58,7 +58,7 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def test_drivers_that_live_or_have_ended_are_no_finding(world: World) -> None:
+def test_running_and_ended_drivers_are_not_findings(world: World) -> None:
     assert world.found() == []
     world.heartbeat("a", age_ms=STALE_AFTER_MS)
     world.heartbeat("b", state="drained", age_ms=10 * STALE_AFTER_MS)
@@ -66,7 +66,7 @@ def test_drivers_that_live_or_have_ended_are_no_finding(world: World) -> None:
     assert world.found() == []
 
 
-def test_a_driver_without_a_sign_of_life_is_told_with_where_to_look(world: World) -> None:
+def test_a_driver_without_heartbeats_is_reported_with_its_host(world: World) -> None:
     world.heartbeat("a", age_ms=120_000)
     [(about, problem, value, remedy)] = world.found()
     assert (about, problem) == ("updates", "a driver sends no heartbeats")
@@ -74,13 +74,13 @@ def test_a_driver_without_a_sign_of_life_is_told_with_where_to_look(world: World
     assert "start the service again" in remedy
 
 
-def test_an_old_driver_s_silence_is_none_when_a_newer_one_lives(world: World) -> None:
+def test_a_silent_driver_with_a_running_successor_is_not_reported(world: World) -> None:
     world.heartbeat("killed", age_ms=120_000)
     world.heartbeat("its successor")
     assert world.found() == []
 
 
-def test_two_living_drivers_of_one_operator_are_told(world: World) -> None:
+def test_two_running_drivers_of_one_operator_are_reported(world: World) -> None:
     world.heartbeat("a", ran_ms=2_000)
     world.heartbeat("b", age_ms=1_000)
     world.heartbeat("c", operator="weather")
@@ -90,18 +90,18 @@ def test_two_living_drivers_of_one_operator_are_told(world: World) -> None:
     assert "fences the others" in remedy
 
 
-def test_a_driver_that_was_killed_before_another_started_is_no_second_one(world: World) -> None:
+def test_a_driver_killed_before_its_successor_started_does_not_count_as_running(world: World) -> None:
     world.heartbeat("killed", age_ms=3_000, ran_ms=9_000)
     world.heartbeat("its successor", ran_ms=2_000)
     assert world.found() == []
 
 
-def test_a_driver_of_an_operator_that_the_file_no_longer_has_is_no_finding(world: World) -> None:
+def test_a_driver_of_a_removed_operator_is_not_a_finding(world: World) -> None:
     world.heartbeat("a", age_ms=120_000, operator="former_updates")
     assert world.found() == []
 
 
-def test_tables_of_another_release_are_told_with_the_command(world: World) -> None:
+def test_tables_of_a_different_release_are_reported_with_the_command(world: World) -> None:
     with world.database.begin() as connection:
         connection.execute(text(f"UPDATE {revisions.VERSIONS} SET version_num = 'older'"))
     [(about, problem, value, remedy)] = world.found()
@@ -110,7 +110,7 @@ def test_tables_of_another_release_are_told_with_the_command(world: World) -> No
     assert remedy == "run tidegate db upgrade FILE"
 
 
-def test_a_database_that_does_not_answer_is_told_without_its_password() -> None:
+def test_a_database_that_does_not_answer_is_reported_without_its_password() -> None:
     address = Address(f"postgresql+psycopg://tidegate:{CANARY}@127.0.0.1:1/control")
     seen = instances.collect(address, "shop", ["updates"], NOW_MS)
     assert seen is not None
@@ -120,6 +120,6 @@ def test_a_database_that_does_not_answer_is_told_without_its_password() -> None:
     assert CANARY not in repr(seen) + repr(finding)
 
 
-def test_a_file_that_no_service_has_made_yet_is_no_finding(tmp_path: Path) -> None:
+def test_a_missing_database_file_is_not_a_finding(tmp_path: Path) -> None:
     assert instances.collect(Address(f"sqlite:///{tmp_path}/none.db"), "shop", ["updates"], NOW_MS) is None
     assert not (tmp_path / "none.db").exists()

@@ -58,7 +58,7 @@ def found(log: Log) -> list[tuple[str, str, str]]:
     return [(each.problem, each.value, each.remedy) for check in CHECKS for each in check(log)]
 
 
-def test_a_sound_log_has_no_finding(world: World) -> None:
+def test_an_intact_log_has_no_finding(world: World) -> None:
     world.commit()
     assert found(world.seen()) == []
 
@@ -67,7 +67,7 @@ def test_an_operator_that_has_not_run_has_no_log_and_no_finding(tmp_path: Path) 
     assert lake.collect_logs(application(tmp_path)) == {}
 
 
-def test_an_entry_cut_short_is_told_with_its_file(world: World) -> None:
+def test_a_truncated_entry_is_reported_with_its_file(world: World) -> None:
     world.commit()
     world.commit()
     torn = entry_path(world.path, world.log.version)
@@ -78,7 +78,7 @@ def test_an_entry_cut_short_is_told_with_its_file(world: World) -> None:
     assert "move it away" in remedy
 
 
-def test_a_log_of_another_format_is_told(world: World) -> None:
+def test_a_log_of_a_different_format_is_reported(world: World) -> None:
     first = entry_path(world.path, 0)
     first.write_text(first.read_text().replace('"tidegate.format":"2"', '"tidegate.format":"99"'))
     [(problem, value, _)] = found(world.seen())
@@ -86,7 +86,7 @@ def test_a_log_of_another_format_is_told(world: World) -> None:
     assert value.startswith("99 in")
 
 
-def test_a_log_of_another_operator_is_told(world: World) -> None:
+def test_a_log_of_a_different_operator_is_reported(world: World) -> None:
     world.path.rename(world.application.lake / "other")
     config = world.application.operators[NAME]
     other = world.application.model_copy(update={"operators": {"other": config}})
@@ -95,7 +95,7 @@ def test_a_log_of_another_operator_is_told(world: World) -> None:
     assert "of its own" in remedy
 
 
-def test_a_log_that_somebody_else_changed_is_told(world: World) -> None:
+def test_a_log_that_another_program_changed_is_reported(world: World) -> None:
     world.commit()
     world.commit()
     foreign = entry_path(world.path, world.log.version + 1)
@@ -107,7 +107,7 @@ def test_a_log_that_somebody_else_changed_is_told(world: World) -> None:
     assert "move those entries" in remedy
 
 
-def test_a_log_that_cannot_be_written_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_cannot_be_written_is_reported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.commit()
     locked = world.path / "_delta_log"
     real = os.access
@@ -117,9 +117,7 @@ def test_a_log_that_cannot_be_written_is_told(world: World, monkeypatch: pytest.
     assert "chown" in remedy
 
 
-def test_a_log_without_checkpoints_is_told_and_one_with_them_is_not(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_without_checkpoints_is_reported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lake, "CHECKPOINT_EVERY", 2)
     for _ in range(10):
         world.commit()
@@ -132,7 +130,7 @@ def test_a_log_without_checkpoints_is_told_and_one_with_them_is_not(
     assert found(world.seen()) == []
 
 
-def test_a_log_that_is_never_compacted_is_told_with_the_command(world: World) -> None:
+def test_a_log_that_is_never_compacted_is_reported_with_the_command(world: World) -> None:
     world.log.commit(meta(world.log, lake.OVERDUE_FACTOR * MAX_BATCHES + 1, operator=NAME), [])
     [(problem, value, remedy)] = found(world.seen())
     assert "not been compacted" in problem
@@ -155,7 +153,7 @@ def test_files_that_no_commit_names_are_counted_once_they_are_old(world: World) 
     assert file.exists()
 
 
-def test_a_clock_that_went_back_is_told(world: World) -> None:
+def test_a_clock_that_went_back_is_reported(world: World) -> None:
     world.commit(clock=clock.now_ms() + 3_600_000)
     [(problem, value, remedy)] = found(world.seen())
     assert "in the future" in problem
@@ -172,26 +170,26 @@ def test_a_disk_with_room_has_no_finding() -> None:
     assert of_disk(replace(ROOM, free=2**31, total=2**40)) == [], "2 GiB are enough, however large the disk"
 
 
-def test_a_disk_that_is_nearly_full_is_told() -> None:
+def test_a_disk_that_is_nearly_full_is_reported() -> None:
     [(problem, value, remedy)] = of_disk(replace(ROOM, free=2**20, total=2**30))
     assert problem == "the disk of the lake is nearly full"
     assert value == "1 MiB of 1,024 MiB free at lake"
     assert "keep_output" in remedy
 
 
-def test_a_folder_that_cannot_be_written_is_told_with_the_command() -> None:
+def test_a_folder_that_cannot_be_written_is_reported_with_the_command() -> None:
     [(problem, _, remedy)] = of_disk(replace(ROOM, writable=False, role="state"))
     assert problem == "this user cannot write to the state folder"
     assert "chown" in remedy
 
 
-def test_disks_are_looked_at_where_the_folders_would_be_made(tmp_path: Path) -> None:
+def test_disks_are_checked_where_the_folders_would_be_created(tmp_path: Path) -> None:
     seen = {disk.role: disk for disk in lake.collect_disks(application(tmp_path / "not" / "yet"))}
     assert seen.keys() == {"lake", "state"}
     assert seen["lake"].writable and 0 < seen["lake"].free <= seen["lake"].total
 
 
-def test_a_reader_that_is_away_for_longer_than_the_rewind_window_is_told_with_its_lease(world: World) -> None:
+def test_a_reader_absent_for_longer_than_the_rewind_window_is_reported_with_its_lease(world: World) -> None:
     world.commit()
     now_ms, window_ms = clock.now_ms(), world.application.operators[NAME].rewind_window
     leases.write(world.path, "here", Lease(1, now_ms - window_ms + 60_000, {0: 5}))

@@ -47,13 +47,13 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def test_sound_states_have_no_finding(world: World, tmp_path: Path) -> None:
+def test_intact_states_have_no_finding(world: World, tmp_path: Path) -> None:
     assert world.found() == []
     [new] = states.collect(application(tmp_path / "new"), {})
     assert told(new) == []
 
 
-def test_a_damaged_header_is_told_with_its_folder(world: World) -> None:
+def test_a_damaged_header_is_reported_with_its_folder(world: World) -> None:
     header = world.path / "now" / "0" / "header"
     header.write_bytes(b"\xff" * header.stat().st_size)
     [(problem, value, remedy)] = world.found()
@@ -62,14 +62,14 @@ def test_a_damaged_header_is_told_with_its_folder(world: World) -> None:
     assert "rebuilt from the log" in remedy
 
 
-def test_states_of_a_former_log_are_told(world: World) -> None:
+def test_states_of_a_former_log_are_reported(world: World) -> None:
     left = world.state("before").parent
     [(problem, value, remedy)] = world.found()
     assert "left over" in problem
     assert (value, remedy) == (str(left), f"delete it, nothing reads it: rm -r {left}")
 
 
-def test_files_of_another_user_are_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_a_different_user_are_reported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     user = os.getuid() + 1
     monkeypatch.setattr(os, "getuid", lambda: user)
     [(problem, value, remedy)] = world.found()
@@ -78,7 +78,7 @@ def test_files_of_another_user_are_told(world: World, monkeypatch: pytest.Monkey
     assert f"chown -R {user} {world.path}" in remedy
 
 
-def test_a_network_file_system_is_told(world: World) -> None:
+def test_a_network_file_system_is_reported(world: World) -> None:
     [seen] = states.collect(world.application, {})
     [(problem, value, remedy)] = told(replace(seen, file_system="nfs4"))
     assert "network file system" in problem
@@ -86,7 +86,7 @@ def test_a_network_file_system_is_told(world: World) -> None:
     assert "`state` in the file" in remedy
 
 
-def test_a_path_is_on_the_file_system_of_the_nearest_mount() -> None:
+def test_a_path_belongs_to_the_file_system_of_the_nearest_mount() -> None:
     mounted = Mounts(kinds={Path("/"): "ext4", Path("/data"): "nfs4", Path("/data/local"): "xfs"})
     assert mounted.of(Path("/data/state")) == "nfs4"
     assert mounted.of(Path("/data/local/state")) == "xfs"
@@ -95,7 +95,7 @@ def test_a_path_is_on_the_file_system_of_the_nearest_mount() -> None:
 
 
 @pytest.mark.parametrize("state", ["fenced", "refused", "stopped", "bound reached"])
-def test_a_driver_that_ended_by_itself_is_told_with_its_reason(world: World, state: str) -> None:
+def test_a_driver_that_ended_by_itself_is_reported_with_its_reason(world: World, state: str) -> None:
     DriverStatusFile(world.path).write(state, "the operator log has different columns")  # type: ignore[arg-type]
     [(problem, value, remedy)] = world.found()
     assert problem.endswith(state)
@@ -103,7 +103,7 @@ def test_a_driver_that_ended_by_itself_is_told_with_its_reason(world: World, sta
     assert "start the service again" in remedy
 
 
-def test_a_driver_that_was_killed_is_told_and_one_that_runs_or_drained_is_not(world: World) -> None:
+def test_a_killed_driver_is_reported_and_a_running_or_drained_one_is_not(world: World) -> None:
     DriverStatusFile(world.path).write("running")
     assert [problem for problem, _, _ in world.found()] == ["the last driver on this machine was killed"]
     with Requests(world.path).holding_lock():
@@ -115,7 +115,7 @@ def test_a_driver_that_was_killed_is_told_and_one_that_runs_or_drained_is_not(wo
     assert world.found() == []
 
 
-def test_due_records_that_wait_for_their_table_are_told_while_the_driver_runs(world: World) -> None:
+def test_due_records_that_wait_for_their_table_are_reported_while_the_driver_runs(world: World) -> None:
     DriverStatusFile(world.path).write_waits("facts", [0, 2])
     assert "due records wait for their table" not in [problem for problem, _, _ in world.found()]
     with Requests(world.path).holding_lock():

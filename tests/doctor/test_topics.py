@@ -62,12 +62,12 @@ def with_settings(topic: Inspected, **settings: str) -> Inspected:
     return replace(topic, settings=SETTINGS | changed)
 
 
-def test_sound_topics_have_no_finding_before_the_first_batch_and_after() -> None:
+def test_valid_topics_have_no_finding_before_and_after_the_first_batch() -> None:
     assert found(between()) == []
     assert found(replace(between(), newest=None)) == []
 
 
-def test_a_missing_topic_is_told_with_the_command_that_makes_it() -> None:
+def test_a_missing_topic_is_reported_with_the_command_that_makes_it() -> None:
     seen = between()
     without_output = replace(seen, topics={"in": INPUT})
     assert found(without_output) == [
@@ -76,33 +76,33 @@ def test_a_missing_topic_is_told_with_the_command_that_makes_it() -> None:
     assert [value for _, value, _ in found(replace(seen, topics={}))] == ["in", "out"]
 
 
-def test_too_few_partitions_of_the_output_are_told() -> None:
+def test_too_few_partitions_of_the_output_are_reported() -> None:
     [(problem, value, remedy)] = found(between(replace(OUTPUT, partitions=2)))
     assert "fewer partitions" in problem
     assert (value, remedy) == ("out: 2, in: 4", "give out at least 4 partitions")
 
 
-def test_a_topic_that_was_made_again_is_told() -> None:
+def test_a_re_created_topic_is_reported() -> None:
     [(problem, _, remedy)] = found(between(replace(INPUT, id="9")))
     assert "deleted and created again" in problem
     assert "another name" in remedy
 
 
-def test_another_number_of_partitions_than_the_log_has_is_told() -> None:
+def test_a_different_number_of_partitions_than_the_log_has_is_reported() -> None:
     six = [replace(topic, partitions=6) for topic in (INPUT, OUTPUT)]
     [(problem, value, _)] = found(between(*six))
     assert "a different number of partitions" in problem
     assert value == "6, was 4"
 
 
-def test_records_that_were_deleted_unread_are_told_with_the_command_that_accepts_it() -> None:
+def test_records_that_were_deleted_unread_are_reported_with_the_command_that_accepts_it() -> None:
     [(problem, value, remedy)] = found(between(replace(INPUT, starts={0: 15, 1: 0, 2: 0, 3: 0})))
     assert "deleted before" in problem
     assert value == "partition 0: offsets 10 to 14"
     assert "tidegate skip" in remedy
 
 
-def test_a_short_retention_of_the_input_is_told() -> None:
+def test_a_short_retention_of_the_input_is_reported() -> None:
     [(problem, value, remedy)] = found(between(with_settings(INPUT, retention_ms=str(DAY_MS // 24)), newest=fresh()))
     assert "too short a time" in problem
     assert value == "retention.ms=3600000 (1h)"
@@ -113,7 +113,7 @@ def fresh() -> Any:
     return log(stream_time={0: NOW_MS})
 
 
-def test_event_times_older_than_the_retention_of_the_input_are_told() -> None:
+def test_event_times_older_than_the_retention_of_the_input_are_reported() -> None:
     old = log(stream_time={0: NOW_MS - 8 * DAY_MS})
     [(problem, value, remedy)] = found(between(with_settings(INPUT, retention_ms=str(7 * DAY_MS)), newest=old))
     assert "older than its retention" in problem
@@ -121,18 +121,18 @@ def test_event_times_older_than_the_retention_of_the_input_are_told() -> None:
     assert "retention.ms=-1" in remedy
 
 
-def test_an_ordinary_retention_of_a_week_is_none() -> None:
+def test_a_retention_of_a_week_is_not_a_finding() -> None:
     assert found(between(with_settings(INPUT, retention_ms=str(7 * DAY_MS)))) == []
 
 
-def test_results_that_are_deleted_for_their_age_are_told() -> None:
+def test_an_output_topic_that_deletes_old_event_times_is_reported() -> None:
     old = log(stream_time={0: NOW_MS - 8 * DAY_MS})
     [(problem, _, remedy)] = found(between(with_settings(OUTPUT, retention_ms=str(7 * DAY_MS)), newest=old))
     assert "topic out deletes output at once" in problem
     assert remedy == "set retention.ms=-1 for topic out"
 
 
-def test_a_compacted_input_is_told_unless_only_the_latest_values_matter() -> None:
+def test_a_compacted_input_is_reported_unless_only_the_latest_values_matter() -> None:
     compacted = with_settings(INPUT, cleanup_policy="compact,delete")
     [(problem, value, remedy)] = found(between(compacted))
     assert "compacted" in problem
@@ -142,7 +142,7 @@ def test_a_compacted_input_is_told_unless_only_the_latest_values_matter() -> Non
     assert found(between(compacted, config=config)) == []
 
 
-def test_times_of_arrival_in_place_of_event_times_are_told_unless_a_field_has_them() -> None:
+def test_log_append_time_is_reported_unless_a_field_has_the_event_time() -> None:
     arrival = with_settings(INPUT, message_timestamp_type="LogAppendTime")
     [(problem, _, remedy)] = found(between(arrival))
     assert "arrival time" in problem
@@ -150,14 +150,14 @@ def test_times_of_arrival_in_place_of_event_times_are_told_unless_a_field_has_th
     assert found(between(arrival, config=operator(timestamp={"field": "at"}))) == []
 
 
-def test_an_output_for_smaller_records_than_the_input_is_told() -> None:
+def test_an_output_for_smaller_records_than_the_input_is_reported() -> None:
     [(problem, value, remedy)] = found(between(with_settings(OUTPUT, max_message_bytes="500")))
     assert "smaller records" in problem
     assert value == "max.message.bytes=500, the input's is 1000"
     assert "max.message.bytes=1000 for topic out" in remedy
 
 
-def test_a_broker_that_does_not_allow_long_transactions_is_told() -> None:
+def test_a_broker_that_does_not_allow_long_transactions_is_reported() -> None:
     def told(longest: str) -> list[str]:
         cluster = Cluster(topics={}, settings={"transaction.max.timeout.ms": longest})
         return [each.remedy for each in broker_allows_the_transactions(cluster)]
@@ -166,7 +166,7 @@ def test_a_broker_that_does_not_allow_long_transactions_is_told() -> None:
     assert told("60000") == ["set transaction.max.timeout.ms of the brokers to at least 180000"]
 
 
-def test_a_table_with_another_number_of_partitions_is_told() -> None:
+def test_a_table_with_a_different_number_of_partitions_is_reported() -> None:
     assert list(table_has_as_many_partitions(between(), replace(INPUT, name="weather"))) == []
     [told] = table_has_as_many_partitions(between(), replace(INPUT, name="weather", partitions=2))
     assert told.value == "in: 4, weather: 2"

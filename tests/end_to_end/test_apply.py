@@ -269,7 +269,7 @@ def changed_in_flight(here, before, after):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_running_operator_goes_on_under_a_change_as_the_reference_does_and_as_the_plan_said(changing, name):
+def test_a_running_operator_applies_a_change_as_the_reference_does_and_the_plan_predicted(changing, name):
     kind, before, after = CASES[name]
     here = changing(kind)
     config, changed, rows, more, numbers = changed_in_flight(here, before, after)
@@ -280,7 +280,7 @@ def test_a_running_operator_goes_on_under_a_change_as_the_reference_does_and_as_
         assert numbers["held_after"] == len(held_at_once.held)
 
 
-def test_another_joiner_makes_the_values_of_all_that_leaves_from_then_on(changing):
+def test_a_changed_joiner_computes_all_values_from_then_on(changing):
     here = changing("stream_table_join")
     before = GRACE | {"grace": "2s"}
     config, changed, rows, more, numbers = changed_in_flight(here, before, before | {"joiner": f"{JOINERS}:dashed"})
@@ -290,7 +290,7 @@ def test_another_joiner_makes_the_values_of_all_that_leaves_from_then_on(changin
     assert numbers["held_after"] == len(foretold(here, config, rows).held) > 0 == numbers["released"]
 
 
-def test_what_the_state_cannot_go_on_under_is_refused_by_plan_apply_and_run(changing):
+def test_an_incompatible_change_is_refused_by_plan_apply_and_run(changing):
     here = changing("windowed_aggregation")
     here.configure(COUNT)
     here.feed(BEFORE)
@@ -314,7 +314,7 @@ def test_a_longer_grace_than_closed_windows_are_remembered_for_is_refused(changi
     assert "would open again" in change["refused"]
 
 
-def test_without_a_driver_apply_does_it_itself_and_another_output_topic_gets_what_follows(changing):
+def test_without_a_driver_apply_makes_the_change_itself_and_a_new_output_topic_gets_later_results(changing):
     here = changing("suppression")
     before = {"until": {"time_limit": "5s"}}
     here.configure(before)
@@ -332,7 +332,7 @@ def test_without_a_driver_apply_does_it_itself_and_another_output_topic_gets_wha
     assert len(here.emitted()) > len(left) + planned["numbers"]["released"] > len(left)
 
 
-def test_what_is_too_far_ahead_is_what_the_changed_file_says(changing):
+def test_a_changed_max_ahead_takes_effect(changing):
     here, ahead = changing("suppression"), int(time.time() * 1_000) + 1_800_000
     updates = {"until": {"time_limit": "1ms"}}
     here.configure(updates | {"max_ahead": "2h"})
@@ -348,7 +348,7 @@ def test_what_is_too_far_ahead_is_what_the_changed_file_says(changing):
     assert here.emitted() == []
 
 
-def test_an_idle_policy_applied_while_it_runs_releases_what_no_record_would(changing):
+def test_an_idle_policy_applied_to_a_running_operator_releases_held_records(changing):
     here = changing("suppression")
     updates = {"until": {"time_limit": "1s"}}
     here.configure(updates)
@@ -372,7 +372,7 @@ ONE_RECORD = {"suppression": {"until": {"time_limit": "1ms"}}, "stream_table_joi
 
 
 @pytest.mark.parametrize("name", LACKING)
-def test_a_change_that_lacks_a_topic_or_a_function_is_refused_and_the_driver_goes_on(changing, name):
+def test_a_change_that_lacks_a_topic_or_a_function_is_refused_and_the_driver_continues(changing, name):
     kind, lacking, why = LACKING[name]
     here, options = changing(kind), ONE_RECORD[kind]
     here.configure(options)
@@ -407,7 +407,7 @@ def test_without_a_driver_a_change_that_lacks_a_topic_is_refused_before_anything
     assert before
 
 
-def test_nobody_waits_for_a_driver_that_has_ended(changing):
+def test_no_command_waits_for_a_driver_that_has_ended(changing):
     here = changing("suppression")
     here.configure(ONE_RECORD["suppression"])
     here.catch_up()
@@ -417,7 +417,7 @@ def test_nobody_waits_for_a_driver_that_has_ended(changing):
     assert told.value.value == "its driver has ended"
 
 
-def test_a_new_operator_is_said_to_be_new(changing):
+def test_a_new_operator_is_shown_as_new(changing):
     here = changing("suppression")
     here.configure({"until": {"time_limit": "1h"}, "timer": "last_update"})
     planned = here.call("plan")

@@ -64,7 +64,7 @@ def beside(stream, table):
 
 
 @pytest.mark.parametrize("how", ["inner", "left"])
-def test_a_stream_joined_at_once_is_what_the_operator_gives_row_by_row(spark, written, how):
+def test_an_as_of_join_of_a_dataframe_equals_the_operator(spark, written, how):
     table, records = written
     register_views(spark, table.application)
     stream = spark.createDataFrame([(key, str(at), ms) for at, (_, key, ms) in enumerate(records)], STREAM)
@@ -78,7 +78,7 @@ def test_a_stream_joined_at_once_is_what_the_operator_gives_row_by_row(spark, wr
     assert by_spark.total() > 50
 
 
-def test_a_version_is_met_from_its_first_moment_to_the_last_one_before_its_end(spark):
+def test_a_version_is_joined_from_its_first_moment_to_the_last_one_before_its_end(spark):
     #   A: [10, 20)   nothing: [20, 30)   B: from 30
     history = [(b"a", b"A", *times(10, 20)), (b"a", b"B", *times(30, None)), (None, b"N", *times(0, None))]
     moments = [9, 10, 19, 20, 29, 30, 10**6, None]
@@ -93,7 +93,7 @@ def test_a_version_is_met_from_its_first_moment_to_the_last_one_before_its_end(s
     assert joined.columns == ["k", "at", "table_value", "valid_from", "status"]
 
 
-def test_a_key_with_very_many_versions_is_not_multiplied(spark):
+def test_joined_rows_of_a_key_with_many_versions_are_not_duplicated(spark):
     count = 20_000
     history = spark.range(count).selectExpr(
         "'a' AS key",
@@ -106,7 +106,7 @@ def test_a_key_with_very_many_versions_is_not_multiplied(spark):
     assert joined.where("table_value = expected").count() == count
 
 
-def test_what_cannot_be_joined_is_refused_with_a_remedy(spark):
+def test_an_impossible_join_is_refused_with_a_remedy(spark):
     history = spark.createDataFrame([], HISTORY)
     stream = spark.createDataFrame([], "k binary, at long, status string")
     with pytest.raises(UserError, match="no such column"):

@@ -25,7 +25,7 @@ def tidegate(*arguments, expect=0):
     return done.stdout if expect == 0 else done.stdout + done.stderr
 
 
-def test_run_status_compact_sql_and_a_drain_by_sigterm(broker, topic, tmp_path):
+def test_run_status_compact_sql_and_a_graceful_stop_by_sigterm(broker, topic, tmp_path):
     source, output = topic(partitions=PARTITIONS), topic(partitions=PARTITIONS)
     file = configure(tmp_path / "shop.yaml", broker.bootstrap, source, output)
     assert json.loads(tidegate("validate", file, "--json"))["operators"] == ["updates"]

@@ -61,9 +61,7 @@ def processed(driver, world, part):
     wait_for(lambda: sum(driver.operator.newest.offsets[world.source].values()) == done + len(part))
 
 
-def test_a_control_database_that_is_stopped_and_dropped_in_mid_run_costs_nothing(
-    world, broker, server, caplog, monkeypatch
-):
+def test_stopping_and_dropping_the_control_database_affects_no_batch(world, broker, server, caplog, monkeypatch):
     monkeypatch.setattr(recording, "RETRY_S", 0.5)
     here, name = world(**SMALL), server.create()
     here.application = here.application.model_copy(update={"control": SecretStr(server.url(name))})

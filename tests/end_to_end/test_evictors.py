@@ -95,7 +95,7 @@ def test_windows_show_their_last_result_and_the_elements_that_are_left(evicting,
     assert [line["value"] and line["value"]["count"] for line in lines] == [3, None]
 
 
-def test_a_function_s_wrong_answer_stops_the_operator_and_names_the_function(evicting):
+def test_an_invalid_function_result_stops_the_operator_and_names_the_function(evicting):
     here = evicting(emit="updates", evictor={"function": f"{FUNCTIONS}:length_apart"})
     here.feed([(0, b"a", b"1", 1_000)])
     with pytest.raises(Exception, match=f"{FUNCTIONS}:length_apart"):

@@ -11,7 +11,7 @@ from tests.end_to_end.how_to import run_page
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
 
-def test_every_block_of_the_how_to_runs_and_shows_what_it_says(tmp_path):
+def test_every_block_of_the_how_to_runs_with_the_described_result(tmp_path):
     shown = run_page("joins.md", tmp_path)
     assert re.search(r'"B61"\},"table":\{"visib": 10\}\} +│ matched +│ 2013-01-01 10:00', shown)
     assert re.search(r'"B62"\},"table":\{"visib": 2\}\} +│ matched +│ 2013-01-01 11:00', shown)

@@ -41,7 +41,7 @@ class Watcher:
 
 @pytest.mark.spark
 @pytest.mark.broker
-def test_every_block_of_the_how_to_runs_and_the_service_answers_meanwhile(tmp_path, monkeypatch):
+def test_every_block_of_the_how_to_runs_while_the_service_answers(tmp_path, monkeypatch):
     [port] = free_ports(1)
     monkeypatch.setenv("TIDEGATE_TELEMETRY__PORT", str(port))
     with Watcher(port) as watcher:
@@ -56,6 +56,6 @@ def test_every_block_of_the_how_to_runs_and_the_service_answers_meanwhile(tmp_pa
 
 
 @pytest.mark.fast
-def test_the_queries_of_the_how_to_name_metrics_that_there_are():
+def test_the_queries_of_the_how_to_use_existing_metrics():
     asked = set(re.findall(r"tidegate_[a-z_]+", re.sub(r"_(bucket|sum|count)\b", "", PAGE)))
     assert asked and asked <= BY_NAME.keys()

@@ -11,7 +11,7 @@ from tests.end_to_end.how_to import run_page
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
 
-def test_every_block_of_the_how_to_runs_and_shows_what_it_says(tmp_path):
+def test_every_block_of_the_how_to_runs_with_the_described_result(tmp_path):
     shown = run_page("refused-records.md", tmp_path)
     assert '{"key":"__streams.errors.message","value":"late: older than max_lateness"}' in shown
     assert '{"key":"__streams.errors.message","value":"rejected: null key"}' in shown

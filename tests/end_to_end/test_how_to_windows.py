@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.broker]
 BEFORE = ["2013-01-01 10:00:00+00:00 │ 3     │ False", "2013-01-01 12:00:00+00:00 │ 1     │ False"]
 
 
-def test_every_block_of_the_how_to_runs_and_shows_what_it_says(tmp_path):
+def test_every_block_of_the_how_to_runs_with_the_described_result(tmp_path):
     shown = run_page("windows.md", tmp_path)
     assert re.search(r"JFK-UA +1357034400000 +1357038000000 +3 +1357037400000", shown), "the open windows"
     told = [json.loads(line) for line in shown.splitlines() if line.startswith('{"partition"')]

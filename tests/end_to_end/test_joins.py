@@ -119,7 +119,7 @@ def joined(spark, broker, topic, tmp_path):
     return lambda **join: JoinedWorld(spark, broker, topic, tmp_path, **join)
 
 
-def test_a_record_meets_the_version_that_was_valid_when_it_happened(joined):
+def test_a_record_is_joined_with_the_version_that_was_valid_at_its_time(joined):
     """table of k0: A from 1 000, B from 2 000 --- stream: 1 500, 2 500, 500; k1 has a tombstone from 2 000"""
     here = joined(grace="5s")
     here.put((0, b'"A"', 1_000), (0, b'"B"', 2_000), (1, b'"C"', 1_000), (1, None, 2_000))
@@ -136,7 +136,7 @@ def test_a_record_meets_the_version_that_was_valid_when_it_happened(joined):
     here.check_replay()
 
 
-def test_a_version_that_comes_within_the_grace_is_met(joined):
+def test_a_version_that_arrives_within_the_grace_is_joined(joined):
     here = joined(grace="5s")
     here.put((0, b'"old"', 1_000))
     here.send((0, b"1", 3_000))
@@ -146,7 +146,7 @@ def test_a_version_that_comes_within_the_grace_is_met(joined):
     here.check_replay()
 
 
-def test_without_grace_a_record_meets_what_is_there(joined):
+def test_without_grace_a_record_is_joined_with_the_version_that_has_arrived(joined):
     here = joined(join="inner")
     here.put((0, b'"old"', 1_000))
     here.send((0, b"1", 3_000), (1, b"2", 3_000))
@@ -156,7 +156,7 @@ def test_without_grace_a_record_meets_what_is_there(joined):
     here.check_replay()
 
 
-def test_a_plain_table_gives_its_latest_value_whatever_the_times(joined):
+def test_a_table_of_latest_values_ignores_timestamps(joined):
     here = joined()
     here.keeping = {"versions": "latest"}
     here.put((0, b'"A"', 5_000), (0, b'"B"', 1_000))
@@ -195,7 +195,7 @@ def _table_id(here):
     return str(DeltaTable(str(here.folder / "lake" / TABLE)).metadata().id)
 
 
-def test_a_join_without_grace_goes_on_while_the_table_s_service_is_down_and_status_says_how_far_it_is_behind(joined):
+def test_a_join_without_grace_continues_while_the_table_s_service_is_down_and_status_shows_the_table_s_lag(joined):
     here = joined()
     here.put((0, b'"A"', 1_000))
     here.write("table", (0, b'"B"', 1_500))  # nobody reads it yet
@@ -207,7 +207,7 @@ def test_a_join_without_grace_goes_on_while_the_table_s_service_is_down_and_stat
     assert operator_status(here.application, TABLE)["table"] is None
 
 
-def test_a_join_with_a_grace_waits_for_what_the_table_has_yet_to_read_and_says_so(joined):
+def test_a_join_with_a_grace_waits_until_the_table_has_caught_up_and_status_says_so(joined):
     here = joined(grace="1s")
     here.put((0, b'"A"', 1_000))
     here.send((0, b"1", 2_000))
@@ -226,7 +226,7 @@ def test_a_join_with_a_grace_waits_for_what_the_table_has_yet_to_read_and_says_s
     here.check_replay()
 
 
-def test_a_wait_for_the_table_is_bounded_by_the_clock_where_that_is_asked_for(joined):
+def test_wait_for_table_limits_the_wait_by_the_clock(joined):
     here = joined(grace="1s", wait_for_table="2s")
     here.put((0, b'"A"', 1_000))
     here.send((0, b"1", 2_000))
@@ -236,7 +236,7 @@ def test_a_wait_for_the_table_is_bounded_by_the_clock_where_that_is_asked_for(jo
     here.check_replay()
 
 
-def test_a_table_that_is_far_ahead_keeps_what_its_join_has_yet_to_meet(joined):
+def test_a_table_that_is_far_ahead_keeps_what_its_join_has_yet_to_look_up(joined):
     """table: 40 versions of k0, 100 s apart, kept for 5 s --- the join's stream comes after all of them"""
     here = joined(grace="1s")
     here.keeping = {"history_retention": "5s"}
@@ -250,7 +250,7 @@ def test_a_table_that_is_far_ahead_keeps_what_its_join_has_yet_to_meet(joined):
     here.check_replay()
 
 
-def test_a_join_that_begins_before_the_history_of_its_table_stops_and_may_be_told_to_go_on(joined):
+def test_a_join_that_begins_before_the_table_s_history_stops_unless_configured_to_join(joined):
     here = joined()
     here.keeping = {"history_retention": "1s"}
     here.put((0, b'"A"', 1_000), (0, b'"B"', 2_000), (0, b'"C"', 9_000))
@@ -278,7 +278,7 @@ def test_a_join_that_starts_before_its_table_waits_for_it(joined):
     assert here.seen() == [("k0", 1, "A", "matched")]
 
 
-def test_a_table_that_was_compacted_while_the_join_was_behind_is_caught_up_and_deletes_are_not_missed(joined):
+def test_a_join_catches_up_across_a_compaction_of_its_table_without_missing_deletes(joined):
     here = joined()
     here.keeping = {"history_retention": "1s"}
     here.put((0, b'"A"', 1_000), (1, b'"X"', 1_000))
@@ -300,7 +300,7 @@ def test_a_table_that_was_compacted_while_the_join_was_behind_is_caught_up_and_d
     here.check_replay()
 
 
-def test_a_record_waits_until_the_table_has_read_on_as_long_as_it_may(joined, monkeypatch):
+def test_a_record_waits_until_the_table_has_read_on_within_the_limit(joined, monkeypatch):
     """stream: 1 at 3 000 --- the table has B and C to read, then has read them: 1 goes --- 2 waits an hour at most"""
     here = joined(grace="1s", wait_for_table="1h")
     here.put((0, b'"A"', 1_000))
@@ -323,7 +323,7 @@ def test_a_record_waits_until_the_table_has_read_on_as_long_as_it_may(joined, mo
     assert here.seen()[1:] == [("k0", 2, "C", "matched")]
 
 
-def test_a_smaller_grace_releases_and_a_larger_one_holds_longer(joined):
+def test_a_smaller_grace_releases_records_and_a_larger_one_holds_them_longer(joined):
     here = joined(grace="5s")
     here.put((0, b'"A"', 0))
     here.send((0, b"1", 1_000), (0, b"2", 4_000))
@@ -344,7 +344,7 @@ def test_a_key_of_a_hundred_thousand_versions_is_read_as_of_any_time(joined):
     assert [row[2] for row in here.seen()] == [0, 0, 1, 12_345, 99_999]
 
 
-def test_a_table_of_another_number_of_partitions_is_refused(joined, topic):
+def test_a_table_with_a_different_number_of_partitions_is_refused(joined, topic):
     here = joined()
     here.topics["table"] = topic(partitions=1)
     here.run(TABLE)
@@ -353,7 +353,7 @@ def test_a_table_of_another_number_of_partitions_is_refused(joined, topic):
     assert "same number of partitions" in refused.value.remedy
 
 
-def test_a_table_that_somebody_else_changed_stops_the_join(joined):
+def test_a_table_that_another_program_changed_stops_the_join(joined):
     here = joined()
     here.put((0, b'"A"', 0))
     here.send((0, b"1", 1))
@@ -371,7 +371,7 @@ def test_a_table_that_somebody_else_changed_stops_the_join(joined):
         ({"joiner": "json:dumps"}, {}, "does not allow"),
     ],
 )
-def test_what_cannot_work_is_refused_when_the_file_is_read(joined, join, table, cause):
+def test_an_unusable_option_is_refused_when_the_file_is_read(joined, join, table, cause):
     here = joined(**join)
     here.keeping = table or here.keeping
     with pytest.raises(ConfigurationError, match=cause):

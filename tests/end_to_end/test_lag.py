@@ -44,7 +44,7 @@ def test_kafkas_own_tool_sees_no_lag_when_everything_is_read_whether_or_not_it_w
     assert sum(lag for _, _, lag in lags(broker, here).values()) == COUNT
 
 
-def test_a_driver_that_runs_on_and_emits_nothing_shows_how_far_it_is(world, broker, monkeypatch):
+def test_a_running_driver_without_emissions_shows_its_progress(world, broker, monkeypatch):
     monkeypatch.setattr(claimed_operator, "COMMIT_OFFSETS_EVERY_S", 0.2)
     here, stop = world(until={"time_limit": "10d"}), Event()
     driver = here.driver()

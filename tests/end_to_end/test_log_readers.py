@@ -28,7 +28,7 @@ def test_spark_reads_any_version_of_the_window(spark, log):
         assert by_spark(spark, log.path, version) == by_tidegate(log.path, version)
 
 
-def test_spark_tells_the_log_s_history_and_its_checkpoints(spark, log):
+def test_spark_reads_the_log_s_history_and_its_checkpoints(spark, log):
     history = spark.sql(f"DESCRIBE HISTORY delta.`{log.path}`").collect()
     assert [row["version"] for row in history] == list(range(log.version, 9, -1))
     assert {row["operation"] for row in history} == {"WRITE"}

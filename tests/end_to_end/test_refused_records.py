@@ -145,7 +145,7 @@ def test_late_and_rejected_records_are_dead_letters_and_rows_of_views(refusing, 
     ]
 
 
-def test_a_join_s_dead_letters_are_what_it_rejects(refusing, topic):
+def test_a_join_s_dead_letters_are_its_rejected_records(refusing, topic):
     here = refusing(JOIN, output=topic(partitions=PARTITIONS))
     here.feed(at(100, key=None), at(101, value=None))
     here.run()
@@ -153,7 +153,7 @@ def test_a_join_s_dead_letters_are_what_it_rejects(refusing, topic):
     assert messages == ["rejected: null key", "rejected: null value"]
 
 
-def test_dead_letters_whose_times_are_in_their_values_have_no_time_of_nonsense(refusing):
+def test_dead_letters_with_times_in_values_have_no_invalid_timestamp(refusing):
     #  nonsense as time, a time that no topic takes, one before all times: the operator goes on
     here = refusing(SUPPRESSION, timestamp={"field": "at"}, max_ahead="1h")
     values = [{"at": START_MS}, {"at": "soon"}, {"at": 2**61}, {"at": -5}, {"at": START_MS - 20 * SECOND_MS}]
@@ -167,7 +167,7 @@ def test_dead_letters_whose_times_are_in_their_values_have_no_time_of_nonsense(r
     assert len(here.sql("SELECT * FROM op_refused_counts")) == 4
 
 
-def test_what_was_refused_is_sent_back_once_and_goes_on_its_way(refusing, topic):
+def test_a_redriven_record_is_sent_back_once_and_processed(refusing, topic):
     #  100 s: T --- 80 s is late by 20 s, and still is; then max_lateness grows to 1 h
     here, elsewhere = refusing(SUPPRESSION), topic(partitions=PARTITIONS)
     here.feed(at(100), at(80, b"late"), at(101, b"no key", key=None))
@@ -203,7 +203,7 @@ def test_the_topic_of_dead_letters_needs_as_many_partitions_as_the_input(refusin
         here.run()
 
 
-def test_dead_letters_begin_where_they_are_configured_and_end_where_they_are_not(refusing):
+def test_dead_letters_are_written_only_while_they_are_configured(refusing):
     here = refusing(SUPPRESSION)
     dead_letters = here.operator.pop("dead_letters")
     here.feed(at(100), at(1, b"before"))

@@ -83,7 +83,7 @@ def test_keys_values_headers_and_timestamps_pass_through_byte_for_byte(world, br
     ]
 
 
-def test_bad_records_become_rows_and_never_stop_the_good_ones(world, broker):
+def test_invalid_records_become_rows_and_never_stop_valid_ones(world, broker):
     """T = 5 000; 3 000 is older than T - 1 s; a year 3000 record is too far ahead of the clock"""
     here = world(years_ahead=True, until={"time_limit": "1h"}, max_lateness="1s", max_ahead="1h")
     produce(
@@ -138,7 +138,7 @@ def test_state_is_carried_over_a_restart_a_deleted_local_state_and_a_compaction(
     assert committed(broker.bootstrap, here.output) == committed(broker.bootstrap, calm.output)
 
 
-def test_a_compaction_that_is_due_is_worked_out_while_batches_go_on_and_changes_nothing(world, broker, monkeypatch):
+def test_a_due_compaction_runs_while_batches_continue_and_changes_no_result(world, broker, monkeypatch):
     """parts   1 2 3 | due: work begins, and is held back | 4 5 6 | it may end | 7 8, and a restart from the log"""
     here, calm = world(**SMALL), world(beside="calm", **SMALL)
     may_end, real = Event(), Jobs.each_sequentially
@@ -188,7 +188,7 @@ def emissions(here):
     return found.sort_by([(name, "ascending") for name in ("partition", "batch", "seq")]).drop_columns(["batch", "seq"])
 
 
-def test_shut_down_commits_what_went_before_and_goes_on_at_that_offset_with_a_larger_bound(world, broker):
+def test_shut_down_commits_earlier_records_and_a_larger_bound_continues_at_the_offset(world, broker):
     here = world(until={"time_limit": "1h"}, buffer={"max_keys": 2, "when_full": "shut_down"})
     produce(broker, here.source, *((0, b"%d" % i, b"v", 1_000 + i) for i in range(4)))
     driver = here.driver()
@@ -199,7 +199,7 @@ def test_shut_down_commits_what_went_before_and_goes_on_at_that_offset_with_a_la
     assert driver.operator.newest.totals[0].held == 4
 
 
-def test_an_idle_partition_beside_a_busy_one_lets_go_of_what_it_holds(world, broker):
+def test_an_idle_partition_beside_a_busy_one_releases_what_it_holds(world, broker):
     """partition 0 has four records every 200 ms
     partition 1 has one; idle after 1 s, then T grows with the wall clock: a limit of 2 s is reached 3 s after it
     """
@@ -216,7 +216,7 @@ def test_an_idle_partition_beside_a_busy_one_lets_go_of_what_it_holds(world, bro
     assert driver.operator.newest.stream_time[1] >= 3_000
 
 
-def test_flush_releases_everything_held_and_drain_does_not(world, broker):
+def test_flush_emits_everything_held_and_drain_does_not(world, broker):
     here = world(until={"time_limit": "1h"})
     produce(broker, here.source, (0, b"a", b"1", 5), (0, b"b", b"2", 3))
     driver = here.run()
@@ -252,7 +252,7 @@ def test_a_missing_topic_is_named_with_the_command_that_creates_it(world):
     assert "tidegate topics create" in raised.value.remedy
 
 
-def test_no_broker_is_one_clear_message(world):
+def test_a_missing_broker_gives_one_clear_message(world):
     here = world(until={"time_limit": "1s"})
     nowhere = {"bootstrap.servers": "127.0.0.1:1", "request.timeout.ms": "2000"}
     application = here.application.model_copy(update={"kafka": nowhere})
@@ -272,7 +272,7 @@ ALL = [b"%d" % n for n in range(8)]
 
 
 @pytest.mark.parametrize("carried_out", [False, True])
-def test_an_end_without_an_answer_is_settled_by_the_mark(world, broker, monkeypatch, carried_out):
+def test_an_end_without_an_answer_is_resolved_by_the_mark(world, broker, monkeypatch, carried_out):
     here = world(buffer={"max_keys": 0, "when_full": "emit"})
     driver, real, lost = here.driver(), publication.end_all, []
 
@@ -290,7 +290,7 @@ def test_an_end_without_an_answer_is_settled_by_the_mark(world, broker, monkeypa
     assert _seen(broker, here) == ALL
 
 
-def test_what_is_committed_for_a_former_output_is_published_there(world, broker, topic, monkeypatch):
+def test_output_committed_for_a_former_topic_is_published_there(world, broker, topic, monkeypatch):
     here = world(buffer={"max_keys": 0, "when_full": "emit"})
     _numbered(broker, here)
     driver = here.driver()
@@ -303,7 +303,7 @@ def test_what_is_committed_for_a_former_output_is_published_there(world, broker,
 
 
 @pytest.mark.parametrize("landed", [False, True])
-def test_a_commit_in_doubt_is_settled_by_a_new_claim(world, broker, monkeypatch, landed):
+def test_a_new_claim_resolves_a_commit_in_doubt(world, broker, monkeypatch, landed):
     here = world(buffer={"max_keys": 0, "when_full": "emit"})
     driver, real, lost = here.driver(), OperatorLog.commit, []
 
@@ -324,7 +324,7 @@ def test_a_commit_in_doubt_is_settled_by_a_new_claim(world, broker, monkeypatch,
     assert _seen(broker, here) == ALL
 
 
-def test_batches_do_not_wait_for_spark_which_takes_over_from_them(world, broker, monkeypatch):
+def test_batches_start_before_spark_is_ready_and_then_move_to_spark(world, broker, monkeypatch):
     """part 1 is committed by this process; Spark comes; part 2 is committed by its workers, with the same state"""
     here = world(**SMALL)
     first, second = split(records(8_000), 2)
@@ -366,7 +366,7 @@ def _telling(workers, attempt, group):
     yield from run.run_group(attempt, group)
 
 
-def test_a_killed_python_worker_costs_an_attempt_and_nothing_else(world, broker):
+def test_a_killed_python_worker_costs_only_one_attempt(world, broker):
     here = world(**SMALL)
     driver = here.driver()
     first, second = split(records(8_000), 2)

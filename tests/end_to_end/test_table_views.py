@@ -39,7 +39,7 @@ def as_of(spark, timestamp):
     return shown(spark.sql(f"SELECT * FROM {TABLE}_as_of(timestamp_millis({timestamp}))"))
 
 
-def test_as_of_gives_what_lookups_give_at_every_time_before_and_after_a_compaction(spark, table):
+def test_as_of_equals_lookups_at_every_time_before_and_after_a_compaction(spark, table):
     for _ in range(2):
         register_views(spark, table.application)
         for instant in SECONDS:
@@ -48,7 +48,7 @@ def test_as_of_gives_what_lookups_give_at_every_time_before_and_after_a_compacti
     assert len(table.looked_up(10_000)) > 2
 
 
-def test_at_an_earlier_version_the_views_show_what_was_valid_as_it_was_known_then(spark, table):
+def test_at_an_earlier_version_the_views_show_the_versions_known_then(spark, table):
     known, version = table.looked_up(150), table.log.version
     table.write([Write(0, b"", b"new", 150), Write(1, b"a", None, 149)])
     assert table.looked_up(150) != known
@@ -58,7 +58,7 @@ def test_at_an_earlier_version_the_views_show_what_was_valid_as_it_was_known_the
     assert as_of(spark, 150) == table.looked_up(150)
 
 
-def test_tombstones_end_versions_and_are_none(spark, tmp_path):
+def test_tombstones_end_versions_and_are_not_returned(spark, tmp_path):
     #  A from 10, tombstone from 20, B from 30; C replaces A: same time, later offset
     table = TableLog(tmp_path, TableHistoryRules(history_retention="1h"))
     writes = [(b"A", 10), (None, 20), (b"B", 30), (b"C", 10), (None, 40), (b"D", 40)]
@@ -69,7 +69,7 @@ def test_tombstones_end_versions_and_are_none(spark, tmp_path):
     assert as_of(spark, 25) == set()
 
 
-def test_a_time_that_spark_does_not_have_is_shown_as_its_last_one(spark, tmp_path):
+def test_a_time_beyond_spark_s_range_is_shown_as_its_last_one(spark, tmp_path):
     table = TableLog(tmp_path, TableHistoryRules(history_retention="1h"))
     table.write([Write(0, b"a", b"A", 2**61)])
     register_views(spark, table.application)
@@ -93,9 +93,7 @@ def test_history_as_of_reads_a_log_by_its_folder_or_its_name_at_any_kind_of_time
     assert shown(history_as_of(spark, TABLE, 150, lake=table.lake)) == table.looked_up(150)
 
 
-def test_history_as_of_by_the_rules_of_the_table_is_what_lookups_give_and_without_them_what_the_log_still_has(
-    spark, table
-):
+def test_history_as_of_equals_lookups_with_rules_and_shows_the_whole_log_without(spark, table):
     path, early = table.lake / TABLE, 119
     assert shown(history_as_of(spark, path, early, rules=table.rules)) == table.looked_up(early)
     assert shown(history_as_of(spark, path, early)) >= table.looked_up(early)

@@ -54,7 +54,7 @@ def lines_of(path):
     return [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")]
 
 
-def test_a_service_tells_that_it_lives_and_works_and_what_its_batches_say_and_no_secret(broker, topic, tmp_path):
+def test_the_endpoint_reports_health_readiness_and_metrics_and_no_secret(broker, topic, tmp_path):
     [port] = free_ports(1)
     source, output = topic(partitions=PARTITIONS), topic(partitions=PARTITIONS)
     file = configure(tmp_path / "shop.yaml", broker.bootstrap, source, output)
@@ -106,7 +106,7 @@ def test_a_service_tells_that_it_lives_and_works_and_what_its_batches_say_and_no
     assert not [each for each in shown if CANARY in each]
 
 
-def test_a_state_that_came_back_is_counted_and_told_with_its_partition(world, caplog):
+def test_a_recovered_state_is_counted_and_logged_with_its_partition(world, caplog):
     here = world(until={"time_limit": "1h"})
     here.feed([(2, b"a", b"x", 1_000)])
     here.run()

@@ -51,7 +51,7 @@ def test_each_window_gives_one_final_result_with_its_bounds_in_headers(windowed,
     assert driver.operator.newest.totals[0].late == 1
 
 
-def test_suppression_of_every_change_until_windows_close_gives_what_final_results_would(windowed, world, broker):
+def test_suppressing_all_changes_until_windows_close_equals_final_results(windowed, world, broker):
     """The updates of a window that takes 3 records, one of them after its end, held back by a second service"""
     here = windowed(emit="updates")
     held = world(beside="suppressed", until="window_close", grace="5s", input=here.output)
@@ -69,7 +69,7 @@ def test_suppression_of_every_change_until_windows_close_gives_what_final_result
     assert [tuple(row) for row in waiting.collect()] == [("a", 10_000, 20_000), ("b", 10_000, 20_000)]
 
 
-def test_kafka_s_keys_of_windows_pass_a_suppression_with_a_limit_byte_for_byte_and_views_show_the_window(
+def test_a_suppression_with_a_limit_keeps_kafka_s_windowed_keys_byte_for_byte_and_views_show_the_window(
     windowed, world, broker
 ):
     """Updates of [0, 10 000) wait until 15 000: 5 s behind the window's end"""
@@ -127,7 +127,7 @@ def test_an_idle_partition_closes_its_windows_once(windowed, broker, monkeypatch
     driver.operator.drain()
 
 
-def test_sessions_that_merge_take_back_what_was_told(windowed, broker):
+def test_merged_sessions_retract_their_emitted_results(windowed, broker):
     here = windowed(window={"session": "5s", "grace": "60s"}, emit="updates")
     here.feed([(0, b"a", b"x", at) for at in (1_000, 9_000, 5_000)])
     here.run()
@@ -140,7 +140,7 @@ def test_sessions_that_merge_take_back_what_was_told(windowed, broker):
     ]
 
 
-def test_what_is_no_number_is_a_row_with_the_reason(windowed, broker):
+def test_a_value_that_is_not_a_number_is_a_row_with_the_reason(windowed, broker):
     here = windowed(aggregate={"sum": {"field": "amount"}, "count": True}, emit="updates")
     here.feed([(0, b"a", value, 1_000) for value in (b'{"amount":2}', b'{"amount":"two"}', b"no", b'{"amount":5}')])
     driver = here.run()

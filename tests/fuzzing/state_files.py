@@ -16,7 +16,7 @@ changes = st.lists(st.tuples(st.integers(0, 2 * SLOT_BYTES - 1), st.binary(min_s
 
 
 @given(batches=st.integers(1, 5), changes=changes, length=st.none() | st.integers(0, 2 * SLOT_BYTES))
-def test_a_header_that_is_damaged_is_an_earlier_one_or_none(
+def test_a_damaged_header_reads_as_an_earlier_one_or_none(
     batches: int, changes: list[tuple[int, bytes]], length: int | None
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:

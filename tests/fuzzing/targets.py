@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import test_versioned_table, test_window_store
-from tests.fuzzing.state_files import test_a_header_that_is_damaged_is_an_earlier_one_or_none
+from tests.fuzzing.state_files import test_a_damaged_header_reads_as_an_earlier_one_or_none
 from tests.kernels import collisions, test_hash_index, test_json_text, test_record_batch, test_version_chains
 from tests.laws import test_laws
 from tests.operators import test_damage
@@ -23,20 +23,20 @@ Target = Callable[[bytes], Any]
 """Plays the case that the bytes amount to; raises where it shows a fault."""
 
 PROPERTIES: tuple[Any, ...] = (
-    test_record_batch.test_what_is_encoded_is_decoded_whatever_the_compression_and_the_cut,
+    test_record_batch.test_encoded_records_are_decoded_for_any_compression_and_any_cut,
     test_record_batch.test_damaged_bytes_end_in_an_error_or_in_records_inside_the_bytes,
     test_record_batch.test_any_bytes_at_all_end_in_an_error_or_in_nothing,
     test_record_batch.test_the_same_input_gives_the_same_bytes,
     test_record_batch.test_headers_round_trip,
     test_record_batch.test_a_damaged_block_is_an_error,
     test_json_text.test_bytes_are_json_when_the_oracle_reads_them,
-    test_json_text.test_a_member_is_found_where_the_oracle_finds_it,
+    test_json_text.test_a_json_member_is_found_as_by_the_oracle,
     test_json_text.test_base64_is_that_of_the_oracle,
-    test_hash_index.test_probing_finds_exactly_the_slots_of_a_fingerprint,
-    test_version_chains.test_the_index_and_the_blocks_can_be_made_anew,
-    test_window_store.test_puts_are_taken_while_they_may_be_written_and_kept_while_they_may_be_read,
+    test_hash_index.test_probing_finds_exactly_the_slots_with_the_fingerprint,
+    test_version_chains.test_the_index_and_the_blocks_can_be_rebuilt,
+    test_window_store.test_every_put_is_accepted_and_kept_as_by_the_oracle,
     test_versioned_table.test_reads_are_those_of_the_reference,
-    test_a_header_that_is_damaged_is_an_earlier_one_or_none,
+    test_a_damaged_header_reads_as_an_earlier_one_or_none,
 )
 
 _make_log = {"make_log": lambda operator: MemoryLog(operator.slot)}
@@ -45,10 +45,10 @@ OF_OPERATORS: tuple[tuple[Any, dict[str, Any]], ...] = (
     (test_laws.test_law_2_the_cut_into_batches_changes_nothing, {}),
     (test_laws.test_law_3_a_restart_at_any_batch_changes_nothing_that_follows, _make_log),
     (test_laws.test_law_5_compaction_at_any_point_changes_nothing_that_follows, _make_log),
-    (test_laws.test_law_8_every_record_has_one_count_and_refused_records_are_rows, {}),
+    (test_laws.test_law_8_every_record_is_counted_once_and_late_and_rejected_records_are_rows, {}),
     (test_damage.test_a_state_between_two_batches_has_no_damage, {}),
-    (test_damage.test_a_word_that_is_another_is_found_or_changes_nothing, {}),
-    (test_damage.test_a_flipped_byte_is_found_or_changes_nothing, {}),
+    (test_damage.test_a_changed_word_is_detected_or_changes_nothing, {}),
+    (test_damage.test_a_flipped_byte_is_detected_or_changes_nothing, {}),
 )
 """Properties of every operator, with what else they are given."""
 

@@ -16,7 +16,7 @@ def faulty(content: bytes) -> None:
     assert content[0] % 4
 
 
-def test_a_fault_is_found_and_its_file_shows_it_again(tmp_path: Path) -> None:
+def test_a_fault_is_found_and_its_file_reproduces_it(tmp_path: Path) -> None:
     targets = {"sound": lambda content: None, "faulty": faulty}
     campaign = fuzz(targets, seed=7, seconds=0.01, folder=tmp_path)
     assert list(campaign.failures) == ["faulty"]

@@ -38,7 +38,7 @@ def test_a_block_is_long_enough_and_at_most_a_quarter_longer(length: int) -> Non
 
 
 @given(length=st.integers(1, 2**20))
-def test_classes_grow_with_the_length(length: int) -> None:
+def test_size_classes_grow_with_the_length(length: int) -> None:
     assert arena.size_class(length - 1) <= arena.size_class(length) < arena.CLASSES
     words = arena.class_words(arena.size_class(length))
     assert arena.size_class(words * WORD) == arena.size_class(length)
@@ -59,14 +59,14 @@ def test_blocks_in_use_never_overlap(steps: list[tuple[int, bool]]) -> None:
         assert blocks.numbers[LIVE] * WORD == sum(end - start for start, end in spans)
 
 
-def test_a_block_given_back_is_taken_again() -> None:
+def test_a_released_block_is_allocated_again() -> None:
     blocks = empty(100)
     first = arena.allocate(blocks, 30)
     arena.release(blocks, first, 30)
     assert arena.allocate(blocks, 29) == first
 
 
-def test_no_room_is_told_by_position_0() -> None:
+def test_position_0_means_no_room() -> None:
     assert arena.allocate(empty(4), 3 * WORD) == WORD
     assert arena.allocate(empty(4), 4 * WORD) == 0
 
@@ -94,7 +94,7 @@ def test_packing_keeps_every_payload_and_frees_the_rest(sizes: list[int], droppe
             assert stored.arena.data[start : start + len(row.key) + len(row.value)].tobytes() == row.key + row.value
 
 
-def test_slots_given_back_are_taken_again_before_new_ones() -> None:
+def test_released_slots_are_reused_before_new_ones() -> None:
     pool = slots.SlotPool(np.zeros(slots.NUMBERS, np.int64), np.zeros(3, np.int64))
     assert [slots.take(pool) for _ in range(3)] == [0, 1, 2]
     assert not slots.has_slot(pool)

@@ -55,7 +55,7 @@ def test_a_kernel_is_compiled_again_if_a_kernel_that_it_calls_has_changed(toy: P
     assert answer(toy) == 26
 
 
-def test_a_kernel_is_compiled_again_if_a_constant_of_another_module_has_changed(toy: Path) -> None:
+def test_a_kernel_is_compiled_again_if_a_constant_of_a_different_module_has_changed(toy: Path) -> None:
     assert answer(toy) == 51
     write(toy, "constant", CONSTANT.format(added=7))
     assert answer(toy) == 57

@@ -36,7 +36,7 @@ def slots_with(index: hash_index.Index, prints: np.ndarray, fingerprint: int) ->
 
 
 @given(changes=changes)
-def test_probing_finds_exactly_the_slots_of_a_fingerprint(changes: list[tuple[int, int]]) -> None:
+def test_probing_finds_exactly_the_slots_with_the_fingerprint(changes: list[tuple[int, int]]) -> None:
     index, prints = index_of(2 * SLOTS), np.zeros(SLOTS, np.int64)
     inside: dict[int, int] = {}
     for slot, fingerprint in changes:
@@ -53,7 +53,7 @@ def test_probing_finds_exactly_the_slots_of_a_fingerprint(changes: list[tuple[in
 
 
 @given(content=st.binary(max_size=40), before=st.integers(0, 3), after=st.integers(0, 9))
-def test_a_fingerprint_depends_on_the_bytes_alone(content: bytes, before: int, after: int) -> None:
+def test_a_fingerprint_depends_only_on_the_bytes(content: bytes, before: int, after: int) -> None:
     alone = np.frombuffer(content, np.uint8)
     inside = np.frombuffer(b"x" * before + content + b"y" * after, np.uint8)
     found = hash_index.fingerprint(index_of(1), inside, before, len(content))
@@ -61,7 +61,7 @@ def test_a_fingerprint_depends_on_the_bytes_alone(content: bytes, before: int, a
 
 
 @given(keys=st.sets(st.binary(max_size=9), min_size=2), data=st.data())
-def test_a_fingerprint_tells_a_short_key_from_every_other(keys: set[bytes], data: st.DataObject) -> None:
+def test_short_keys_have_distinct_fingerprints(keys: set[bytes], data: st.DataObject) -> None:
     key, other = data.draw(st.permutations(sorted(keys)))[:2]
     key = key[:7]
     for text in {other, key + b"\0", b"\0" + key, key[:-1]} - {key}:
@@ -69,7 +69,7 @@ def test_a_fingerprint_tells_a_short_key_from_every_other(keys: set[bytes], data
 
 
 @given(left=st.binary(min_size=8, max_size=40), at=st.integers(0, 39), byte=st.integers(0, 255))
-def test_bytes_are_the_same_when_no_byte_differs(left: bytes, at: int, byte: int) -> None:
+def test_bytes_are_equal_if_no_byte_differs(left: bytes, at: int, byte: int) -> None:
     right = bytearray(b"--" + left)
     right[2 + at % len(left)] = byte
     buffers = np.frombuffer(left, np.uint8), np.frombuffer(bytes(right), np.uint8)
@@ -90,7 +90,7 @@ def test_different_keys_can_have_equal_fingerprints() -> None:
 
 
 @given(word=st.integers(-(2**63), 2**63 - 1), flips=st.integers(1, 2**64 - 1))
-def test_a_checksum_sees_every_change_of_a_word(word: int, flips: int) -> None:
+def test_a_checksum_detects_every_change_of_a_word(word: int, flips: int) -> None:
     changed = np.int64(word) ^ np.array([flips], np.uint64).view(np.int64)[0]
     assert hash_index.mix(np.int64(word)) != hash_index.mix(changed)
     assert hash_index.mix(np.int64(word)) != hash_index.mix(~np.int64(word))

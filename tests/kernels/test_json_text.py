@@ -68,7 +68,7 @@ members = st.lists(st.tuples(names, documents), max_size=4)
 
 
 @given(members=members, name=names, escaped=st.booleans(), space=st.sampled_from(["", " ", "\n\t"]), data=st.data())
-def test_a_member_is_found_where_the_oracle_finds_it(
+def test_a_json_member_is_found_as_by_the_oracle(
     members: list[tuple[str, object]], name: str, escaped: bool, space: str, data: st.DataObject
 ) -> None:
     written = [f"{json.dumps(key, ensure_ascii=escaped)}{space}:{space}{json.dumps(value)}" for key, value in members]
@@ -86,7 +86,7 @@ def test_a_member_is_found_where_the_oracle_finds_it(
 @pytest.mark.parametrize(
     ("text", "code"), [("[1]", NO_OBJECT), ("1", NO_OBJECT), ('{"b":{"a":1}}', NO_FIELD), ('{"a":1', NO_JSON)]
 )
-def test_what_has_no_member_says_why(text: str, code: int) -> None:
+def test_a_value_without_the_member_gives_the_reason(text: str, code: int) -> None:
     assert locate(np.frombuffer(text.encode(), np.uint8), np.array([0]), np.array([len(text)]), "a").code.tolist() == [
         code
     ]
@@ -95,14 +95,14 @@ def test_what_has_no_member_says_why(text: str, code: int) -> None:
 @pytest.mark.parametrize(
     "text", ["", " ", "1 2", "[1,]", '{"a":1,}', "{1:2}", "[", "]", '"', "tru", "01", "-", "1.", ".1", "1e"]
 )
-def test_what_the_grammar_lacks_is_not_json(text: str) -> None:
+def test_texts_outside_of_the_grammar_are_not_json(text: str) -> None:
     assert not judged(text.encode())
 
 
 @pytest.mark.parametrize(
     "text", ['""', " 0 ", "-0.0e-0", "[]", "{}", '[{"":[[]]}]', '"\\ud800"', '{"a":1,"a":2}', "1" * 99]
 )
-def test_what_the_grammar_has_is_json(text: str) -> None:
+def test_every_text_of_the_grammar_is_json(text: str) -> None:
     assert judged(text.encode())
 
 
@@ -124,7 +124,7 @@ def some_of_four_bytes() -> Iterable[bytes]:
             yield from (bytes([first, second, third, fourth]) for third in edges for fourth in edges)
 
 
-def test_strings_are_utf8_in_its_one_form() -> None:
+def test_strings_must_be_valid_utf8() -> None:
     pairs = (bytes([first, second]) for first in range(0x80, 0x100) for second in range(0x100))
     for character in [*pairs, *some_of_four_bytes()]:
         whole = all(byte >= 0x20 and byte not in b'"\\' for byte in character) and decodes(character)
@@ -137,7 +137,7 @@ def test_utf8_outside_of_strings_is_not_json() -> None:
 
 
 @pytest.mark.parametrize(("opening", "ending"), [("[", "]"), ('{"a":', "}")])
-def test_nesting_is_followed_down_to_the_depth_told(opening: str, ending: str) -> None:
+def test_nesting_is_followed_to_the_given_depth(opening: str, ending: str) -> None:
     inner = opening + "1" + ending
     assert judged((opening * (DEPTH - 1) + inner + ending * (DEPTH - 1)).encode())
     assert not judged((opening * DEPTH + inner + ending * DEPTH).encode())

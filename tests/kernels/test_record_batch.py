@@ -109,7 +109,7 @@ def rewritten(batch: bytes, at: int, layout: str, value: int) -> bytes:
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(rows, min_size=1, max_size=30), st.sampled_from(COMPRESSIONS), st.integers(600, 3000), st.booleans())
-def test_what_is_encoded_is_decoded_whatever_the_compression_and_the_cut(
+def test_encoded_records_are_decoded_for_any_compression_and_any_cut(
     listed: list[Row], compression: str, max_batch_bytes: int, stamped: bool
 ) -> None:
     stamp = stamp_of(len(listed)) if stamped else None
@@ -121,7 +121,7 @@ def test_what_is_encoded_is_decoded_whatever_the_compression_and_the_cut(
     assert all(len(batch.data) <= max_batch_bytes for batch in batches)
 
 
-def test_results_of_windows_bear_their_bounds_in_decimal() -> None:
+def test_results_of_windows_have_their_bounds_as_decimal_headers() -> None:
     windows = (np.array([0, 1_700_000_000_000]), np.array([10, 2**63 - 1]))
     stamp = replace(stamp_of(2), windows=windows)
     batches = encoded([Row(b"k", b"1", 3, 0), Row(b"k", None, 4, 0, encode_headers([(b"own", b"x")]))], stamp)
@@ -133,7 +133,7 @@ def test_results_of_windows_bear_their_bounds_in_decimal() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(rows, min_size=1, max_size=20), st.integers(0, 2**31 - 1))
-def test_dead_letters_say_where_they_were_read_and_why_they_are_dead(listed: list[Row], partition: int) -> None:
+def test_dead_letters_name_their_position_and_their_reason(listed: list[Row], partition: int) -> None:
     offsets = np.array([7 * number for number in range(len(listed))], np.int64)
     origin = Origin(topic="in", partition=partition, offsets=offsets, messages=["late: time", "rejected: keys"])
     stamp = replace(stamp_of(len(listed)), origin=origin)
@@ -180,9 +180,7 @@ def block(listed: Sequence[tuple[str, bytes | None]]) -> bytes:
 @given(
     st.lists(rows, min_size=1, max_size=20), st.sampled_from([0, 1, 2, 3, 4]), st.integers(0, 25), st.integers(0, 25)
 )
-def test_what_another_builder_wrote_is_read_within_the_range(
-    listed: list[Row], code: int, start: int, length: int
-) -> None:
+def test_record_batches_of_another_encoder_are_read(listed: list[Row], code: int, start: int, length: int) -> None:
     builder = DefaultRecordBatchBuilder(2, code, False, -1, -1, -1, 2**20)
     for offset, row in enumerate(listed):
         names = [(name.decode(), value) for name, value in decode_headers(row.headers)]
@@ -192,7 +190,7 @@ def test_what_another_builder_wrote_is_read_within_the_range(
     assert decoded.next_offset == max(start, min(start + length, len(listed)))
 
 
-def test_uncompressed_records_point_into_the_bytes_they_came_in() -> None:
+def test_uncompressed_records_point_into_the_fetched_bytes() -> None:
     raw = np.frombuffer(placed(encoded([Row(b"k", b"v", 1, 0)])), np.uint8)
     assert np.shares_memory(decode(raw, 0, 1, []).records.data, raw)
 
@@ -223,7 +221,7 @@ def sample() -> str:
     return f"{raw.hex()} {decode(raw, 3, 41, [(7, 1_000)]).records.rows()!r}"
 
 
-def test_numba_off_agrees() -> None:
+def test_plain_python_gives_the_results_of_compiled_kernels() -> None:
     program = (
         "from tidegate.kernels.compiled import NUMBA_ON; assert not NUMBA_ON\n"
         "from tests.kernels.test_record_batch import sample; print(sample())"
@@ -241,7 +239,7 @@ def test_numba_off_agrees() -> None:
 # --- positions and transactions ----------------------------------------------------------------------------------
 
 
-def test_a_batch_cut_off_at_the_end_is_left_for_the_next_fetch() -> None:
+def test_a_record_batch_that_is_truncated_at_the_end_is_left_for_the_next_fetch() -> None:
     raw = placed(encoded([Row(b"k", b"v", 1, 0)] * 2, max_batch_bytes=75))
     decoded = decode(raw[:-1], 0, 9, [])
     assert (len(decoded.records), decoded.next_offset, decoded.bytes_used) == (1, 1, len(raw) // 2)
@@ -252,14 +250,14 @@ def test_no_complete_batch_means_no_progress() -> None:
     assert (len(decoded.records), decoded.next_offset, decoded.bytes_used) == (0, 5, 0)
 
 
-def test_the_position_moves_behind_offsets_that_compaction_removed() -> None:
+def test_the_position_moves_past_offsets_that_compaction_removed() -> None:
     batch = rewritten(placed(encoded([Row(b"k", b"v", 1, 0)]), 10), 23, ">i", 4)  # holds 10 of 10..14
     decoded = decode(batch, 8, 99, [])
     assert ([row.offset for row in decoded.records.rows()], decoded.next_offset) == ([10], 15)
     assert decode(batch, 8, 13, []).next_offset == 13
 
 
-def test_an_empty_batch_that_compaction_left_moves_the_position() -> None:
+def test_an_empty_batch_after_compaction_moves_the_position() -> None:
     kept = placed(encoded([Row(b"k", b"v", 1, 0)]), 10)[:61]
     empty = rewritten(rewritten(rewritten(kept, 8, ">i", 49), 57, ">i", 0), 23, ">i", 2)
     decoded = decode(empty, 10, 99, [])
@@ -333,7 +331,7 @@ def test_compression_that_gains_nothing_is_not_used() -> None:
     assert struct.unpack_from(">h", batch.data, 21) == (0x10,)
 
 
-def test_sequences_go_on_modulo_two_to_the_31() -> None:
+def test_sequences_continue_modulo_two_to_the_31() -> None:
     batches = encoded([Row(b"k", b"v", 1, 0)] * 3, base_sequence=2**31 - 2, max_batch_bytes=75)
     assert [struct.unpack_from(">i", batch.data, 53)[0] for batch in batches] == [2**31 - 2, 2**31 - 1, 0]
 
@@ -348,7 +346,7 @@ def test_slices_of_arrow_columns_are_written_as_they_are() -> None:
     assert decode(placed(batches), 0, 9, []).records.rows() == expected
 
 
-def test_nothing_to_write_is_no_batch() -> None:
+def test_without_records_there_is_no_record_batch() -> None:
     assert encoded([]) == []
 
 
@@ -412,7 +410,7 @@ def _assert_inside(records: object) -> None:
 
 
 @pytest.mark.parametrize("size", [0, -1, 13, 48])
-def test_a_size_that_cannot_be_is_an_error_not_an_endless_loop(size: int) -> None:
+def test_an_impossible_size_is_an_error_not_an_endless_loop(size: int) -> None:
     raw = bytearray(placed(encoded([Row(b"k", b"v", 1, 0)])))
     struct.pack_into(">i", raw, 8, size)
     with pytest.raises(EngineError, match="envelope"):
@@ -437,7 +435,7 @@ def refused(records: Records) -> list[tuple[int, int, str]]:
 
 
 @pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
-def test_a_batch_that_takes_more_than_it_may_is_one_row_and_the_records_around_it_are_read(
+def test_a_record_batch_over_the_size_limit_becomes_one_row_and_the_records_around_it_are_read(
     monkeypatch: pytest.MonkeyPatch, compression: str
 ) -> None:
     monkeypatch.setattr(record_decoder, "LARGEST_BATCH_BYTES", 2**16)
@@ -450,7 +448,7 @@ def test_a_batch_that_takes_more_than_it_may_is_one_row_and_the_records_around_i
     assert (decoded.next_offset, len(decoded.records.data) < 2**10) == (7, True)
 
 
-def test_batches_are_read_only_until_they_take_as_much_as_one_may(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_batches_are_read_up_to_the_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_decoder, "LARGEST_BATCH_BYTES", 2**16)
     batch = encoded([Row(b"k", bytes(2**15), 1, 0)], compression="gzip")
     raw = b"".join(placed(batch, offset) for offset in range(5))
@@ -460,7 +458,7 @@ def test_batches_are_read_only_until_they_take_as_much_as_one_may(monkeypatch: p
     assert [row.offset for row in rest.records.rows()] == [2, 3]
 
 
-def test_a_batch_that_was_sent_damaged_is_one_row() -> None:
+def test_a_record_batch_that_was_sent_damaged_becomes_one_row() -> None:
     batch = bytearray(placed(encoded([Row(b"k", b"v" * 99, 1, 0)], compression="gzip"), 3))
     batch[70:80] = bytes(10)
     raw = resealed(bytes(batch)) + placed(encoded([Row(b"b", b"2", 2, 0)]), 4)
@@ -501,7 +499,9 @@ def test_offsets_beyond_the_largest_are_an_error_in_compiled_code_too(base_offse
 
 
 @pytest.mark.parametrize(("last_delta", "delta"), [(0, LARGEST), (2**31 - 1, LARGEST - 9)])
-def test_a_record_beyond_its_batch_makes_it_unreadable_in_compiled_code_too(last_delta: int, delta: int) -> None:
+def test_a_record_beyond_the_end_of_its_batch_makes_the_batch_unreadable_in_compiled_code_too(
+    last_delta: int, delta: int
+) -> None:
     decoded = decode(one_record(10, last_delta, delta), 0, LARGEST, [])
     assert refused(decoded.records) == [(10, 10 + last_delta, "its records do not fit into it")]
 
@@ -532,7 +532,7 @@ def test_a_damaged_block_is_an_error(block: bytes) -> None:
 
 
 @pytest.mark.parametrize("count", [2**20, 2**62])
-def test_a_count_of_headers_that_cannot_be_is_refused_before_memory_is_taken(count: int) -> None:
+def test_an_impossible_number_of_headers_is_refused_before_memory_is_allocated(count: int) -> None:
     with pytest.raises(EngineError, match="damaged"):
         decode_headers(varint(count) + b"\x02h\x02v")
 

@@ -40,7 +40,7 @@ def filled(changes: list[tuple[int, int, bool]]) -> tuple[TimeBuffer, dict[int, 
 
 
 @given(changes=changes)
-def test_slots_leave_by_place_then_arrival(changes: list[tuple[int, int, bool]]) -> None:
+def test_slots_are_emitted_by_place_then_arrival(changes: list[tuple[int, int, bool]]) -> None:
     buffer, held = filled(changes)
     left = []
     while buffer.numbers[HELD]:
@@ -51,7 +51,7 @@ def test_slots_leave_by_place_then_arrival(changes: list[tuple[int, int, bool]])
 
 
 @given(changes=changes)
-def test_the_buffer_knows_what_it_holds(changes: list[tuple[int, int, bool]]) -> None:
+def test_the_buffer_counts_its_records_and_bytes(changes: list[tuple[int, int, bool]]) -> None:
     buffer, held = filled(changes)
     assert {slot for slot in range(SLOTS) if time_buffer.is_held(buffer, slot)} == set(held)
     assert buffer.numbers[HELD] == len(held)
@@ -63,7 +63,7 @@ def test_the_buffer_knows_what_it_holds(changes: list[tuple[int, int, bool]]) ->
 
 
 @given(changes=changes, due=st.integers(-1, 6))
-def test_a_walk_below_due_nodes_sees_every_due_slot_and_few_others(
+def test_a_walk_below_due_nodes_visits_every_due_slot_and_few_others(
     changes: list[tuple[int, int, bool]], due: int
 ) -> None:
     buffer, held = filled(changes)

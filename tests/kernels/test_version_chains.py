@@ -149,7 +149,7 @@ def test_before_the_readable_time_there_is_only_the_latest_version(
 
 
 @given(changes=changes)
-def test_a_table_without_times_has_its_latest_version_always(changes: list[tuple[bytes, int, str]]) -> None:
+def test_a_table_without_times_always_has_its_latest_version(changes: list[tuple[bytes, int, str]]) -> None:
     table = filled(changes)
     table.versions.numbers[TIMELESS] = 1
     newest = {key: chain[-1] for key, chain in table.model.items() if chain}
@@ -162,7 +162,7 @@ def test_a_table_without_times_has_its_latest_version_always(changes: list[tuple
 
 
 @given(changes=changes)
-def test_the_index_and_the_blocks_can_be_made_anew(changes: list[tuple[bytes, int, str]]) -> None:
+def test_the_index_and_the_blocks_can_be_rebuilt(changes: list[tuple[bytes, int, str]]) -> None:
     table = filled(changes)
     before = table.as_of(QUESTIONS)
     live = int(table.versions.chains.numbers[arena.LIVE])

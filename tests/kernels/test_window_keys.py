@@ -42,7 +42,7 @@ def keys_of(batch) -> list[bytes]:
 
 
 @pytest.mark.parametrize("windows", ["time", "session"])
-def test_keys_are_written_as_kafka_streams_writes_them(windows) -> None:
+def test_keys_are_written_in_the_format_of_kafka_streams(windows) -> None:
     keys, start, end, written = recorded(windows)
     assert len(written) > 40
     made = window_keys.kafka_keys(pa.array(keys, pa.binary()), start, end if windows == "session" else None)
@@ -58,7 +58,7 @@ def test_keys_of_sessions_are_read_as_kafka_streams_reads_them() -> None:
     assert (bounds.start.tolist(), bounds.end.tolist(), bounds.code.any()) == (start.tolist(), end.tolist(), False)
 
 
-def test_keys_of_time_windows_are_read_with_the_size_which_their_bytes_do_not_say() -> None:
+def test_keys_of_time_windows_are_read_with_the_configured_size() -> None:
     lines = sorted(zip(*recorded("time", in_range), strict=True), key=lambda line: line[2] - line[1])
     for size, group in groupby(lines, key=lambda line: line[2] - line[1]):
         keys, start, end, written = zip(*group, strict=True)
@@ -69,7 +69,7 @@ def test_keys_of_time_windows_are_read_with_the_size_which_their_bytes_do_not_sa
 
 
 @pytest.mark.parametrize("start", [-1, MAX_TIME + 1, 2**63 - 1])
-def test_windows_that_start_out_of_the_range_of_time_are_none(start) -> None:
+def test_windows_that_start_outside_of_the_range_of_time_are_invalid(start) -> None:
     rows = [Row(b"a" + start.to_bytes(8, "big", signed=True), b"", 0, 0)]
     assert window_keys.split_kafka_keys(flat_records(Records.from_rows(rows)), MAX_TIME)[1].code.tolist() == [
         window_keys.BAD_BOUNDS

@@ -33,7 +33,7 @@ def copy_ahead(source: Any, start: int, target: Any, at: int, length: int) -> No
 
 
 @given(content=st.binary(min_size=8, max_size=20), data=st.data())
-def test_a_word_is_eight_bytes_from_anywhere_the_first_one_lowest(content: bytes, data: st.DataObject) -> None:
+def test_a_word_is_eight_bytes_at_any_position_in_little_endian_order(content: bytes, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(content) - 8))
     expected = int.from_bytes(content[at : at + 8], "little", signed=True)
     assert word_at(np.frombuffer(content, np.uint8), at) == expected
@@ -45,7 +45,7 @@ def test_a_product_wraps_round(left: int, right: int) -> None:
 
 
 @given(content=st.binary(max_size=70), at=st.integers(0, 9), data=st.data())
-def test_a_copy_changes_its_bytes_alone_and_a_fetch_from_outside_none(
+def test_a_copy_changes_only_its_bytes_and_a_prefetch_out_of_bounds_none(
     content: bytes, at: int, data: st.DataObject
 ) -> None:
     start = data.draw(st.integers(0, len(content)))

@@ -36,7 +36,7 @@ def both(broker, topic, tmp_path, say):
 
 @pytest.mark.kill
 @pytest.mark.timeout(3_600)
-def test_a_join_and_its_table_go_through_every_kill_point_random_moments_and_deaths_of_both(both):
+def test_a_join_and_its_table_survive_every_kill_point_random_kills_and_the_loss_of_both(both):
     rng, together = random.Random(9), Barrier(2)
     moments = [rng.uniform(0.2, 5.0) for _ in range(TOGETHER)]
     at_once = [dies_with(together, seconds) for seconds in moments]
@@ -53,7 +53,7 @@ def test_a_join_and_its_table_go_through_every_kill_point_random_moments_and_dea
 @pytest.mark.broker
 @pytest.mark.spark
 @pytest.mark.timeout(600)
-def test_a_join_and_its_table_go_through_a_few_kills(both):
+def test_a_join_and_its_table_survive_a_few_kills(both):
     together = Barrier(2)
     turns = {
         TABLE: [dies("after_commit:2"), dies_with(together, 0.5)],

@@ -42,7 +42,7 @@ CHANGED = {"until": {"time_limit": "3s"}, "idle_after": "1s"}
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(3_600)]
 
 
-def test_none_lost_none_twice_order_kept_through_every_kill_point_and_random_moments(world):
+def test_no_record_is_lost_repeated_or_reordered_through_every_kill_point_and_random_kills(world):
     goes_through_every_kill_point(world, RANDOM_MOMENTS, CHANGED)
 
 
@@ -95,7 +95,7 @@ def test_dead_letters_of_an_operator_without_output_are_written_once_through_eve
     assert world.compare_dead_letters() > RECORDS / 20
 
 
-def test_a_driver_that_was_stopped_and_taken_over_changes_nothing_when_it_goes_on(world):
+def test_a_paused_driver_that_was_replaced_changes_nothing_when_it_continues(world):
     """In a task a driver holds the lock of its local state: the next one is on another machine, or waits for it."""
     world.fill(RECORDS, parts=2 * (len(STOP_POINTS) + 2 * len(TASK_POINTS) + 3))
     file, machines = world.file("disturbed"), [world.file(f"disturbed-{n}", state=f"./state-{n}") for n in range(3)]
@@ -115,7 +115,7 @@ def test_a_driver_that_was_stopped_and_taken_over_changes_nothing_when_it_goes_o
     assert world.compare() > RECORDS / 20
 
 
-def test_killed_while_spark_starts_and_tasks_run_in_the_service_none_lost_and_none_twice(world):
+def test_no_record_is_lost_or_repeated_if_killed_while_spark_starts(world):
     points, rng = [*TASK_POINTS, "before_commit", "after_commit", "between_ends"], random.Random(7)
     moments = [rng.uniform(0.5, 8.0) for _ in range(6)]
     world.fill(40_000, parts=len(points) + len(moments))
@@ -131,7 +131,7 @@ def test_killed_while_spark_starts_and_tasks_run_in_the_service_none_lost_and_no
     assert world.compare() > 1_000
 
 
-def test_a_task_that_goes_on_for_two_seconds_after_its_attempt_failed_changes_nothing(world):
+def test_a_task_that_outlives_its_attempt_by_two_seconds_changes_nothing(world):
     world.fill(20_000, parts=6)
     file, calm = world.file("disturbed"), world.file("calm")
     turns = [world.outlives(file, at, rounds=2) for at in TASK_POINTS]
@@ -147,7 +147,7 @@ def brokers(tmp_path):
     started[-1].stop()
 
 
-def test_a_broker_that_is_killed_and_started_again_is_waited_for(brokers, tmp_path, say):
+def test_the_service_waits_until_a_killed_broker_is_started_again(brokers, tmp_path, say):
     bootstrap, rng = brokers[0].bootstrap, random.Random(5)
     for name in ("source", "disturbed", "calm"):
         create_topic({"bootstrap.servers": bootstrap}, name, PARTITIONS, {})

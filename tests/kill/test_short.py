@@ -10,7 +10,7 @@ from tests.kill.harness import LATE, SUPPRESSION
 @pytest.mark.broker
 @pytest.mark.spark
 @pytest.mark.timeout(600)
-def test_none_lost_none_twice_order_kept_through_a_few_kills_and_a_takeover(refusing_world):
+def test_no_record_is_lost_repeated_or_reordered_through_a_few_kills_and_a_takeover(refusing_world):
     world = refusing_world
     world.described = SUPPRESSION | LATE
     world.fill(20_000, parts=4)

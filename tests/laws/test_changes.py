@@ -64,7 +64,7 @@ def example(data: st.DataObject, case: Case) -> tuple[OperatorConfig, list[Event
 
 @many
 @given(data=st.data())
-def test_what_is_held_goes_on_under_a_changed_configuration_as_the_reference_says(
+def test_held_records_continue_under_a_changed_configuration_as_in_the_reference(
     case: Case, data: st.DataObject
 ) -> None:
     config, history, cuts = example(data, case)
@@ -73,7 +73,9 @@ def test_what_is_held_goes_on_under_a_changed_configuration_as_the_reference_say
 
 @many
 @given(data=st.data())
-def test_a_state_rebuilt_under_a_changed_configuration_is_the_one_that_goes_on(case: Case, data: st.DataObject) -> None:
+def test_a_state_rebuilt_under_a_changed_configuration_equals_one_that_continued(
+    case: Case, data: st.DataObject
+) -> None:
     config, history, cuts = example(data, case)
     partition = Partition(operator_for(config), CLOCK_MS)
     log = MemoryLog(partition.operator.slot)

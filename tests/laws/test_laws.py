@@ -185,7 +185,9 @@ def test_law_7_a_batch_writes_no_more_than_it_receives(case: Case) -> None:
 
 @many
 @given(data=st.data())
-def test_law_8_every_record_has_one_count_and_refused_records_are_rows(case: Case, data: st.DataObject) -> None:
+def test_law_8_every_record_is_counted_once_and_late_and_rejected_records_are_rows(
+    case: Case, data: st.DataObject
+) -> None:
     config, history, cuts = example(data, case)
     partition = Partition(operator_for(config), CLOCK_MS)
     for step in batches(history, cuts):

@@ -28,7 +28,7 @@ def test_scenario(scenario: dict) -> None:
 
 
 @pytest.mark.parametrize("part", ["output", "final_buffer"])
-def test_a_difference_names_the_scenario_and_what_came_out(part: str) -> None:
+def test_a_difference_names_the_scenario_and_the_actual_output(part: str) -> None:
     wrong = json.loads(json.dumps(SCENARIO))
     wrong["expected"][part][0]["value"] = "wrong"
     assert difference(wrong).startswith(f"{SCENARIO['id']}: {part}[0] is ")
@@ -43,7 +43,7 @@ def test_a_scenario_of_an_operator_that_is_not_built_fails() -> None:
     assert difference(SCENARIO | {"operator": "teleport"}).endswith("the operator teleport is not built")
 
 
-def test_the_command_ends_with_the_sums(tmp_path: Path) -> None:
+def test_the_command_ends_with_the_totals(tmp_path: Path) -> None:
     file = tmp_path / "some.jsonl.gz"
     file.write_bytes(gzip.compress("\n".join(map(json.dumps, [SCENARIO, SCENARIO | {"operator": "x"}])).encode()))
     result = CliRunner().invoke(command, [str(file)])

@@ -107,7 +107,7 @@ def test_windows_that_never_end_are_in_order_after_a_restore() -> None:
 
 @many
 @given(data=st.data())
-def test_a_flipped_byte_is_found_or_changes_nothing(case: Case, data: st.DataObject) -> None:
+def test_a_flipped_byte_is_detected_or_changes_nothing(case: Case, data: st.DataObject) -> None:
     partition, more = held_by(case, data), data.draw(case.histories)
     damaged = twin(partition)
     flip(damaged, arrays_of(case), data)
@@ -125,7 +125,7 @@ def flip(partition: Partition, names: list[str], data: st.DataObject) -> None:
 
 @many
 @given(data=st.data())
-def test_a_word_that_is_another_is_found_or_changes_nothing(case: Case, data: st.DataObject) -> None:
+def test_a_changed_word_is_detected_or_changes_nothing(case: Case, data: st.DataObject) -> None:
     partition, more = held_by(case, data), data.draw(case.histories)
     damaged = twin(partition)
     overwrite_word(damaged, arrays_of(case), data)
@@ -144,7 +144,7 @@ def overwrite_word(partition: Partition, names: list[str], data: st.DataObject) 
     words[at] = {"turned": ~words[at], "zero": 0, "ones": ~np.zeros(1, words.dtype)[0], "other": other}[way]
 
 
-def test_a_suppression_whose_mark_of_windows_is_turned_is_rebuilt() -> None:
+def test_a_suppression_state_with_a_flipped_window_flag_is_rebuilt() -> None:
     operator = operator_for(cases()["suppression"].holding)
     partition = Partition(operator, CLOCK_MS)
     partition.play([Row(b"a", b"x", 0, 0)])
@@ -153,7 +153,7 @@ def test_a_suppression_whose_mark_of_windows_is_turned_is_rebuilt() -> None:
     assert operator.damage(partition.storage) == "its numbers are impossible"
 
 
-def test_a_value_whose_words_are_turned_is_found(case: Case) -> None:
+def test_a_value_with_inverted_bits_is_detected(case: Case) -> None:
     partition = Partition(operator_for(case.holding), CLOCK_MS)
     partition.play([Row(b"k" * 8, bytes(64), 1, 0)])
     content = partition.storage.arrays()["arena"].view(np.int64)
@@ -164,9 +164,7 @@ def test_a_value_whose_words_are_turned_is_found(case: Case) -> None:
 
 @many
 @given(data=st.data(), seed=st.integers(0, 2**32 - 1), share=st.sampled_from([0.001, 0.1, 1.0]))
-def test_any_amount_of_damage_is_looked_at_without_harm(
-    case: Case, data: st.DataObject, seed: int, share: float
-) -> None:
+def test_checking_any_damage_is_safe(case: Case, data: st.DataObject, seed: int, share: float) -> None:
     partition, random = held_by(case, data), np.random.default_rng(seed)
     for name in data.draw(st.sets(st.sampled_from(arrays_of(case)), min_size=1)):
         content = partition.storage.arrays()[name].view(np.uint8)

@@ -12,7 +12,7 @@ from tidegate.operators.testing.driver import Driver, Emission
 pytestmark = pytest.mark.fast
 
 
-def test_a_record_gives_what_it_causes() -> None:
+def test_piping_a_record_returns_the_emissions_that_it_causes() -> None:
     driver = Driver(Suppression(config(until={"time_limit": "5ms"})))
     assert driver.pipe("A", "1", 0, headers=b"\x02") == []
     assert driver.pipe("B", None, 5) == [Emission(key=b"A", value=b"1", timestamp=0, cause="time", headers=b"\x02")]
@@ -21,7 +21,7 @@ def test_a_record_gives_what_it_causes() -> None:
     assert driver.stream_time == 10
 
 
-def test_refused_records_are_gathered() -> None:
+def test_late_and_rejected_records_are_collected() -> None:
     driver = Driver(Suppression(config(max_lateness="1ms")))
     for key, timestamp in (("A", 10), ("A", 1), (None, 20)):
         driver.pipe(key, "1", timestamp)
@@ -29,7 +29,7 @@ def test_refused_records_are_gathered() -> None:
     assert [row["cause"] for row in driver.rejected] == ["null key"]
 
 
-def test_a_full_buffer_is_an_error_that_changes_nothing_and_a_wider_operator_goes_on() -> None:
+def test_a_full_buffer_is_an_error_that_changes_nothing_and_a_larger_limit_continues() -> None:
     tight, wide = (Suppression(config(buffer={"max_keys": keys, "when_full": "shut_down"})) for keys in (1, 2))
     driver = Driver(tight)
     driver.pipe("A", "1", 0)

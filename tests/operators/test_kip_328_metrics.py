@@ -111,7 +111,7 @@ def test_suppression_has_each_metric() -> None:
     kind=st.sampled_from(["tumbling", "session"]),
     emit=st.sampled_from(["final", "on_time"]),
 )
-def test_every_update_of_a_window_is_told_suppressed_or_waits(
+def test_every_update_of_a_window_is_emitted_suppressed_or_pending(
     records: list[tuple[str, int]], kind: str, emit: str
 ) -> None:
     state = windows({kind: "7ms", "grace": "9ms"}, emit=emit)

@@ -53,7 +53,7 @@ def test_a_record_beyond_the_range_is_rejected_by_every_operator_and_moves_no_ti
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
-def test_time_that_goes_on_without_a_record_stays_within_the_range(kind: str) -> None:
+def test_an_idle_advance_stays_within_the_range_of_time(kind: str) -> None:
     assert opened(kind).advance(2**63 - 1).stream_time == MAX_TIME
 
 
@@ -115,7 +115,7 @@ def test_a_longer_duration_is_refused_with_the_longest_one(kind: str, more: dict
         {"aggregate": {"collect": True}, "evictor": {"count": 2**63}},
     ],
 )
-def test_a_number_that_no_array_holds_is_refused(more: dict[str, Any]) -> None:
+def test_a_number_too_large_for_its_array_is_refused(more: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=r"9223372036854775807"):
         opened("windows", **more)
 
@@ -131,7 +131,7 @@ def test_a_number_that_no_array_holds_is_refused(more: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_the_longest_window_with_the_longest_grace_takes_the_first_and_the_last_record(
+def test_the_longest_window_with_the_longest_grace_accepts_the_first_and_the_last_record(
     window: dict[str, str], aggregate: dict[str, bool], emit: str
 ) -> None:
     if "session" in window and "collect" in aggregate:

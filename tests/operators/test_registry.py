@@ -19,7 +19,7 @@ def test_a_kind_has_a_configuration_and_an_operator() -> None:
     assert {"place", "arrival", "key"} <= set(log_schema(operator.columns).names)
 
 
-def test_an_unknown_kind_is_refused_with_the_kinds_there_are() -> None:
+def test_an_unknown_kind_is_refused_with_a_list_of_kinds() -> None:
     with pytest.raises(UserError, match="no operator of kind supression") as refused:
         registry.config_type("supression")
     assert "suppression" in refused.value.remedy

@@ -23,7 +23,7 @@ def case(request: pytest.FixtureRequest) -> Case:
     return cases()[request.param]
 
 
-def test_a_batch_that_cannot_be_read_is_rejected_and_stops_no_good_record(case: Case) -> None:
+def test_an_unreadable_record_batch_is_rejected_and_the_other_records_are_processed(case: Case) -> None:
     rows = [Row(b"a", b"1", 5, 10), Row(b"", b'{"first_offset":11}', 6, 11), Row(b"a", b"2", 7, 90)]
     records = replace(Records.from_rows(rows), unreadable=np.array([0, TOO_LARGE, 0], np.int8))
     result = opened(operator_for(case.holding)).step(records, 0)

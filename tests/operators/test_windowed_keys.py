@@ -33,7 +33,7 @@ def table(**given):
 
 
 @pytest.mark.parametrize("opened", [suppression, table])
-def test_records_of_windows_are_rejected_with_the_remedy_where_nobody_spoke_of_windows(opened) -> None:
+def test_windowed_records_are_rejected_with_the_remedy_if_windows_are_not_configured(opened) -> None:
     result = opened().step(UPDATES, 0)
     assert [row["cause"] for row in result.rejected.to_pylist()] == [UNEXPECTED_WINDOWS, UNEXPECTED_WINDOWS]
     assert (result.counts.rejected, result.counts.superseded, result.counts.held) == (2, 0, 0)
@@ -97,7 +97,7 @@ def test_no_two_windows_share_a_slot(opened, told) -> None:
     assert sorted(held) == sorted(set(told))
 
 
-def test_a_windowed_stream_meets_the_version_of_its_own_window() -> None:
+def test_a_windowed_stream_is_joined_with_the_version_of_its_own_window() -> None:
     versions, operator = (
         table(windows="headers"),
         StreamTableJoin(
@@ -117,7 +117,7 @@ def test_a_windowed_stream_meets_the_version_of_its_own_window() -> None:
 
 
 @pytest.mark.parametrize("join", ["inner", "left"])
-def test_a_windowed_join_rejects_records_without_a_key_which_no_window_is_of(join) -> None:
+def test_a_windowed_join_rejects_records_without_a_key(join) -> None:
     operator = StreamTableJoin(
         StreamTableJoinConfig.model_validate({"input": "in", "table": "t", "join": join, "windows": "headers"})
     )
@@ -134,7 +134,7 @@ def test_a_windowed_join_rejects_records_without_a_key_which_no_window_is_of(joi
         ("session", b"a" + (29).to_bytes(8, "big") + (20).to_bytes(8, "big"), (20, 29)),
     ],
 )
-def test_refused_records_keep_the_key_that_they_came_with(windows, key, window) -> None:
+def test_late_and_rejected_records_keep_their_original_key(windows, key, window) -> None:
     state = suppression(windows=windows, max_lateness="1ms", until={"time_limit": "1h"})
     rows = [Row(key, b"1", 25, 0), Row(key, b"2", 20, 1), Row(b"short", b"3", 25, 2)]
     result = state.step(Records.from_rows(rows), 0)
@@ -146,7 +146,7 @@ def test_refused_records_keep_the_key_that_they_came_with(windows, key, window) 
     assert (held["key"], held["window_start"], held["window_end"]) == (b"a", *window)
 
 
-def test_a_tombstone_of_a_window_that_waits_is_emitted_as_its_window_may_have_left_before() -> None:
+def test_a_held_window_s_tombstone_is_emitted_because_a_result_may_have_been_emitted_before() -> None:
     state = suppression(windows="headers", until={"time_limit": 0})
     rows = [of_window(b"a", b"1", 10, FIRST, 0), of_window(b"a", None, 11, FIRST, 1)]
     assert [row["value"] for row in state.step(Records.from_rows(rows), 0).emissions.to_pylist()] == [b"1", None]

@@ -90,11 +90,11 @@ def test_the_table_of_extras_is_that_of_the_package() -> None:
     assert all(library in libraries(EXTRAS[extra]) for library, extra in extras._EXTRAS.items())
 
 
-def test_a_missing_module_that_no_extra_brings_is_not_explained() -> None:
+def test_a_missing_module_outside_of_all_extras_is_not_explained() -> None:
     assert extras.explained(ModuleNotFoundError(name="tidegate.nothing")) is None
 
 
-def test_nothing_is_asked_for_an_installed_library_and_a_missing_one_is_an_error_of_the_user(
+def test_a_missing_library_is_a_user_error_and_an_installed_one_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     extras.require("kafka")
@@ -104,7 +104,7 @@ def test_nothing_is_asked_for_an_installed_library_and_a_missing_one_is_an_error
 
 
 @pytest.mark.parametrize(("checkout", "remedy"), [(True, "run `make setup`"), (False, "run `tidegate setup`")])
-def test_the_set_up_is_make_s_in_a_checkout_and_the_command_s_elsewhere(
+def test_messages_name_make_setup_in_a_checkout_and_tidegate_setup_elsewhere(
     checkout: bool, remedy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paths, "is_checkout", lambda: checkout)

@@ -14,11 +14,11 @@ from tests.rules.tags import Place
 class Chapter(Enum):
     """Where the protocol has the rule."""
 
-    COMMIT = "What a commit holds"
+    COMMIT = "What a commit contains"
     START = "Start of a driver"
     BATCH = "A batch"
     FENCE = "The fence in Delta"
-    MARK = "The mark: what has been published"
+    MARK = "The publication mark"
     UNCLEAR = "Fenced or timed out?"
     TRANSACTIONS = "Two transaction protocols"
     LOCAL_STATE = "Local state"

@@ -54,7 +54,7 @@ def test_every_removal_changes_its_statement_and_leaves_a_program(file: str) -> 
     assert problems == []
 
 
-def test_every_trial_is_there_once() -> None:
+def test_every_trial_occurs_once() -> None:
     counts = Counter((trial.rule.slug, trial.place, trial.removal.words) for trial in TRIALS)
     assert [key for key, count in counts.items() if count > 1] == []
 
@@ -74,7 +74,7 @@ def settle(batches):
 """
 
 
-def test_a_tag_is_of_the_statement_below_it(tmp_path: Path) -> None:
+def test_a_tag_belongs_to_the_statement_below_it(tmp_path: Path) -> None:
     (tmp_path / SOURCE).mkdir(parents=True)
     (tmp_path / SOURCE / "example.py").write_text(EXAMPLE)
     found = {tag: [place.line for place in at] for tag, at in places(tmp_path).items()}
@@ -94,7 +94,7 @@ def test_a_tag_is_of_the_statement_below_it(tmp_path: Path) -> None:
     ],
     ids=lambda each: getattr(each, "words", None),
 )
-def test_a_removal_changes_its_statement_alone(removal: Removal, line: int, expected: str) -> None:
+def test_a_removal_changes_only_its_statement(removal: Removal, line: int, expected: str) -> None:
     assert expected in removal.applied_to(EXAMPLE, line)
 
 
@@ -103,7 +103,7 @@ def test_a_removal_that_changes_nothing_is_an_error() -> None:
         replaced("mark", "mark").applied_to(EXAMPLE, 7)
 
 
-def test_a_fragment_that_is_not_there_once_is_an_error() -> None:
+def test_a_fragment_that_does_not_occur_exactly_once_is_an_error() -> None:
     for fragment in ("batch", "nothing"):
         with pytest.raises(ValueError, match="values to unpack"):
             replaced(fragment, "None").applied_to(EXAMPLE, 7)

@@ -29,7 +29,7 @@ def waiting(records: int, size: int) -> PartitionResult:
     return replace(RESULT, measures={"waiting_records_now": records, "waiting_bytes_now": size})
 
 
-def test_with_64_mib_waiting_no_more_of_the_stream_is_read_in_that_partition() -> None:
+def test_with_64_mib_waiting_a_partition_pauses_reading_the_stream() -> None:
     gates = Gates(grace=10, wait=None)
     gates.note_used(waiting(1, MOST_WAITING_BYTES - 1), NEVER, 0)
     assert gates.full() == set()
@@ -37,13 +37,13 @@ def test_with_64_mib_waiting_no_more_of_the_stream_is_read_in_that_partition() -
     assert (gates.full(), gates.waiting()) == ({0}, [0])
 
 
-def test_a_table_that_is_quiet_and_has_caught_up_holds_nobody_up() -> None:
+def test_a_quiet_table_that_has_caught_up_delays_no_join() -> None:
     gates = Gates(grace=10, wait=None)
     gates.note_ends(AT_100, {0: 7})
     assert gates.open_until(PLAN, 7) == ALWAYS
 
 
-def test_what_an_idle_advance_makes_due_waits_for_an_end_that_is_read_after_it() -> None:
+def test_records_due_by_an_idle_advance_wait_for_a_later_end_of_the_table_s_topic() -> None:
     #  T 100, grace 10: 90 is due before the table's topic ended at 7; an advance to 200 makes 190 due afterwards
     gates, idle = Gates(grace=10, wait=None), replace(PLAN, action="idle")
     gates.note_ends(AT_100, {0: 7})
@@ -54,7 +54,7 @@ def test_what_an_idle_advance_makes_due_waits_for_an_end_that_is_read_after_it()
     assert gates.passed(0, 7) == 190
 
 
-def test_nothing_is_settled_before_a_batch_has_shown_what_waits() -> None:
+def test_records_may_wait_until_a_batch_has_shown_that_none_does() -> None:
     gates = Gates(grace=10, wait=None)
     assert not gates.nothing_waits(AT_100)
     gates.note_used(waiting(1, 1), NEVER, 0)
@@ -63,13 +63,13 @@ def test_nothing_is_settled_before_a_batch_has_shown_what_waits() -> None:
     assert gates.nothing_waits(AT_100)
 
 
-def test_a_table_holds_what_its_readers_say_and_its_floor_is_where_it_was(tmp_path: Path) -> None:
+def test_a_table_s_hold_combines_its_floor_and_its_readers_leases(tmp_path: Path) -> None:
     leases.write(tmp_path, "join", Lease(3, 1_000, {0: 40}))
     table = Readers(table="facts", log=tmp_path, rewind_window_ms=0)
     assert table.held(replace(READER, floor={0: 15}), [0], 1_000) == ({"join": (3, 1_000)}, {0: Hold(15, 40)})
 
 
-def test_a_reader_that_is_away_for_too_long_no_longer_counts_and_is_logged_once(
+def test_a_reader_absent_for_too_long_no_longer_counts_and_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     leases.write(tmp_path, "join", Lease(3, 0, {0: 40}))
@@ -82,9 +82,7 @@ def test_a_reader_that_is_away_for_too_long_no_longer_counts_and_is_logged_once(
     ]
 
 
-def test_what_is_given_up_although_a_reader_needs_it_is_logged(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_dropping_versions_that_a_reader_needs_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     table, plan = Readers(table="facts", log=tmp_path, rewind_window_ms=0), replace(PLAN, hold=Hold(10, 40))
     with caplog.at_level(logging.WARNING, "tidegate"):
         table.log_dropped_versions([plan], [replace(RESULT, floor=40)], 5)

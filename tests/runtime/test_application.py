@@ -47,7 +47,7 @@ def test_paths_are_relative_to_the_file(tmp_path):
     assert application.keep_output == 30 * 86_400_000
 
 
-def test_all_problems_are_told_at_once_wherever_they_are(tmp_path):
+def test_all_problems_are_reported_at_once_wherever_they_are(tmp_path):
     bad = {**changed(surprise=1, max_ahead="5"), "trigger": "fast", "kafka": {}}
     del bad["keep_output"]
     found = problems_of(tmp_path, bad)
@@ -57,7 +57,7 @@ def test_all_problems_are_told_at_once_wherever_they_are(tmp_path):
     assert all(problem.cause and problem.remedy for problem in found.values())
 
 
-def test_an_unknown_kind_names_what_there_is(tmp_path):
+def test_the_error_of_an_unknown_kind_lists_all_kinds(tmp_path):
     found = problems_of(tmp_path, changed(kind="supression"))
     assert "suppression" in found["operators.updates.kind"].remedy
 
@@ -76,7 +76,7 @@ def test_a_name_that_no_table_or_view_can_have_is_refused(tmp_path):
         ("spark.stage.maxConsecutiveAttempts", "4"),
     ],
 )
-def test_what_would_make_spark_run_a_task_again_is_refused(tmp_path, name, value):
+def test_settings_that_make_spark_retry_a_task_are_refused(tmp_path, name, value):
     refused = problems_of(tmp_path, {**GOOD, "spark": {"conf": {name: value, "spark.executor.memory": "2g"}}})
     assert f"remove {name}" in refused["spark.conf"].remedy
     assert load(written(tmp_path, {**GOOD, "spark": {"conf": {"spark.speculation": "false"}}}))
@@ -133,7 +133,7 @@ def test_the_control_database_is_named_by_a_variable_too(tmp_path, monkeypatch):
     assert control_of(tmp_path, GOOD).url == POSTGRESQL
 
 
-def test_what_is_shown_of_a_configuration_has_no_password_of_the_control_database(tmp_path):
+def test_a_shown_configuration_does_not_contain_the_control_database_s_password(tmp_path):
     application = load(written(tmp_path, {**GOOD, "control": POSTGRESQL}))
     assert application.control_database.redacted_url == "postgresql+psycopg://db:5432/control"
     assert CANARY not in f"{application!r} {application.model_dump()} {application.control_database!r}"
@@ -154,13 +154,13 @@ def test_what_is_shown_of_a_configuration_has_no_password_of_the_control_databas
         {"control": POSTGRESQL, "lake": None},
     ],
 )
-def test_no_problem_of_a_configuration_tells_the_password(tmp_path, wrong):
+def test_no_problem_of_a_configuration_shows_the_password(tmp_path, wrong):
     with pytest.raises(ConfigurationError) as raised:
         load(written(tmp_path, {**GOOD, **wrong}))
     assert CANARY not in f"{raised.value} {raised.value.problems!r}"
 
 
-def test_a_missing_key_does_not_show_all_the_others(tmp_path):
+def test_the_error_of_a_missing_key_does_not_show_the_other_values(tmp_path):
     without = {**GOOD, "control": POSTGRESQL}
     del without["lake"]
     problem = problems_of(tmp_path, without)["lake"]
@@ -189,13 +189,13 @@ URLS = (
 
 @pytest.mark.parametrize("name", ["lake", "state"])
 @pytest.mark.parametrize("url", URLS)
-def test_a_url_is_never_taken_for_a_folder(tmp_path, name, url):
+def test_a_url_is_not_accepted_as_a_folder(tmp_path, name, url):
     problem = problems_of(tmp_path, GOOD | {name: url})[name]
     assert "a URL, not a folder" in problem.cause
     assert "name a folder" in problem.remedy
     assert problem.value == url
 
 
-def test_a_url_in_the_environment_is_no_folder_either(tmp_path, monkeypatch):
+def test_a_url_in_the_environment_is_not_accepted_as_a_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("TIDEGATE_LAKE", "s3://bucket/lake")
     assert "lake" in problems_of(tmp_path, GOOD)

@@ -15,14 +15,14 @@ from tidegate.runtime.install import paths
 
 
 @pytest.mark.fast
-def test_missing_jars_are_told_with_the_remedy(tmp_path: Path) -> None:
+def test_missing_jars_are_reported_with_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="jars of the Kafka broker are missing") as refused:
         Broker.start(tmp_path / "data", tmp_path)
     assert "make setup" in refused.value.remedy
 
 
 @pytest.mark.fast
-def test_a_taken_port_is_told_before_anything_starts(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_before_anything_starts(tmp_path: Path) -> None:
     (tmp_path / "kafka_2.13-0.jar").touch()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -66,7 +66,7 @@ def test_a_folder_in_use_is_refused_and_its_broker_found(broker: Broker) -> None
 
 
 @pytest.mark.broker
-def test_a_killed_broker_is_not_running_whatever_its_files_say(tmp_path: Path) -> None:
+def test_a_killed_broker_does_not_count_as_running_despite_its_files(tmp_path: Path) -> None:
     broker = Broker.start(tmp_path, paths.jars("broker"))
     os.kill(broker.pid, signal.SIGKILL)
     os.waitpid(broker.pid, 0)

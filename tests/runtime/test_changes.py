@@ -49,7 +49,7 @@ def later(newest: BatchMeta, hours: int) -> BatchMeta:
     return replace(newest, stream_time={0: hours * HOUR})
 
 
-def test_a_longer_grace_needs_a_memory_as_long_as_it_not_a_promise_of_one() -> None:
+def test_a_longer_grace_needs_closed_windows_that_are_actually_kept() -> None:
     """
     hours  0 ......... 9 10 ............ 15 16
     known              |<- retention 1h        from 9 on nothing is forgotten any more
@@ -64,7 +64,7 @@ def test_a_longer_grace_needs_a_memory_as_long_as_it_not_a_promise_of_one() -> N
     assert [change.option for change in changes_since(later(log, 15), longer)] == ["window"]
 
 
-def test_a_memory_that_was_shorter_in_between_counts() -> None:
+def test_an_earlier_shorter_retention_counts() -> None:
     log = log_under(windows("0ms", retention="100h"), 200)
     log = claimed(claimed(log, windows("0ms", retention="2h")), windows("0ms", retention="100h"))
     assert log.remembered == {0: 198 * HOUR}
@@ -73,14 +73,14 @@ def test_a_memory_that_was_shorter_in_between_counts() -> None:
     check_changes(log, windows("1h", retention="100h"))
 
 
-def test_a_shorter_memory_after_a_longer_one_changes_nothing_that_was_forgotten() -> None:
+def test_shortening_the_retention_again_does_not_change_what_was_forgotten() -> None:
     log = claimed(log_under(windows("0ms"), 10), windows("0ms", retention="100h"))
     log = claimed(later(log, 11), windows("0ms", retention="50h"))
     assert log.remembered == {0: 9 * HOUR}
     assert BatchMeta.from_json(log.to_json()).remembered == {0: 9 * HOUR}
 
 
-def test_another_kind_is_refused_from_the_first_claim_on() -> None:
+def test_a_different_kind_is_refused_from_the_first_claim_on() -> None:
     updates = {"input": "in", "output": "out", "until": {"time_limit": "1h"}}
     with pytest.raises(UserError, match="the state of one kind"):
         check_changes(log_under(windows("0ms"), 0, records=0), SuppressionConfig.model_validate(updates))

@@ -79,7 +79,7 @@ def test_a_claim_comes_first_then_initialising_then_marks_then_settling(
     assert claimed.meta.epoch == first.meta.epoch + 1
 
 
-def test_a_driver_that_was_overtaken_does_not_claim_again(kafka: ScriptedKafka, tmp_path: Path) -> None:
+def test_a_superseded_driver_does_not_claim_again(kafka: ScriptedKafka, tmp_path: Path) -> None:
     older, newer = claimant(tmp_path, kafka), claimant(tmp_path, kafka)
     older.claim()
     claimed = newer.claim()
@@ -90,7 +90,7 @@ def test_a_driver_that_was_overtaken_does_not_claim_again(kafka: ScriptedKafka, 
     assert kafka.named("InitProducerId") == []
 
 
-def test_a_claim_of_one_s_own_that_was_in_doubt_is_no_takeover(
+def test_a_driver_s_own_claim_in_doubt_is_not_a_takeover(
     kafka: ScriptedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second claim landed, without an answer."""
@@ -132,7 +132,7 @@ def test_dead_letters_start_at_the_claim_in_which_they_were_configured(kafka: Sc
 
 
 @pytest.mark.parametrize("after", [{}, {"dead_letters": "other"}, {"output": "dead"}, {"output": None}])
-def test_what_is_committed_for_former_dead_letters_is_published_there_first(
+def test_dead_letters_committed_for_a_former_topic_are_published_there_first(
     kafka: ScriptedKafka, tmp_path: Path, after: dict[str, Any]
 ) -> None:
     refuse(claimant(tmp_path, kafka, dead_letters="dead").claim(), kafka)
@@ -141,7 +141,7 @@ def test_what_is_committed_for_former_dead_letters_is_published_there_first(
     assert claimed.meta.dead_letters == after.get("dead_letters")
 
 
-def test_dead_letters_alone_are_published(kafka: ScriptedKafka, tmp_path: Path) -> None:
+def test_dead_letters_are_published_without_an_output(kafka: ScriptedKafka, tmp_path: Path) -> None:
     only = {"output": None, "dead_letters": "dead"}
     refuse(claimant(tmp_path, kafka, **only).claim(), kafka)
     claimed = claimant(tmp_path, kafka, **only).claim()
@@ -149,7 +149,7 @@ def test_dead_letters_alone_are_published(kafka: ScriptedKafka, tmp_path: Path) 
     assert claimed.publication is not None
 
 
-def test_what_is_committed_for_a_former_output_is_published_there_first(kafka: ScriptedKafka, tmp_path: Path) -> None:
+def test_output_committed_for_a_former_topic_is_published_there_first(kafka: ScriptedKafka, tmp_path: Path) -> None:
     first = claimant(tmp_path, kafka).claim()
     kafka.marks[0] = (0, f"tidegate/1 {first.log.table_id} {first.meta.batch}")
     emit(first)

@@ -71,7 +71,7 @@ def test_after_an_answer_the_connections_stay() -> None:
     assert network.is_open
 
 
-def test_one_call_of_a_client_is_under_way_at_a_time() -> None:
+def test_a_client_sends_one_request_at_a_time() -> None:
     asked, network = connected("yes")
     threads = [threading.Thread(target=lambda: asked.send(SimpleNamespace(name="Fetch"))) for _ in range(5)]
     for thread in threads:
@@ -81,7 +81,7 @@ def test_one_call_of_a_client_is_under_way_at_a_time() -> None:
     assert network.most_under_way == 1
 
 
-def test_what_has_been_sent_is_not_sent_again() -> None:
+def test_a_sent_record_is_not_sent_again() -> None:
     sent: list[Any] = []
 
     class Connection:

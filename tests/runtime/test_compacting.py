@@ -59,7 +59,7 @@ def data_files(log: OperatorLog) -> set[Path]:
     return set(log.path.rglob("*.parquet")) - set((log.path / "_delta_log").rglob("*.parquet"))
 
 
-def test_a_compaction_that_nobody_stops_rewrites_every_part(log: OperatorLog) -> None:
+def test_a_compaction_that_is_not_stopped_rewrites_every_part(log: OperatorLog) -> None:
     compacting, jobs = begun(log)
     jobs.goes_on.set()
     newest = log.newest()
@@ -75,7 +75,7 @@ def test_a_compaction_that_nobody_stops_rewrites_every_part(log: OperatorLog) ->
     assert meta.snapshot == {0: MAX_BATCHES, 1: MAX_BATCHES}
 
 
-def test_a_compaction_that_is_stopped_takes_no_further_part_and_leaves_no_file(log: OperatorLog) -> None:
+def test_a_stopped_compaction_rewrites_no_further_part_and_leaves_no_file(log: OperatorLog) -> None:
     before, newest = data_files(log), log.newest()
     compacting, jobs = begun(log)
     assert newest is not None

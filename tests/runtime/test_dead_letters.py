@@ -48,7 +48,7 @@ def row_at(offset: int, *tables: pa.Table) -> dict[str, Any]:
     refused(st.just("too late"), st.integers(0, 40).map(lambda n: 2 * n)),
     refused(READABLE, st.integers(0, 40).map(lambda n: 2 * n + 1)),
 )
-def test_late_and_rejected_rows_are_one_sequence_by_offset_with_the_bytes_that_they_had(
+def test_late_and_rejected_rows_are_one_sequence_by_offset_with_unchanged_bytes(
     late: pa.Table, rejected: pa.Table
 ) -> None:
     letters = as_dead_letters(late, rejected, times_in_values=False).to_pylist()
@@ -63,13 +63,13 @@ def test_late_and_rejected_rows_are_one_sequence_by_offset_with_the_bytes_that_t
 
 
 @given(refused(READABLE | UNREADABLE, st.integers(0, 99)))
-def test_rejected_records_keep_the_timestamps_that_they_had_in_kafka(rejected: pa.Table) -> None:
+def test_rejected_records_keep_their_kafka_timestamps(rejected: pa.Table) -> None:
     expected = [max(-1 if found is None else found, -1) for found in rejected["timestamp"].to_pylist()]
     assert written_timestamps(rejected, times_in_values=False).to_pylist() == expected
 
 
 @given(refused(READABLE | UNREADABLE, st.integers(0, 99)))
-def test_times_that_were_read_in_values_are_none_of_rejected_records(rejected: pa.Table) -> None:
+def test_dead_letters_of_rejected_records_have_no_time_read_from_the_value(rejected: pa.Table) -> None:
     own = written_timestamps(rejected, times_in_values=False).to_pylist()
     expected = [
         found if cause in REASONS else -1 for found, cause in zip(own, rejected["cause"].to_pylist(), strict=True)

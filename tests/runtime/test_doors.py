@@ -28,7 +28,7 @@ VERIFY = "Handshake failed: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify 
         (KafkaConnectionError("[SSL: WRONG_VERSION_NUMBER] wrong version number"), "speak TLS", "security.protocol"),
     ],
 )
-def test_a_refusal_that_will_be_the_same_at_the_next_try_is_the_users_to_mend(cause, problem, remedy):
+def test_a_permanent_refusal_is_a_user_error(cause, problem, remedy):
     error = login_error(cause, "a:1")
     assert error is not None
     assert problem in error.problem
@@ -37,5 +37,5 @@ def test_a_refusal_that_will_be_the_same_at_the_next_try_is_the_users_to_mend(ca
 
 
 @pytest.mark.parametrize("cause", ["socket disconnected", "111 ECONNREFUSED", "timed out"])
-def test_a_broker_that_is_away_or_hangs_up_is_no_refusal(cause):
+def test_an_unavailable_broker_or_a_closed_connection_is_not_a_login_error(cause):
     assert login_error(KafkaConnectionError(cause), "a:1") is None

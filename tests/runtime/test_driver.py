@@ -117,7 +117,7 @@ def test_a_batch_is_planned_up_to_the_last_stable_offset(driver: OperatorDriver,
     assert [(plan.partition, plan.start, plan.end) for plan in jobs.plans] == [(0, 0, 5), (1, 0, 5)]
 
 
-def test_local_states_are_brought_back_before_an_attempt_begins(
+def test_local_states_are_recovered_before_an_attempt_begins(
     driver: OperatorDriver, jobs: Jobs, kafka: ScriptedKafka
 ) -> None:
     driver.operator.round()
@@ -148,7 +148,7 @@ def test_no_partition_is_idle_while_its_producers_transactions_are_open(
     assert [(plan.partition, plan.action) for plan in jobs.plans] == [(1, "idle")]
 
 
-def test_every_try_of_a_batch_has_an_attempt_of_its_own(driver: OperatorDriver, jobs: Jobs) -> None:
+def test_every_try_of_a_batch_has_a_new_attempt_id(driver: OperatorDriver, jobs: Jobs) -> None:
     jobs.before = fail
     for _ in range(2):
         with pytest.raises(EngineError):
@@ -285,7 +285,7 @@ def test_no_transaction_stays_open_while_the_lake_is_waited_for(
     assert newest(driver).action == "batch"
 
 
-def test_a_driver_that_ends_in_doubt_about_a_commit_ends_no_transaction_of_it(
+def test_a_driver_that_ends_with_a_commit_in_doubt_leaves_its_transactions_open(
     driver: OperatorDriver, jobs: Jobs, kafka: ScriptedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unclear(_commit: object, *_given: object) -> None:

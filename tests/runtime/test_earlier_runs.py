@@ -85,7 +85,7 @@ def stray_files(given: Application) -> Path:
 
 @pytest.mark.parametrize("trace", TRACES)
 @pytest.mark.parametrize("goes", [empty_mount_point, no_folder, stray_files])
-def test_an_operator_with_any_trace_waits_for_its_lake_and_goes_on_when_it_is_back(
+def test_an_operator_with_any_trace_waits_for_its_lake_and_then_continues(
     given: Application, kafka: ScriptedKafka, trace: Trace, goes: Callable[[Application], Path]
 ) -> None:
     first = claimant(given, kafka).claim().meta
@@ -110,19 +110,19 @@ def test_an_operator_without_a_trace_begins(given: Application, kafka: ScriptedK
     assert claimant(given, kafka).claim().meta.epoch == 1
 
 
-def test_offsets_that_are_no_mark_are_no_trace(given: Application, kafka: ScriptedKafka) -> None:
+def test_committed_offsets_without_a_mark_are_not_a_trace(given: Application, kafka: ScriptedKafka) -> None:
     kafka.marks[0] = (5, "")
     with pytest.raises(StateError, match="another form"):
         claimant(given, kafka).claim()
 
 
-def test_nobody_waits_for_a_control_database_that_does_not_answer(given: Application, kafka: ScriptedKafka) -> None:
+def test_no_service_waits_for_an_unresponsive_control_database(given: Application, kafka: ScriptedKafka) -> None:
     assert given.control_database is not None
     given.control_database.file.write_text("not a database")
     assert claimant(given, kafka).claim().meta.epoch == 1
 
 
-def test_an_operator_with_a_log_asks_nothing_that_may_be_away(given: Application, kafka: ScriptedKafka) -> None:
+def test_an_operator_with_a_log_does_not_need_the_control_database(given: Application, kafka: ScriptedKafka) -> None:
     claimant(given, kafka).claim()
     assert given.control_database is not None
     given.control_database.file.write_text("not a database")

@@ -28,44 +28,44 @@ def operator(state: State | None, *, driven: bool, kafka_error: str = "") -> Exp
 
 
 @pytest.mark.parametrize("state", ["bound reached", "fenced", "refused", "stopped"])
-def test_a_driver_that_has_stopped_says_why_even_while_the_broker_is_away(state: State) -> None:
+def test_the_reason_of_a_stopped_driver_is_shown_even_if_the_broker_is_unavailable(state: State) -> None:
     assert operator(state, driven=False, kafka_error="no broker") == (state, "because")
 
 
 @pytest.mark.parametrize("state", ["drained", None])
-def test_where_no_driver_runs_the_command_that_starts_one_is_named(state: State | None) -> None:
+def test_if_no_driver_runs_the_command_that_starts_one_is_named(state: State | None) -> None:
     driver_status = operator(state, driven=False)
     assert driver_status.rule == "no driver"
     assert "tidegate run" in driver_status.text
 
 
 @pytest.mark.parametrize("state", ["running", "waiting", "starting"])
-def test_a_driver_that_could_not_say_why_it_ended_was_killed(state: State) -> None:
+def test_a_driver_without_a_reason_for_its_end_was_killed(state: State) -> None:
     driver_status = operator(state, driven=False)
     assert driver_status.rule == "no driver"
     assert f"killed while {state}" in driver_status.text
 
 
-def test_a_broker_that_is_away_comes_before_what_a_running_driver_waits_for() -> None:
+def test_an_unavailable_broker_is_explained_before_other_reasons_of_a_running_driver() -> None:
     assert operator("waiting", driven=True, kafka_error="no broker answers").rule == "broker away"
     assert operator("waiting", driven=True) == ("waiting", "because")
 
 
-def test_a_driver_without_trouble_is_starting_or_running() -> None:
+def test_a_driver_without_problems_is_starting_or_running() -> None:
     assert operator("starting", driven=True).rule == "starting"
     assert operator(None, driven=True).rule == "starting"
     assert operator("running", driven=True).rule == "running"
 
 
-def test_everything_read_is_no_input() -> None:
+def test_a_fully_read_topic_gives_no_input() -> None:
     assert explain_partition(RUNNING, CAUGHT_UP).rule == "no input"
 
 
-def test_offsets_that_no_broker_tells_explain_nothing() -> None:
+def test_without_offsets_from_a_broker_there_is_no_explanation() -> None:
     assert explain_partition(RUNNING, PartitionFacts(next_offset=10)).rule == "unknown"
 
 
-def test_records_deleted_unread_are_named_with_the_way_on() -> None:
+def test_records_deleted_unread_are_reported_with_the_remedy() -> None:
     driver_status = explain_partition(RUNNING, replace(CAUGHT_UP, first=14, stable=20, end=20))
     assert driver_status == ("records lost", "offsets 10 to 13 were deleted before they were read: tidegate skip")
 
@@ -74,11 +74,11 @@ def test_a_topic_that_ends_before_the_next_offset_has_lost_records() -> None:
     assert explain_partition(RUNNING, replace(CAUGHT_UP, stable=7, end=9)).rule == "topic cut"
 
 
-def test_an_output_without_confirmation_is_settled_before_the_next_batch() -> None:
+def test_unconfirmed_output_is_resolved_before_the_next_batch() -> None:
     assert explain_partition(RUNNING, replace(CAUGHT_UP, stable=20, end=20, unclear=True)).rule == "publication unclear"
 
 
-def test_records_to_read_are_work_for_a_running_driver_and_held_up_otherwise() -> None:
+def test_unread_records_are_explained_by_whether_a_driver_runs() -> None:
     behind = replace(CAUGHT_UP, stable=15, end=15)
     assert explain_partition(RUNNING, behind) == ("behind", "5 offsets to read")
     assert explain_partition(Explanation("fenced", ""), behind) == ("held up", "5 offsets to read; fenced")
@@ -95,11 +95,11 @@ def test_an_open_transaction_is_named_by_id_when_everything_before_it_is_read() 
     assert "open at offset 10" in unnamed.text
 
 
-def test_what_comes_before_an_open_transaction_is_read_first() -> None:
+def test_records_before_an_open_transaction_are_read_first() -> None:
     assert explain_partition(RUNNING, replace(CAUGHT_UP, stable=12, end=15)).rule == "behind"
 
 
-def test_a_join_whose_due_records_wait_says_for_which_table() -> None:
+def test_a_join_with_waiting_due_records_names_the_table() -> None:
     status = DriverStatus(state="running", since=1, waits="for facts")
     assert explain_operator(OperatorFacts(driven=True, status=status)) == ("waiting for table", "for facts")
     behind = explain_partition(Explanation("waiting for table", ""), replace(CAUGHT_UP, stable=12, end=12))

@@ -63,12 +63,12 @@ def test_a_session_closes_a_millisecond_after_its_gap_and_grace() -> None:
 
 
 @pytest.mark.parametrize(("writer", "windows"), [(COUNTS, "headers"), (KAFKA_COUNTS, TimeWindows(time="1h"))])
-def test_where_windows_are_named_is_inferred_from_the_writer(writer, windows) -> None:
+def test_the_place_of_windows_is_inferred_from_the_writer(writer, windows) -> None:
     limited = application(counts=writer, limited=LIMITED).operators["limited"]
     assert (limited.windows, limited.timer) == (windows, "window_end")
 
 
-def test_what_a_suppression_passes_on_is_inferred_behind_it() -> None:
+def test_a_reader_of_a_suppression_s_output_infers_its_windows() -> None:
     read = application(counts=COUNTS, final=FINAL, kept=TABLE | {"input": "final"}).operators["kept"]
     assert read.windows == "headers"
 
@@ -77,17 +77,17 @@ def test_a_format_of_keys_is_inferred_from_the_writer() -> None:
     assert application(counts=COUNTS | {"key_format": "string"}, final=FINAL).operators["final"].key_format == "string"
 
 
-def test_without_a_writer_in_the_file_keys_are_the_records_own() -> None:
+def test_without_a_writer_in_the_file_keys_are_the_record_keys() -> None:
     assert application(limited=LIMITED).operators["limited"].windows == "none"
 
 
-def test_a_topic_says_what_its_keys_are() -> None:
+def test_a_topic_declares_its_keys() -> None:
     said = LIMITED | {"input": topic("counts", windows="headers", of="string")}
     limited = application(limited=said).operators["limited"]
     assert (limited.input, limited.windows, limited.key_format) == ("counts", "headers", "string")
 
 
-def test_all_contradictions_between_operators_are_told_at_once() -> None:
+def test_all_contradictions_between_operators_are_reported_at_once() -> None:
     found = problems(
         counts=KAFKA_COUNTS | {"key_format": "string"},
         final=FINAL | {"input": topic("counts", windows={"time": "2h"}, of="json"), "grace": "5m"},
@@ -104,7 +104,7 @@ def test_all_contradictions_between_operators_are_told_at_once() -> None:
     }
 
 
-def test_every_reason_against_a_join_s_table_is_told() -> None:
+def test_every_conflict_with_a_join_s_table_is_reported() -> None:
     with pytest.raises(ConfigurationError) as raised:
         application(counts=COUNTS, table=TABLE, join=JOIN | {"grace": "40d"})
     causes = [problem.cause for problem in raised.value.problems]
@@ -112,11 +112,11 @@ def test_every_reason_against_a_join_s_table_is_told() -> None:
     assert causes[1].startswith("the table's history_retention 30d is not greater than grace 40d")
 
 
-def test_a_join_may_look_plain_keys_up_on_purpose() -> None:
+def test_a_join_can_deliberately_look_up_plain_keys() -> None:
     assert application(counts=COUNTS, table=TABLE, join=JOIN | {"windows": "ignore"})
 
 
-def test_a_windowed_table_takes_windowed_streams_alone() -> None:
+def test_a_windowed_table_accepts_only_windowed_streams() -> None:
     windowed = TABLE | {"input": topic("rates", windows="headers")}
     assert application(counts=COUNTS, table=windowed, join=JOIN)
     assert problems(table=windowed, join=JOIN) == {
@@ -144,7 +144,7 @@ def test_a_windowed_table_takes_windowed_streams_alone() -> None:
         (COUNTS | {"window": {"unlimited": True}} | {"output": topic("o", windows="kafka")}, "output_windows", "Kafka"),
     ],
 )
-def test_what_cannot_be_is_refused_where_it_is_written(operator, option, cause) -> None:
+def test_an_impossible_value_is_refused_at_its_option(operator, option, cause) -> None:
     found = problems(it=operator)
     assert found[f"operators.it.{option}"].startswith(cause)
 
@@ -169,7 +169,7 @@ def log_of(settings: dict[str, Any]) -> BatchMeta:
 BEFORE = {"kind": "suppression", "input": "counts", "until": {"time_limit": "30000ms"}}
 
 
-def test_a_log_from_before_goes_on_to_ignore_windows_until_the_file_says_otherwise() -> None:
+def test_an_older_log_keeps_ignoring_windows_until_the_file_says_otherwise() -> None:
     inferred = application(counts=COUNTS, limited=LIMITED).operators["limited"]
     kept = as_kept(log_of(BEFORE), inferred)
     assert (kept.windows, kept.timer) == ("ignore", "first_update")
@@ -177,7 +177,7 @@ def test_a_log_from_before_goes_on_to_ignore_windows_until_the_file_says_otherwi
     assert not [change for change in changes(config_of(BEFORE), kept) if change.refused]
 
 
-def test_a_new_log_rejects_records_of_windows_that_nobody_spoke_of() -> None:
+def test_a_new_log_rejects_windowed_records_without_configuration() -> None:
     unsaid = application(limited=LIMITED).operators["limited"]
     assert as_kept(None, unsaid) is unsaid
     assert as_kept(log_of(settings_of(unsaid)), unsaid) is unsaid
@@ -195,13 +195,13 @@ def test_a_new_log_rejects_records_of_windows_that_nobody_spoke_of() -> None:
     ],
 )
 @pytest.mark.parametrize("kind", [LIMITED, TABLE, JOIN])
-def test_keys_of_windows_and_plain_keys_never_follow_each_other_under_one_name(kind, was, now, refused) -> None:
+def test_an_operator_cannot_change_between_windowed_and_plain_keys(kind, was, now, refused) -> None:
     more = {"timer": "first_update"} if kind is LIMITED else {}
     before, after = (config_of(kind | more | {"windows": windows}) for windows in (was, now))
     (change,) = changes(before, after)
     assert (change.option, change.refused is not None) == ("windows", refused)
 
 
-def test_final_results_of_a_log_from_before_are_of_the_windows_that_headers_name() -> None:
+def test_final_results_of_an_older_log_use_windows_in_headers() -> None:
     before = {"kind": "suppression", "input": "counts", "until": "window_close", "grace": "0ms"}
     assert config_of(before).windows == "headers"

@@ -35,14 +35,14 @@ def counted(late: list[int]) -> Lateness:
 
 
 @given(late=late_ms, grace=st.integers(0, 2**40))
-def test_a_grace_is_said_to_serve_what_it_would_have_served_to_a_quarter_of_it(late: list[int], grace: int) -> None:
+def test_the_share_that_a_grace_would_cover_is_exact_within_a_quarter_of_the_grace(late: list[int], grace: int) -> None:
     said = grace_effect(counted(late), grace)
     assert sum(each <= grace * 3 // 4 for each in late) <= said.served <= sum(each <= grace for each in late)
     assert said.share == said.served / len(late)
 
 
 @given(late=late_ms, grace=st.integers(0, 2**40))
-def test_the_delay_is_what_records_wait_on_average_to_a_quarter_of_their_lateness(late: list[int], grace: int) -> None:
+def test_the_added_delay_is_the_average_wait_within_a_quarter_of_the_lateness(late: list[int], grace: int) -> None:
     said = grace_effect(counted(late), grace)
     waits = [grace - each for each in late if each <= grace]
     assert said.delay <= sum(waits) / len(late)
@@ -51,7 +51,7 @@ def test_the_delay_is_what_records_wait_on_average_to_a_quarter_of_their_latenes
 
 
 @given(late=late_ms, now=st.none() | st.integers(0, 2**40))
-def test_offers_go_up_to_the_first_grace_that_would_have_served_all(late: list[int], now: int | None) -> None:
+def test_suggested_graces_end_with_the_first_that_covers_all_records(late: list[int], now: int | None) -> None:
     found = grace_effects(counted(late), now)
     assert [each.grace for each in found] == sorted({each.grace for each in found})
     served = [each.served for each in found if each.grace != now]
@@ -63,20 +63,20 @@ def test_offers_go_up_to_the_first_grace_that_would_have_served_all(late: list[i
     assert everything.grace >= max(late)
 
 
-def test_without_a_record_there_is_no_offer() -> None:
+def test_without_a_record_no_grace_is_suggested() -> None:
     assert grace_effects(lateness_of({"lateness_max": 0, "lateness_count": 0})) == []
 
 
-def test_records_from_before_there_were_bins_are_told_apart() -> None:
+def test_records_older_than_the_lateness_bins_are_shown_separately() -> None:
     assert lateness_of({"lateness_max": 9, "lateness_count": 5, "lateness_upto_0": 2}).without_bin == 3
 
 
 @pytest.mark.parametrize(("ms", "said"), [(0, "0 ms"), (999, "999 ms"), (1_500, "1.5 s"), (7_200_000, "2 h")])
-def test_durations_are_said_as_people_say_them(ms: int, said: str) -> None:
+def test_durations_of_graces_are_rounded_for_people(ms: int, said: str) -> None:
     assert rounded_duration(ms) == said
 
 
-def test_a_chart_is_well_formed_whatever_its_words_and_a_bar_stays_in_its_frame() -> None:
+def test_a_chart_is_well_formed_for_any_text_and_bars_stay_in_its_frame() -> None:
     drawn = ElementTree.fromstring(bar_chart("a <b> & c", '"', [Bar("x<y", 2.0, "&"), Bar("z", -1.0, "")]))
     widths = [float(rect.get("width", "0")) for rect in drawn.iter("{http://www.w3.org/2000/svg}rect") if rect.get("x")]
     assert widths == [360, 360, 360, 0]

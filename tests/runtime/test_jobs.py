@@ -78,14 +78,14 @@ def here(start: Start, monkeypatch: pytest.MonkeyPatch) -> Jobs:
     return found
 
 
-def test_no_task_waits_for_a_spark_that_starts(start: Start, here: Jobs) -> None:
+def test_no_task_waits_while_spark_starts(start: Start, here: Jobs) -> None:
     assert here.run(ATTEMPT, GROUP) == ["p0 done", "p1 done"]
     assert here.recover_states(ATTEMPT, GROUP, rebuilds=False) == []
     here.make_durable(ATTEMPT)
     assert start.jobs == []
 
 
-def test_tasks_are_sparks_once_its_workers_are_warm(start: Start, here: Jobs) -> None:
+def test_spark_runs_the_tasks_once_its_workers_are_warm(start: Start, here: Jobs) -> None:
     start.may_go_on.set()
     wait_for(lambda: not here._is_starting())
     assert start.jobs == [[0, 1]]
@@ -93,7 +93,7 @@ def test_tasks_are_sparks_once_its_workers_are_warm(start: Start, here: Jobs) ->
     assert start.jobs[1:] == [[["p0"], ["p1"]]]
 
 
-def test_a_later_claim_takes_nothing_back_from_sparks_workers(start: Start, here: Jobs) -> None:
+def test_after_a_later_claim_tasks_stay_with_spark_s_workers(start: Start, here: Jobs) -> None:
     start.may_go_on.set()
     wait_for(lambda: not here._is_starting())
     workers = here._workers
@@ -102,7 +102,7 @@ def test_a_later_claim_takes_nothing_back_from_sparks_workers(start: Start, here
     assert start.jobs == [[0, 1], [0, 1]]
 
 
-def test_what_takes_long_waits_for_spark(start: Start, here: Jobs) -> None:
+def test_rebuilds_and_compactions_wait_for_spark(start: Start, here: Jobs) -> None:
     """A rebuild and a compaction: in this process they would take its cores from the batches."""
     start.may_go_on.set()
     assert here.recover_states(ATTEMPT, GROUP, rebuilds=True) == []
@@ -111,7 +111,7 @@ def test_what_takes_long_waits_for_spark(start: Start, here: Jobs) -> None:
     assert [1] in start.jobs
 
 
-def test_a_spark_that_does_not_start_is_told_and_raised(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_spark_does_not_start_that_is_reported_and_raised(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     start.failure, told = EngineError("Spark does not start"), list[str]()
     spark = StartingSpark(start, lambda: told.append("told"))
     monkeypatch.setattr(jobs, "warm_up", lambda _config: 0)

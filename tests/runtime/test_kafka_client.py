@@ -36,7 +36,7 @@ def test_a_topic_has_an_id_and_a_leader_for_each_partition(kafka: KafkaClient, t
 
 
 @pytest.mark.broker
-def test_a_topic_made_again_has_another_id(kafka: KafkaClient, broker: Broker) -> None:
+def test_a_re_created_topic_has_a_different_id(kafka: KafkaClient, broker: Broker) -> None:
     options, name = {"bootstrap.servers": broker.bootstrap}, unused("again")
     create_topic(options, name, 1)
     before = kafka.topic(name)
@@ -57,7 +57,7 @@ def test_a_topic_that_does_not_exist_is_a_user_error_and_is_not_created(kafka: K
 
 
 @pytest.mark.broker
-def test_the_largest_batch_is_the_topic_s_own(kafka: KafkaClient, topic: NewTopic) -> None:
+def test_the_largest_batch_size_is_that_of_the_topic(kafka: KafkaClient, topic: NewTopic) -> None:
     assert kafka.max_message_bytes(topic(max_message_bytes="12345")) == 12345
 
 
@@ -88,7 +88,7 @@ def test_a_forked_process_has_a_client_of_its_own(broker: Broker, topic: NewTopi
 
 
 @pytest.mark.fast
-def test_no_broker_at_all_is_named_with_its_remedy() -> None:
+def test_an_unreachable_broker_is_reported_with_the_remedy() -> None:
     nobody = KafkaClient({"bootstrap.servers": "127.0.0.1:1"})
     with pytest.raises(EngineError, match=r"no Kafka broker answers at 127\.0\.0\.1:1") as failed:
         nobody.send(MetadataRequest(topics=[]), timeout_s=0.3)
@@ -96,7 +96,7 @@ def test_no_broker_at_all_is_named_with_its_remedy() -> None:
 
 
 @pytest.mark.fast
-def test_a_server_that_never_answers_costs_the_timeout_and_no_more() -> None:
+def test_an_unresponsive_server_costs_only_the_timeout() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         quiet = KafkaClient({"bootstrap.servers": f"127.0.0.1:{silent.getsockname()[1]}"})
         begun = time.monotonic()

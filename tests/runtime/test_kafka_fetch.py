@@ -76,7 +76,7 @@ def test_a_range_may_begin_and_end_inside_a_batch(kafka: KafkaClient, broker: Br
 
 
 @pytest.mark.broker
-def test_a_fetch_stops_behind_a_batch_when_it_holds_enough_and_the_next_goes_on_there(
+def test_a_fetch_stops_after_the_batch_that_reaches_the_limit_and_the_next_continues_there(
     kafka: KafkaClient, broker: Broker, topic: NewTopic
 ) -> None:
     name = topic()
@@ -207,7 +207,7 @@ class Flaky(KafkaClient):
 
 
 @pytest.mark.broker
-def test_silence_and_a_change_of_leader_cost_nothing_but_time(broker: Broker, topic: NewTopic) -> None:
+def test_lost_responses_and_a_change_of_leader_cost_only_time(broker: Broker, topic: NewTopic) -> None:
     name, flaky = topic(), Flaky({"bootstrap.servers": broker.bootstrap})
     write(broker.bootstrap, name, values(0, 9))
     assert everything(flaky, name) == values(0, 9)
@@ -216,9 +216,7 @@ def test_silence_and_a_change_of_leader_cost_nothing_but_time(broker: Broker, to
 
 
 @pytest.mark.broker
-def test_what_does_not_arrive_before_the_deadline_is_an_engine_error(
-    kafka: KafkaClient, broker: Broker, topic: NewTopic
-) -> None:
+def test_a_missed_deadline_is_an_engine_error(kafka: KafkaClient, broker: Broker, topic: NewTopic) -> None:
     name = topic()
     write(broker.bootstrap, name, values(0, 3))
     with pytest.raises(EngineError, match=f"offsets 3 to 9 of {name}/0 did not arrive in time"):

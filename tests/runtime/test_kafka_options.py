@@ -22,7 +22,7 @@ def problems(options: dict[str, str]) -> dict[str, str]:
     return {problem.where: str(problem) for problem in refused.value.problems}
 
 
-def test_servers_client_id_and_timeout_are_taken_over() -> None:
+def test_servers_client_id_and_timeout_are_passed_to_the_client() -> None:
     assert kafka_python_options(SERVERS | {"client.id": "me", "request.timeout.ms": "5000"}) == {
         "bootstrap_servers": ["a:1", "b:2"],
         "security_protocol": "PLAINTEXT",
@@ -56,7 +56,7 @@ def test_tls_checks_names_and_certificates_unless_names_are_switched_off() -> No
     assert (context.check_hostname, context.verify_mode) == (False, ssl.CERT_REQUIRED)
 
 
-def test_every_problem_is_said_at_once(tmp_path: Path) -> None:
+def test_every_problem_is_reported_at_once(tmp_path: Path) -> None:
     garbage = tmp_path / "store.pem"
     garbage.write_text("no certificate")
     found = problems(

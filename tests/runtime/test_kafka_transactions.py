@@ -109,7 +109,9 @@ def test_an_open_transaction_is_invisible_and_aborted_by_the_next_initialise(
     assert seen(broker, name) == [b"kept"]
 
 
-def test_any_process_goes_on_with_a_producer(kafka: KafkaClient, broker: Broker, topic: NewTopic, start: Start) -> None:
+def test_any_process_can_continue_with_a_producer(
+    kafka: KafkaClient, broker: Broker, topic: NewTopic, start: Start
+) -> None:
     name, other = topic(), KafkaClient({"bootstrap.servers": broker.bootstrap})
     producer = emit(kafka, start(), name, [row(b"1")])
     producer = emit(other, producer, name, [row(b"2")])
@@ -135,7 +137,7 @@ def test_a_takeover_fences_the_older_producer_whatever_it_does(
     assert seen(broker, name) == [b"new"]
 
 
-def test_after_a_timeout_one_s_own_id_and_epoch_are_accepted(
+def test_after_a_timeout_the_driver_s_own_id_and_epoch_are_accepted(
     kafka: KafkaClient, broker: Broker, topic: NewTopic
 ) -> None:
     """The broker aborts the transaction and raises the epoch, but nobody has taken over."""
@@ -162,7 +164,7 @@ class Deaf(KafkaClient):
         return [EngineError("no answer")] if requests[0][0].name == self._out_of_range_error else answers
 
 
-def test_an_end_without_an_answer_is_resolved_by_one_s_own_id_and_the_mark(
+def test_an_end_without_an_answer_is_resolved_by_the_own_id_and_the_mark(
     kafka: KafkaClient, broker: Broker, topic: NewTopic, start: Start
 ) -> None:
     name, group, deaf = topic(), unused("group"), Deaf(broker, "EndTxnRequest")
@@ -191,7 +193,7 @@ def test_initialise_can_be_sent_again_after_one_without_an_answer(
     deaf.close()
 
 
-def test_offset_and_mark_come_with_the_output_and_only_with_it(
+def test_offset_and_mark_are_committed_only_with_the_output(
     kafka: KafkaClient, broker: Broker, topic: NewTopic, start: Start
 ) -> None:
     name, group, producer = topic(), unused("group"), start()
@@ -216,7 +218,7 @@ def test_a_mark_waits_for_the_transaction_that_is_about_to_change_it(
     other.close()
 
 
-def test_a_record_that_the_topic_does_not_take_is_refused_before_anything_is_sent(
+def test_a_record_that_the_topic_does_not_accept_is_refused_before_anything_is_sent(
     kafka: KafkaClient, topic: NewTopic, start: Start
 ) -> None:
     name, producer = topic(max_message_bytes="1000"), start()
@@ -228,13 +230,13 @@ def test_a_record_that_the_topic_does_not_take_is_refused_before_anything_is_sen
     end(kafka, opened, commit=True, deadline_s=30)
 
 
-def test_a_topic_that_takes_less_than_was_thought_is_named(kafka: KafkaClient, topic: NewTopic, start: Start) -> None:
+def test_a_topic_that_accepts_less_than_expected_is_named(kafka: KafkaClient, topic: NewTopic, start: Start) -> None:
     name = topic(max_message_bytes="1000")
     with pytest.raises(OutputTooLarge, match=f"topic {name} does not take a batch"):
         emit(kafka, start(), name, [row(b"x" * 1000)])
 
 
-def test_the_half_way_call_comes_once_with_half_of_the_batches_sent(
+def test_the_half_way_callback_runs_once_after_half_of_the_batches(
     kafka: KafkaClient, broker: Broker, topic: NewTopic, start: Start
 ) -> None:
     name, ends_then = topic(), list[int]()
@@ -256,9 +258,7 @@ def test_the_half_way_call_comes_once_with_half_of_the_batches_sent(
     assert len(seen(broker, name)) == 41
 
 
-def test_without_emissions_nothing_is_opened_and_nothing_is_to_end(
-    kafka: KafkaClient, topic: NewTopic, start: Start
-) -> None:
+def test_without_emissions_no_transaction_is_opened_or_ended(kafka: KafkaClient, topic: NewTopic, start: Start) -> None:
     name, producer = topic(), start()
     assert emit(kafka, producer, name, [], after_half=lambda: pytest.fail("nothing was sent")) == producer
     assert end(kafka, producer, commit=True, deadline_s=30) == producer
@@ -293,7 +293,7 @@ def test_encoded_batches_can_be_produced_as_they_are(
     assert seen(broker, name) == [b"v" * 10] * 50
 
 
-def test_the_newest_batch_is_found_behind_other_writers_records(
+def test_the_newest_batch_is_found_before_records_of_other_writers(
     kafka: KafkaClient, broker: Broker, topic: NewTopic, start: Start
 ) -> None:
     name, producer = topic(), start()

@@ -41,7 +41,7 @@ def elsewhere(probe: Path) -> Path:
     return Path(str(probe).replace("/lake/", "/elsewhere/"))
 
 
-def test_a_lake_that_all_share_passes_and_nothing_is_left_in_it(log: Path) -> None:
+def test_a_shared_lake_passes_the_check_which_leaves_no_file(log: Path) -> None:
     check_shared(log, here)
     assert list((log / STAGING).iterdir()) == []
 
@@ -49,7 +49,7 @@ def test_a_lake_that_all_share_passes_and_nothing_is_left_in_it(log: Path) -> No
 @pytest.mark.parametrize(
     ("executors", "problem"), [(nowhere, "does not see what the driver wrote"), (on_a_copy, "the driver does not see")]
 )
-def test_an_executor_with_another_lake_is_refused_and_named(log: Path, executors, problem: str) -> None:
+def test_an_executor_with_a_different_lake_is_refused_and_named(log: Path, executors, problem: str) -> None:
     with pytest.raises(EngineError, match="do not share the lake") as refused:
         check_shared(log, executors)
     assert problem in str(refused.value.value)

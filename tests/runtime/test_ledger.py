@@ -59,7 +59,7 @@ def test_a_batch_whose_counts_do_not_balance_is_not_committed():
         )
 
 
-def test_an_idle_advance_is_no_activity():
+def test_an_idle_advance_does_not_count_as_activity():
     moved = after_batch(meta(0, 0, {}), [result(0, Counts(), action="idle")], topic="in", batch=1, attempt="x", clock=5)
     assert (moved.active, moved.advanced, moved.action) == ({}, {0: 5}, "idle")
 
@@ -75,14 +75,14 @@ def test_a_claim_and_a_compaction_take_a_batch_each_and_keep_last():
     assert compacted.last == before.last
 
 
-def test_metadata_survives_its_json():
+def test_metadata_round_trips_through_json():
     before = after_batch(
         meta(0, 0, {}), [result(0, Counts(records_in=1, applied=1))], topic="in", batch=1, attempt="x", clock=5
     )
     assert BatchMeta.from_json(before.to_json()) == before
 
 
-def test_a_batch_says_which_states_came_back_and_the_next_commit_does_not():
+def test_a_batch_lists_the_recovered_states_and_the_next_commit_does_not():
     """Partition 2 is new: its state did not come back, there was none."""
     ways = {
         0: RecoveryPlan(RecoveryMethod.GO_ON, "it is the partition's last"),

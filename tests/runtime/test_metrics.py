@@ -36,7 +36,7 @@ def meta(batch, clock, counts, measures=None):
     )
 
 
-def test_rates_are_told_since_the_start_and_over_the_last_60_seconds():
+def test_rates_are_reported_since_the_start_and_over_the_last_60_seconds():
     """0 s: 100 records --- 100 s: 300 records --- 160 s: 60 records"""
     report = metrics_of(
         [
@@ -50,7 +50,7 @@ def test_rates_are_told_since_the_start_and_over_the_last_60_seconds():
     assert report["records_in_rate_60s"] == 360 / 60
 
 
-def test_what_is_held_is_the_newest_of_every_partition():
+def test_the_held_count_is_the_newest_of_every_partition():
     report = metrics_of(
         [
             meta(1, 0, {0: Counts(held=5, held_bytes=50), 1: Counts(held=7, held_bytes=70)}),
@@ -77,7 +77,7 @@ def test_an_average_is_the_sum_over_its_count():
     assert report["lateness_avg"] == 2
 
 
-def test_averages_too_are_told_since_the_start_and_over_the_last_60_seconds():
+def test_averages_are_reported_since_the_start_and_over_the_last_60_seconds():
     """0 s: 2 records of lateness 10, 4 held --- 100 s: one in time, 1 held"""
     first = {"lateness_sum": 20, "lateness_count": 2, "memory_records_now": 4}
     last = {"lateness_sum": 0, "lateness_count": 1, "memory_records_now": 1}
@@ -91,7 +91,7 @@ def test_a_size_is_averaged_over_all_partitions_those_without_a_record_included(
     assert metrics_of([meta(1, 0, {}, one), meta(2, 1, {}, other)]).report()["memory_records_avg"] == (4 + 6) / 2
 
 
-def test_what_adds_up_has_a_total_and_rates_and_bins_of_lateness_have_none():
+def test_sums_have_a_total_and_lateness_bins_have_none():
     measures = {"suppressed": 6, "emitted_keys": 2, "lateness_upto_0": 3}
     report = metrics_of([meta(1, 0, {}, {0: measures}), meta(2, 120_000, {}, {0: measures, 1: measures})]).report()
     assert (report["suppressed"], report["suppressed_rate"], report["suppressed_rate_60s"]) == (18, 18 / 120, 12 / 60)
@@ -101,7 +101,7 @@ def test_what_adds_up_has_a_total_and_rates_and_bins_of_lateness_have_none():
 
 @settings(max_examples=50)
 @given(st.data())
-def test_the_newest_metadata_says_what_all_batches_before_it_add_up_to(data):
+def test_the_newest_metadata_contains_the_totals_of_all_batches(data):
     """The figures that metadata carries on, and the batches of the last minute, report what all batches do."""
     numbers = st.integers(0, 5)
     newest = replace(meta(0, 0, {}), offsets={"in": {}})

@@ -33,13 +33,13 @@ def check(**topics: tuple[str, int]) -> None:
     check_topics(BEFORE, CONFIG, find_topics(kafka, CONFIG, BEFORE.topics))  # type: ignore[arg-type]
 
 
-def test_the_very_topics_of_the_log_are_taken() -> None:
+def test_unchanged_topics_are_accepted() -> None:
     check()
     check(out=("id of out", 5))
 
 
 @pytest.mark.parametrize("topic", ["in", "out"])
-def test_a_topic_made_again_stops_the_operator(topic: str) -> None:
+def test_a_re_created_topic_stops_the_operator(topic: str) -> None:
     with pytest.raises(StateError, match="deleted and created again") as stopped:
         check(**{topic: ("another", 2)})
     assert stopped.value.value == f"topic id another, was id of {topic}"
@@ -60,14 +60,14 @@ def test_a_topic_of_dead_letters_with_fewer_partitions_is_refused() -> None:
 
 
 @pytest.mark.parametrize("topic", ["in", "out"])
-def test_dead_letters_need_a_topic_of_their_own(topic: str) -> None:
+def test_dead_letters_need_a_separate_topic(topic: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         read(SuppressionConfig, {**CONFIG.model_dump(exclude_defaults=True), "until": None, "dead_letters": topic})
     assert "name another topic" in str(refused.value)
 
 
 @pytest.mark.parametrize("partitions", [1, 3])
-def test_an_input_with_another_number_of_partitions_stops_the_operator(partitions: int) -> None:
+def test_an_input_with_a_different_number_of_partitions_stops_the_operator(partitions: int) -> None:
     with pytest.raises(StateError, match="a different number of partitions"):
         check(**{"in": ("id of in", partitions)}, out=("id of out", 9))
 

@@ -64,7 +64,7 @@ def test_kafka_s_bytes_of_windows_are_those_of_kafka_streams_and_no_headers_are_
     assert bounds(stamp) is None
 
 
-def test_windows_are_headers_beside_the_plain_key_or_left_as_the_record_has_them() -> None:
+def test_windows_are_added_as_headers_or_left_as_the_record_has_them() -> None:
     columns, stamp = sent("headers", RECORDED[:2])
     assert [key.hex() for key in columns.key.to_pylist()] == [line["key"] for line in RECORDED[:2]]
     assert bounds(stamp) == ([line["start"] for line in RECORDED[:2]], [line["end"] for line in RECORDED[:2]])

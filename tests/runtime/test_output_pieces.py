@@ -63,7 +63,7 @@ def sent(monkeypatch: pytest.MonkeyPatch, rows: pa.Table, piece_bytes: int) -> l
     return found
 
 
-def test_output_leaves_in_pieces_that_go_on_counting_where_the_last_one_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_is_sent_in_pieces_with_consecutive_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = emissions([10, 10, 50, 1, 1, 100])
     found = sent(monkeypatch, rows, 40)
     assert [first for first, _ in found] == [0, 2, 3, 5]
@@ -71,7 +71,7 @@ def test_output_leaves_in_pieces_that_go_on_counting_where_the_last_one_ended(mo
     assert sent(monkeypatch, rows, 10**6) == [(0, rows["value"].to_pylist())]
 
 
-def test_how_the_columns_are_cut_into_chunks_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chunks_of_columns_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = emissions([10, 10, 50, 1, 1, 100])
     chunked = pa.concat_tables([rows.slice(0, 1), rows.slice(1, 3), rows.slice(4)])
     assert sent(monkeypatch, chunked, 40) == sent(monkeypatch, rows, 40)

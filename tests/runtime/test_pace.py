@@ -15,7 +15,7 @@ from tidegate.runtime.batch_loop.pace import (
 pytestmark = pytest.mark.fast
 
 
-def test_a_service_that_is_behind_takes_twice_as_much_until_a_batch_is_long_enough():
+def test_a_service_that_is_behind_doubles_its_batches_until_one_is_long_enough():
     pieces = [FIRST_BYTES]
     for _ in range(4):
         pieces.append(next_piece(pieces[-1], 0.1, filled=True))
@@ -30,5 +30,5 @@ def test_a_batch_that_took_too_long_is_followed_by_smaller_ones():
     assert piece == SMALLEST_BYTES
 
 
-def test_a_service_that_has_caught_up_begins_small_again():
+def test_after_catching_up_a_service_begins_with_small_batches_again():
     assert next_piece(LARGEST_BYTES, 1.0, filled=False) == FIRST_BYTES

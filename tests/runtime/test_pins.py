@@ -129,7 +129,7 @@ def use(reader: PinnedTable, clock_ms: int = 0, waiting: int = 0) -> None:
     reader.note_used([replace(PLAN, table=reader.plan(PLAN))], [result], clock_ms)
 
 
-def test_a_pin_is_the_newest_version_and_stands_until_the_next(table: Table) -> None:
+def test_a_pin_is_the_newest_version_until_the_next_pin(table: Table) -> None:
     reader = pinned(table)
     first = reader.pin()
     table.run([(2, True)])
@@ -150,7 +150,7 @@ def test_a_replica_is_rebuilt_once_then_caught_up_from_what_commits_added(table:
     assert replica(tmp_path, reader.plan(PLAN))[0].plan.method is RecoveryMethod.GO_ON
 
 
-def test_a_replica_goes_through_a_compaction_that_forgets_deletes(table: Table, tmp_path: Path) -> None:
+def test_a_replica_applies_deletes_that_a_compaction_removed(table: Table, tmp_path: Path) -> None:
     """put 1 --- replica --- delete 1 --- compaction --- put 2 --- replica: 1 is gone from it, too"""
     reader = pinned(table)
     replica(tmp_path, reader.plan(PLAN))
@@ -163,9 +163,7 @@ def test_a_replica_goes_through_a_compaction_that_forgets_deletes(table: Table, 
 
 
 @pytest.mark.parametrize("starts", [False, True])
-def test_a_pin_at_somebody_s_optimize_says_what_the_batch_below_it_says(
-    table: Table, tmp_path: Path, starts: bool
-) -> None:
+def test_a_pin_at_a_foreign_optimize_stands_for_the_batch_below_it(table: Table, tmp_path: Path, starts: bool) -> None:
     reader = pinned(table)
     replica(tmp_path, reader.plan(PLAN))
     table.run([(1, False), (2, True)])
@@ -179,7 +177,7 @@ def test_a_pin_at_somebody_s_optimize_says_what_the_batch_below_it_says(
     assert caught_up[1] == rebuilt[1] == {2: 1}
 
 
-def test_a_reader_that_comes_back_catches_up_from_earlier_entries(table: Table, tmp_path: Path) -> None:
+def test_a_returning_reader_catches_up_from_earlier_entries(table: Table, tmp_path: Path) -> None:
     replica(tmp_path, pinned(table).plan(PLAN))
     for key in range(2, 6):
         table.run([(key, True)])
@@ -201,7 +199,7 @@ def test_a_replica_whose_files_were_vacuumed_is_rebuilt(table: Table, tmp_path: 
     assert "vacuumed" in made.plan.description
 
 
-def test_a_plan_carries_only_what_came_since_the_last_use(table: Table) -> None:
+def test_a_plan_contains_only_commits_since_the_last_use(table: Table) -> None:
     reader = pinned(table)
     for key in range(2, 40):
         table.run([(key, True)])
@@ -220,7 +218,7 @@ def test_an_older_reader_does_not_set_a_replica_back(table: Table, tmp_path: Pat
         replica(tmp_path, old)
 
 
-def test_what_waits_may_go_on_when_the_table_has_read_on_or_was_waited_for(table: Table) -> None:
+def test_waiting_records_continue_when_the_table_has_caught_up_or_the_wait_is_over(table: Table) -> None:
     """T 100, grace 10: the table's topic ended at 1 when a record of 90 was due, and the table has read none of it."""
     reader = pinned(table, topic="in", gates=Gates(grace=10, wait=500))
     held = replace(READER, active={0: 1_000}, stream_time={0: 100}, totals={0: Counts(held=1)})
@@ -241,7 +239,7 @@ def test_what_waits_may_go_on_when_the_table_has_read_on_or_was_waited_for(table
     assert pinned(table).partitions_to_resume(held, 9_999) == set(), "one that holds nothing"
 
 
-def test_the_table_is_told_what_its_reader_needs_before_the_first_pin_and_while_it_runs(table: Table) -> None:
+def test_a_reader_writes_its_lease_before_the_first_pin_and_while_it_runs(table: Table) -> None:
     lease = Renewal(reader="reader", log=table.log.path, grace=10)
     reader = PinnedTable(
         reader="reader", name="tally", config=OperatorConfig(kind="tally", input="in"), path=table.log.path, lease=lease
@@ -271,7 +269,7 @@ def test_a_replica_is_read_with_the_floor_of_the_pin(tmp_path: Path) -> None:
     assert reader.plan(PLAN).floor == 5
 
 
-def test_a_table_without_a_log_is_waited_for(tmp_path: Path) -> None:
+def test_a_reader_waits_for_a_table_without_a_log(tmp_path: Path) -> None:
     config = OperatorConfig(kind="tally", input="in")
     reader = PinnedTable(reader="reader", name="tally", config=config, path=tmp_path / "nothing")
     with pytest.raises(Unavailable, match="no log yet"):
@@ -288,14 +286,14 @@ def test_different_numbers_of_partitions_are_refused(table: Table) -> None:
     assert refused.value.value == "2 and 1"
 
 
-def test_a_log_older_than_what_was_read_of_it_stops(table: Table) -> None:
+def test_a_log_older_than_its_readers_last_version_stops_them(table: Table) -> None:
     reader = PinnedTable(reader="r", name="tally", config=pinned(table).config, path=table.log.path)
     with pytest.raises(StateError, match="older than what r has read"):
         reader.open(replace(READER, inputs={"tally": Pin(table.log.version + 1, table.log.table_id)}))
 
 
 @pytest.mark.parametrize("batches", [0, 1, 8], ids=["shorter", "as long", "longer"])
-def test_another_log_under_the_table_s_name_is_refused_at_start(table: Table, tmp_path: Path, batches: int) -> None:
+def test_a_different_log_under_the_table_s_name_is_refused_at_start(table: Table, tmp_path: Path, batches: int) -> None:
     table.run([(2, True)])
     pin = Pin(table.log.version, table.log.table_id)
     replace_by_another(table, tmp_path, batches)
@@ -306,14 +304,14 @@ def test_another_log_under_the_table_s_name_is_refused_at_start(table: Table, tm
     assert "give the join a new name" in refused.value.remedy
 
 
-def test_a_reader_of_a_release_without_table_ids_is_let_in_and_notes_the_id(table: Table) -> None:
+def test_a_reader_of_a_release_without_table_ids_is_accepted_and_records_the_id(table: Table) -> None:
     older = json.loads(READER.to_json()) | {"inputs": {"tally": table.log.version}}
     reader = PinnedTable(reader="r", name="tally", config=OperatorConfig(kind="tally", input="in"), path=table.log.path)
     reader.open(BatchMeta.from_json(json.dumps(older)))
     assert reader.inputs == {"tally": Pin(table.log.version, table.log.table_id)}
 
 
-def test_a_log_that_somebody_else_changed_stops_its_readers(table: Table) -> None:
+def test_a_log_that_another_program_changed_stops_its_readers(table: Table) -> None:
     reader = pinned(table)
     foreign = rows("x").append_column("kind", pa.array(["state"])).append_column("partition", pa.array([0], pa.int32()))
     write_deltalake(str(table.log.path), foreign, mode="append", schema_mode="merge")
@@ -332,7 +330,7 @@ def replace_by_another(table: Table, tmp_path: Path, batches: int) -> None:
 
 
 @pytest.mark.parametrize("batches", [0, 1, 8], ids=["shorter", "as long", "longer"])
-def test_a_table_begun_anew_under_its_reader_stops_it(table: Table, tmp_path: Path, batches: int) -> None:
+def test_a_re_created_table_stops_its_reader(table: Table, tmp_path: Path, batches: int) -> None:
     table.run([(2, True)])
     reader = pinned(table)
     read = replace(READER, inputs=reader.inputs)
@@ -344,7 +342,7 @@ def test_a_table_begun_anew_under_its_reader_stops_it(table: Table, tmp_path: Pa
             reader.open(read)
 
 
-def test_a_table_that_was_brought_back_from_a_copy_is_read_on(table: Table, tmp_path: Path) -> None:
+def test_readers_continue_with_a_table_restored_from_a_copy(table: Table, tmp_path: Path) -> None:
     reader = pinned(table)
     shutil.copytree(table.log.path, tmp_path / "copy", copy_function=shutil.copyfile)
     shutil.rmtree(table.log.path)
@@ -355,7 +353,7 @@ def test_a_table_that_was_brought_back_from_a_copy_is_read_on(table: Table, tmp_
     assert reader.pin() == table.log.version
 
 
-def test_a_replica_is_never_made_of_another_log(table: Table, tmp_path: Path) -> None:
+def test_a_replica_is_never_built_from_a_different_log(table: Table, tmp_path: Path) -> None:
     """pin --- the table is begun anew --- a task makes the replica"""
     plan = pinned(table).plan(PLAN)
     replace_by_another(table, tmp_path, 8)
@@ -420,7 +418,7 @@ def values(state: TableHistoryState, *hours: int) -> list[bytes | None]:
     return [None if version is None else version.value for version in found]
 
 
-def test_a_running_reader_looks_up_what_the_table_keeps_since_its_retention_changed(tmp_path: Path) -> None:
+def test_a_running_reader_uses_the_table_s_changed_retention(tmp_path: Path) -> None:
     table = History(tmp_path, "1h")
     reader = PinnedTable(reader="reader", name="facts", config=table.config, path=table.log.path)
     reader.open(READER)
@@ -436,7 +434,7 @@ def test_a_running_reader_looks_up_what_the_table_keeps_since_its_retention_chan
     assert values(table.read_by(reader, tmp_path), 2, 3, 4) == [None, b"D", b"E"]
 
 
-def test_a_reader_that_starts_takes_what_the_table_runs_with_not_its_own_file(tmp_path: Path) -> None:
+def test_a_reader_uses_the_table_s_configuration_in_the_log_not_that_of_its_file(tmp_path: Path) -> None:
     table = History(tmp_path, "1h")
     in_file = read(TableHistoryConfig, settings_of(table.config) | {"history_retention": "3h"})
     reader = PinnedTable(reader="reader", name="facts", config=in_file, path=table.log.path)

@@ -37,7 +37,7 @@ def test_a_partition_is_planned_from_its_offset_to_the_last_stable_offset():
     assert [(p.partition, p.start, p.end, p.stream_time) for p in plans] == [(0, 10, 15, 500), (2, 30, 31, -1)]
 
 
-def test_a_task_is_told_last_lineage_and_newest_snapshot():
+def test_a_task_receives_last_lineage_and_newest_snapshot():
     lineage = {0: [(1, "a"), (3, "c")]}
     now = standing(last={0: (3, "c")}, snapshot={0: 2})
     told, untouched = (plan.wanted for plan in plan_records(basis(now, lineage), {0: 15, 1: 25}))
@@ -75,7 +75,7 @@ def test_an_idle_advance_waits_until_it_is_worth_a_commit_and_for_something_held
     assert plan_idle(basis(replace(held, totals={0: Counts()})), READ, 60_000, 10_000) == []
 
 
-def test_a_flush_touches_partitions_that_hold_something():
+def test_a_flush_touches_only_partitions_that_hold_records():
     plans = plan_flush(basis(standing(totals={0: Counts(), 2: Counts(held=4)})))
     assert [(p.partition, p.action) for p in plans] == [(2, "flush")]
 

@@ -141,7 +141,7 @@ def payloads(kafka: ScriptedKafka) -> list[bytes]:
 # --- start
 
 
-def test_what_is_committed_above_the_mark_is_published_at_start(kafka: ScriptedKafka, log: OperatorLog) -> None:
+def test_a_start_publishes_the_committed_batch_above_the_mark(kafka: ScriptedKafka, log: OperatorLog) -> None:
     """mark: batch 1 --- log: batches 1 and 2"""
     committed(log, 1, "older")
     newest = committed(log, 2, "newest", "and last")
@@ -166,7 +166,7 @@ def test_marks_are_compared_by_batch_never_by_offset(kafka: ScriptedKafka, log: 
         assert (len(payloads(published_already)), len(payloads(above))) == (0, 1)
 
 
-def test_an_absent_mark_is_resolved_by_the_output_s_headers(
+def test_a_missing_mark_is_resolved_by_the_output_s_headers(
     kafka: ScriptedKafka, log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     newest = committed(log, 1, "a")
@@ -178,7 +178,7 @@ def test_an_absent_mark_is_resolved_by_the_output_s_headers(
 
 
 @pytest.mark.parametrize("known", [{0: 3}, {}])
-def test_with_an_absent_mark_the_newest_output_alone_is_in_question(
+def test_with_a_missing_mark_only_the_newest_output_is_in_question(
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch, known: dict[int, int]
 ) -> None:
     """1, 2 and 3 have output; of 1 and 2 the topic has nothing any more. Older metadata does not tell the newest."""
@@ -193,7 +193,7 @@ def test_with_an_absent_mark_the_newest_output_alone_is_in_question(
         assert [row.value for row in records_of(kafka, "out")] == due
 
 
-def test_what_was_emitted_before_output_was_configured_is_not_in_question(
+def test_emissions_from_before_output_was_configured_are_not_published(
     kafka: ScriptedKafka, log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """2 has emissions --- output from 3 on; nobody is asked whether 2 was published, whatever the topic has lost"""
@@ -205,7 +205,7 @@ def test_what_was_emitted_before_output_was_configured_is_not_in_question(
 
 
 @pytest.mark.parametrize(("found", "compacted"), [(None, False), (None, True), (1, True)])
-def test_where_nothing_tells_whether_the_newest_output_was_published_a_person_is_asked(
+def test_if_nothing_shows_whether_output_was_published_a_person_decides(
     kafka: ScriptedKafka, log: OperatorLog, monkeypatch: pytest.MonkeyPatch, found: int | None, compacted: bool
 ) -> None:
     """The mark has expired; the topic has deleted, or compacted away, what stood where the output would be."""
@@ -221,7 +221,7 @@ def test_where_nothing_tells_whether_the_newest_output_was_published_a_person_is
 
 
 @pytest.mark.parametrize(("word", "due"), [("published", 0), ("unpublished", 1)])
-def test_what_a_person_has_said_is_done(
+def test_a_settlement_is_carried_out(
     kafka: ScriptedKafka, log: OperatorLog, monkeypatch: pytest.MonkeyPatch, word: str, due: int
 ) -> None:
     committed(log, 1, "a")
@@ -257,7 +257,7 @@ def test_the_marks_of_quiet_partitions_are_committed_again_well_before_they_expi
     assert set(marks_sent(kafka)) == {(10, f"tidegate/1 {log.table_id} 1"), (0, f"tidegate/1 {log.table_id} 1")}
 
 
-def test_an_output_with_a_batch_above_the_log_s_stops(
+def test_output_above_the_newest_batch_of_the_log_stops_the_operator(
     kafka: ScriptedKafka, log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     newest = committed(log, 1, "a")
@@ -267,9 +267,7 @@ def test_an_output_with_a_batch_above_the_log_s_stops(
     assert stopped.value.remedy
 
 
-def test_a_mark_above_the_log_as_a_fenced_driver_knows_it_tells_of_its_successor(
-    kafka: ScriptedKafka, log: OperatorLog
-) -> None:
+def test_a_mark_above_a_fenced_driver_s_log_shows_its_successor(kafka: ScriptedKafka, log: OperatorLog) -> None:
     """The successor fenced it and published between the fenced driver's own initialisation and its look at the mark."""
     newest = committed(log, 1, "a")
     kafka.marks[0] = (20, f"tidegate/1 {log.table_id} 2")
@@ -291,7 +289,7 @@ def test_the_transaction_timeout_is_three_deadlines_and_a_minute_at_least(
 # --- a batch
 
 
-def test_output_offset_and_mark_stand_in_one_transaction(kafka: ScriptedKafka, log: OperatorLog) -> None:
+def test_output_offset_and_mark_share_one_transaction(kafka: ScriptedKafka, log: OperatorLog) -> None:
     started = published(kafka, log, committed(log, 1))
     newest = committed(log, 2, "a")
     kafka.asked.clear()
@@ -303,7 +301,7 @@ def test_output_offset_and_mark_stand_in_one_transaction(kafka: ScriptedKafka, l
     assert offsets.transactional_id == output.transactional_id == "app-tally-0"
 
 
-def test_what_is_published_again_is_what_was_published_byte_for_byte(kafka: ScriptedKafka, log: OperatorLog) -> None:
+def test_output_published_again_is_equal_byte_for_byte(kafka: ScriptedKafka, log: OperatorLog) -> None:
     texts = [f"emission {number}" for number in range(500)]
     first = published(kafka, log, committed(log, 1, "of an older batch"))
     newest = committed(log, 2, *texts)
@@ -330,9 +328,7 @@ def records_of(kafka: ScriptedKafka, topic: str) -> list[Row]:
     return [row for data in sent for row in decode(data, 0, 2**62, []).records.rows()]
 
 
-def test_emissions_and_dead_letters_stand_in_one_transaction_with_one_mark(
-    kafka: ScriptedKafka, log: OperatorLog
-) -> None:
+def test_emissions_and_dead_letters_share_one_transaction_and_one_mark(kafka: ScriptedKafka, log: OperatorLog) -> None:
     started = published(kafka, log, committed(log, 1), BOTH)
     rows = nothing_but(emissions=emissions("a"), late=refused("time", 4))
     newest = refusing(log, 2, rows)
@@ -355,7 +351,7 @@ def test_each_topic_of_a_transaction_has_sequences_of_its_own(log: OperatorLog) 
     assert [struct.unpack_from(">i", data, BASE_SEQUENCE)[0] for data in payloads(kafka)] == [0, 0, 2, 1]
 
 
-def test_dead_letters_go_by_offset_late_and_rejected_ones_together(kafka: ScriptedKafka, log: OperatorLog) -> None:
+def test_late_and_rejected_dead_letters_are_ordered_by_offset(kafka: ScriptedKafka, log: OperatorLog) -> None:
     started = published(kafka, log, committed(log, 1), DEAD)
     rows = nothing_but(emissions=emissions("stays"), late=refused("time", 3, 9), rejected=refused("null key", 1, 5))
     opened_with(kafka, started, refusing(log, 2, rows), rows, DEAD)
@@ -386,7 +382,7 @@ def test_dead_letters_name_offsets_of_the_input(kafka: ScriptedKafka, log: Opera
 
 @given(st.integers(0, 3), st.sets(st.integers(0, 40)), st.sets(st.integers(41, 80)), st.sampled_from([OUT, BOTH, DEAD]))
 @settings(max_examples=20, deadline=None)
-def test_what_is_published_again_of_all_kinds_is_what_was_published_byte_for_byte(
+def test_output_of_every_kind_published_again_is_equal_byte_for_byte(
     many: int, late: set[int], rejected: set[int], outlets: Outlets
 ) -> None:
     rows = nothing_but(
@@ -406,7 +402,7 @@ def test_what_is_published_again_of_all_kinds_is_what_was_published_byte_for_byt
     assert (payloads(again), topics_of(again)) == (payloads(kafka), topics_of(kafka))
 
 
-def test_what_was_refused_before_dead_letters_were_configured_is_not_published(
+def test_late_and_rejected_records_from_before_dead_letters_were_configured_are_not_published(
     kafka: ScriptedKafka, log: OperatorLog
 ) -> None:
     """mark: batch 1 --- log: 2 and 3 refused records, dead letters from 4 on, 5 refused one"""
@@ -427,7 +423,7 @@ def test_a_batch_is_published_again_without_what_was_configured_after_it(
     assert topics_of(kafka) == ["out"]
 
 
-def test_an_absent_mark_is_resolved_by_the_headers_of_both_topics(
+def test_a_missing_mark_is_resolved_by_the_headers_of_both_topics(
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     newest = refusing(log, 4, nothing_but(late=refused("time", 1)))
@@ -500,7 +496,7 @@ def test_an_end_that_was_not_carried_out_is_published_again(kafka: ScriptedKafka
     assert marks_sent(kafka) == [(20, f"tidegate/1 {log.table_id} 2")]
 
 
-def test_a_takeover_is_told_by_one_s_own_id_and_epoch(kafka: ScriptedKafka, log: OperatorLog) -> None:
+def test_a_takeover_is_detected_by_the_driver_s_own_id_and_epoch(kafka: ScriptedKafka, log: OperatorLog) -> None:
     started = published(kafka, log, committed(log, 1))
     newest = committed(log, 2, "a")
     producer = opened(kafka, started, newest, "a")
@@ -512,7 +508,7 @@ def test_a_takeover_is_told_by_one_s_own_id_and_epoch(kafka: ScriptedKafka, log:
     assert started.unclear == {0}
 
 
-def test_an_abandoned_transaction_is_aborted_by_one_s_own_id_before_anything_else(
+def test_an_abandoned_transaction_is_aborted_under_the_own_id_before_anything_else(
     kafka: ScriptedKafka, log: OperatorLog
 ) -> None:
     newest = committed(log, 1)

@@ -22,7 +22,7 @@ records = st.builds(Record, key=content, value=content, timestamp=numbers, parti
 
 
 @given(records)
-def test_what_consume_writes_produce_reads(record: Record) -> None:
+def test_produce_reads_what_consume_writes(record: Record) -> None:
     assert parse_line(format_line(record)) == record
 
 
@@ -31,7 +31,7 @@ def test_text_stays_readable_and_other_bytes_become_base64() -> None:
     assert line == '{"partition":1,"offset":5,"timestamp":7,"key":"Zürich","value_base64":"/w==","headers":[]}'
 
 
-def test_null_is_kafkas_null_and_an_empty_string_is_not() -> None:
+def test_a_null_value_is_kafka_s_null_and_an_empty_string_is_not() -> None:
     record = parse_line('{"key": "", "value": null}')
     assert (record.key, record.value) == (b"", None)
 
@@ -54,6 +54,6 @@ def test_null_is_kafkas_null_and_an_empty_string_is_not() -> None:
         ('{"headers": [{"key": "a"}]}', "a header has no value"),
     ],
 )
-def test_a_line_that_is_no_record_says_why(line: str, cause: str) -> None:
+def test_a_line_that_is_not_a_record_is_reported_with_the_reason(line: str, cause: str) -> None:
     with pytest.raises(BadLine, match=cause):
         parse_line(line)

@@ -27,7 +27,7 @@ def options(broker: Broker) -> dict[str, str]:
     return {"bootstrap.servers": broker.bootstrap}
 
 
-def test_records_come_out_as_they_went_in_with_their_event_times(options: dict[str, str], topic: NewTopic) -> None:
+def test_records_are_consumed_as_produced_with_their_event_times(options: dict[str, str], topic: NewTopic) -> None:
     name = topic(2)
     lines = [
         '{"key": "a", "value": "1", "timestamp": 1000, "partition": 1, "headers": [{"key": "h", "value": "x"}]}',
@@ -42,7 +42,7 @@ def test_records_come_out_as_they_went_in_with_their_event_times(options: dict[s
     ]
 
 
-def test_a_bad_line_is_told_with_its_number_and_does_not_stop_the_good_ones(
+def test_an_invalid_line_is_reported_with_its_number_and_the_others_are_processed(
     options: dict[str, str], topic: NewTopic
 ) -> None:
     name = topic(2, max_message_bytes="2000")
@@ -55,7 +55,7 @@ def test_a_bad_line_is_told_with_its_number_and_does_not_stop_the_good_ones(
     assert {record.key for record in consume(options, name)} == {b"a", b"b"}
 
 
-def test_what_an_aborted_or_open_transaction_wrote_is_not_read(
+def test_records_of_aborted_or_open_transactions_are_not_read(
     broker: Broker, options: dict[str, str], topic: NewTopic
 ) -> None:
     name = topic()
@@ -82,7 +82,7 @@ def test_reading_starts_at_an_offset_of_a_partition_and_ends_at_a_limit(
     assert list(consume(options, topic())) == []
 
 
-def test_following_goes_on_with_records_written_later(options: dict[str, str], topic: NewTopic) -> None:
+def test_following_continues_with_records_written_later(options: dict[str, str], topic: NewTopic) -> None:
     name = topic()
     following = consume(options, name, follow=True)
     write_all(options, name, [(0, b"k", b"1", 1)])
@@ -91,7 +91,7 @@ def test_following_goes_on_with_records_written_later(options: dict[str, str], t
     assert next(following).value == b"2"
 
 
-def test_all_of_a_topic_is_read_by_partition(options: dict[str, str], topic: NewTopic) -> None:
+def test_a_whole_topic_is_read_by_partition(options: dict[str, str], topic: NewTopic) -> None:
     name = topic(3)
     written = [(i % 2, b"%d" % i, None if i % 5 == 0 else b"v", 10 * i) for i in range(1000)]
     assert write_all(options, name, written) == 1000
@@ -110,7 +110,7 @@ def test_a_record_that_is_too_large_is_refused_before_anything_is_written(
     assert read_all(options, name) == [[]]
 
 
-def test_a_topic_that_is_not_there_is_a_user_error_whichever_way_it_is_used(options: dict[str, str]) -> None:
+def test_a_missing_topic_is_a_user_error_for_every_use(options: dict[str, str]) -> None:
     for use in (
         lambda: write_all(options, "absent", [(0, b"k", b"v", 1)]),
         lambda: read_all(options, "absent"),
@@ -121,7 +121,7 @@ def test_a_topic_that_is_not_there_is_a_user_error_whichever_way_it_is_used(opti
             use()
 
 
-def test_a_partition_or_offset_that_is_not_there_is_a_user_error(options: dict[str, str], topic: NewTopic) -> None:
+def test_a_missing_partition_or_offset_is_a_user_error(options: dict[str, str], topic: NewTopic) -> None:
     name = topic()
     with pytest.raises(UserError, match="no such partition"):
         next(consume(options, name, partition=1))

@@ -78,19 +78,19 @@ def until_ready(states: Recovering, plans: list[PartitionPlan], wanted: list[int
     raise AssertionError(f"{wanted} never became ready")
 
 
-def test_a_partition_without_a_commit_has_nothing_to_be_brought_back(condition: DriverStatusFile) -> None:
+def test_a_partition_without_a_commit_has_no_state_to_recover(condition: DriverStatusFile) -> None:
     jobs = Jobs()
     assert ready(Recovering(jobs, condition), [plan(partition=0), *plans_of(1)]) == [0, 1]
     assert jobs.waves == [[1]]
 
 
-def test_a_join_without_a_commit_has_a_replica_to_be_made(condition: DriverStatusFile) -> None:
+def test_a_join_without_a_commit_builds_its_replica_first(condition: DriverStatusFile) -> None:
     jobs = Jobs()
     assert ready(Recovering(jobs, condition), [plan(partition=0, table=SimpleNamespace())]) == [0]
     assert jobs.waves == [[0]]
 
 
-def test_states_that_are_as_they_were_are_ready_within_the_round(condition: DriverStatusFile) -> None:
+def test_unchanged_states_are_ready_within_the_round(condition: DriverStatusFile) -> None:
     jobs = Jobs()
     states = Recovering(jobs, condition)
     assert ready(states, plans_of(0, 1, 2)) == [0, 1, 2]
@@ -110,7 +110,7 @@ def test_partitions_that_are_ready_do_not_wait_for_those_that_are_rebuilt(condit
     assert dict(condition.last.recovering) == {}
 
 
-def test_as_many_states_are_rebuilt_at_once_as_there_are_cores(condition: DriverStatusFile) -> None:
+def test_at_most_one_state_per_core_is_rebuilt_at_a_time(condition: DriverStatusFile) -> None:
     jobs = Jobs(slow=dict.fromkeys(range(5), "torn"))
     jobs.rebuilt.set()
     until_ready(Recovering(jobs, condition), plans_of(*range(5)), [0, 1, 2, 3, 4])
@@ -118,7 +118,7 @@ def test_as_many_states_are_rebuilt_at_once_as_there_are_cores(condition: Driver
 
 
 @pytest.mark.parametrize("action", ["flush", "apply"])
-def test_what_must_touch_all_partitions_at_once_waits_for_all(condition: DriverStatusFile, action: str) -> None:
+def test_work_on_all_partitions_waits_for_all_states(condition: DriverStatusFile, action: str) -> None:
     jobs = Jobs(slow={1: "torn"})
     states = Recovering(jobs, condition)
     until_ready(states, plans_of(0, 1), [0])
@@ -127,7 +127,7 @@ def test_what_must_touch_all_partitions_at_once_waits_for_all(condition: DriverS
     until_ready(states, plans_of(0, 1, action=action), [0, 1])
 
 
-def test_after_a_failed_attempt_its_partitions_come_back_first_and_no_others(condition: DriverStatusFile) -> None:
+def test_after_a_failed_attempt_only_its_partitions_are_recovered_first(condition: DriverStatusFile) -> None:
     jobs = Jobs()
     states = Recovering(jobs, condition)
     ready(states, plans_of(0, 1, 2))
@@ -138,7 +138,7 @@ def test_after_a_failed_attempt_its_partitions_come_back_first_and_no_others(con
     assert jobs.waves == [[0, 1, 2], [1], [0, 2]]
 
 
-def test_the_error_of_a_state_that_does_not_come_back_is_raised_and_it_is_tried_again(
+def test_a_failed_recovery_is_raised_and_retried(
     condition: DriverStatusFile,
 ) -> None:
     def away() -> None:
@@ -152,7 +152,7 @@ def test_the_error_of_a_state_that_does_not_come_back_is_raised_and_it_is_tried_
     assert ready(states, plans_of(0)) == [0]
 
 
-def test_a_driver_that_ends_waits_for_no_rebuild(condition: DriverStatusFile) -> None:
+def test_a_driver_that_ends_does_not_wait_for_rebuilds(condition: DriverStatusFile) -> None:
     jobs = Jobs(slow={0: "torn"})
     states = Recovering(jobs, condition)
     ready(states, plans_of(0))
@@ -161,7 +161,7 @@ def test_a_driver_that_ends_waits_for_no_rebuild(condition: DriverStatusFile) ->
     assert jobs.given_up == 1
 
 
-def test_how_a_state_came_back_is_told_with_the_first_batch_behind_it(condition: DriverStatusFile) -> None:
+def test_the_first_batch_after_a_recovery_records_how_it_was_done(condition: DriverStatusFile) -> None:
     jobs = Jobs(slow={1: "torn"})
     jobs.rebuilt.set()
     states = Recovering(jobs, condition)

@@ -71,7 +71,7 @@ SCHEMA = pa.schema(
     st.none() | st.integers(-5, 20),
     st.none() | st.sampled_from([b"a", b"c"]),
 )
-def test_the_records_chosen_are_those_of_every_condition(
+def test_a_chosen_record_meets_every_condition(
     records: list[dict[str, Any]], causes: list[str], since: int | None, until: int | None, key: bytes | None
 ) -> None:
     def meant(record: dict[str, Any]) -> bool:
@@ -89,7 +89,7 @@ def test_the_records_chosen_are_those_of_every_condition(
 
 
 @given(RECORDS, PLACES)
-def test_records_of_before_are_counted_and_left_out(
+def test_records_sent_before_are_counted_and_skipped(
     records: list[dict[str, Any]], before: frozenset[tuple[int, int]]
 ) -> None:
     rows = pa.Table.from_pylist(records, SCHEMA)
@@ -100,7 +100,7 @@ def test_records_of_before_are_counted_and_left_out(
     assert {(reason.kind, reason.cause) for reason in reasons} == {(one["kind"], one["cause"]) for one in records}
 
 
-def test_the_origin_comes_behind_the_record_s_own_headers() -> None:
+def test_the_origin_is_appended_to_the_record_s_own_headers() -> None:
     own = [(b"trace", b"1"), (b"tidegate-redriven", b"op/0/1")]
     for block, before in ((encode_headers(own), own), (None, []), (b"", [])):
         assert decode_headers(with_origin(block, "op", (3, 77))) == [*before, (b"tidegate-redriven", b"op/3/77")]
@@ -109,7 +109,7 @@ def test_the_origin_comes_behind_the_record_s_own_headers() -> None:
 # --- what is known of earlier runs
 
 
-def test_a_run_is_known_from_its_beginning_and_numbers_go_on(tmp_path: Path) -> None:
+def test_a_run_is_recorded_from_its_beginning_and_numbers_continue(tmp_path: Path) -> None:
     runs = Redriven(tmp_path)
     with runs.locked():
         first = runs.begin([(0, 4), (1, 7)])
@@ -122,13 +122,13 @@ def test_a_run_is_known_from_its_beginning_and_numbers_go_on(tmp_path: Path) -> 
     assert (runs.pending(), runs.places()) == ([third], {(0, 4), (1, 7), (2, 5)})
 
 
-def test_nobody_else_sends_meanwhile(tmp_path: Path) -> None:
+def test_two_redrives_cannot_run_at_the_same_time(tmp_path: Path) -> None:
     with Redriven(tmp_path).locked(), pytest.raises(UserError, match="another redrive"), Redriven(tmp_path).locked():
         pass
 
 
 @given(PLACES, st.dictionaries(st.integers(0, 3), st.sampled_from([format_mark("t", 3), format_mark("t", 2), "x"])))
-def test_of_a_run_that_was_cut_short_the_partitions_with_its_mark_were_sent(
+def test_in_an_interrupted_run_the_partitions_with_its_mark_were_sent(
     places: frozenset[tuple[int, int]], marks: dict[int, str]
 ) -> None:
     run = redrives.Run(3, places)
@@ -191,7 +191,7 @@ def sent(kafka: ScriptedKafka) -> list[Row]:
     return [row for batch in data for row in decode(batch, 0, 2**62, []).records.rows()]
 
 
-def test_a_partition_s_records_go_in_one_transaction_by_offset(kafka: ScriptedKafka, sender: Redriving) -> None:
+def test_a_partition_s_records_are_sent_in_one_transaction_by_offset(kafka: ScriptedKafka, sender: Redriving) -> None:
     assert redrive(sender, partition=0) == 2
     assert kafka.names == ["InitProducerId", "Produce", "TxnOffsetCommit", "EndTxn"]
     found = sent(kafka)
@@ -202,7 +202,7 @@ def test_a_partition_s_records_go_in_one_transaction_by_offset(kafka: ScriptedKa
     ]
 
 
-def test_the_same_records_are_sent_once_unless_it_is_said(kafka: ScriptedKafka, sender: Redriving) -> None:
+def test_the_same_records_are_sent_once_without_again(kafka: ScriptedKafka, sender: Redriving) -> None:
     assert redrive(sender, kind="late") == 2
     assert redrive(sender) == 1
     assert redrive(sender) == 0
@@ -217,9 +217,7 @@ def test_after_an_error_nothing_is_left_open(kafka: ScriptedKafka, sender: Redri
     assert kafka.names[-1] == "InitProducerId"
 
 
-def test_what_a_redrive_that_was_cut_short_has_not_sent_is_sent_by_the_next(
-    kafka: ScriptedKafka, sender: Redriving
-) -> None:
+def test_the_next_redrive_sends_what_an_interrupted_one_did_not(kafka: ScriptedKafka, sender: Redriving) -> None:
     """partition 0: committed, its answer lost --- partition 1: never begun"""
     kafka.silent.add("EndTxn")
     with pytest.raises(EngineError):
@@ -233,7 +231,7 @@ def test_what_a_redrive_that_was_cut_short_has_not_sent_is_sent_by_the_next(
     assert kafka.names[:3] == ["InitProducerId", "InitProducerId", "OffsetFetch"]
 
 
-def test_the_topic_needs_the_partitions_of_the_records(kafka: ScriptedKafka, sender: Redriving) -> None:
+def test_the_topic_needs_at_least_the_partitions_of_the_records(kafka: ScriptedKafka, sender: Redriving) -> None:
     kafka.topics["in"] = ("id", 1)
     with pytest.raises(UserError, match="too few partitions"):
         redrive(sender)

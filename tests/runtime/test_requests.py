@@ -19,7 +19,7 @@ from tidegate.runtime.batch_loop.requests import Kind, Request, Requests
 pytestmark = pytest.mark.fast
 
 
-def test_a_driver_is_seen_while_it_runs(tmp_path: Path) -> None:
+def test_a_driver_is_visible_while_it_runs(tmp_path: Path) -> None:
     driver, command = Requests(tmp_path), Requests(tmp_path)
     assert not command.is_driver_running()
     with driver.holding_lock():
@@ -95,13 +95,13 @@ def left(state: Path) -> list[str]:
     return [path.name for path in (state / "requests").glob("*")]
 
 
-def test_what_is_asked_waits_until_the_driver_has_done_it(tmp_path: Path) -> None:
+def test_a_request_waits_until_the_driver_has_carried_it_out(tmp_path: Path) -> None:
     with answering(driver := Requests(tmp_path), driver.done) as said:
         assert outcome(tmp_path, "flush", "all") == "done"
     assert (said, left(tmp_path)) == (["all"], [])
 
 
-def test_two_askers_have_an_answer_each(tmp_path: Path) -> None:
+def test_each_of_two_requests_gets_its_own_answer(tmp_path: Path) -> None:
     """The second asks while the first one's request is being done."""
     driver = Requests(tmp_path)
 
@@ -127,7 +127,7 @@ def test_requests_are_taken_in_the_order_of_asking(tmp_path: Path, monkeypatch: 
     assert [request.kind for request in requests.pending()] == ["flush", "apply", "compact", "apply"]
 
 
-def test_a_request_whose_asker_was_killed_is_cleared_when_a_driver_starts(tmp_path: Path) -> None:
+def test_a_request_of_a_killed_command_is_cleared_when_a_driver_starts(tmp_path: Path) -> None:
     for kind in ("flush", "apply"):
         Requests(tmp_path).put(kind, "an old configuration")
     with Requests(tmp_path).holding_lock():
@@ -135,7 +135,7 @@ def test_a_request_whose_asker_was_killed_is_cleared_when_a_driver_starts(tmp_pa
         assert left(tmp_path) == []
 
 
-def test_a_request_that_the_next_driver_has_cleared_was_not_done(tmp_path: Path) -> None:
+def test_a_request_cleared_by_the_next_driver_was_not_carried_out(tmp_path: Path) -> None:
     """The driver that was asked has ended; another has started before the asker looked again."""
     old, asked = Requests(tmp_path), Requests(tmp_path)
 
@@ -152,7 +152,7 @@ def test_a_request_that_the_next_driver_has_cleared_was_not_done(tmp_path: Path)
         timer.join()
 
 
-def test_a_driver_that_ends_meanwhile_is_told_and_the_request_is_taken_back(tmp_path: Path) -> None:
+def test_if_the_driver_ends_meanwhile_that_is_reported_and_the_request_withdrawn(tmp_path: Path) -> None:
     driver, command = Requests(tmp_path), Requests(tmp_path)
     with pytest.raises(EngineError, match="has not done it: compact"):
         command.ask("compact", timeout_s=30)
@@ -162,7 +162,7 @@ def test_a_driver_that_ends_meanwhile_is_told_and_the_request_is_taken_back(tmp_
 NOWHERE = UserError("the topic does not exist", value="nowhere", remedy="create it")
 
 
-def test_who_asked_for_what_is_refused_is_told_why_once(tmp_path: Path) -> None:
+def test_a_refused_request_is_answered_with_the_reason_once(tmp_path: Path) -> None:
     driver = Requests(tmp_path)
     with answering(driver, lambda request: driver.refuse(request, NOWHERE)):
         with pytest.raises(UserError, match="refused it: apply") as refused:
@@ -174,7 +174,7 @@ def test_who_asked_for_what_is_refused_is_told_why_once(tmp_path: Path) -> None:
         assert outcome(tmp_path, "apply", "") == "done"
 
 
-def test_an_answer_that_nobody_waits_for_is_no_error(tmp_path: Path) -> None:
+def test_an_answer_to_a_withdrawn_request_is_not_an_error(tmp_path: Path) -> None:
     driver = Requests(tmp_path)
     with driver.holding_lock():
         request = driver.put("apply")

@@ -54,12 +54,12 @@ def trying(condition: DriverStatusFile, monkeypatch: pytest.MonkeyPatch) -> Retr
 
 
 @pytest.mark.parametrize("tries", [1, 8, 9, 10_000])
-def test_what_is_away_is_waited_for_however_long_it_takes(tries: int) -> None:
+def test_outages_are_waited_out_without_limit(tries: int) -> None:
     assert 0 < pause_after(Unavailable("no broker"), tries) <= 4
 
 
 @pytest.mark.parametrize("failure", [EngineError("spark"), Fenced("epoch"), Superseded("token")])
-def test_other_failures_are_final_after_a_few_tries(failure: TidegateError) -> None:
+def test_other_failures_are_raised_after_a_few_retries(failure: TidegateError) -> None:
     assert pause_after(failure, len(PAUSES_S)) == PAUSES_S[-1]
     assert pause_after(failure, len(PAUSES_S) + 1) is None
 
@@ -75,7 +75,7 @@ def test_other_failures_are_final_after_a_few_tries(failure: TidegateError) -> N
         AssertionError("bug"),
     ],
 )
-def test_what_trying_again_cannot_mend_is_final_at_once(failure: Exception) -> None:
+def test_errors_that_a_retry_cannot_fix_are_raised_at_once(failure: Exception) -> None:
     assert pause_after(failure, 1) is None
 
 
@@ -84,13 +84,13 @@ def test_a_long_outage_does_not_use_up_the_tries_of_other_failures(trying: Retri
     assert trying.run(failing(EngineError("spark"), *outage, EngineError("spark")), Event()) == "done"
 
 
-def test_other_failures_between_outages_are_counted_all_the_same(trying: Retries) -> None:
+def test_other_failures_between_outages_are_counted(trying: Retries) -> None:
     mixed = [EngineError("spark"), Unavailable("no broker")] * (len(PAUSES_S) + 1)
     with pytest.raises(EngineError, match="spark"):
         trying.run(failing(*mixed), Event())
 
 
-def test_an_outage_is_told_once_and_then_at_intervals_and_its_end_too(
+def test_an_outage_is_reported_once_and_then_at_intervals_and_its_end_too(
     trying: Retries, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = iter(range(0, 1_000, 8))  # seconds; a try each 8 s: told at 0, 32, 64, then its end at 80
@@ -105,7 +105,7 @@ def test_an_outage_is_told_once_and_then_at_intervals_and_its_end_too(
     ]
 
 
-def test_a_stop_ends_the_waiting(trying: Retries) -> None:
+def test_a_stop_ends_the_wait(trying: Retries) -> None:
     stop = Event()
 
     def work() -> str:
@@ -115,9 +115,7 @@ def test_a_stop_ends_the_waiting(trying: Retries) -> None:
     assert trying.run(work, stop) is None
 
 
-def test_the_condition_says_what_is_waited_for_and_that_it_runs_again(
-    trying: Retries, condition: DriverStatusFile
-) -> None:
+def test_the_status_shows_the_reason_of_a_wait_and_its_end(trying: Retries, condition: DriverStatusFile) -> None:
     seen = []
 
     def work() -> str:
@@ -135,14 +133,16 @@ def test_the_condition_says_what_is_waited_for_and_that_it_runs_again(
     ("error", "state"),
     [(Overtaken("newer"), "fenced"), (BufferFull("bound"), "bound reached"), (ValueError("bug"), "stopped")],
 )
-def test_the_end_of_a_driver_is_told_with_its_reason(condition: DriverStatusFile, error: Exception, state: str) -> None:
+def test_the_end_of_a_driver_is_recorded_with_its_reason(
+    condition: DriverStatusFile, error: Exception, state: str
+) -> None:
     with pytest.raises(type(error)), condition.recording_run():
         raise error
     assert condition.read().state == state
     assert str(error) in condition.read().why
 
 
-def test_a_drained_driver_is_told_and_a_new_one_forgets_what_the_last_one_said(condition: DriverStatusFile) -> None:
+def test_a_drained_driver_is_reported_and_a_new_driver_clears_the_reason(condition: DriverStatusFile) -> None:
     with condition.recording_run():
         condition.write_recovered(3, "rebuild: gone")
         condition.write_unclear({2, 1})
@@ -154,19 +154,19 @@ def test_a_drained_driver_is_told_and_a_new_one_forgets_what_the_last_one_said(c
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"state":"odd","since":1,"unclear":[],"recovered":{}}'])
-def test_a_condition_that_cannot_be_read_is_none(condition: DriverStatusFile, tmp_path: Path, content: str) -> None:
+def test_a_status_that_cannot_be_read_is_none(condition: DriverStatusFile, tmp_path: Path, content: str) -> None:
     (tmp_path / "condition.json").write_text(content)
     assert condition.read() is None
 
 
-def test_a_condition_is_written_when_it_changes_only(condition: DriverStatusFile, tmp_path: Path) -> None:
+def test_the_status_is_written_only_if_it_changed(condition: DriverStatusFile, tmp_path: Path) -> None:
     condition.write("running")
     (tmp_path / "condition.json").write_text(json.dumps("touched"))
     condition.write("running")
     assert (tmp_path / "condition.json").read_text() == '"touched"'
 
 
-def test_a_full_disk_is_told_in_the_place_of_what_was_told_before(
+def test_a_full_disk_overwrites_the_status_in_place(
     condition: DriverStatusFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     condition.write("stopped", "a longer reason than the next one")
@@ -179,5 +179,5 @@ def _disk_full(*_: object) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_an_error_is_told_on_one_line_whatever_its_value_holds() -> None:
+def test_an_error_is_shown_on_one_line_whatever_its_value_contains() -> None:
     assert one_line(EngineError("no", value="a\n  b", remedy="do")) == "no (a b): do"

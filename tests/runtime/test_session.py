@@ -9,7 +9,7 @@ from tidegate.runtime.spark.session import _QUICK_START, _SETTINGS, _settings
 pytestmark = pytest.mark.fast
 
 
-def test_spark_tries_nothing_again() -> None:
+def test_spark_never_retries() -> None:
     """A second attempt of a task would bear the batch's attempt, and produce into its transaction once more."""
     once = {"spark.speculation": "false", "spark.task.maxFailures": "1", "spark.stage.maxConsecutiveAttempts": "1"}
     assert {name: _SETTINGS.get(name) for name in once} == once

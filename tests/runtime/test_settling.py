@@ -58,7 +58,7 @@ def newest(of: Application):
 
 
 @pytest.mark.parametrize(("published", "due"), [(True, 0), (False, 2)])
-def test_what_was_said_is_recorded_by_a_claim_and_the_marks_are_written(
+def test_a_settlement_is_recorded_by_a_claim_and_the_marks_are_written(
     kafka: ScriptedKafka, here: Application, published: bool, due: int
 ) -> None:
     before = newest(here)
@@ -78,7 +78,7 @@ def test_partitions_that_are_not_named_stay_undecided(kafka: ScriptedKafka, here
     assert {request.transactional_id for request in kafka.named("TxnOffsetCommit")} == {f"app-{NAME}-1"}
 
 
-def test_what_a_mark_tells_is_not_for_a_person_to_say(kafka: ScriptedKafka, here: Application) -> None:
+def test_output_with_a_mark_cannot_be_settled(kafka: ScriptedKafka, here: Application) -> None:
     before = newest(here)
     kafka.marks = dict.fromkeys((0, 1), (0, f"tidegate/1 {before.table_id} 1"))
     with pytest.raises(NothingUndecided):
@@ -86,7 +86,7 @@ def test_what_a_mark_tells_is_not_for_a_person_to_say(kafka: ScriptedKafka, here
     assert (newest(here), payloads(kafka)) == (before, [])
 
 
-def test_the_command_asks_for_the_word_and_for_the_driver_to_be_stopped(
+def test_settle_requires_a_decision_and_a_stopped_driver(
     kafka: ScriptedKafka, here: Application, tmp_path: Path
 ) -> None:
     file = tmp_path / "file.yaml"

@@ -49,17 +49,17 @@ def test_a_java_that_is_too_old_is_refused_by_its_version(path: Path, version: s
 
 
 @pytest.mark.parametrize("version", ["17", "17.0.15", "21.0.1", "25-ea"])
-def test_a_java_that_is_new_enough_is_taken(path: Path, version: str) -> None:
+def test_a_java_that_is_new_enough_is_accepted(path: Path, version: str) -> None:
     fake_java(path, version)
     assert java_command() == str(path / "java")
 
 
-def test_a_missing_java_is_told(path: Path) -> None:
+def test_a_missing_java_is_reported(path: Path) -> None:
     with pytest.raises(UserError, match="Java was not found"):
         java_command()
 
 
-def test_java_home_comes_before_path(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_home_takes_precedence_over_path(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_java(path, "11")
     (path / "newer" / "bin").mkdir(parents=True)
     fake_java(path / "newer" / "bin", "21")
@@ -67,13 +67,13 @@ def test_java_home_comes_before_path(path: Path, monkeypatch: pytest.MonkeyPatch
     assert java_command() == str(path / "newer" / "bin" / "java")
 
 
-def test_a_java_home_without_java_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_java_home_without_java_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(path / "nothing"))
     with pytest.raises(UserError, match="Java does not run"):
         java_command()
 
 
-def test_the_set_up_refuses_an_old_java_before_it_fetches_anything(tmp_path: Path) -> None:
+def test_the_set_up_refuses_an_old_java_before_any_download(tmp_path: Path) -> None:
     fake_java(tmp_path, "11.0.2")
     refused = _set_up({"PATH": f"{tmp_path}:/usr/bin:/bin"})
     assert refused.returncode == 2
@@ -82,13 +82,13 @@ def test_the_set_up_refuses_an_old_java_before_it_fetches_anything(tmp_path: Pat
     assert refused.stdout == ""
 
 
-def test_the_set_up_tells_that_there_is_no_java(tmp_path: Path) -> None:
+def test_the_set_up_reports_a_missing_java(tmp_path: Path) -> None:
     refused = _set_up({"PATH": os.environ["PATH"], "JAVA_HOME": str(tmp_path)})
     assert refused.returncode == 2
     assert refused.stderr.startswith("set-up stopped: Java was not found")
 
 
-def test_the_listed_jars_are_recognised_and_others_are_not_tolerated(tmp_path: Path) -> None:
+def test_the_listed_jars_are_accepted_and_others_are_refused(tmp_path: Path) -> None:
     touch_all(tmp_path)
     assert jars.missing(tmp_path) == []
     (tmp_path / "broker" / "kafka_2.13-3.9.0.jar").touch()
@@ -97,7 +97,7 @@ def test_the_listed_jars_are_recognised_and_others_are_not_tolerated(tmp_path: P
     assert "spark/delta-storage-4.4.0.jar" in jars.missing(tmp_path)
 
 
-def test_jars_that_are_there_are_not_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_jars_are_not_downloaded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path))
     touch_all(tmp_path / "jars")
     notes: list[str] = []
@@ -106,7 +106,7 @@ def test_jars_that_are_there_are_not_fetched_again(tmp_path: Path, monkeypatch: 
     assert notes == []
 
 
-def test_no_jar_is_listed_that_pyspark_has() -> None:
+def test_jars_of_pyspark_are_not_listed() -> None:
     provided = {name.name.rsplit("-", 1)[0] for name in jars.ivy_jar().parent.glob("*.jar")}
     assert not {name.rsplit("-", 1)[0] for name in jars.listed()["spark"]} & provided
 

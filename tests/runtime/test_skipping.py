@@ -24,24 +24,24 @@ def test_the_ranges_between_the_next_and_the_first_offsets_are_lost() -> None:
     assert lost_ranges(READ, "in", {0: 10, 1: 25, 2: 0}) == {1: (20, 25)}
 
 
-def test_a_loss_is_told_of_all_partitions_with_the_command_that_accepts_it() -> None:
+def test_a_loss_is_reported_for_all_partitions_with_the_command_that_accepts_it() -> None:
     with pytest.raises(OffsetsGone) as told:
         check_nothing_lost(READ, CONFIG, {0: 12, 1: 25, 2: 30})
     assert told.value.value == "partition 0: offsets 10 to 11; partition 1: offsets 20 to 24"
     assert told.value.remedy.endswith(f"tidegate skip FILE {READ.operator} 0:10-12 1:20-25")
 
 
-def test_nothing_lost_is_no_error() -> None:
+def test_without_lost_records_there_is_no_error() -> None:
     check_nothing_lost(READ, CONFIG, {0: 10, 1: 0, 2: 30})
 
 
 @pytest.mark.parametrize("named", [{1: (20, 25)}, {1: (20, 22)}, {0: (10, 12), 1: (20, 25)}])
-def test_a_loss_can_be_accepted_wholly_or_from_its_beginning_on(named) -> None:
+def test_a_loss_can_be_accepted_completely_or_up_to_an_offset(named) -> None:
     check_skip({0: (10, 12), 1: (20, 25)}, named)
 
 
 @pytest.mark.parametrize("named", [{1: (21, 25)}, {1: (20, 26)}, {1: (20, 20)}, {1: (25, 20)}, {2: (30, 31)}])
-def test_what_is_still_there_is_not_skipped(named) -> None:
+def test_existing_records_cannot_be_skipped(named) -> None:
     with pytest.raises(UserError, match="are not what was lost") as refused:
         check_skip({0: (10, 12), 1: (20, 25)}, named)
     assert refused.value.value == "lost: 0:10-12 1:20-25"
@@ -56,5 +56,5 @@ def test_a_skip_is_a_claim_that_moves_the_offsets_and_records_the_ranges() -> No
     assert after_claim(skipped, attempt="b", clock=9, config="c", topics={}).skipped == {}
 
 
-def test_ranges_are_shown_as_the_command_takes_them() -> None:
+def test_ranges_are_shown_in_the_format_of_the_command() -> None:
     assert shown({3: (15, 77), 0: (1, 2)}) == "0:1-2 3:15-77"

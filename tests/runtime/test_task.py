@@ -153,7 +153,7 @@ def test_a_superseded_task_reads_and_writes_nothing(attempt: KafkaAttempt) -> No
     assert (header(attempt), port.reads, sorted(attempt.log.rglob("*.parquet"))) == (before, [], files)
 
 
-def test_input_that_does_not_come_costs_no_local_state(attempt: KafkaAttempt) -> None:
+def test_a_failed_fetch_never_damages_a_local_state(attempt: KafkaAttempt) -> None:
     ran(attempt, StandIn())
     next_batch = replace(attempt, batch=2, attempt="next")
     before = header(attempt)
@@ -196,7 +196,7 @@ def in_kernel(happens: Callable[[], object]) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("step", ["output", "files"])
-def test_a_task_that_fails_behind_its_kernel_is_undone_by_the_next_attempt(
+def test_a_task_that_fails_after_its_kernel_is_undone_by_the_next_attempt(
     attempt: KafkaAttempt, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     port = StandIn(on_open=refuse) if step == "output" else StandIn()
@@ -254,7 +254,7 @@ def through_kafka(attempt: KafkaAttempt, kafka: ScriptedKafka, **changes: Any) -
     return done
 
 
-def test_emissions_go_to_the_partition_that_their_input_came_from(attempt: KafkaAttempt, kafka: ScriptedKafka) -> None:
+def test_emissions_are_written_to_the_partition_of_their_input(attempt: KafkaAttempt, kafka: ScriptedKafka) -> None:
     done = through_kafka(attempt, kafka)
     assert done.producer is not None and done.producer.opened
     [output] = kafka.named("Produce")
@@ -288,7 +288,7 @@ def test_the_partitions_of_a_task_share_one_deadline(
 SHUT_DOWN = {"kind": "suppression", "input": "in", "output": "out", "buffer": {"max_keys": 1, "when_full": "shut_down"}}
 
 
-def test_a_record_at_an_offset_that_was_read_before_is_another_row(attempt: KafkaAttempt) -> None:
+def test_a_record_at_a_reused_offset_is_a_separate_row(attempt: KafkaAttempt) -> None:
     done = run.run_plan(attempt, plan(raised=((7, 7),)), StandIn())
     assert isinstance(done, PartitionResult)
     assert done.next_offset == 1
@@ -296,7 +296,7 @@ def test_a_record_at_an_offset_that_was_read_before_is_another_row(attempt: Kafk
     assert pq.read_table(attempt.log / emission.path)["offset"].to_pylist() == [7]
 
 
-def test_where_a_bound_stops_the_partition_is_an_offset_of_the_input(attempt: KafkaAttempt) -> None:
+def test_a_partition_stopped_by_a_limit_names_an_offset_of_the_input(attempt: KafkaAttempt) -> None:
     bounded = replace(attempt, config=read(SuppressionConfig, SHUT_DOWN))
     port = StandIn(rows=(Row(b"a", b"v", 1, 0), Row(b"b", b"v", 1, 1)))
     done = run.run_plan(bounded, plan(end=2, raised=((7, 7),)), port)

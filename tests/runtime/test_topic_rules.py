@@ -65,7 +65,7 @@ def test_operators_that_read_what_they_write_through_others_are_refused_once(opt
     assert {where: problem.value for where, problem in found.items()} == {"operators.a.input": "a -> b -> c -> a"}
 
 
-def test_a_chain_and_a_topic_of_two_readers_are_no_loop() -> None:
+def test_a_chain_of_operators_and_a_topic_with_two_readers_are_not_a_cycle() -> None:
     assert not problems(
         a={"input": "x", "output": "y"},
         b={"input": "y", "output": "z"},
@@ -74,11 +74,11 @@ def test_a_chain_and_a_topic_of_two_readers_are_no_loop() -> None:
     )
 
 
-def test_two_operators_of_one_form_may_share_an_output() -> None:
+def test_two_operators_with_the_same_output_format_may_share_a_topic() -> None:
     assert not problems(a={"input": "x", "output": "all"}, b={"input": "y", "output": "all"})
 
 
-def test_two_operators_whose_records_differ_in_form_cannot_share_an_output() -> None:
+def test_two_operators_with_different_output_formats_cannot_share_a_topic() -> None:
     found = problems(a={"input": "x", "output": "all"}, b={**WINDOWS, "input": "y", "output": "all"})
     assert found["operators.b.output"].value == "all"
     assert list(found) == ["operators.b.output"]

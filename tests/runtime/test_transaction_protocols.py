@@ -86,7 +86,7 @@ def test_in_version_2_a_transaction_begins_at_sequence_0_with_the_end_s_id_and_e
     assert (after.sequences, after.producer_id, after.epoch) == ({}, PRODUCER_ID, before.epoch + 1)
 
 
-def test_in_version_1_sequences_go_on_modulo_2_to_the_31() -> None:
+def test_in_version_1_sequences_continue_modulo_2_to_the_31() -> None:
     kafka = ScriptedKafka(1)
     first = whole(kafka, replace(started(kafka), sequences={"out": 2**31 - 4}), count=3)
     assert first.sequences == {"out": 2**31 - 1}
@@ -129,7 +129,7 @@ def test_a_timeout_longer_than_the_broker_allows_is_a_user_error() -> None:
     assert "transaction.max.timeout.ms" in refused.value.remedy
 
 
-def test_marks_are_asked_for_when_they_are_stable() -> None:
+def test_marks_are_requested_as_stable_offsets() -> None:
     kafka = ScriptedKafka()
     committed_offsets(kafka, "group", "in", [0, 1])
     assert [request.require_stable for request in kafka.named("OffsetFetch")] == [True]
@@ -151,12 +151,12 @@ def test_a_fetch_without_an_answer_is_sent_again_until_the_deadline() -> None:
     assert time.monotonic() - begun < 5
 
 
-def test_a_scripted_broker_offers_what_a_client_offers() -> None:
+def test_a_scripted_broker_has_the_interface_of_a_client() -> None:
     offered = {name for name in vars(ScriptedKafka) if not name.startswith("_")} - {"names", "named"}
     assert offered <= set(vars(KafkaClient))
 
 
-def test_the_newest_batch_is_looked_for_once_nothing_is_open(
+def test_the_newest_batch_is_searched_once_no_transaction_is_open(
     kafka: ScriptedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A transaction of others is open at offset 5: behind it may be what the operator has published."""

@@ -58,7 +58,7 @@ def read(kafka: ScriptedKafka, start: int, end: int, epoch: int):
     return fetch(kafka, "in", 0, start, end, max_bytes=2**20, deadline_s=5, epoch=epoch)  # type: ignore[arg-type]
 
 
-def test_a_fetch_says_what_was_read_before_and_gives_the_leader_epoch_of_what_it_has_read() -> None:
+def test_a_fetch_sends_the_last_leader_epoch_and_returns_that_of_the_records_read() -> None:
     kafka, asked = ScriptedKafka(), []
 
     def answer(offset: int, epoch: int) -> tuple[int, bytes]:
@@ -71,7 +71,7 @@ def test_a_fetch_says_what_was_read_before_and_gives_the_leader_epoch_of_what_it
     assert (got.next_offset, got.epoch, len(got.records)) == (14, 6, 4)  # 7 is that of offset 14
 
 
-def test_where_what_was_read_is_no_longer_there_nothing_is_read() -> None:
+def test_if_read_records_are_missing_nothing_is_read() -> None:
     kafka = ScriptedKafka()
     kafka.fetched[0] = lambda _offset, _epoch: (60, batches(100, 7))
     with pytest.raises(InputTruncated, match="in/0 has lost records") as stopped:
@@ -80,7 +80,7 @@ def test_where_what_was_read_is_no_longer_there_nothing_is_read() -> None:
 
 
 @pytest.mark.parametrize(("end", "epoch_end", "lost"), [(60, -1, 60), (60, 60, 60), (130, 60, 60), (130, -1, None)])
-def test_an_end_below_what_was_read_is_a_truncation_and_so_is_one_of_its_leader_epoch(
+def test_a_log_or_leader_epoch_that_ends_before_the_next_offset_is_a_truncation(
     end: int, epoch_end: int, lost: int | None
 ) -> None:
     """Offset 100 of partition 0 was reached in leader epoch 5; the last case has lost nothing."""
@@ -92,7 +92,7 @@ def test_an_end_below_what_was_read_is_a_truncation_and_so_is_one_of_its_leader_
     assert found == ({} if lost is None else {0: (100, lost)})
 
 
-def test_a_truncation_is_told_with_the_command_that_accepts_it() -> None:
+def test_a_truncation_is_reported_with_the_command_that_accepts_it() -> None:
     kafka = ScriptedKafka()
     kafka.topics["in"] = ("id of in", 3)
     kafka.ends = {0: 60, 1: 20, 2: 29}
@@ -102,7 +102,7 @@ def test_a_truncation_is_told_with_the_command_that_accepts_it() -> None:
     assert told.value.remedy.endswith(f"tidegate skip FILE {READ.operator} 0:100-60 2:30-29")
 
 
-def test_a_driver_stops_when_its_input_ends_before_what_it_has_read(
+def test_a_driver_stops_if_the_input_ends_before_its_next_offset(
     jobs: Jobs, kafka: ScriptedKafka, tmp_path: Path
 ) -> None:
     driver = driver_of(application(tmp_path), jobs)
@@ -113,7 +113,7 @@ def test_a_driver_stops_when_its_input_ends_before_what_it_has_read(
         driver.operator.round()
 
 
-def test_a_task_that_meets_a_truncation_makes_the_driver_name_all_ranges(
+def test_if_a_task_finds_a_truncation_the_driver_names_all_ranges(
     jobs: Jobs, kafka: ScriptedKafka, tmp_path: Path
 ) -> None:
     """Both partitions have grown past what was read."""
@@ -133,20 +133,20 @@ def test_a_task_that_meets_a_truncation_makes_the_driver_name_all_ranges(
     assert stopped.value.value == "partition 0: offsets 2 to 4; partition 1: offsets 3 to 4"
 
 
-def test_a_plan_has_the_leader_epoch_of_what_was_read_and_the_log_keeps_it() -> None:
+def test_a_plan_has_the_leader_epoch_of_the_last_record_and_the_log_stores_it() -> None:
     plans = plan_records(PlanBasis(READ, "in", {}, {}), {0: 110, 2: 31})
     assert [(plan.partition, plan.epoch) for plan in plans] == [(0, 5), (2, -1)]
     assert BatchMeta.from_json(READ.to_json()).epochs == {0: 5, 1: 5}
 
 
 @pytest.mark.parametrize("named", [{0: (100, 59)}, {0: (100, 61)}, {0: (99, 60)}, {0: (60, 100)}])
-def test_a_truncation_is_accepted_back_to_where_what_was_read_ends_and_nowhere_else(named) -> None:
+def test_a_truncation_is_accepted_only_back_to_the_last_remaining_record_read(named) -> None:
     check_skip({0: (100, 60)}, {0: (100, 60)})
     with pytest.raises(UserError):
         check_skip({0: (100, 60)}, named)
 
 
-def test_where_a_loss_was_accepted_the_former_leader_epoch_says_nothing() -> None:
+def test_after_an_accepted_loss_the_former_leader_epoch_does_not_count() -> None:
     claim = after_claim(READ, attempt="a", clock=9, config="c", topics={})
     skipped = after_skip(claim, "in", {0: (100, 60)})
     assert (skipped.offsets["in"][0], skipped.epochs, skipped.skipped) == (60, {1: 5}, {0: (100, 60)})
@@ -184,7 +184,7 @@ def answers_to_epochs(begins: dict[int, int], end: int) -> dict[tuple[int, int],
     return answers
 
 
-def test_behind_a_skip_back_leader_epochs_tell_of_the_next_truncation_before_anything_was_read(
+def test_after_a_skip_back_leader_epochs_detect_the_next_truncation(
     jobs: Jobs, kafka: ScriptedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Partition 0 was read up to 100 in epoch 7 and is cut at 60, in 5. It is cut again, and grows past 60."""

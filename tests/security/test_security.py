@@ -79,27 +79,27 @@ def test_the_service_reads_and_publishes_exactly_once(guarded, spark, way, tmp_p
 
 @pytest.mark.parametrize("mechanism", LOGINS)
 @pytest.mark.parametrize("wrong", [{"password": "bob-secret"}, {"user": "nobody"}])
-def test_a_wrong_login_is_told_at_once_with_the_remedy_and_without_the_password(guarded, mechanism, wrong):
+def test_a_failed_login_is_reported_at_once_with_the_remedy_and_without_the_password(guarded, mechanism, wrong):
     told = refusal(guarded.by_login(mechanism, **wrong))
     assert "refuses the login" in told
     assert "sasl.jaas.config" in told
     assert "secret" not in told
 
 
-def test_an_authority_that_is_not_trusted_is_told_with_the_remedy(guarded):
+def test_an_authority_that_is_not_trusted_is_reported_with_the_remedy(guarded):
     told = refusal(guarded.by_certificate(ssl_truststore_location=str(guarded.strangers_authority)))
     assert "authority that is not trusted" in told
     assert "ssl.truststore.location" in told
 
 
-def test_a_certificate_for_another_host_is_told_with_the_remedy(guarded):
+def test_a_certificate_for_another_host_is_reported_with_the_remedy(guarded):
     other = guarded.broker.secured["SSL"].replace("127.0.0.1", "localhost")
     told = refusal(guarded.by_certificate(bootstrap_servers=other))
     assert "for another host name" in told
     assert "bootstrap.servers" in told
 
 
-def test_a_client_without_a_certificate_that_the_broker_trusts_is_told_with_the_remedy(guarded):
+def test_a_client_without_a_certificate_that_the_broker_trusts_is_reported_with_the_remedy(guarded):
     with_a_strangers = guarded.by_certificate(ssl_keystore_location=str(guarded.stranger))
     without = {name: value for name, value in guarded.by_certificate().items() if "keystore" not in name}
     for options in (with_a_strangers, without):

@@ -61,7 +61,7 @@ def test_each_version_of_the_log_has_the_state_of_its_batch(table: TableOracle) 
     assert held == [0, 1]
 
 
-def test_a_version_that_somebody_else_put_has_the_state_of_the_batch_below_it(table: TableOracle) -> None:
+def test_a_foreign_version_has_the_state_of_the_batch_below_it(table: TableOracle) -> None:
     for version in (NEWEST + 1, NEWEST + 2):
         table.note_foreign_version(version)
     before, after = (table.state_at(version, 0) for version in (NEWEST, NEWEST + 2))
@@ -70,6 +70,6 @@ def test_a_version_that_somebody_else_put_has_the_state_of_the_batch_below_it(ta
     assert before.stream_time == after.stream_time == 5
 
 
-def test_no_join_looks_up_in_a_version_that_nobody_has_put(table: TableOracle) -> None:
+def test_no_join_reads_a_version_that_was_not_committed(table: TableOracle) -> None:
     with pytest.raises(Violation, match="version 3"):
         table.state_at(NEWEST + 1, 0)

@@ -21,7 +21,7 @@ FAST_SEEDS, SLOW_SEEDS = range(60), range(100_000, 100_400)
 
 
 @pytest.mark.fast
-def test_none_lost_none_twice_order_kept_in_a_few_runs() -> None:
+def test_no_record_is_lost_repeated_or_reordered_in_a_few_runs() -> None:
     campaign = play_all(FAST_SEEDS, 1)
     _assert_passed(campaign)
     assert campaign.events["emissions"] > 5 * len(FAST_SEEDS)
@@ -30,7 +30,7 @@ def test_none_lost_none_twice_order_kept_in_a_few_runs() -> None:
 
 
 @pytest.mark.timeout(3_600)
-def test_none_lost_none_twice_order_kept_in_many_runs() -> None:
+def test_no_record_is_lost_repeated_or_reordered_in_many_runs() -> None:
     campaign = play_all(SLOW_SEEDS, 2)
     _assert_passed(campaign)
     reached = {point for point in get_args(KillPoint) if campaign.events[point]}
@@ -45,7 +45,7 @@ def test_none_lost_none_twice_order_kept_in_many_runs() -> None:
 
 @pytest.mark.fast
 @pytest.mark.parametrize("file", REGRESSIONS, ids=lambda file: file.stem)
-def test_what_once_failed_passes(file: Path) -> None:
+def test_seeds_that_once_failed_pass(file: Path) -> None:
     report = simulate(Settings.from_json(file.read_text()))
     assert report.problem is None, report.problem
 
@@ -71,7 +71,7 @@ def test_a_transactional_id_that_kafka_has_forgotten_costs_an_undo_and_no_rebuil
 
 
 @pytest.mark.fast
-def test_a_join_meets_its_table_also_where_somebody_has_merged_the_table_s_files() -> None:
+def test_a_join_reads_its_table_after_another_program_merged_the_table_s_files() -> None:
     drawn = [replace(Settings.drawn(seed), operator=JOINED, rebuild_s=0.0) for seed in range(8)]
     reports = [simulate(replace(settings, faults=("foreign_optimize",), intensity=5.0)) for settings in drawn]
     assert [report.problem for report in reports] == [None] * len(reports)
@@ -85,7 +85,7 @@ def test_settings_round_trip() -> None:
 
 
 @pytest.mark.fast
-def test_without_faults_nothing_happens_but_the_work() -> None:
+def test_without_faults_the_simulation_only_does_the_work() -> None:
     report = simulate(replace(Settings.drawn(5), faults=()))
     assert (report.problem, report.counts) == (None, Counter())
     assert report.events["emissions"] > 0

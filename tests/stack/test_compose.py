@@ -74,7 +74,7 @@ def test_each_kind_of_operator_has_a_container_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("name", sorted({*SERVICES} - ONCE))
-def test_every_container_that_stays_has_a_health_check_and_comes_back(name: str) -> None:
+def test_every_lasting_container_has_a_health_check_and_restarts(name: str) -> None:
     assert SERVICES[name]["healthcheck"]["test"][0] == "CMD"
     assert SERVICES[name]["restart"] == "unless-stopped"
 
@@ -92,7 +92,7 @@ def test_no_container_runs_as_root_or_can_become_it(name: str) -> None:
 
 
 @each_service
-def test_what_a_container_waits_for_has_a_condition_that_it_can_meet(name: str) -> None:
+def test_every_dependency_of_a_container_has_a_reachable_condition(name: str) -> None:
     for other, how in SERVICES[name].get("depends_on", {}).items():
         ends = other in ONCE
         assert how == {"condition": "service_completed_successfully" if ends else "service_healthy"}
@@ -103,7 +103,7 @@ def test_only_this_machine_reaches_the_ports(name: str) -> None:
     assert all(port.startswith("127.0.0.1:") for port in SERVICES[name].get("ports", ()))
 
 
-def test_there_are_no_passwords_outside_of_the_sample() -> None:
+def test_passwords_occur_only_in_the_sample() -> None:
     sample, text = settings(".env.example"), (ROOT / "docker-compose.yml").read_text()
     secrets = {name: value for name, value in sample.items() if "PASSWORD" in name}
     assert set(re.findall(r"\$\{(\w*PASSWORD\w*)", text)) == {*secrets}
@@ -126,7 +126,7 @@ def test_the_sample_has_every_variable_of_the_file() -> None:
     assert used | {"COMPOSE_PROJECT_NAME", "COMPOSE_PROFILES"} == {*settings(".env.example")}
 
 
-def test_no_variable_has_a_default_beside_the_sample_s() -> None:
+def test_no_variable_has_a_default_besides_the_sample_s() -> None:
     assert re.findall(r"\$\{\w+:?-", (ROOT / "docker-compose.yml").read_text()) == []
 
 
@@ -149,7 +149,7 @@ def test_the_stack_runs_the_operators_of_the_demo() -> None:
     assert topics_of(stack) == topics_of(demo)
 
 
-def test_every_topic_that_an_operator_names_is_made() -> None:
+def test_every_topic_that_an_operator_names_is_created() -> None:
     ends = {"input": "in", "output": "out", "dead_letters": "refused"}
     updates = {"kind": "suppression", **ends, "until": {"time_limit": "1h"}}
     kafka = {"bootstrap.servers": "kafka:9092"}
@@ -171,7 +171,7 @@ def test_prometheus_watches_every_service() -> None:
     assert targets == {f"{name}:{telemetry.port}" for name in TIDEGATE}
 
 
-def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
+def test_the_dashboard_uses_existing_metrics() -> None:
     known = {metric.name + suffix for metric in METRICS for suffix in SUFFIXES.get(metric.kind, ("",))}
     asked = {name for query in queries() for name in re.findall(r"tidegate_\w+", query)}
     assert len(asked) > 15

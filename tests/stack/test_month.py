@@ -16,13 +16,13 @@ def year() -> list[Departure]:
     return departures()
 
 
-def test_fewer_days_are_the_beginning_of_more(year: list[Departure]) -> None:
+def test_fewer_days_are_a_prefix_of_more_days(year: list[Departure]) -> None:
     few, many = month(3, year), month(5, year)
     assert many.departures[: len(few.departures)] == few.departures
     assert few.readings == many.readings
 
 
-def test_the_days_together_are_the_month_in_its_order(year: list[Departure]) -> None:
+def test_the_days_together_are_the_month_in_order(year: list[Departure]) -> None:
     january = month(31, year)
     days = list(by_day(january.departures))
     assert [day for day, _ in days] == list(range(1, 32))

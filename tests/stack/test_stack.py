@@ -42,7 +42,7 @@ def test_every_panel_has_data(undisturbed: str, query: str) -> None:
 
 
 @pytest.mark.parametrize("number", range(len(KILLED)), ids=KILLED)
-def test_a_container_that_is_killed_comes_back_and_the_results_are_right(disturbed: None, number: int) -> None:
+def test_a_killed_container_restarts_and_the_results_are_right(disturbed: None, number: int) -> None:
     """One after the other, on more and more days; Kafka when the input is in it, the others while it is produced."""
     service, days = KILLED[number], DAYS * (number + 1) // len(KILLED)
     before = engine.container(service)["RestartCount"]

@@ -15,17 +15,17 @@ pytestmark = pytest.mark.fast
 A, B = Lease(1, 1_000, {0: 50, 1: 70}), Lease(2, 1_000, {0: 60, 1: 40})
 
 
-def test_a_table_keeps_what_any_reader_needs() -> None:
+def test_a_table_keeps_the_versions_that_any_reader_needs() -> None:
     both = {"a": A, "b": B}
     assert [needed(both, seen({}, both), partition) for partition in (0, 1)] == [50, 40]
     assert needed({}, {}, 0) == ALWAYS
 
 
-def test_a_partition_that_a_reader_does_not_name_is_kept_whole() -> None:
+def test_all_versions_of_a_partition_that_a_reader_does_not_name_are_kept() -> None:
     assert needed({"a": A}, seen({}, {"a": A}), 9) == NEVER
 
 
-def test_a_superseded_driver_s_lease_lets_nothing_go() -> None:
+def test_a_superseded_driver_s_lease_releases_no_version() -> None:
     epochs = seen({"a": (2, 900)}, {"a": A})
     assert epochs == {"a": (2, 900)}
     assert needed({"a": A}, epochs, 0) == NEVER
@@ -35,7 +35,7 @@ def test_a_lease_older_than_the_rewind_window_no_longer_counts() -> None:
     assert live_leases({"a": A, "b": B._replace(clock=999)}, 2_000, 1_000) == {"a": A}
 
 
-def test_a_lease_is_read_as_it_was_written_and_what_is_no_lease_needs_everything(tmp_path: Path) -> None:
+def test_a_lease_round_trips_and_an_unreadable_lease_needs_everything(tmp_path: Path) -> None:
     leases.write(tmp_path, "a", A)
     leases.path_of(tmp_path, "b").write_text("{")
     found = leases.read(tmp_path, 77)
@@ -43,7 +43,7 @@ def test_a_lease_is_read_as_it_was_written_and_what_is_no_lease_needs_everything
     assert needed(found, seen({}, found), 0) == NEVER
 
 
-def test_a_gate_opens_up_to_what_was_due_before_the_end_that_the_table_has_read() -> None:
+def test_a_gate_opens_for_records_that_were_due_before_the_end_that_the_table_has_read() -> None:
     """due up to 10 when the table's topic ended at 3; up to 20 when it ended at 5; up to 30 at 9"""
     gate = Gate()
     for due, end in ((10, 3), (20, 5), (30, 9)):
@@ -51,7 +51,7 @@ def test_a_gate_opens_up_to_what_was_due_before_the_end_that_the_table_has_read(
     assert [gate.released_up_to(offset) for offset in (0, 2, 3, 4, 5, 8, 9)] == [NEVER, NEVER, 10, 10, 20, 20, 30]
 
 
-def test_what_was_noted_first_of_the_same_time_counts() -> None:
+def test_of_equal_timestamps_the_first_entry_counts() -> None:
     gate = Gate()
     gate.add_due(10, 3)
     gate.add_due(10, 7)
@@ -60,7 +60,7 @@ def test_what_was_noted_first_of_the_same_time_counts() -> None:
     assert gate.released_up_to(3) == 10
 
 
-def test_a_gate_that_stays_shut_for_long_remembers_less_and_opens_no_earlier() -> None:
+def test_a_gate_that_stays_closed_for_long_merges_entries_and_opens_no_earlier() -> None:
     gate = Gate()
     for number in range(5 * LONGEST_QUEUE):
         gate.add_due(number, number)

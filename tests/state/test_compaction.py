@@ -138,14 +138,14 @@ def test_a_compaction_writes_the_metadata_of_the_batches_before_it_into_rows(log
     assert [json.loads(row["value"]) for row in rows_of] == entries
 
 
-def test_entries_whose_metadata_is_in_no_row_stay(log: OperatorLog) -> None:
+def test_entries_without_a_metadata_row_are_kept(log: OperatorLog) -> None:
     long_log(log)
     commit_rows(log, 200, {}, recorded=5)
     clean_up(log, clock_ms=now_ms(log) + HOUR_MS, rewind_window_ms=0)
     assert versions(log.path)[0] == 6
 
 
-def test_a_checkpoint_of_others_does_not_let_metadata_go_that_is_needed(log: OperatorLog) -> None:
+def test_a_checkpoint_of_another_program_does_not_delete_metadata_that_is_needed(log: OperatorLog) -> None:
     """Complete metadata: 1, 4, 8, ..., 40, 44, 48; somebody's checkpoint: 42; old: up to 43."""
     for batch in range(1, 50):
         commit_rows(log, batch, {}, recorded=batch)
@@ -157,7 +157,7 @@ def test_a_checkpoint_of_others_does_not_let_metadata_go_that_is_needed(log: Ope
     assert newest is not None and newest.batch == 43
 
 
-def test_metadata_goes_only_together_with_what_builds_upon_it(log: OperatorLog) -> None:
+def test_metadata_is_deleted_only_together_with_metadata_that_builds_upon_it(log: OperatorLog) -> None:
     """1 is complete; 2 and 3 say what they changed --- 4, 5, 7, 8 are compactions, hence complete --- 6"""
     for batch in (1, 2, 3):
         commit_rows(log, batch, {}, clock=clock_of(batch))
@@ -179,7 +179,7 @@ def test_a_second_compaction_finds_nothing_more_to_rewrite_but_metadata(log: Ope
     assert {file.path for kind in ("state", "emission") for file in log.data_files(kind)} == kept
 
 
-def test_a_state_that_is_empty_leaves_no_file(log: OperatorLog) -> None:
+def test_an_empty_state_leaves_no_file(log: OperatorLog) -> None:
     commit_rows(log, 1, {("state", 0): changes("a=1")})
     commit_rows(log, 2, {("state", 0): changes("a")})
     run(log, 3)
@@ -196,7 +196,7 @@ def test_large_output_is_cut_into_several_files_in_order(log: OperatorLog, monke
     assert state(log) == before
 
 
-def test_a_row_of_output_is_merged_once_for_each_doubling(log: OperatorLog) -> None:
+def test_an_output_row_is_merged_once_per_doubling(log: OperatorLog) -> None:
     rounds, merged = 32, 0
     for batch in range(1, 3 * rounds + 1, 3):
         for small in (batch, batch + 1):
@@ -210,7 +210,7 @@ def test_a_row_of_output_is_merged_once_for_each_doubling(log: OperatorLog) -> N
     assert len(log.data_files("emission")) <= math.log2(rounds) + 1
 
 
-def test_large_files_of_output_are_left_alone(log: OperatorLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_files_of_output_are_not_rewritten(log: OperatorLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "SMALL_FILE_BYTES", 1)
     for batch in (1, 2):
         commit_rows(log, batch, {("emission", 0): rows("x")})
@@ -219,7 +219,7 @@ def test_large_files_of_output_are_left_alone(log: OperatorLog, monkeypatch: pyt
     assert log.data_files("emission") == kept
 
 
-def test_output_older_than_keep_output_goes_by_the_clock_of_its_batch(log: OperatorLog) -> None:
+def test_output_older_than_keep_output_is_dropped_by_its_batch_s_clock(log: OperatorLog) -> None:
     for batch in (1, 2, 3):
         commit_rows(log, batch, {(kind, 0): rows("x") for kind in ("emission", "late", "rejected")})
     run(log, 4, keep=1_500, clock=clock_of(4))
@@ -227,7 +227,7 @@ def test_output_older_than_keep_output_goes_by_the_clock_of_its_batch(log: Opera
         assert log.batches(kind, 0) == [3]
 
 
-def test_old_rows_go_from_a_file_that_has_younger_ones_too(log: OperatorLog) -> None:
+def test_old_rows_are_dropped_from_a_file_with_newer_rows(log: OperatorLog) -> None:
     for batch in (1, 2, 3):
         commit_rows(log, batch, {("emission", 0): rows("x")})
     run(log, 4, clock=clock_of(4))
@@ -247,7 +247,7 @@ def test_a_clock_that_jumps_drops_nothing_that_is_not_old(log: OperatorLog, batc
     assert log.batches("late", 0) == list(range(2 if first_of_the_log else 1, 6))
 
 
-def test_what_is_old_goes_although_a_clock_was_wrong_in_between(log: OperatorLog) -> None:
+def test_old_batches_are_dropped_although_a_clock_was_wrong_in_between(log: OperatorLog) -> None:
     """1 and 2 old --- 3 says 1970 --- 4 says in a hundred years --- 5 old --- 6 young"""
     for batch, clock in enumerate([clock_of(1), clock_of(2), 5_000, clock_of(3e9), clock_of(5), clock_of(1_000)], 1):
         commit_rows(log, batch, {("late", 0): rows("x")}, clock=clock)
@@ -270,7 +270,7 @@ def test_output_is_kept_for_ever_if_that_is_asked_for(log: OperatorLog) -> None:
     assert log.batches("emission", 0) == [1, 2]
 
 
-def test_an_older_driver_s_compaction_is_fenced_and_the_log_is_as_before(log: OperatorLog) -> None:
+def test_an_older_driver_s_compaction_is_fenced_and_does_not_change_the_log(log: OperatorLog) -> None:
     for batch in (1, 2):
         commit_rows(log, batch, {("state", 0): changes("a=1")})
     newer = reopened(log)
@@ -280,7 +280,7 @@ def test_an_older_driver_s_compaction_is_fenced_and_the_log_is_as_before(log: Op
     assert len(reopened(newer).data_files("state")) == 2
 
 
-def test_a_rewriting_that_fails_leaves_no_file(log: OperatorLog) -> None:
+def test_a_failed_rewrite_leaves_no_file(log: OperatorLog) -> None:
     for batch in (1, 2):
         commit_rows(log, batch, {("state", partition): changes("a=1") for partition in range(3)})
     before = sorted(log.path.glob("kind=*/*/*"))
@@ -350,14 +350,14 @@ def data_files(log: OperatorLog) -> int:
     return len(list(log.path.glob("kind=*/partition=*/*.parquet")))
 
 
-def test_inside_the_rewind_window_nothing_goes(log: OperatorLog) -> None:
+def test_nothing_is_deleted_inside_the_rewind_window(log: OperatorLog) -> None:
     long_log(log)
     before = data_files(log)
     assert clean_up(log, clock_ms=now_ms(log), rewind_window_ms=0) == 0  # an hour stays, whatever is asked for
     assert (data_files(log), versions(log.path)[0]) == (before, 0)
 
 
-def test_behind_the_rewind_window_the_log_begins_at_a_checkpoint_and_replaced_files_are_gone(log: OperatorLog) -> None:
+def test_before_the_rewind_window_entries_and_replaced_files_are_deleted(log: OperatorLog) -> None:
     long_log(log)
     before, rows_before = data_files(log), log.read("state")
     deleted = clean_up(log, clock_ms=now_ms(log) + HOUR_MS, rewind_window_ms=0)
@@ -370,7 +370,7 @@ def test_behind_the_rewind_window_the_log_begins_at_a_checkpoint_and_replaced_fi
         OperatorLog.at(log.path, CHECKPOINT_EVERY)
 
 
-def test_a_file_that_a_later_version_brought_back_is_not_deleted(log: OperatorLog) -> None:
+def test_a_file_that_a_later_version_restored_is_not_deleted(log: OperatorLog) -> None:
     commit_rows(log, 1, {("state", 0): changes("a=1")})
     removed = log.data_files("state")
     log.commit(meta(log, 2), [], removed)
@@ -390,7 +390,9 @@ def test_a_pinned_version_can_be_read_after_a_clean_up(log: OperatorLog) -> None
     assert OperatorLog.at(log.path, pinned).read("state") == rows_before
 
 
-def test_a_clean_up_goes_on_where_an_interrupted_one_stopped(log: OperatorLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clean_up_continues_where_an_interrupted_one_stopped(
+    log: OperatorLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     long_log(log)
     real, calls = Path.unlink, []
 
@@ -411,7 +413,7 @@ def test_a_clean_up_goes_on_where_an_interrupted_one_stopped(log: OperatorLog, m
     assert versions(log.path)[0] == 2 * CHECKPOINT_EVERY
 
 
-def test_a_clean_up_takes_a_bounded_part_and_every_version_of_the_window_stays_readable(
+def test_a_clean_up_deletes_a_bounded_part_and_every_version_of_the_window_stays_readable(
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cleanup, "MAX_ENTRIES", 3)
@@ -426,7 +428,7 @@ def test_a_clean_up_takes_a_bounded_part_and_every_version_of_the_window_stays_r
     assert reopened(log).version == log.version
 
 
-def test_a_clean_up_reads_the_entries_that_go_and_a_handful_of_others(
+def test_a_clean_up_reads_the_entries_that_it_deletes_and_few_others(
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for batch in range(1, 120):
@@ -455,7 +457,7 @@ def aged(path: Path, days: float) -> None:
 
 
 @pytest.mark.parametrize("wrong", [0, 5])
-def test_an_entry_from_a_time_of_a_wrong_clock_is_no_reason_for_a_clean_up(log: OperatorLog, wrong: int) -> None:
+def test_an_entry_with_a_wrong_file_time_does_not_trigger_a_clean_up(log: OperatorLog, wrong: int) -> None:
     long_log(log)
     for version in range(wrong, log.version + 1, 4):
         os.utime(entry_path(log.path, version), (5, 5))
@@ -493,7 +495,7 @@ def sweep_often(log: OperatorLog, clock_ms: int) -> None:
         clean_up(log, clock_ms=clock_ms, rewind_window_ms=30 * 24 * HOUR_MS)
 
 
-def test_files_that_no_commit_named_go_after_seven_days_and_no_others(log: OperatorLog) -> None:
+def test_only_files_that_no_commit_named_are_deleted_after_seven_days(log: OperatorLog) -> None:
     for batch in range(1, 6):
         commit_rows(log, batch, {("state", partition): changes("a=1") for partition in range(2)})
     run(log, 6)  # the files of batches 1 to 5 are in the rewind window only
@@ -532,7 +534,7 @@ def test_files_of_a_compaction_that_was_committed_as_a_later_batch_stay(log: Ope
     assert OperatorLog.at(log.path, then).read("state").num_rows == 3
 
 
-def test_files_that_no_commit_named_go_when_their_batch_is_behind_the_log_s_beginning(log: OperatorLog) -> None:
+def test_uncommitted_files_of_batches_before_the_log_s_beginning_are_deleted(log: OperatorLog) -> None:
     long_log(log)
     needed = log.data_files("state")[0]
     found = orphan(log, 2, 8)
@@ -552,7 +554,7 @@ def test_a_file_that_may_still_be_committed_is_never_swept(log: OperatorLog) -> 
     assert running.exists()
 
 
-def test_a_sweep_asks_of_a_bounded_number_of_files_and_finds_all_in_the_end(
+def test_each_sweep_checks_a_bounded_number_of_files_and_all_are_found_eventually(
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(orphans, "MAX_FILES", 1)
@@ -567,7 +569,7 @@ def test_a_sweep_asks_of_a_bounded_number_of_files_and_finds_all_in_the_end(
     assert not any(path.exists() for path in found)
 
 
-def test_what_a_killed_driver_was_about_to_put_into_the_log_goes(log: OperatorLog) -> None:
+def test_unfinished_log_files_of_a_killed_driver_are_deleted(log: OperatorLog) -> None:
     commit_rows(log, 1, {})
     (log.path / STAGING / "left").write_bytes(b"{}")
     aged(log.path / STAGING / "left", 8)
@@ -576,7 +578,7 @@ def test_what_a_killed_driver_was_about_to_put_into_the_log_goes(log: OperatorLo
     assert [path.name for path in (log.path / STAGING).iterdir()] == ["under way"]
 
 
-def test_a_large_state_that_is_mostly_alive_is_not_rewritten_whole(log: OperatorLog, monkeypatch: pytest.MonkeyPatch):
+def test_a_large_state_with_few_dead_rows_is_not_rewritten(log: OperatorLog, monkeypatch: pytest.MonkeyPatch):
     """Its small files become one, deletes included: what a local state needs to catch up is still there."""
     monkeypatch.setattr(compaction, "FEW_ROWS", 3)
     commit_rows(log, 1, {("state", 0): changes(*(f"k{n}={n}" for n in range(5_000)))})
@@ -593,7 +595,9 @@ def test_a_large_state_that_is_mostly_alive_is_not_rewritten_whole(log: Operator
     ]
 
 
-def test_a_state_of_which_half_is_dead_becomes_a_snapshot(log: OperatorLog, monkeypatch: pytest.MonkeyPatch):
+def test_a_state_with_half_of_its_rows_dead_is_rewritten_as_a_snapshot(
+    log: OperatorLog, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(compaction, "FEW_ROWS", 3)
     for batch in range(1, 5):
         commit_rows(log, batch, {("state", 0): changes("a=1", "b=2")})
@@ -601,7 +605,7 @@ def test_a_state_of_which_half_is_dead_becomes_a_snapshot(log: OperatorLog, monk
     assert [part.snapshot for part in parts if part.kind == "state"] == [True]
 
 
-def test_a_compaction_beside_batches_takes_a_bounded_part_and_the_next_ones_the_others(
+def test_a_background_compaction_rewrites_a_bounded_part_and_later_ones_the_rest(
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for batch in (1, 2):

@@ -63,22 +63,22 @@ def test_no_local_state_is_rebuilt() -> None:
     assert method(None) is RecoveryMethod.REBUILD
 
 
-def test_a_state_of_the_last_commit_goes_on() -> None:
+def test_a_state_of_the_last_commit_is_used() -> None:
     assert method(HEADER) is RecoveryMethod.GO_ON
 
 
-def test_a_state_of_the_last_commit_goes_on_even_when_the_log_was_compacted_since() -> None:
+def test_a_state_of_the_last_commit_is_used_even_if_the_log_was_compacted_since() -> None:
     assert method(HEADER, replace(WANTED, snapshot=9)) is RecoveryMethod.GO_ON
 
 
-def test_a_failed_attempt_of_the_same_batch_is_rebuilt_because_a_number_alone_does_not_do() -> None:
+def test_a_failed_attempt_with_the_same_batch_number_is_rebuilt() -> None:
     assert method(replace(HEADER, attempt="failed")) is RecoveryMethod.REBUILD
 
 
 FAILED = replace(HEADER, batch=8, attempt="failed", before=(7, "a7"))
 
 
-def test_a_failed_attempt_is_undone_where_that_leads_back_to_the_last_commit() -> None:
+def test_a_failed_attempt_is_undone_if_that_restores_the_last_commit() -> None:
     assert choose_state(FAILED, WANTED, "boot", LAYOUT) == (
         RecoveryMethod.UNDO,
         "the local state is that of a failed attempt",
@@ -87,7 +87,7 @@ def test_a_failed_attempt_is_undone_where_that_leads_back_to_the_last_commit() -
     assert method(FAILED, replace(WANTED, snapshot=9)) is RecoveryMethod.UNDO
 
 
-def test_an_attempt_that_was_committed_goes_on_although_it_could_be_undone() -> None:
+def test_a_committed_attempt_is_used_although_it_could_be_undone() -> None:
     assert method(FAILED, replace(WANTED, last=(8, "failed"))) is RecoveryMethod.GO_ON
     caught_up = replace(WANTED, last=(9, "a9"), lineage=((8, "failed"), (9, "a9")))
     assert method(FAILED, caught_up) is RecoveryMethod.CATCH_UP
@@ -124,7 +124,7 @@ def test_an_earlier_commit_of_the_lineage_is_caught_up_from_its_batch() -> None:
     assert (plan.method, plan.after_batch) == (RecoveryMethod.CATCH_UP, 5)
 
 
-def test_an_earlier_commit_before_the_newest_snapshot_is_rebuilt_or_deleted_keys_would_come_back() -> None:
+def test_a_commit_before_the_newest_snapshot_is_rebuilt_so_that_deleted_keys_stay_deleted() -> None:
     assert method(replace(HEADER, batch=5, attempt="a5"), replace(WANTED, snapshot=6)) is RecoveryMethod.REBUILD
 
 
@@ -140,15 +140,15 @@ def test_after_a_reboot_a_state_that_was_not_durable_is_rebuilt() -> None:
     assert method(HEADER, boot="another") is RecoveryMethod.REBUILD
 
 
-def test_after_a_reboot_a_durable_state_goes_on() -> None:
+def test_after_a_reboot_a_durable_state_is_used() -> None:
     assert method(replace(HEADER, durable=True), boot="another") is RecoveryMethod.GO_ON
 
 
-def test_a_state_of_another_layout_is_rebuilt() -> None:
+def test_a_state_of_a_different_layout_is_rebuilt() -> None:
     assert method(HEADER, layout=("tally", 2)) is RecoveryMethod.REBUILD
 
 
-def test_an_empty_state_goes_on_where_no_commit_has_touched_the_partition() -> None:
+def test_an_empty_state_is_used_if_no_commit_has_touched_the_partition() -> None:
     assert method(replace(HEADER, batch=-1, attempt=""), replace(WANTED, last=None, lineage=())) is RecoveryMethod.GO_ON
 
 
@@ -163,7 +163,7 @@ def test_a_header_with_a_larger_epoch_or_batch_supersedes_the_task(newer: tuple[
 
 
 @pytest.mark.parametrize("older", [(3, 8), (3, 7), (2, 99)])
-def test_a_header_with_the_same_or_a_smaller_epoch_and_batch_is_taken(older: tuple[int, int]) -> None:
+def test_a_header_with_the_same_or_a_smaller_epoch_and_batch_is_accepted(older: tuple[int, int]) -> None:
     check_not_superseded(replace(HEADER, epoch=older[0], batch=older[1]), (3, 8))
     check_not_superseded(None, (3, 8))
 
@@ -181,7 +181,7 @@ ALTER_TABLE = replace(OPTIMIZE, changes_table=True)
 RESTORE = entry(None)
 
 
-def test_the_own_attempt_among_the_winners_is_committed() -> None:
+def test_an_attempt_found_in_the_log_after_a_conflict_is_committed() -> None:
     assert judge_winners([MINE], "mine", 3) is Verdict.COMMITTED
 
 
@@ -195,11 +195,11 @@ def test_a_higher_epoch_fences_even_beside_the_own_commit(above: list[Entry]) ->
 
 
 @pytest.mark.parametrize("rival", [3, 2])
-def test_a_rival_of_the_same_or_an_older_epoch_is_an_engine_error(rival: int) -> None:
+def test_a_foreign_commit_of_the_same_or_an_older_epoch_is_an_engine_error(rival: int) -> None:
     assert judge_winners([entry(rival)], "mine", 3) is Verdict.ENGINE_ERROR
 
 
-def test_a_rival_of_the_same_epoch_beside_the_own_commit_stops() -> None:
+def test_a_foreign_commit_of_the_same_epoch_beside_the_own_commit_stops() -> None:
     assert judge_winners([entry(3), MINE], "mine", 3) is Verdict.STOP
 
 
@@ -209,11 +209,11 @@ def test_a_foreign_change_of_data_stops(above: list[Entry]) -> None:
 
 
 @pytest.mark.parametrize("above", [[], [OPTIMIZE, ALTER_TABLE], [OPTIMIZE, entry(2)]])
-def test_a_conflict_with_anything_but_harmless_foreign_commits_is_an_engine_error(above: list[Entry]) -> None:
+def test_a_conflict_is_an_engine_error_unless_the_foreign_commits_are_harmless(above: list[Entry]) -> None:
     assert judge_winners(above, "mine", 3) is Verdict.ENGINE_ERROR
 
 
-def test_a_foreign_optimize_has_only_taken_the_version() -> None:
+def test_a_foreign_optimize_only_uses_a_version() -> None:
     assert judge_winners([OPTIMIZE, OPTIMIZE], "mine", 3) is Verdict.TRY_ABOVE
 
 
@@ -230,7 +230,7 @@ def test_a_mark_reads_back_as_it_was_written(batch: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "tidegate/1 t", "tidegate/2 t 3", "tidegate/1 t -3", "tidegate/1 t 3 ", "x"])
-def test_a_text_of_another_form_is_no_mark(text: str) -> None:
+def test_a_text_in_a_different_format_is_not_a_mark(text: str) -> None:
     assert parse_mark(text) is None
 
 
@@ -247,15 +247,15 @@ def test_several_batches_above_the_mark_are_a_state_error() -> None:
         settle("tidegate/1 t 3", 8, 9)
 
 
-def test_an_absent_mark_is_resolved_never_assumed() -> None:
+def test_a_missing_mark_is_resolved_and_never_assumed() -> None:
     assert settle(None, 9) == (PublishAction.RESOLVE, None)
 
 
-def test_an_absent_mark_without_output_needs_nothing() -> None:
+def test_a_missing_mark_without_output_needs_nothing() -> None:
     assert settle(None) == (PublishAction.NOTHING, None)
 
 
-def test_what_the_output_s_headers_show_resolves_an_absent_mark() -> None:
+def test_the_output_s_headers_resolve_a_missing_mark() -> None:
     assert unpublished_above(9, [8, 9]) == (PublishAction.NOTHING, None)
     assert unpublished_above(8, [8, 9]) == (PublishAction.PUBLISH, 9)
     assert unpublished_above(-1, [9]) == (PublishAction.PUBLISH, 9)
@@ -269,7 +269,7 @@ def test_what_the_output_s_headers_show_resolves_an_absent_mark() -> None:
         ("by hand", "another form"),
     ],
 )
-def test_a_mark_that_cannot_be_trusted_stops_with_the_way_on(mark: str, problem: str) -> None:
+def test_a_mark_that_cannot_be_trusted_stops_with_the_remedy(mark: str, problem: str) -> None:
     with pytest.raises(StateError, match=problem) as stopped:
         settle(mark, 9)
     assert "restore the right log" in stopped.value.remedy
@@ -294,9 +294,7 @@ def test_a_clock_that_went_back_does_not_advance() -> None:
 
 
 @given(st.lists(st.integers(0, 5_000), min_size=1), st.integers(0, 2_000))
-def test_however_often_a_partition_advances_each_part_of_the_idle_time_counts_once(
-    clocks: list[int], idle_after: int
-) -> None:
+def test_each_part_of_idle_time_counts_once_over_any_number_of_advances(clocks: list[int], idle_after: int) -> None:
     grown, advanced = 0, -1
     for now in sorted(clocks):
         growth = idle_advance(0, advanced, now, idle_after)
@@ -305,7 +303,7 @@ def test_however_often_a_partition_advances_each_part_of_the_idle_time_counts_on
     assert grown == max(max(clocks) - idle_after, 0)
 
 
-def test_a_compaction_is_due_by_batches_files_or_dead_rows_and_not_before() -> None:
+def test_a_compaction_is_due_by_batches_files_or_dead_rows_and_not_earlier() -> None:
     assert compaction_due(batches=512, state_rows=0, held=0, files=0) is not None
     assert compaction_due(batches=64, state_rows=0, held=0, files=1_024) is not None
     assert compaction_due(batches=1, state_rows=400_000, held=100_000, files=0) is not None
@@ -324,12 +322,12 @@ def test_output_that_a_topic_shows_was_published() -> None:
     assert decide_from_topics(7, [Tail(None, True), Tail(8, False)]).what is PublishAction.NOTHING
 
 
-def test_output_that_is_missing_where_nothing_else_is_was_not_published() -> None:
+def test_output_missing_from_an_otherwise_empty_topic_was_not_published() -> None:
     assert decide_from_topics(7, [Tail(6, True)]) == (PublishAction.PUBLISH, 7)
     assert decide_from_topics(7, [Tail(None, True), Tail(3, False)]) == (PublishAction.PUBLISH, 7)
 
 
-def test_output_that_is_missing_where_other_things_are_may_have_been_published() -> None:
+def test_output_missing_from_a_topic_with_deletions_may_have_been_published() -> None:
     assert decide_from_topics(7, [Tail(None, False)]).what is PublishAction.ASK
     assert decide_from_topics(7, [Tail(6, False), Tail(None, False)]).what is PublishAction.ASK
 
@@ -342,12 +340,12 @@ TIMES = st.lists(st.integers(FIRST_CLOCK_MS, NOW), max_size=30).map(sorted)
 
 
 @given(TIMES)
-def test_by_a_clock_that_is_right_exactly_the_old_is_old(times: list[int]) -> None:
+def test_with_a_correct_clock_exactly_the_old_batches_are_old(times: list[int]) -> None:
     assert newest_old(times, NOW, AGE) == sum(time < NOW - AGE for time in times) - 1
 
 
 @given(TIMES, st.data())
-def test_while_a_clock_was_not_set_or_ahead_nothing_young_becomes_old(times: list[int], data: st.DataObject) -> None:
+def test_a_clock_that_was_not_set_or_ahead_makes_no_new_batch_old(times: list[int], data: st.DataObject) -> None:
     begin, end = sorted(data.draw(st.tuples(*[st.integers(0, len(times))] * 2)))
     wrong = st.one_of(st.integers(0, FIRST_CLOCK_MS - 1), st.integers(NOW + 1, 2**62))
     clocks = [*times[:begin], *data.draw(st.lists(wrong, min_size=end - begin, max_size=end - begin)), *times[end:]]
@@ -356,9 +354,7 @@ def test_while_a_clock_was_not_set_or_ahead_nothing_young_becomes_old(times: lis
 
 
 @given(TIMES, st.data())
-def test_where_a_clock_jumps_back_nothing_becomes_old_that_follows_something_young(
-    times: list[int], data: st.DataObject
-) -> None:
+def test_after_a_clock_jumps_back_no_batch_after_a_new_one_becomes_old(times: list[int], data: st.DataObject) -> None:
     clocks = [time - data.draw(st.sampled_from([0, 0, 0, 1, AGE, 100 * AGE])) for time in times]
     place = newest_old(clocks, NOW, AGE)
     assert all(clock < NOW - AGE for clock in clocks[: place + 1])

@@ -39,7 +39,7 @@ def claimed(log: OperatorLog) -> tuple[OperatorLog, BatchMeta]:
     return mine, claim
 
 
-def test_it_is_read_as_it_is(log: OperatorLog) -> None:
+def test_a_log_of_format_1_is_read(log: OperatorLog) -> None:
     newest = log.newest()
     assert newest is not None
     assert (newest.format, newest.batch, newest.offsets) == (1, 20, {"in": {0: 9, 1: 10}})
@@ -52,7 +52,7 @@ def test_it_is_read_as_it_is(log: OperatorLog) -> None:
     }
 
 
-def test_a_claim_takes_a_log_of_format_1_over(log: OperatorLog) -> None:
+def test_a_claim_upgrades_a_log_of_format_1(log: OperatorLog) -> None:
     before, state = batch_metadata.metas(log), log.read("state")
     mine, claim = claimed(log)
     batch = replace(claim, batch=22, attempt="b", action="batch", offsets={"in": {0: 9, 1: 11}}, recovered={1: "new"})
@@ -65,7 +65,7 @@ def test_a_claim_takes_a_log_of_format_1_over(log: OperatorLog) -> None:
         assert handle.format == FORMAT
 
 
-def test_its_compaction_leaves_every_batch_told_once(log: OperatorLog) -> None:
+def test_a_compaction_of_format_1_keeps_each_batch_s_metadata_exactly_once(log: OperatorLog) -> None:
     before = batch_metadata.metas(log)
     mine, claim = claimed(log)
     compaction = after_compaction(claim, [0, 1], attempt="c", clock=claim.clock + 1_000)

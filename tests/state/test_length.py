@@ -98,7 +98,7 @@ def a_backfill(application: Application) -> Callable[[], object]:
 
 
 @pytest.mark.parametrize("kind", [a_status, a_backfill, a_claim, one_batch])
-def test_the_work_is_the_same_at_ten_times_the_length(
+def test_the_work_of_a_batch_does_not_grow_with_the_log(
     applications: list[Application],
     monkeypatch: pytest.MonkeyPatch,
     kind: Callable[[Application], Callable[[], object]],
@@ -118,7 +118,7 @@ def test_the_work_is_the_same_at_ten_times_the_length(
     assert long.opened + long.reads > 0
 
 
-def test_the_newest_batches_of_a_long_log_are_told_one_by_one(applications: list[Application]) -> None:
+def test_the_newest_batches_of_a_long_log_are_read_one_by_one(applications: list[Application]) -> None:
     log = OperatorLog.at(applications[1].lake / NAME, None)
     newest = log.newest()
     assert newest is not None

@@ -75,7 +75,7 @@ def test_the_newest_valid_slot_counts_and_a_torn_one_does_not(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("content", [b"", b"x" * 2 * SLOT_BYTES, b"short"])
-def test_a_file_without_a_valid_slot_is_no_header(tmp_path: Path, content: bytes) -> None:
+def test_a_file_without_a_valid_slot_has_no_header(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "header").write_bytes(content)
     assert HeaderFile(tmp_path / "header").read() is None
 
@@ -83,14 +83,14 @@ def test_a_file_without_a_valid_slot_is_no_header(tmp_path: Path, content: bytes
 # --- the lock
 
 
-def test_a_state_is_found_again_as_it_was_left(tmp_path: Path) -> None:
+def test_a_reopened_state_is_unchanged(tmp_path: Path) -> None:
     make(tmp_path, 7)
     with lock(tmp_path, batch=2) as local:
         assert (local.header.batch, local.header.attempt, local.header.complete) == (1, "a1", True)
         assert local.storage(LAYOUT).arrays()["counts"].tolist() == [7, 0, 0, 0]
 
 
-def test_a_task_older_than_the_header_is_superseded_and_touches_nothing(tmp_path: Path) -> None:
+def test_a_task_older_than_the_header_is_superseded_and_changes_nothing(tmp_path: Path) -> None:
     with lock(tmp_path, epoch=2, batch=9) as local:
         local.begin(2, 9, "newer")
     before = (local.folder / "header").read_bytes()
@@ -115,7 +115,7 @@ def test_new_arrays_are_zero_but_for_the_seed(tmp_path: Path) -> None:
         assert {name for name, array in arrays.items() if array.any()} == {"seed"}
 
 
-def test_the_seed_of_a_state_is_that_of_its_log(tmp_path: Path) -> None:
+def test_a_state_has_the_seed_of_its_log(tmp_path: Path) -> None:
     seeds = []
     for root, table_id in ((tmp_path / "a", "t"), (tmp_path / "b", "t"), (tmp_path / "a", "another")):
         with LocalState.lock(root, 0, operator="o", table_id=table_id, token=(1, 1)) as local:
@@ -142,7 +142,7 @@ def test_growth_keeps_contents_at_the_front_and_zeroes_the_rest(tmp_path: Path) 
         assert counts[[0, 9_999]].tolist() == [7, 3]
 
 
-def test_a_rebuild_never_touches_the_generation_before(tmp_path: Path) -> None:
+def test_a_rebuild_never_changes_the_earlier_generation(tmp_path: Path) -> None:
     folder = make(tmp_path)
     before = (folder / "generation-1" / "counts").read_bytes()
     with lock(tmp_path, batch=2) as local:
@@ -180,7 +180,7 @@ def test_a_full_disk_is_an_engine_error(tmp_path: Path, monkeypatch: pytest.Monk
     assert stopped.value.remedy
 
 
-def test_a_header_whose_generation_is_gone_is_no_state(tmp_path: Path) -> None:
+def test_a_header_without_its_generation_is_not_a_state(tmp_path: Path) -> None:
     shutil.rmtree(make(tmp_path) / "generation-1")
     with lock(tmp_path, batch=2) as local:
         assert local.header is None
@@ -265,7 +265,7 @@ def test_a_durable_header_survives_a_loss_of_power(tmp_path: Path, monkeypatch: 
     assert [header is not None and header.durable for header in disk.headers(tmp_path / "x")] == [True]
 
 
-def test_once_a_durable_state_is_changed_no_loss_of_power_brings_its_header_back(
+def test_after_a_change_no_power_failure_restores_the_durable_header(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = UncertainDisk(monkeypatch)
@@ -349,7 +349,7 @@ def rebuilds(driver: MiniDriver) -> RecoveryMethod:
     ("after", "same_process"), [(False, False), (True, False), (True, True)], ids=["before", "after", "survived"]
 )
 @pytest.mark.parametrize("situation", [goes_on, goes_on_from_durable, undoes, catches_up, rebuilds])
-def test_a_crash_at_any_step_of_an_attempt_leaves_what_the_decisions_treat_rightly(
+def test_the_decisions_are_right_after_a_crash_at_any_step_of_an_attempt(
     tmp_path: Path, situation: Callable[[MiniDriver], RecoveryMethod], same_process: bool, after: bool
 ) -> None:
     driver = MiniDriver(tmp_path)
@@ -391,7 +391,7 @@ def test_a_process_keeps_a_bounded_number_of_mappings(tmp_path: Path, monkeypatc
     assert counts[0] == 19
 
 
-def test_a_task_whose_folder_was_removed_changes_nothing_of_what_is_there_now(tmp_path: Path) -> None:
+def test_a_task_whose_folder_was_removed_does_not_change_the_new_folder(tmp_path: Path) -> None:
     shared = {"operator": "o", "table_id": "t"}
     with LocalState.lock(tmp_path, 0, token=(1, 1), **shared) as removed:
         shutil.rmtree(removed.folder)

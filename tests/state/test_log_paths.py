@@ -72,7 +72,7 @@ def test_an_entry_with_a_path_that_leaves_the_table_stops_the_driver_and_every_s
 
 
 @pytest.mark.parametrize("path", STAYS)
-def test_paths_of_delta_writers_are_taken(log: OperatorLog, path: str) -> None:
+def test_paths_of_delta_writers_are_accepted(log: OperatorLog, path: str) -> None:
     commit_rows(log, 1, {})
     put_entry(log.path, 2, [addition(path)])
     commit_rows(log, 2, {})

@@ -81,7 +81,7 @@ def test_a_commit_carries_the_application_transaction_and_its_metadata(log: Oper
     assert next(a["commitInfo"]["tidegate"] for a in actions if "commitInfo" in a) == committed.to_json()
 
 
-def test_the_metadata_is_put_together_from_the_newest_complete_one_on(log: OperatorLog) -> None:
+def test_metadata_is_rebuilt_from_the_newest_complete_metadata(log: OperatorLog) -> None:
     commit_rows(log, 1, {}, offsets={"t": {0: 1, 1: 1}}, last={0: (1, "x"), 1: (1, "x")}, skipped={0: (0, 1)})
     commit_rows(log, 2, {}, offsets={"t": {0: 1, 1: 2}}, last={0: (1, "x"), 1: (2, "y")}, counts={1: Counts(applied=1)})
     committed = commit_rows(log, 3, {}, offsets={"t": {0: 3}}, last={0: (3, "z")}, dead_letters="d")
@@ -91,7 +91,7 @@ def test_the_metadata_is_put_together_from_the_newest_complete_one_on(log: Opera
     assert reopened(log).newest() == OperatorLog.at(log.path, 3).newest() == committed
 
 
-def test_a_claim_and_a_compaction_and_what_a_checkpoint_is_written_of_have_complete_metadata(
+def test_claims_compactions_and_checkpointed_commits_have_complete_metadata(
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Versions 1 (claim), 3 (compaction), 5 (a checkpoint is due), 8 (claim), 10 (a checkpoint is due)."""
@@ -103,7 +103,7 @@ def test_a_claim_and_a_compaction_and_what_a_checkpoint_is_written_of_have_compl
     assert [version for version in range(12) if checkpoint_path(log.path, version).exists()] == [5, 10]
 
 
-def test_a_checkpoint_is_written_of_a_version_with_complete_metadata_alone(
+def test_a_checkpoint_is_written_only_for_a_version_with_complete_metadata(
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is due at version 4, which says what it changed: it is written of version 5."""
@@ -136,7 +136,7 @@ def test_a_file_with_many_batches_gives_only_those_asked_for(log: OperatorLog) -
     assert keys(log.read("state", 0, after_batch=1)) == [b"b", b"c"]
 
 
-def test_a_handle_at_an_earlier_version_reads_what_was_there(log: OperatorLog) -> None:
+def test_a_handle_at_an_earlier_version_reads_that_version(log: OperatorLog) -> None:
     first = commit_rows(log, 1, {("state", 0): rows("a")})
     then = log.version
     commit_rows(log, 2, {("state", 0): rows("b")})
@@ -144,7 +144,7 @@ def test_a_handle_at_an_earlier_version_reads_what_was_there(log: OperatorLog) -
     assert OperatorLog.at(log.path, then).newest() == first
 
 
-def test_the_size_follows_commits_as_if_it_were_counted_anew(log: OperatorLog) -> None:
+def test_the_tracked_size_equals_a_recount_after_each_commit(log: OperatorLog) -> None:
     assert log.size.files == 0
     old = commit_rows(log, 1, {("state", 0): rows("a", "b"), ("late", 0): rows("c")})
     assert old.batch == 1
@@ -176,7 +176,7 @@ def test_the_table_needs_no_feature_that_a_plain_reader_lacks(log: OperatorLog) 
 
 @given(st.data())
 @settings(max_examples=15, deadline=None)
-def test_a_handle_is_as_if_it_were_loaded_anew_and_as_delta_rs_sees_it(
+def test_a_handle_equals_a_newly_loaded_one_and_that_of_delta_rs(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -269,7 +269,7 @@ def test_the_newest_version_is_found_from_the_newest_checkpoint_on_without_a_lis
         assert newest_version(log.path) == 8
 
 
-def test_an_entry_that_is_lost_behind_the_newest_checkpoint_is_refused(
+def test_an_entry_missing_after_the_newest_checkpoint_is_refused(
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(operator_log, "CHECKPOINT_EVERY", 3)
@@ -294,7 +294,7 @@ def test_files_of_a_failed_attempt_are_deleted_by_name(log: OperatorLog) -> None
     assert keys(log.read("state")) == [b"a"]
 
 
-def test_a_batch_that_fails_before_its_entry_is_put_leaves_no_files(
+def test_a_batch_that_fails_before_its_log_entry_is_written_leaves_no_files(
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk is full when the checkpoint that is due has been written in part."""
@@ -318,7 +318,7 @@ def test_a_batch_that_fails_before_its_entry_is_put_leaves_no_files(
 # --- the fence
 
 
-def test_a_driver_that_was_overtaken_is_fenced(log: OperatorLog) -> None:
+def test_a_superseded_driver_is_fenced(log: OperatorLog) -> None:
     commit_rows(log, 1, {}, epoch=1)
     newer = reopened(log)
     commit_rows(newer, 2, {}, epoch=2)
@@ -341,7 +341,7 @@ def test_of_two_claims_of_one_epoch_one_wins_and_the_other_starts_over(log: Oper
         commit_rows(rival, 1, {}, epoch=1)
 
 
-def test_a_claim_that_an_older_driver_outran_starts_over(log: OperatorLog) -> None:
+def test_a_claim_starts_over_if_an_older_driver_committed_first(log: OperatorLog) -> None:
     commit_rows(log, 1, {}, epoch=1)
     claimant = reopened(log)
     commit_rows(log, 2, {}, epoch=1)
@@ -398,7 +398,7 @@ def test_an_unclear_commit_that_a_newer_driver_followed_is_fenced(
         commit_rows(log, 1, {("state", 0): rows("a")}, epoch=1)
 
 
-def test_a_commit_that_stays_unclear_is_unavailable_and_the_next_claim_settles_it(
+def test_a_commit_that_stays_unclear_is_unavailable_and_the_next_claim_resolves_it(
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrapped, _ = write_error(landed=False, times=99)
@@ -411,14 +411,14 @@ def test_a_commit_that_stays_unclear_is_unavailable_and_the_next_claim_settles_i
     assert keys(again.read("state")) == []
 
 
-def test_an_entry_is_put_whole_or_not_at_all_and_never_over_another(log: OperatorLog) -> None:
+def test_an_entry_is_written_atomically_and_never_replaces_another(log: OperatorLog) -> None:
     assert put_entry(log.path, 1, [{"commitInfo": {"first": True}}])
     assert not put_entry(log.path, 1, [{"commitInfo": {"first": False}}])
     assert read_actions(log.path, 1) == [{"commitInfo": {"first": True}}]
     assert list((log.path / STAGING).iterdir()) == []
 
 
-def test_of_many_who_put_the_same_version_one_wins(log: OperatorLog) -> None:
+def test_of_many_writers_of_the_same_version_one_wins(log: OperatorLog) -> None:
     with ThreadPoolExecutor(8) as pool:
         for version in range(1, 30):
             tries = [pool.submit(put_entry, log.path, version, [{"commitInfo": {"by": by}}]) for by in range(8)]
@@ -479,7 +479,7 @@ def test_a_name_that_cannot_be_made_durable_is_unavailable(log: OperatorLog, mon
         commit_rows(log, 1, {})
 
 
-def test_a_lake_that_is_away_is_unavailable_and_nothing_is_made_in_its_place(log: OperatorLog) -> None:
+def test_a_missing_lake_is_unavailable_and_no_folder_is_created_in_its_place(log: OperatorLog) -> None:
     commit_rows(log, 1, {("state", 0): rows("a")})
     away = log.path.rename(log.path.with_name("away"))
     for work in (
@@ -517,7 +517,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 @pytest.mark.parametrize("kind", ["state", "emission"])
-def test_a_commit_that_names_a_file_which_the_driver_cannot_see_whole_is_not_made(
+def test_a_commit_with_a_file_that_is_incomplete_for_the_driver_is_not_written(
     log: OperatorLog, damage: str, kind: str
 ) -> None:
     commit_rows(log, 1, {("state", 0): rows("a")})
@@ -562,7 +562,7 @@ def test_a_foreign_change_of_data_beside_a_commit_stops(log: OperatorLog) -> Non
         commit_rows(log, 2, {})
 
 
-def test_a_foreign_change_of_data_is_refused_at_start_with_the_way_on(log: OperatorLog) -> None:
+def test_a_foreign_change_of_data_is_refused_at_start_with_the_remedy(log: OperatorLog) -> None:
     commit_rows(log, 1, {})
     foreign_append(log)
     with pytest.raises(StateError, match="another program changed") as refused:
@@ -641,7 +641,7 @@ def test_update_incremental_is_used_nowhere() -> None:
 
 
 @pytest.mark.parametrize("content", ["", '{"add":{"pa'])
-def test_a_newest_entry_that_is_empty_or_cut_short_stops_and_is_named(log: OperatorLog, content: str) -> None:
+def test_an_empty_or_truncated_newest_entry_stops_and_is_named(log: OperatorLog, content: str) -> None:
     commit_rows(log, 1, {})
     broken = entry_path(log.path, 2)
     broken.write_text(content)
@@ -667,13 +667,13 @@ def test_a_log_whose_newest_entry_is_missing_under_a_checkpoint_is_refused(log: 
         reopened(log)
 
 
-def test_a_log_that_is_not_there_is_not_made_unless_asked(tmp_path: Path) -> None:
+def test_a_missing_log_is_created_only_on_request(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="no operator log"):
         OperatorLog.open(tmp_path / "none", OPERATOR, SCHEMA, create=False)
     assert not (tmp_path / "none").exists()
 
 
-def test_a_log_of_another_operator_is_refused(log: OperatorLog) -> None:
+def test_a_log_of_a_different_operator_is_refused(log: OperatorLog) -> None:
     with pytest.raises(StateError, match="another operator"):
         OperatorLog.open(log.path, "other", SCHEMA, create=True)
 
@@ -684,14 +684,14 @@ def test_a_log_with_other_columns_is_refused(log: OperatorLog) -> None:
     assert "place" in str(refused.value)
 
 
-def test_a_log_of_another_format_is_refused(log: OperatorLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_of_a_different_format_is_refused(log: OperatorLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operator_log, "READABLE_FORMATS", (3,))
     with pytest.raises(StateError, match="a different format"):
         reopened(log)
 
 
 @pytest.mark.parametrize(("lacking", "what"), [(1, "entries"), (2, "metadata")])
-def test_a_log_that_lacks_what_its_newest_metadata_is_put_together_from_is_refused(
+def test_a_log_without_an_entry_that_its_newest_metadata_needs_is_refused(
     log: OperatorLog, lacking: int, what: str
 ) -> None:
     """Version 1 is complete, version 2 says what it changed."""
@@ -703,7 +703,7 @@ def test_a_log_that_lacks_what_its_newest_metadata_is_put_together_from_is_refus
         reopened(log)
 
 
-def test_a_handle_sees_an_entry_above_its_own_without_moving(log: OperatorLog):
+def test_a_handle_detects_a_newer_entry_without_moving(log: OperatorLog):
     rival = reopened(log)
     assert not log.has_successor()
     commit_rows(rival, 1, {}, epoch=2)

@@ -26,7 +26,7 @@ def ways(draw: st.DrawFn) -> list[tuple[int, int]]:
 
 
 @given(ways())
-def test_offsets_of_the_log_are_never_used_twice_and_lead_back_to_the_input(way: list[tuple[int, int]]) -> None:
+def test_offsets_of_the_log_are_unique_and_map_to_the_input(way: list[tuple[int, int]]) -> None:
     raised: Raised = ()
     in_the_log, read = [], []
     for start, end in way:
@@ -39,7 +39,7 @@ def test_offsets_of_the_log_are_never_used_twice_and_lead_back_to_the_input(way:
     assert input_offsets(raised, np.array(in_the_log, np.int64)).tolist() == read
 
 
-def test_a_skip_back_raises_what_follows_and_a_skip_forward_does_not() -> None:
+def test_a_skip_back_raises_later_offsets_and_a_skip_forward_does_not() -> None:
     before = BatchMeta(
         format=2,
         operator="op",

@@ -43,7 +43,7 @@ def applied(model: dict[int, int], records: list[tuple[int, bool]]) -> dict[int,
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(events=st.lists(EVENTS, max_size=8))
-def test_whatever_happens_to_local_state_the_committed_state_comes_back(
+def test_any_damage_of_local_state_recovers_the_committed_state(
     events: list[tuple[str, list[tuple[int, bool]] | None]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     driver, model = MiniDriver(tmp_path_factory.mktemp("driver")), {}
@@ -83,13 +83,13 @@ def bring_back(driver: MiniDriver) -> None:
     (driver.root / "aside").rename(driver.root / "state")
 
 
-def test_the_state_of_the_batch_before_goes_on_without_the_log(driver: MiniDriver) -> None:
+def test_the_state_of_the_previous_batch_continues_without_reading_the_log(driver: MiniDriver) -> None:
     driver.run([(1, True)])
     recovered = driver.run([(1, True)])
     assert (recovered.plan.method, recovered.rows) == (RecoveryMethod.GO_ON, 0)
 
 
-def test_an_older_state_is_caught_up_with_the_rows_of_the_commits_between_only(driver: MiniDriver) -> None:
+def test_an_older_state_is_caught_up_with_only_the_rows_of_later_commits(driver: MiniDriver) -> None:
     driver.run([(key, True) for key in range(8)])
     set_aside(driver)
     driver.run([(1, False), (2, True)])
@@ -100,7 +100,7 @@ def test_an_older_state_is_caught_up_with_the_rows_of_the_commits_between_only(d
     assert driver.state() == {0: 1, 2: 3, 3: 2, 4: 1, 5: 1, 6: 1, 7: 1}
 
 
-def test_after_a_failed_attempt_the_state_goes_back_without_the_log(driver: MiniDriver) -> None:
+def test_after_a_failed_attempt_the_state_is_undone_without_the_log(driver: MiniDriver) -> None:
     driver.run([(1, True), (2, True), (3, True)])
     for _ in range(3):
         recovered = driver.run([(1, True), (2, False), (9, True), (40, True)], commits=False)
@@ -129,7 +129,7 @@ def test_an_attempt_whose_undo_rows_are_damaged_is_rebuilt(driver: MiniDriver, h
     assert driver.state() == {1: 2}
 
 
-def test_a_state_that_came_back_otherwise_than_by_a_batch_has_nothing_to_be_undone(driver: MiniDriver) -> None:
+def test_a_state_that_was_not_changed_by_a_batch_has_no_undo_rows(driver: MiniDriver) -> None:
     driver.run([(1, True)])
     driver.run([(1, True)], commits=False)
     driver.state()
@@ -137,7 +137,7 @@ def test_a_state_that_came_back_otherwise_than_by_a_batch_has_nothing_to_be_undo
         assert local.header is not None and local.header.before is None
 
 
-def test_a_lake_that_fails_costs_no_local_state(driver: MiniDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_lake_never_damages_a_local_state(driver: MiniDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     driver.run([(1, True)])
     set_aside(driver)
     driver.run([(2, True)])
@@ -155,7 +155,7 @@ def away(*_place: object) -> None:
     raise Unavailable("the lake is unavailable")
 
 
-def test_a_state_from_before_a_compaction_is_rebuilt_so_that_deleted_keys_stay_deleted(driver: MiniDriver) -> None:
+def test_a_state_older_than_a_compaction_is_rebuilt_so_that_deleted_keys_stay_deleted(driver: MiniDriver) -> None:
     driver.run([(1, True), (2, True)])
     set_aside(driver)
     driver.run([(1, False)])
@@ -179,7 +179,7 @@ def _file(first: int, last: int) -> DataFile:
     return DataFile(path="", kind="state", partition=0, rows=1, size=1, min_batch=first, max_batch=last, written_ms=0)
 
 
-def test_files_that_share_more_than_an_end_are_read_together() -> None:
+def test_files_that_overlap_by_more_than_one_batch_are_read_together() -> None:
     spans = [(1, 4), (4, 4), (4, 9), (5, 6), (9, 9), (-1, 2**63 - 1), (10, 10)]
     files = [_file(*span) for span in spans]
     turns = [[(file.min_batch, file.max_batch) for file in turn] for turn in _turns(files)]
@@ -210,7 +210,7 @@ def test_after_a_reboot_a_damaged_state_is_rebuilt(driver: MiniDriver, monkeypat
     assert driver.state() == {1: 2, 2: 1}
 
 
-def test_after_a_reboot_a_state_with_another_seed_is_rebuilt(
+def test_after_a_reboot_a_state_with_a_different_seed_is_rebuilt(
     driver: MiniDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver.run([(1, True)])
@@ -219,7 +219,7 @@ def test_after_a_reboot_a_state_with_another_seed_is_rebuilt(
     assert driver.run([]).plan.reason == "the local state is damaged: its seed is not the log's"
 
 
-def test_after_a_reboot_a_failed_attempt_that_was_made_durable_is_looked_through_and_undone(
+def test_after_a_reboot_a_durable_failed_attempt_is_verified_and_undone(
     driver: MiniDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver.run([(1, True)])
@@ -229,7 +229,7 @@ def test_after_a_reboot_a_failed_attempt_that_was_made_durable_is_looked_through
     assert driver.state() == {1: 2}
 
 
-def test_after_a_reboot_a_state_is_looked_through_once(driver: MiniDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_reboot_a_state_is_verified_once(driver: MiniDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     driver.run([(1, True)])
     reboot(driver, monkeypatch)
     looks: list[Storage] = []
@@ -240,7 +240,7 @@ def test_after_a_reboot_a_state_is_looked_through_once(driver: MiniDriver, monke
     assert len(looks) == 1
 
 
-def test_a_new_driver_looks_through_no_state_that_was_complete_in_this_run_of_the_machine(
+def test_a_new_driver_does_not_verify_a_state_completed_since_the_boot(
     driver: MiniDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver.run([(1, True)])
@@ -269,7 +269,7 @@ def killed(*_place: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_after_a_reboot_a_state_of_another_stream_time_is_rebuilt(
+def test_after_a_reboot_a_state_with_a_different_stream_time_is_rebuilt(
     driver: MiniDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver.run([(1, True)])
@@ -279,7 +279,7 @@ def test_after_a_reboot_a_state_of_another_stream_time_is_rebuilt(
 
 
 @pytest.mark.parametrize("harm", [lambda path: path.unlink(), lambda path: os.truncate(path, 8)])
-def test_any_task_rebuilds_a_state_whose_file_is_missing_or_cut_short(
+def test_any_task_rebuilds_a_state_with_a_missing_or_truncated_file(
     driver: MiniDriver, harm: Callable[[Path], None]
 ) -> None:
     driver.run([(1, True)])
@@ -288,7 +288,7 @@ def test_any_task_rebuilds_a_state_whose_file_is_missing_or_cut_short(
     assert driver.state() == {1: 2}
 
 
-def test_a_partition_without_a_commit_starts_empty_and_its_empty_state_goes_on(driver: MiniDriver) -> None:
+def test_a_partition_without_a_commit_starts_with_an_empty_state(driver: MiniDriver) -> None:
     driver.run([(1, True)], commits=False)
     assert driver.run([(1, True)], commits=False).plan.method is RecoveryMethod.UNDO
     assert driver.state() == {}

@@ -22,7 +22,7 @@ FRESH = first_meta("updates", "table", 0, 3)
 WRITTEN = replace(FRESH, batch=7, query_id="q", query_batch=4)
 
 
-def test_a_log_without_data_takes_any_query():
+def test_a_log_without_data_accepts_any_query():
     check_same_query(FRESH, None, "folder")
     check_same_query(FRESH, "q", "folder")
     assert decide_batch(FRESH, "q", 0) is BatchDecision.RUN
@@ -37,14 +37,14 @@ def test_a_batch_that_is_committed_is_skipped():
     assert decide_batch(WRITTEN, "q", 4) is BatchDecision.SKIP
 
 
-def test_a_deleted_checkpoint_is_refused_with_the_way_on():
+def test_a_deleted_checkpoint_is_refused_with_the_remedy():
     with pytest.raises(StateError, match="checkpoint folder is gone") as refused:
         check_same_query(WRITTEN, None, "folder")
     assert "bring that query's checkpoint folder back" in refused.value.remedy
     assert "a new name" in refused.value.remedy
 
 
-def test_another_query_is_refused_with_the_way_on():
+def test_a_different_query_is_refused_with_the_remedy():
     for refuse in (lambda: check_same_query(WRITTEN, "other", "folder"), lambda: decide_batch(WRITTEN, "other", 5)):
         with pytest.raises(StateError, match="another Spark query") as refused:
             refuse()
@@ -54,7 +54,7 @@ def test_another_query_is_refused_with_the_way_on():
 @pytest.mark.parametrize(
     ("spark_batch", "behind"), [(6, "the log"), (3, "Spark's checkpoint"), (0, "Spark's checkpoint")]
 )
-def test_a_log_or_a_checkpoint_that_was_set_back_is_refused(spark_batch, behind):
+def test_a_log_or_checkpoint_restored_to_an_earlier_state_is_refused(spark_batch, behind):
     with pytest.raises(StateError, match=f"{behind} was set back"):
         decide_batch(WRITTEN, "q", spark_batch)
 

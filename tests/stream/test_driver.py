@@ -196,7 +196,7 @@ def mishap(stream: Stream, piece: Sequence[Row], older: bool, what: str) -> None
 
 @few
 @given(rows=rows_of, cuts=strategies.cuts, bound=st.integers(1, 3))
-def test_a_full_buffer_stops_before_the_record_and_goes_on_there(rows, cuts, bound):
+def test_a_full_buffer_stops_before_the_record_and_continues_there(rows, cuts, bound):
     full = SuppressionRules(buffer={"max_keys": bound, "when_full": "shut_down"})
     ample = SuppressionRules(buffer={"max_keys": 100, "when_full": "shut_down"})
     stream, stopped = Stream(full).start(), False
@@ -215,7 +215,7 @@ def test_a_full_buffer_stops_before_the_record_and_goes_on_there(rows, cuts, bou
 
 
 @pytest.mark.parametrize("left", ["state", "checkpoint"])
-def test_a_stream_that_has_run_before_never_begins_a_new_log_by_itself(tmp_path, left):
+def test_a_stream_that_has_run_before_never_creates_a_new_log(tmp_path, left):
     stream = Stream(HELD, tmp_path).start()
     stream.batch([Row(b"k", b"v", 1, 0)])
     shutil.rmtree(tmp_path / {"state": "checkpoint", "checkpoint": "state"}[left])
@@ -228,7 +228,7 @@ def test_a_stream_that_has_run_before_never_begins_a_new_log_by_itself(tmp_path,
     assert list((tmp_path / "lake").iterdir()) == []
 
 
-def test_a_stream_whose_lake_goes_away_while_it_runs_makes_no_new_log(tmp_path, no_pauses):
+def test_a_stream_whose_lake_disappears_creates_no_new_log(tmp_path, no_pauses):
     stream = Stream(HELD, tmp_path).start()
     stream.batch([Row(b"k", b"v", 1, 0)])
     (tmp_path / "lake").rename(tmp_path / "unmounted")
@@ -316,7 +316,7 @@ def test_a_batch_without_rows_is_committed_too(tmp_path):
     assert stream.driver.newest.query_batch == 1
 
 
-def test_a_deleted_checkpoint_and_another_query_are_refused(tmp_path):
+def test_a_deleted_checkpoint_and_a_different_query_are_refused(tmp_path):
     stream = Stream(HELD, tmp_path).start()
     stream.batch([Row(b"a", b"1", 0, 0)])
     shutil.rmtree(tmp_path / "checkpoint")
@@ -331,7 +331,7 @@ def test_a_deleted_checkpoint_and_another_query_are_refused(tmp_path):
         stream.start()
 
 
-def test_another_number_of_partitions_is_refused(tmp_path):
+def test_a_different_number_of_partitions_is_refused(tmp_path):
     Stream(HELD, tmp_path).start()
     with pytest.raises(StateError, match="a different number of partitions") as refused:
         Stream(HELD, tmp_path, partitions=3).start()
@@ -339,7 +339,7 @@ def test_another_number_of_partitions_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["lake", "state", "checkpoint"])
-def test_a_url_is_never_taken_for_a_folder_of_a_stream(name):
+def test_a_url_is_not_accepted_as_a_stream_s_folder(name):
     folders = {"lake": "lake", "state": "state", "checkpoint": "checkpoint"} | {name: "s3://bucket/folder"}
     with pytest.raises(ConfigurationError) as refused:
         tidegate.spark.start(None, HELD, **folders, key="k", value="v", timestamp="t", order_by="o")
@@ -348,7 +348,7 @@ def test_a_url_is_never_taken_for_a_folder_of_a_stream(name):
     assert "name a folder" in problem.remedy
 
 
-def test_join_rules_on_a_data_frame_are_refused_with_the_way_on():
+def test_join_rules_on_a_data_frame_are_refused_with_the_remedy():
     rules = StreamTableJoinRules(table="prices", join="left")
     with pytest.raises(ConfigurationError) as refused:
         tidegate.spark.start(None, rules, lake="lake", key="k", value="v", timestamp="t", order_by="o")

@@ -43,7 +43,7 @@ def test_every_row_becomes_a_record_of_its_partition_in_order(rows, size, first)
 
 
 @given(rows=ROWS, done=st.integers(0, 30))
-def test_records_that_an_earlier_try_has_committed_are_passed_over(rows, done):
+def test_records_committed_by_an_earlier_attempt_are_skipped(rows, done):
     class Plan:
         partition, start = 0, 100 + min(done, len(rows))
 
@@ -61,7 +61,7 @@ def refused(rules=SuppressionRules(until={"time_limit": "1s"}), **named):  # noq
     return {problem.where: problem for problem in error.value.problems}
 
 
-def test_every_problem_of_a_start_is_told_at_once():
+def test_every_problem_of_a_start_is_reported_at_once():
     problems = refused(name="Not a name", partitions=0, keep_output="30")
     assert set(problems) == {"name", "partitions", "keep_output"}
     assert all(problem.remedy for problem in problems.values())

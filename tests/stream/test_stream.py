@@ -57,7 +57,7 @@ def test_a_batch_is_applied_once_though_spark_runs_it_again_after_a_kill(spark, 
     assert records_in(here.metas()) == 4 * KEYS
 
 
-def test_null_keys_and_times_are_rejected_and_stop_nothing(place):
+def test_null_keys_and_times_are_rejected_and_stop_no_other_record(place):
     here = place()
     here.write([row(1), row(2, key=None), row(3, at=None), row(4, key=None, at=None), row(5, at=5, payload=None)])
     here.run()
@@ -68,7 +68,7 @@ def test_null_keys_and_times_are_rejected_and_stop_nothing(place):
     assert here.held() == {b"a": 2}
 
 
-def test_a_deleted_checkpoint_another_query_and_other_partitions_are_refused_with_the_remedy(place):
+def test_a_deleted_checkpoint_a_different_query_and_other_partitions_are_refused_with_the_remedy(place):
     here = place()
     here.write([row(1)])
     here.run()
@@ -90,7 +90,7 @@ def test_a_deleted_checkpoint_another_query_and_other_partitions_are_refused_wit
     assert [found["offset"] for found in here.rows("emission")] == [1]  # held since offset 0: at 90 it is due
 
 
-def test_a_full_buffer_stops_before_the_record_and_goes_on_there_with_a_larger_bound(place):
+def test_a_full_buffer_stops_before_the_record_and_a_larger_bound_continues_there(place):
     buffer = {"max_keys": 2, "when_full": "shut_down"}
     here = place(until=None, buffer=buffer)
     here.write([row(number, key=f"{number:02}", at=number) for number in range(20)])
@@ -104,7 +104,7 @@ def test_a_full_buffer_stops_before_the_record_and_goes_on_there_with_a_larger_b
     assert records_in(larger.metas()) == 20
 
 
-def test_a_task_whose_worker_dies_is_tried_again_by_the_driver(place):
+def test_the_driver_retries_a_task_whose_worker_died(place):
     here = place()
     here.write([row(number, key=f"{number}") for number in range(50)])
     flag = here.folder / "died"
@@ -139,7 +139,7 @@ def test_a_query_is_stopped_between_batches(place, capfd):
     assert records_in(here.metas()) == 4
 
 
-def test_what_cannot_be_taken_is_refused_before_anything_is_written(spark, place):
+def test_unusable_columns_and_frames_are_refused_before_anything_is_written(spark, place):
     here = place()
     here.write([row(1)])
     with pytest.raises(ConfigurationError) as refused:

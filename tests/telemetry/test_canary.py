@@ -33,7 +33,7 @@ FILES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("wrong", FILES)
 @pytest.mark.parametrize("options", [[], ["--json"]], ids=["text", "json"])
-def test_no_command_tells_a_secret(wrong: str, options: list[str], tmp_path: Path) -> None:
+def test_no_command_shows_a_secret(wrong: str, options: list[str], tmp_path: Path) -> None:
     file = tmp_path / "shop.yaml"
     file.write_text(yaml.safe_dump(RAW | FILES[wrong]))
     for command in ("validate", "status", "doctor", "db current"):

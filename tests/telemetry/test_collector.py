@@ -62,13 +62,13 @@ def test_the_reference_has_every_metric_as_it_is_exported() -> None:
     assert [(name, kind, labels.strip(), help.removesuffix(".")) for name, kind, labels, help in rows] == own
 
 
-def test_names_are_prometheus_own_way() -> None:
+def test_metric_names_follow_prometheus_conventions() -> None:
     for metric in METRICS:
         assert metric.name.endswith("_total") == (metric.kind == "counter"), metric
         assert not re.search(r"_(ms|millis|kb|minutes)\b", metric.name), metric
 
 
-def test_the_ledger_is_that_of_the_newest_commit(driver: StillDriver) -> None:
+def test_the_counts_are_those_of_the_newest_commit(driver: StillDriver) -> None:
     telemetry = told(driver)
     assert value(telemetry, "tidegate_records_in_total", partition="7") == COUNTS.records_in
     assert value(telemetry, "tidegate_late_records_total", partition="7") == COUNTS.late
@@ -81,7 +81,7 @@ def test_a_record_without_a_count_is_an_imbalance(driver: StillDriver) -> None:
     assert value(told(driver), "tidegate_ledger_imbalance_records", partition="7") == 2
 
 
-def test_lag_is_what_the_topic_had_at_the_last_look_and_never_negative(driver: StillDriver) -> None:
+def test_lag_is_as_of_the_last_check_of_the_topic_and_never_negative(driver: StillDriver) -> None:
     assert value(told(driver), "tidegate_consumer_lag_records", partition="7") == 42
     driver.said["ends"] = {7: 90}
     assert value(told(driver), "tidegate_consumer_lag_records", partition="7") == 0
@@ -89,7 +89,7 @@ def test_lag_is_what_the_topic_had_at_the_last_look_and_never_negative(driver: S
     assert not [name for name, _ in samples(told(driver)) if name == "tidegate_consumer_lag_records"]
 
 
-def test_stream_time_is_told_against_the_wall_clock(driver: StillDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_compares_stream_time_with_the_wall_clock(driver: StillDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "now_ms", lambda: 100_000)
     assert value(told(driver), "tidegate_stream_time_seconds", partition="7") == 60
     assert value(told(driver), "tidegate_stream_time_behind_seconds", partition="7") == 40
@@ -115,7 +115,7 @@ def test_lateness_overtime_and_causes_are_those_of_all_batches(driver: StillDriv
     assert not [labels for name, labels in samples(telemetry) if "evicted" in name and ("cause", "time") in labels]
 
 
-def test_the_buffer_is_told_now_at_its_largest_and_on_average_in_memory_and_on_disk(driver: StillDriver) -> None:
+def test_the_buffer_s_current_peak_and_average_size_is_reported_in_memory_and_on_disk(driver: StillDriver) -> None:
     telemetry = told(driver)
     telemetry.note(busy(batch=1), SECONDS)
     telemetry.note(busy(batch=2, measures={7: {"memory_records_now": 4, "disk_records_now": 0}}), SECONDS)
@@ -126,7 +126,7 @@ def test_the_buffer_is_told_now_at_its_largest_and_on_average_in_memory_and_on_d
     assert value(telemetry, "tidegate_buffer_avg_records", storage="disk") == 0.5
 
 
-def test_times_are_counted_in_buckets_and_a_recovery_only_where_one_was(driver: StillDriver) -> None:
+def test_durations_are_counted_in_buckets_and_recoveries_only_if_one_happened(driver: StillDriver) -> None:
     telemetry = told(driver)
     telemetry.note(busy(batch=1), {"job": 0.3, "recover": 0.02, "commit": 0.04, "publish": 0.2})
     telemetry.note(meta(2), {"job": 100.0, "recover": 0.01, "commit": 0.001, "publish": 0.0})
@@ -155,7 +155,7 @@ def test_operators_of_one_process_share_the_answer(driver: StillDriver) -> None:
     assert names == {"updates", "weather"}
 
 
-def test_a_batch_only_leaves_its_metadata_until_somebody_asks(
+def test_a_batch_only_queues_its_metadata_until_metrics_are_requested(
     driver: StillDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counting = _counted_calls(monkeypatch)
@@ -179,7 +179,7 @@ def _counted_calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return calls
 
 
-def test_batches_that_come_while_many_ask_are_counted_once_each(driver: StillDriver) -> None:
+def test_batches_that_arrive_during_concurrent_requests_are_counted_once(driver: StillDriver) -> None:
     telemetry = told(driver)
 
     def ask() -> None:

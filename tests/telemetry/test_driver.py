@@ -27,7 +27,7 @@ def one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> OperatorDriver:
     return driver_of(application(tmp_path), Jobs())
 
 
-def test_a_driver_that_has_not_started_is_seen_too(one: OperatorDriver) -> None:
+def test_a_driver_that_is_still_starting_is_visible(one: OperatorDriver) -> None:
     seen = one.observe()
     assert (seen.operator, seen.newest, seen.loop_age_s, seen.status.state) == (NAME, None, None, "drained")
     telemetry = Telemetry(one._application)
@@ -36,7 +36,7 @@ def test_a_driver_that_has_not_started_is_seen_too(one: OperatorDriver) -> None:
     assert json.loads(telemetry.readyz("").body)["ready"] is False
 
 
-def test_a_round_is_seen_by_its_commit_and_the_ends_that_it_saw(one: OperatorDriver) -> None:
+def test_an_observation_has_the_newest_commit_and_the_end_offsets(one: OperatorDriver) -> None:
     one._run_owned(ClaimedOperator.round)
     seen = one.observe()
     assert seen.newest is one.operator.newest
@@ -47,7 +47,7 @@ def test_a_round_is_seen_by_its_commit_and_the_ends_that_it_saw(one: OperatorDri
     assert seen.loop_age_s is not None and seen.loop_age_s < 60
 
 
-def test_a_loop_s_age_grows_until_it_turns(one: OperatorDriver) -> None:
+def test_a_loop_s_age_grows_until_its_next_round(one: OperatorDriver) -> None:
     one._run_owned(ClaimedOperator.round)
     time.sleep(0.05)
     age_s, turned = one.observe().loop_age_s, one._last_try_at
@@ -56,7 +56,7 @@ def test_a_loop_s_age_grows_until_it_turns(one: OperatorDriver) -> None:
     assert one._last_try_at is not None and one._last_try_at >= turned + 0.05
 
 
-def test_compactions_are_counted_at_once_or_beside_the_batches(
+def test_compactions_are_counted_in_the_foreground_and_in_the_background(
     one: OperatorDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one._run_owned(ClaimedOperator.round)

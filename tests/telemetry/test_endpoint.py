@@ -72,7 +72,7 @@ def test_metrics_come_as_text_or_as_openmetrics_as_the_client_prefers(client: Cl
     assert kind.startswith("application/openmetrics-text") and body.endswith("# EOF\n")
 
 
-def test_an_unknown_path_is_told_the_known_ones(client: Client) -> None:
+def test_the_response_to_an_unknown_path_lists_the_known_paths(client: Client) -> None:
     assert client.get("/")[0] == 404
     assert client.get("/")[2] == "/metrics /healthz /readyz\n"
 
@@ -101,17 +101,17 @@ def test_a_service_that_rebuilds_local_states_is_healthy_and_not_ready(client: C
 
 
 @pytest.mark.parametrize("state", ["waiting", "fenced", "refused", "stopped", "bound reached"])
-def test_who_does_not_process_says_why(client: Client, state: str) -> None:
+def test_an_operator_that_does_not_process_shows_the_reason(client: Client, state: str) -> None:
     status, said = watched(client, driver(state, "no Kafka broker answers")).json("/readyz")
     assert status == 503
     assert said["operators"]["updates"] == {"rule": state, "text": "no Kafka broker answers"}
 
 
-def test_waiting_for_a_broker_is_no_illness(client: Client) -> None:
+def test_waiting_for_a_broker_is_healthy(client: Client) -> None:
     assert watched(client, driver("waiting", loop_age_s=4.0)).json("/healthz")[0] == 200
 
 
-def test_a_loop_that_does_not_turn_is_an_illness_but_not_while_it_rests(client: Client) -> None:
+def test_a_loop_without_progress_is_unhealthy_unless_it_is_paused(client: Client) -> None:
     """The trigger is 10 s: so much longer may a turn take."""
     assert watched(client, driver("running", loop_age_s=STUCK_AFTER_S + 9)).json("/healthz")[0] == 200
     status, said = watched(client, driver("running", loop_age_s=STUCK_AFTER_S + 11)).json("/healthz")
@@ -119,12 +119,12 @@ def test_a_loop_that_does_not_turn_is_an_illness_but_not_while_it_rests(client: 
     assert said["operators"]["updates"] == {"state": "running", "loop_age_s": STUCK_AFTER_S + 11}
 
 
-def test_an_end_that_nobody_asked_for_is_an_illness_and_a_drain_is_none(client: Client) -> None:
+def test_an_unrequested_end_is_unhealthy_and_a_drain_is_not(client: Client) -> None:
     assert watched(client, driver("stopped", loop_age_s=1.0)).json("/healthz")[0] == 503
     assert watched(client, driver("drained", loop_age_s=STUCK_AFTER_S * 2)).json("/healthz")[0] == 200
 
 
-def test_a_port_that_is_taken_is_a_clear_error_with_the_way_out() -> None:
+def test_a_port_in_use_is_an_error_with_a_remedy() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -149,7 +149,7 @@ def test_telemetry_is_checked_with_the_file(wrong: Any) -> None:
     assert all(problem.where.startswith("telemetry") for problem in refused.value.problems)
 
 
-def test_a_client_that_hangs_up_leaves_the_others_their_answers(client: Client) -> None:
+def test_a_client_that_disconnects_does_not_affect_the_others(client: Client) -> None:
     with socket.create_connection(("127.0.0.1", client.port)) as rude:
         rude.sendall(b"GET /metrics HT")
     assert client.get("/metrics")[0] == 200

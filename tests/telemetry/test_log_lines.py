@@ -29,7 +29,7 @@ def record(message: str, *values: object, **more: object) -> logging.LogRecord:
     )
 
 
-def test_a_line_is_json_with_what_it_is_about() -> None:
+def test_a_json_line_has_fields_for_its_operator_partition_and_batch() -> None:
     line = JsonLines().format(record("%s waits", "updates", **log_fields("updates", partition=3, batch=12)))
     said = json.loads(line)
     assert said.pop("time").endswith("+00:00")
@@ -53,21 +53,21 @@ def test_an_error_s_lines_are_one_line_and_its_trace_a_field() -> None:
 
 
 @pytest.mark.parametrize("form", [JsonLines(), logging.Formatter("%(message)s")])
-def test_what_is_secret_in_the_file_is_in_no_line(form: logging.Formatter) -> None:
+def test_no_log_line_contains_a_secret_of_the_file(form: logging.Formatter) -> None:
     here = application()
     line = SecretMaskingFormatter(form, here).format(record("no login: %s %s", here.kafka, here.control_database.url))  # type: ignore[union-attr]
     assert CANARY not in line
     assert "127.0.0.1:1" in line, "what is not secret stays"
 
 
-def test_a_password_with_quotes_and_backslashes_is_cleaned_as_json_writes_it() -> None:
+def test_a_password_with_quotes_and_backslashes_is_removed_in_its_json_form() -> None:
     login = f'module required username="a" password="{CANARY}\\"\\\\x";'
     here = application(kafka={"bootstrap.servers": "b:1", "sasl.jaas.config": login})
     line = SecretMaskingFormatter(JsonLines(), here).format(record("%s", login))
     assert CANARY not in line
 
 
-def test_a_password_of_the_control_database_is_cleaned_as_json_writes_it_too() -> None:
+def test_the_control_database_s_password_is_removed_in_its_json_form_too() -> None:
     here = application(control=f"postgresql+psycopg://tidegate:{CANARY}%22x@127.0.0.1:1/control")
     line = SecretMaskingFormatter(JsonLines(), here).format(record("%s", f'password {CANARY}"x is wrong'))
     assert CANARY not in line and json.loads(line)["message"] == "password *** is wrong"
@@ -77,7 +77,7 @@ def test_a_file_without_secrets_has_none() -> None:
     assert secrets_of(application(kafka={"bootstrap.servers": "b:1"}, control=None)) == []
 
 
-def test_the_file_says_which_form_lines_have(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_sets_the_format_of_log_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     handler = logging.StreamHandler()
     monkeypatch.setattr(logging.getLogger(), "handlers", [handler])
     set_log_format(application(log="json"), "%(message)s")
@@ -86,6 +86,6 @@ def test_the_file_says_which_form_lines_have(monkeypatch: pytest.MonkeyPatch) ->
     assert handler.format(record("hello")) == "WARNING hello"
 
 
-def test_an_error_that_shows_the_settings_does_not_reach_the_condition_unclean() -> None:
+def test_an_error_that_contains_settings_reaches_the_status_without_secrets() -> None:
     """What a driver tells on one line comes from errors; none of them shows a setting."""
     assert CANARY not in one_line(RuntimeError(f"{application()!r}"))

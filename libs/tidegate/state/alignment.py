@@ -85,7 +85,7 @@ def needed(leases: Mapping[str, Lease], epochs: Mapping[str, tuple[int, int]], p
     Return NEVER, so that no version expires until the lease is renewed, in two cases: the lease has an older epoch than
     `epochs` (a superseded driver wrote it), or it does not name the partition.
     """
-    # rule: lease-lets-nothing-go/superseded
+    # rule: bad-lease-releases-nothing/superseded
     return min(
         (
             NEVER if lease.epoch < epochs[reader][0] else lease.needs.get(partition, NEVER)

@@ -197,7 +197,7 @@ def judge_winners(above: Sequence[Entry], attempt: str, epoch: int) -> Verdict:
     # rule: foreign-data-stops, second-commit-stops
     if any(entry.foreign_change for entry in above) or (mine and rivals):
         return Verdict.STOP
-    # rule: winners-are-read
+    # rule: conflicting-entries-read
     if mine:
         return Verdict.COMMITTED
     # rule: older-epoch-starts-over, foreign-change-starts-over
@@ -256,7 +256,7 @@ def unpublished(mark: str | None, *, table_id: str, newest_batch: int, outputs: 
     above the log, of another table or in another form, and if several batches are unpublished.
     """
     if mark is None:
-        # rule: absent-mark-decide_from_topics
+        # rule: absent-mark-topics
         return PublishDecision(PublishAction.RESOLVE) if outputs else PublishDecision(PublishAction.NOTHING)
     return unpublished_above(_trusted(mark, table_id, newest_batch), outputs)
 
@@ -300,13 +300,13 @@ def decide_from_topics(batch: int, tails: Sequence[Tail]) -> PublishDecision:
     # rule: absent-mark-newest-output/decided
     if any(tail.newest is not None and tail.newest >= batch for tail in tails):
         return PublishDecision(PublishAction.NOTHING)
-    # rule: absent-mark-asks/decided
+    # rule: absent-mark-person-decides/decided
     return PublishDecision(PublishAction.PUBLISH if any(tail.whole for tail in tails) else PublishAction.ASK, batch)
 
 
 def _trusted(mark: str, table_id: str, newest_batch: int) -> int:
     parsed = parse_mark(mark)
-    # rule: mark-of-other-form
+    # rule: mark-of-other-format
     if parsed is None:
         raise _untrusted(
             "the publication mark has another form than Tidegate writes", mark, "who else commits offsets?"

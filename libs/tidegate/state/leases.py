@@ -39,5 +39,5 @@ def _lease(path: Path, clock: int) -> Lease:
     try:
         return Lease.from_json(path.read_text())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        # rule: lease-lets-nothing-go/unreadable
+        # rule: bad-lease-releases-nothing/unreadable
         return Lease(0, clock, {})

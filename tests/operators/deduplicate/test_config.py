@@ -31,7 +31,7 @@ def config(**given: Any) -> DeduplicateConfig:
         (TIMED | {"buffer": {"max_keys": 1, "when_full": "emit"}}, "spill"),
     ],
 )
-def test_what_is_unsound_is_refused_with_its_cause(given: dict[str, Any], cause: str) -> None:
+def test_unsound_combinations_are_refused_with_their_cause(given: dict[str, Any], cause: str) -> None:
     with pytest.raises(ConfigurationError, match=cause):
         config(**given)
 
@@ -52,7 +52,7 @@ def test_settings_give_the_same_configuration(given: dict[str, Any]) -> None:
         (TIMED | {"windows": "headers"}, ["windows"]),
     ],
 )
-def test_keys_cannot_be_remembered_longer_than_they_were(after: dict[str, Any], refused: list[str]) -> None:
+def test_the_time_for_which_keys_are_remembered_cannot_grow(after: dict[str, Any], refused: list[str]) -> None:
     assert list(config(**after).incompatibilities(config(**TIMED))) == refused
 
 

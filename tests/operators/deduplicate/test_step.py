@@ -35,7 +35,7 @@ def test_the_changelog_has_what_was_remembered_and_what_was_forgotten() -> None:
     assert changes(tested.step(batch((b"b", 15), first=2), 0)) == [("put", b"b", 15), ("delete", b"a", 0)]
 
 
-def test_what_is_remembered_and_forgotten_in_one_batch_is_not_in_the_changelog() -> None:
+def test_a_key_remembered_and_forgotten_in_one_batch_is_not_in_the_changelog() -> None:
     tested = state(within="10ms", grace="5ms")
     result = tested.step(batch((b"a", 0), (b"b", 15)), 0)
     assert (result.emissions.num_rows, changes(result)) == (2, [("put", b"b", 15)])
@@ -55,7 +55,7 @@ def test_a_flush_emits_nothing_and_forgets_nothing() -> None:
     assert (result.emissions.num_rows, changes(result), result.counts.held) == (0, [], 1)
 
 
-def test_many_keys_are_remembered_and_their_room_is_used_again() -> None:
+def test_many_keys_are_remembered_and_their_space_is_reused() -> None:
     tested = state(within="1s", grace=0)
     count = 50_000
     for turn in range(3):

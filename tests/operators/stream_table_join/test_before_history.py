@@ -30,7 +30,7 @@ def join_with(table: Driver, **given: object) -> Driver:
     return Driver(StreamTableJoin(StreamTableJoinConfig.model_validate(config)), table=table)
 
 
-def test_a_stream_that_begins_before_the_history_of_its_table_stops_with_the_ways_on() -> None:
+def test_a_stream_that_begins_before_the_table_s_history_stops_with_the_remedies() -> None:
     """table: days 0 to 364, kept from day 334 --- stream: day 0"""
     join = join_with(a_year_of_table())
     with pytest.raises(UserError, match="before the history of its table") as stopped:
@@ -39,13 +39,13 @@ def test_a_stream_that_begins_before_the_history_of_its_table_stops_with_the_way
     assert "history_retention" in str(stopped.value)
 
 
-def test_a_stream_that_begins_within_the_history_goes_on() -> None:
+def test_a_stream_that_begins_within_the_history_is_joined() -> None:
     join = join_with(a_year_of_table())
     join.pipe("JFK", "f0", 340 * DAY_MS)
     assert [emission.cause for emission in join.advance(364 * DAY_MS)] == ["matched"]
 
 
-def test_what_the_history_no_longer_answers_is_expired_and_never_silently_unmatched() -> None:
+def test_lookups_before_the_history_are_expired_and_never_silently_unmatched() -> None:
     """table: kept from day 334; BOS has one version since day 0, LGA none --- stream: day 0"""
     join = join_with(a_year_of_table(), before_history="join")
     for key in ("JFK", "LGA", "BOS"):
@@ -54,7 +54,7 @@ def test_what_the_history_no_longer_answers_is_expired_and_never_silently_unmatc
     assert found == [(b"JFK", "expired"), (b"LGA", "unmatched"), (b"BOS", "matched")]
 
 
-def test_an_inner_join_counts_what_is_expired() -> None:
+def test_an_inner_join_counts_expired_lookups() -> None:
     join = join_with(a_year_of_table(), join="inner", before_history="join", grace=0)
     records = Records.from_rows([Row(b"JFK", b"f0", 1, 0), Row(b"LGA", b"f1", 1, 1)])
     measures = join.state.step(records, 0).measures

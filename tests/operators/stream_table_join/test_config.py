@@ -29,7 +29,7 @@ def test_join_table_and_input_are_required(missing: str) -> None:
 
 
 @pytest.mark.parametrize("given", [{}, {"grace": 0}, {"grace": "0ms"}])
-def test_waiting_for_the_table_needs_a_buffer(given: dict[str, Any]) -> None:
+def test_wait_for_table_needs_a_grace(given: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match="add a grace"):
         config(wait_for_table="1m", **given)
 
@@ -40,7 +40,7 @@ def test_a_joiner_is_a_function_of_a_module(joiner: str) -> None:
         config(joiner=joiner)
 
 
-def test_what_others_need_to_know_is_the_table_the_wait_and_the_joiner() -> None:
+def test_a_join_declares_its_table_its_wait_and_its_joiner() -> None:
     told = config(grace="5m", wait_for_table="1m", joiner="some.module:function")
     assert told.reads() == TableRead("weather", 300_000, 60_000)
     assert told.functions() == ("some.module:function",)
@@ -61,5 +61,5 @@ def test_a_table_of_latest_values_has_no_grace(grace: Any) -> None:
 
 
 @pytest.mark.parametrize(("grace", "retention"), [(None, None), (None, 0), ("23h", DAY_MS), (0, 1)])
-def test_other_tables_are_taken(grace: Any, retention: int | None) -> None:
+def test_different_tables_are_accepted(grace: Any, retention: int | None) -> None:
     assert not list(config(grace=grace).table_conflicts(TableFacts(retention)))

@@ -53,7 +53,7 @@ def listed(stream: pa.RecordBatch, table: pa.RecordBatch) -> Any:
 NO_FUNCTION = 7
 
 
-def test_it_is_given_the_records_and_what_they_met_row_by_row() -> None:
+def test_a_joiner_receives_the_records_and_their_versions_row_by_row() -> None:
     seen.clear()
     rows = [
         Row(b"k", b"a", 9, 0, b"\x02\x02h\x02v"),
@@ -74,11 +74,11 @@ def test_it_is_given_the_records_and_what_they_met_row_by_row() -> None:
     assert result.emissions["cause"].to_pylist() == ["matched", "unmatched", "unmatched", "matched"]
 
 
-def test_it_may_give_strings() -> None:
+def test_a_joiner_may_return_strings() -> None:
     assert joined_by("text").emissions["value"].to_pylist() == ["é".encode()] * 2
 
 
-def test_an_inner_join_asks_for_what_matched_alone() -> None:
+def test_an_inner_join_requests_only_matching_records() -> None:
     seen.clear()
     state = opened(table_of(*TABLE), join="inner", joiner=f"{here.__name__}:noting")
     state.step(records(("k", "a", 9), ("other", "b", 9)), 0)
@@ -95,7 +95,7 @@ def test_an_inner_join_asks_for_what_matched_alone() -> None:
         ("listed", "the joiner gives list, not an Arrow array of binary or string"),
     ],
 )
-def test_what_is_no_answer_is_an_error_that_names_the_joiner(function: str, problem: str) -> None:
+def test_an_invalid_result_is_an_error_that_names_the_joiner(function: str, problem: str) -> None:
     with pytest.raises(UserError, match=problem) as refused:
         joined_by(function)
     assert refused.value.value == f"{here.__name__}:{function}"
@@ -104,7 +104,7 @@ def test_what_is_no_answer_is_an_error_that_names_the_joiner(function: str, prob
 @pytest.mark.parametrize(
     "joiner", [f"{here.__name__}:nothing", "no_such_module:function", f"{here.__name__}:NO_FUNCTION"]
 )
-def test_a_joiner_that_is_not_there_is_refused_when_the_state_is_opened(joiner: str) -> None:
+def test_a_missing_joiner_is_refused_when_the_state_is_opened(joiner: str) -> None:
     with pytest.raises(UserError, match="the joiner") as refused:
         opened(table_of(), joiner=joiner)
     assert refused.value.value == joiner

@@ -41,7 +41,7 @@ def results(stream: Driver, records: list[tuple[str, str, int]]) -> list[str]:
 
 
 @pytest.mark.parametrize("grace", ["2ms", "3ms", "9ms"])
-def test_with_a_grace_every_record_meets_the_version_of_its_time_in_order_of_time(grace: str) -> None:
+def test_with_a_grace_every_record_is_joined_with_the_version_of_its_time_in_order(grace: str) -> None:
     #  table  1: a b c   2: a x c   3: a x y
     #  stream   d(4) e(1) f(2) g(2) h(3), then one far ahead
     table, stream = drivers({"history_retention": "10ms"}, grace=grace)
@@ -49,7 +49,7 @@ def test_with_a_grace_every_record_meets_the_version_of_its_time_in_order_of_tim
     assert results(stream, [*STREAM, FAR_AHEAD]) == ["eb", "fc", "gx", "hy", "da"]
 
 
-def test_without_a_grace_a_plain_table_gives_what_was_newest_as_the_record_came() -> None:
+def test_without_a_grace_a_table_of_latest_values_gives_the_value_at_the_record_s_arrival() -> None:
     table, stream = drivers({"versions": "latest"})
     fill(table, 1)
     found = results(stream, STREAM)
@@ -57,7 +57,7 @@ def test_without_a_grace_a_plain_table_gives_what_was_newest_as_the_record_came(
     assert found == ["da", "eb", "fc", "gb", "hc"]
 
 
-def test_without_a_grace_a_history_gives_the_versions_that_are_there_already() -> None:
+def test_without_a_grace_a_history_gives_versions_that_have_arrived() -> None:
     table, stream = drivers({"history_retention": "10ms"})
     fill(table, 1)
     found = results(stream, STREAM)

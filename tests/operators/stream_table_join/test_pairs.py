@@ -63,7 +63,7 @@ def not_in_the_grammar(constant: str) -> Any:
 
 
 @given(pairs=pairs)
-def test_a_pair_is_one_object_with_json_as_it_is_and_the_rest_as_base64(pairs: list[Any]) -> None:
+def test_a_pair_is_one_object_with_json_unchanged_and_other_values_as_base64(pairs: list[Any]) -> None:
     streams, tables, first, second = (list(column) for column in zip(*pairs, strict=True)) if pairs else ([],) * 4
     versions = [-1 if table is None else tables.index(table) for table in tables]
     found = paired(strings(streams, first), strings(tables, second), np.array(versions, np.int64)).to_pylist()

@@ -116,7 +116,7 @@ def rows_of(lines: list[Any], first: int) -> list[Row]:
 
 @many
 @given(rules=RULES, turns=TURNS)
-def test_clocks_tables_graces_and_restarts_change_what_the_reference_says_and_no_more(
+def test_clocks_tables_graces_and_restarts_have_only_the_effects_that_the_reference_predicts(
     rules: dict[str, Any], turns: list[Any]
 ) -> None:
     pair = Pair(rules)
@@ -126,7 +126,7 @@ def test_clocks_tables_graces_and_restarts_change_what_the_reference_says_and_no
 
 @many
 @given(rules=RULES, turns=TURNS)
-def test_every_accepted_record_of_a_left_join_leaves_exactly_once(rules: dict[str, Any], turns: list[Any]) -> None:
+def test_every_accepted_record_of_a_left_join_is_emitted_exactly_once(rules: dict[str, Any], turns: list[Any]) -> None:
     pair = Pair(rules | {"join": "left"})
     for what, lines, others, by_ms in turns:
         pair.play(what, lines, others | {"join": "left"}, by_ms)

@@ -21,7 +21,7 @@ def values(result: Any) -> list[bytes]:
     return found
 
 
-def test_a_record_leaves_when_stream_time_has_passed_it_by_the_grace() -> None:
+def test_a_record_is_released_when_stream_time_has_passed_it_by_the_grace() -> None:
     #  T       10   12   15   17          grace 5: the record of 10 leaves at 15, that of 12 at 17
     state = opened(table_of(("k", "1", 0)), grace="5ms")
     assert joined(state.step(records(("k", "a", 10), ("k", "b", 12), ("k", "c", 14)), 0)) == []
@@ -30,7 +30,7 @@ def test_a_record_leaves_when_stream_time_has_passed_it_by_the_grace() -> None:
     assert joined(result) == [(b"k", pair % b"YQ==", 10, "matched"), (b"k", pair % b"Yg==", 12, "matched")]
 
 
-def test_what_is_met_is_looked_up_when_the_record_leaves() -> None:
+def test_the_version_is_looked_up_when_the_record_is_released() -> None:
     state = opened(table_of(("k", "1", 0)), grace="5ms")
     state.step(records(("k", "0", 10)), 0)
     state.read_table(table_of(("k", "1", 0), ("k", "2", 10), ("k", "3", 11)))
@@ -39,7 +39,7 @@ def test_what_is_met_is_looked_up_when_the_record_leaves() -> None:
     assert values(result) == [b'{"stream":0,"table":2}']
 
 
-def test_a_late_record_goes_ahead_of_the_buffer_and_does_not_move_time() -> None:
+def test_a_late_record_is_joined_ahead_of_the_buffer_and_does_not_move_time() -> None:
     #  T = 20, grace 5: 15 is in the grace and due at once, 14 is late
     state = opened(table_of(("k", "1", 0)), grace="5ms")
     result = state.step(records(("k", "0", 20), ("k", "0", 14), ("k", "0", 15), ("other", "0", 3)), 0)
@@ -47,7 +47,7 @@ def test_a_late_record_goes_ahead_of_the_buffer_and_does_not_move_time() -> None
     assert (result.stream_time, result.counts.applied, result.counts.held, result.late.num_rows) == (20, 4, 1, 0)
 
 
-def test_equal_times_leave_in_order_of_arrival() -> None:
+def test_records_of_equal_time_are_emitted_in_order_of_arrival() -> None:
     state = opened(table_of(), grace="5ms")
     state.step(records(("b", "0", 5), ("a", "1", 5), ("b", "2", 4), ("a", "3", 5)), 0)
     result = state.flush()
@@ -63,7 +63,7 @@ def test_without_a_grace_each_record_is_joined_at_once(grace: dict[str, Any]) ->
     assert (result.stream_time, result.counts.held, result.changes.num_rows) == (9, 0, 0)
 
 
-def test_an_inner_join_drops_what_meets_nothing_late_or_not() -> None:
+def test_an_inner_join_drops_unmatched_records_late_or_not() -> None:
     table = table_of(("k", "1", 0), ("gone", "1", 0), ("gone", None, 5))
     state = opened(table, join="inner", grace="5ms")
     state.step(records(("k", "0", 10), ("gone", "0", 10), ("other", "0", 10), ("other", "0", 4)), 0)
@@ -109,7 +109,7 @@ def test_key_headers_timestamp_and_offset_are_those_of_the_record() -> None:
     assert found == [(row.key, row.headers, row.timestamp, row.offset) for row in rows]
 
 
-def test_the_changelog_has_a_put_when_a_record_stays_and_a_delete_when_it_has_left() -> None:
+def test_the_changelog_has_a_put_for_a_held_record_and_a_delete_for_an_emitted_one() -> None:
     #  k is held, then gone: delete.  n comes and goes in one batch: nothing.  o stays: put.
     state = opened(table_of(), grace="5ms")
     state.step(records(("k", "0", 10)), 77)
@@ -129,14 +129,14 @@ def held_by(*lines: Line, wait: str | None = "100ms", open_until: int = NEVER) -
     return state
 
 
-def test_a_record_leaves_once_the_table_is_complete_for_its_time() -> None:
+def test_a_record_is_released_once_the_table_is_complete_for_its_time() -> None:
     state = held_by(("k", "0", 10), ("k", "0", 11), ("k", "0", 20))
     assert joined(state.step(records(), 1_099)) == []
     state.read_table(table_of(("k", "1", 0)), 10)
     assert [row[2:] for row in joined(state.step(records(), 1_050))] == [(10, "matched")]
 
 
-def test_a_record_waits_for_as_long_as_the_table_takes_unless_a_clock_ends_it() -> None:
+def test_a_record_waits_for_the_table_unless_the_clock_ends_the_wait() -> None:
     lines = ("k", "0", 10), ("k", "0", 20)
     assert joined(held_by(*lines, wait=None).step(records(), 10**15)) == []
     state = held_by(*lines)
@@ -144,7 +144,7 @@ def test_a_record_waits_for_as_long_as_the_table_takes_unless_a_clock_ends_it() 
     assert [row[2:] for row in joined(state.step(records(), 1_100))] == [(10, "matched")]
 
 
-def test_nothing_overtakes_a_record_that_waits_but_late_ones() -> None:
+def test_only_late_records_overtake_a_waiting_record() -> None:
     #  10 waits for the table; 3 is late; what comes later by the clock waits longer, the older goes first
     state = held_by(("k", "0", 10))
     result = state.step(records(("k", "0", 20), ("k", "0", 3), ("k", "0", 16), first=1), 1_060)
@@ -153,14 +153,14 @@ def test_nothing_overtakes_a_record_that_waits_but_late_ones() -> None:
     assert [row[2] for row in joined(state.step(records(), 1_160))] == [16, 20]
 
 
-def test_an_advance_releases_by_the_grace_but_ends_no_wait_and_a_flush_ends_all() -> None:
+def test_an_idle_advance_releases_by_the_grace_but_ends_no_wait_and_a_flush_ends_all() -> None:
     state = held_by(("k", "0", 10), ("k", "0", 12), open_until=10)
     assert [row[2:] for row in joined(state.advance(1_000))] == [(10, "matched")]
     assert state.advance(5).stream_time == 1_000
     assert [row[2:] for row in joined(state.flush())] == [(12, "matched")]
 
 
-def test_what_waits_for_the_table_alone_is_measured_and_needed() -> None:
+def test_due_records_that_wait_for_the_table_are_measured_and_their_times_still_needed() -> None:
     #  T = 20, grace 5: 10 and 15 are due and wait, 18 is within its grace; an earlier time than 10 is never asked for
     state = held_by(("k", "00", 10), ("k", "0", 15), ("k", "0", 18), ("k", "0", 20))
     result = state.step(records(), 1_001)
@@ -170,7 +170,7 @@ def test_what_waits_for_the_table_alone_is_measured_and_needed() -> None:
 
 
 @pytest.mark.parametrize(("grace", "released"), [("2ms", [10, 11]), ("5ms", []), ("9ms", []), (0, [10, 11, 13])])
-def test_another_grace_releases_or_holds_from_the_next_batch_on(grace: Any, released: list[int]) -> None:
+def test_a_changed_grace_takes_effect_with_the_next_batch(grace: Any, released: list[int]) -> None:
     #  T = 13: under a grace of 2 the records of 10 and 11 are due, under 0 all, under 9 none before T = 19
     table = table_of(("k", "1", 0))
     storage = MemoryStorage(StreamTableJoin.layout)
@@ -180,7 +180,7 @@ def test_another_grace_releases_or_holds_from_the_next_batch_on(grace: Any, rele
     assert [row[2] for row in joined(state.flush())] == [time for time in (10, 11, 13) if time not in released]
 
 
-def test_records_are_never_joined_before_a_table_was_read() -> None:
+def test_no_record_is_joined_before_the_table_was_read() -> None:
     operator = StreamTableJoin(config())
     state = operator.open(MemoryStorage(operator.layout))
     assert state.step(records(("k", None, 1)), 0).counts.rejected == 1
@@ -188,7 +188,7 @@ def test_records_are_never_joined_before_a_table_was_read() -> None:
         state.step(records(("k", "0", 1)), 0)
 
 
-def test_lateness_is_measured_of_all_that_is_not_rejected() -> None:
+def test_lateness_is_measured_for_all_records_that_are_not_rejected() -> None:
     #  T        10   10   10   10         lateness 0 + 6 + 2, and 1 of the record without a key
     state = opened(table_of(), grace="5ms")
     lines = records(("k", "0", 10), ("k", "0", 4), ("k", "0", 8), (None, "0", 9), (None, "0", 99), ("k", None, 0))

@@ -18,7 +18,7 @@ from tidegate.operators.testing.laws import small
 pytestmark = pytest.mark.fast
 
 
-def test_a_batch_goes_on_where_it_was_when_the_state_had_to_grow() -> None:
+def test_a_batch_continues_at_the_same_record_after_the_state_has_grown() -> None:
     rows = [Row(b"%d" % (n % 3_000), b"v" * (n % 50), n // 2, n) for n in range(9_000)]
     table = table_of(("7", "1", 0))
     storages = [MemoryStorage(layout) for layout in (small(StreamTableJoin.layout), StreamTableJoin.layout)]
@@ -30,7 +30,7 @@ def test_a_batch_goes_on_where_it_was_when_the_state_had_to_grow() -> None:
 
 
 @given(data=st.data())
-def test_room_is_used_again_whatever_the_lengths(data: st.DataObject) -> None:
+def test_released_space_is_reused_for_any_lengths(data: st.DataObject) -> None:
     storage = MemoryStorage(small(StreamTableJoin.layout))
     state = opened(table_of(), storage, grace="1ms")
     peak = held = 0
@@ -66,7 +66,7 @@ def test_a_put_replaces_what_its_slot_held_before() -> None:
     assert StreamTableJoin(config()).damage(storage) is None
 
 
-def test_what_was_restored_goes_on_as_if_it_had_never_stopped() -> None:
+def test_a_restored_state_continues_as_if_it_had_never_stopped() -> None:
     table = table_of(("k", "1", 0))
     source, restored = opened(table, grace="5ms"), opened(table, grace="5ms")
     first = source.step(records(("k", "a", 10), ("k", "b", 12)), 0)

@@ -19,7 +19,7 @@ def flushed(**config: object) -> SuppressionState:
     return state
 
 
-def test_a_flushed_window_takes_no_record_until_its_grace_has_passed_nor_after() -> None:
+def test_a_flushed_window_never_accepts_a_record_again() -> None:
     """T is 12 at the flush; [10, 20) would close at 25; T goes to 24, then to 25"""
     state = flushed()
     again = updates((b"A", b"2", 13, SECOND))
@@ -37,7 +37,7 @@ def test_a_flushed_window_is_forgotten_when_its_grace_has_passed() -> None:
     assert state.advance(25).counts.held == 0
 
 
-def test_a_second_flush_emits_nothing_again_and_changes_nothing() -> None:
+def test_a_second_flush_emits_nothing_and_changes_nothing() -> None:
     result = flushed().flush()
     assert (result.emissions.num_rows, result.changes.num_rows) == (0, 0)
 
@@ -49,6 +49,6 @@ def test_a_closed_window_counts_against_no_bound(bound: dict[str, int]) -> None:
     assert (result.stopped_at, result.measures["memory_records_now"]) == (2, 2)
 
 
-def test_a_closed_window_keeps_its_key_alone() -> None:
+def test_a_closed_window_keeps_only_its_key() -> None:
     row = flushed().snapshot().to_pylist()[0]
     assert (row["key"], row["value"], row["headers"], row["arrival"]) == (b"A", None, None, ~0)

@@ -37,7 +37,7 @@ def problems(**given: Any) -> dict[str, str]:
         {"until": "window_close", "grace": "2h", "buffer": {"max_keys": 9, "when_full": "shut_down"}},
     ],
 )
-def test_every_sound_combination_is_accepted(given: dict[str, Any]) -> None:
+def test_every_valid_combination_is_accepted(given: dict[str, Any]) -> None:
     read(SuppressionConfig, {"kind": "suppression", "input": "records"} | given)
 
 
@@ -62,7 +62,7 @@ def test_every_sound_combination_is_accepted(given: dict[str, Any]) -> None:
         ({"until": {"limit": "30s"}}, "until.limit", "unknown key"),
     ],
 )
-def test_an_unsound_combination_is_refused_where_it_is(given: dict[str, Any], where: str, cause: str) -> None:
+def test_an_unsound_combination_is_refused_at_its_option(given: dict[str, Any], where: str, cause: str) -> None:
     assert cause in problems(**given)[where]
 
 

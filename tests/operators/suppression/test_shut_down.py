@@ -29,6 +29,6 @@ rows = st.lists(
 
 
 @given(config=configs, rows=rows)
-def test_it_stops_exactly_before_the_record_that_would_be_too_much(config, rows) -> None:
+def test_an_operator_stops_exactly_before_the_record_that_exceeds_the_limit(config, rows) -> None:
     history = [Row(key, b"v" * length, timestamp, at) for at, (key, length, timestamp) in enumerate(rows)]
     assert Partition(Suppression(config), 0).play_all(history, set()) == suppression_reference(config, history, 0)

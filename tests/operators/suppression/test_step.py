@@ -12,20 +12,20 @@ from tidegate.operators.suppression import Suppression
 pytestmark = pytest.mark.fast
 
 
-def test_a_key_leaves_a_limit_after_it_was_first_held_with_its_newest_record() -> None:
+def test_a_key_is_emitted_with_its_newest_record_a_limit_after_it_was_first_held() -> None:
     #  T   0    4    5
     #      A1   A2   B1      A is held since 0, and leaves at 5 with the record of 4
     state = opened(until={"time_limit": "5ms"})
     assert emitted(state.step(records(("A", "1", 0), ("A", "2", 4), ("B", "1", 5)), 0)) == [(b"A", b"2", 4, "time")]
 
 
-def test_a_replaced_record_is_superseded_and_a_key_that_left_starts_anew() -> None:
+def test_a_replaced_record_is_superseded_and_an_emitted_key_starts_again() -> None:
     state = opened(until={"time_limit": "2ms"})
     counts = state.step(records(("A", "1", 0), ("A", "2", 1), ("B", "1", 2), ("A", "3", 2)), 0).counts
     assert (counts.applied, counts.superseded, counts.emitted, counts.held) == (3, 1, 1, 2)
 
 
-def test_the_oldest_leaves_when_keys_or_bytes_are_too_many() -> None:
+def test_the_oldest_key_is_emitted_when_a_limit_of_keys_or_bytes_is_exceeded() -> None:
     state = opened(buffer={"max_keys": 2, "max_bytes": 5, "when_full": "emit"})
     result = state.step(records(("A", "1", 3), ("B", "2", 1), ("C", "3", 2), ("C", "55555", 0)), 0)
     assert emitted(result) == [(b"B", b"2", 1, "keys"), (b"C", b"55555", 0, "bytes")]
@@ -56,18 +56,18 @@ def test_rejected_records_are_rows_with_a_reason_and_move_nothing(row: Row, reas
     assert (result.stream_time, result.counts.rejected, result.counts.held) == (-1, 1, 0)
 
 
-def test_a_record_exactly_max_ahead_of_the_clock_is_taken() -> None:
+def test_a_record_exactly_max_ahead_of_the_clock_is_accepted() -> None:
     assert opened(max_ahead="10ms").step(records(("A", "1", 110)), 100).counts.applied == 1
 
 
-def test_shut_down_stops_before_the_record_and_commits_what_went_before() -> None:
+def test_shut_down_stops_before_the_record_and_commits_earlier_ones() -> None:
     state = opened(buffer={"max_keys": 1, "when_full": "shut_down"})
     result = state.step(records(("A", "1", 1), ("A", "2", 2), ("B", "3", 9), ("C", "4", 9), first=40), 0)
     assert (result.stopped_at, result.stop_reason) == (42, "buffer.max_keys is reached")
     assert (result.counts.records_in, result.stream_time, changed(result)) == (2, 2, [("put", b"A")])
 
 
-def test_shut_down_goes_on_at_that_record_under_a_larger_bound() -> None:
+def test_shut_down_continues_at_the_record_under_a_larger_bound() -> None:
     tight, wide = (
         Suppression(config(until={"time_limit": "1h"}, buffer={"max_keys": keys, "when_full": "shut_down"}))
         for keys in (1, 2)
@@ -78,7 +78,7 @@ def test_shut_down_goes_on_at_that_record_under_a_larger_bound() -> None:
     assert wide.open(storage).step(batch.slice(1, 2), 0).counts.held == 2
 
 
-def test_spill_holds_everything_and_measures_memory_and_disk_apart() -> None:
+def test_spill_holds_everything_and_measures_memory_and_disk_separately() -> None:
     state = opened(until={"time_limit": "5ms"}, buffer={"max_bytes": 4, "when_full": "spill"})
     result = state.step(records(*((key, "22", 0) for key in "ABCD")), 0)
     sizes = {name: size for name, size in result.measures.items() if name.endswith("_now")}
@@ -104,7 +104,7 @@ def test_an_advance_emits_what_becomes_due_as_idle_and_never_goes_back() -> None
     assert state.advance(4).stream_time == 7
 
 
-def test_a_flush_releases_everything_in_order_and_leaves_time_alone() -> None:
+def test_a_flush_emits_everything_in_order_and_does_not_move_time() -> None:
     state = opened()
     state.step(records(("A", "1", 9), ("B", "2", 3), ("C", None, 3)), 0)
     result = state.flush()
@@ -141,7 +141,7 @@ def test_keys_values_and_headers_pass_unchanged_byte_for_byte() -> None:
         ]
 
 
-def test_a_hundred_thousand_records_of_one_timestamp_leave_in_order_of_arrival() -> None:
+def test_a_hundred_thousand_records_of_one_timestamp_are_emitted_in_order_of_arrival() -> None:
     keys = [b"%d" % (n * 7_919 % 100_000) for n in range(100_000)]
     state = opened(until={"time_limit": "1ms"})
     assert state.step(Records.from_rows(Row(key, b"v", 5, at) for at, key in enumerate(keys)), 0).counts.held == 100_000
@@ -155,7 +155,7 @@ def test_tombstones_are_emitted() -> None:
     assert emitted(result) == [(b"A", None, 0, "keys")]
 
 
-def test_bytes_are_counted_anew_under_another_bytes_of() -> None:
+def test_a_changed_bytes_of_recounts_the_bytes() -> None:
     by_value, by_record = (Suppression(config(bytes_of=of)) for of in ("value", "record"))
     storage = MemoryStorage(by_value.layout)
     by_value.open(storage).step(records(("key", "1", 0), ("other key", "22", 0)), 0)

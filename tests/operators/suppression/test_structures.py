@@ -81,7 +81,7 @@ def test_the_arrays_are_consistent_after_every_batch(config: Any, history: Any, 
             break
 
 
-def test_keys_of_equal_fingerprints_are_told_apart_by_their_bytes() -> None:
+def test_keys_of_equal_fingerprints_are_distinguished_by_their_bytes() -> None:
     keys = keys_with_equal_fingerprints()
     operator = Suppression(config(until={"time_limit": "10ms"}))
     state = operator.open(MemoryStorage(operator.layout, SEED))
@@ -94,7 +94,7 @@ def test_keys_of_equal_fingerprints_are_told_apart_by_their_bytes() -> None:
     assert [row["key"] for row in state.snapshot().to_pylist()] == [*keys[3:], b"other"]
 
 
-def test_a_batch_goes_on_where_it_was_when_the_state_had_to_grow() -> None:
+def test_a_batch_continues_at_the_same_record_after_the_state_has_grown() -> None:
     rows = [Row(b"%d" % (n % 3_000), b"v" * (n % 50), n // 2, n) for n in range(9_000)]
     operator = Suppression(config(until={"time_limit": "2s"}))
     partitions = [Partition(operator, 0, layout) for layout in (small(operator.layout), operator.layout)]
@@ -105,7 +105,7 @@ def test_a_batch_goes_on_where_it_was_when_the_state_had_to_grow() -> None:
 
 
 @given(data=st.data())
-def test_room_is_used_again_whatever_the_lengths(data: st.DataObject) -> None:
+def test_released_space_is_reused_for_any_lengths(data: st.DataObject) -> None:
     partition = Partition(Suppression(config()), 0)
     peak = 0
     for round_ in range(data.draw(st.integers(1, 8))):
@@ -118,7 +118,7 @@ def test_room_is_used_again_whatever_the_lengths(data: st.DataObject) -> None:
     assert len(partition.storage.arrays()["arena"]) <= 64 + 4 * (peak + 20 * 16)
 
 
-def test_a_million_byte_value_is_kept_and_its_room_given_back() -> None:
+def test_a_value_of_a_million_bytes_is_kept_and_its_space_released() -> None:
     state_storage = MemoryStorage(Suppression(config()).layout)
     state = Suppression(config()).open(state_storage)
     for n in range(20):

@@ -50,7 +50,7 @@ def test_each_of_the_three_memory_options_for_final_results_emits_exactly_one_pe
     assert emitted(state.advance(35)) == [(b"A", b"1", 12, "idle"), (b"A", b"1", 22, "idle")]
 
 
-def test_a_window_s_results_pass_with_their_headers_byte_for_byte() -> None:
+def test_a_window_s_results_keep_their_headers_byte_for_byte() -> None:
     state = opened(until="window_close", grace=0)
     row = update(b"A", b"1", 3, FIRST, 0)
     state.step(Records.from_rows([row]), 0)
@@ -58,7 +58,7 @@ def test_a_window_s_results_pass_with_their_headers_byte_for_byte() -> None:
     assert (emission["key"], emission["headers"]) == (b"A", row.headers)
 
 
-def test_windows_leave_by_end_whatever_their_updates_timestamps() -> None:
+def test_windows_are_emitted_by_end_whatever_their_updates_timestamps() -> None:
     state = opened(until="window_close", grace="100ms")
     state.step(updates((b"A", b"1", 12, SECOND), (b"B", b"1", 1, THIRD), (b"C", b"1", 15, FIRST)), 0)
     assert [key for key, *_ in emitted(state.flush())] == [b"C", b"A", b"B"]
@@ -71,7 +71,7 @@ def test_an_update_of_a_closed_window_is_late_and_names_the_end_that_it_missed()
     assert (late["key"], late["cause"], late["lateness"], late["bound"]) == (b"A", "its window is closed", 6, 10)
 
 
-def test_a_null_takes_a_window_back_and_nothing_is_emitted_for_it() -> None:
+def test_a_null_retracts_a_window_and_nothing_is_emitted_for_it() -> None:
     state = opened(until="window_close", grace=0)
     state.step(updates((b"A", b"1", 1, FIRST), (b"B", b"1", 1, FIRST), (b"A", None, 2, FIRST)), 0)
     assert emitted(state.step(updates((b"C", b"1", 10, SECOND)), 0)) == [(b"B", b"1", 1, "window_close")]
@@ -105,14 +105,14 @@ def test_a_record_without_a_window_is_rejected_and_the_others_go_on(headers, rea
     assert result.counts.held == 1
 
 
-def test_the_changelog_s_slot_is_the_key_in_its_window() -> None:
+def test_the_changelog_s_slot_includes_the_window() -> None:
     state = opened(until="window_close", grace=0)
     changes = state.step(updates((b"A", b"1", 1, FIRST), (b"A", b"1", 5, SECOND)), 0).changes.to_pylist()
     assert [(row["key"], row["window_start"], row["window_end"]) for row in changes] == [(b"A", 0, 10), (b"A", 10, 20)]
     assert changed(state.advance(20)) == [("delete", b"A")] * 2
 
 
-def test_held_windows_are_refused_by_a_suppression_of_plain_keys() -> None:
+def test_a_suppression_of_plain_keys_refuses_held_windows() -> None:
     windowed, plain = Suppression(config(until="window_close", grace=0)), Suppression(config())
     storage = MemoryStorage(windowed.layout)
     state = windowed.open(storage)
@@ -123,7 +123,7 @@ def test_held_windows_are_refused_by_a_suppression_of_plain_keys() -> None:
         plain.open(MemoryStorage(plain.layout)).restore(rows, 1)
 
 
-def test_lateness_is_the_grace_s_with_windows() -> None:
+def test_max_lateness_is_refused_with_window_close() -> None:
     with pytest.raises((ConfigurationError, ValueError), match="remove max_lateness"):
         config(until="window_close", grace=0, max_lateness="1s")
 

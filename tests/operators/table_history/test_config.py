@@ -34,7 +34,9 @@ def test_a_table_is_a_history_of_some_length_or_of_latest_values(given: dict[str
         ({"history_retention": "1d", "idle_after": "1m"}, "idle_after", "a table holds no records that wait for time"),
     ],
 )
-def test_what_is_refused_is_told_with_its_cause_and_a_remedy(given: dict[str, Any], where: str, cause: str) -> None:
+def test_a_refused_change_is_reported_with_its_cause_and_a_remedy(
+    given: dict[str, Any], where: str, cause: str
+) -> None:
     with pytest.raises(ConfigurationError) as refused:
         read(TableHistoryConfig, RAW | given)
     found = {problem.where: problem for problem in refused.value.problems}

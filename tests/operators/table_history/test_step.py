@@ -29,7 +29,7 @@ def test_a_version_expires_when_its_successor_is_as_old_as_the_retention() -> No
     assert state.get(b"a", 5) == Version(b"2", 5, None)
 
 
-def test_what_comes_and_expires_within_a_batch_is_in_no_changelog() -> None:
+def test_a_version_that_expires_in_its_own_batch_is_not_in_the_changelog() -> None:
     state = opened()
     result = state.step(records(("a", "1", 1), ("a", "2", 2), ("a", "3", 100)), 0)
     assert changed(result) == [("put", b"a", 2), ("put", b"a", 100)]
@@ -37,7 +37,7 @@ def test_what_comes_and_expires_within_a_batch_is_in_no_changelog() -> None:
     assert result.counts.held == 2
 
 
-def test_expired_versions_are_listed_in_the_order_in_which_they_came() -> None:
+def test_expired_versions_are_listed_in_order_of_arrival() -> None:
     state = opened()
     state.step(records(("b", "1", 3), ("a", "1", 1), ("a", "2", 4), ("b", "2", 4)), 0)
     assert changed(state.step(records(("c", "x", 50), first=4), 0)) == [
@@ -47,7 +47,7 @@ def test_expired_versions_are_listed_in_the_order_in_which_they_came() -> None:
     ]
 
 
-def test_the_newest_version_of_a_key_stays_a_tombstone_too() -> None:
+def test_the_newest_version_of_a_key_is_kept_even_if_it_is_a_tombstone() -> None:
     state = opened()
     state.step(records(("a", "1", 1), ("a", None, 2), ("b", "x", 1_000)), 0)
     assert held(state) == [(b"a", None, 2), (b"b", b"x", 1_000)]
@@ -72,7 +72,7 @@ def test_a_record_older_than_the_retention_is_late_and_moves_nothing() -> None:
     assert (result.counts.applied, result.counts.late, result.stream_time) == (2, 1, 20)
 
 
-def test_time_that_goes_on_by_itself_expires_versions_and_emits_nothing() -> None:
+def test_an_idle_advance_expires_versions_and_emits_nothing() -> None:
     state = opened()
     state.step(records(("a", "1", 1), ("a", "2", 5)), 0)
     result = state.advance(15)
@@ -81,7 +81,7 @@ def test_time_that_goes_on_by_itself_expires_versions_and_emits_nothing() -> Non
     assert state.flush().changes.num_rows == 0
 
 
-def test_a_table_of_latest_values_goes_by_offset_and_refuses_nothing_for_its_time() -> None:
+def test_a_table_of_latest_values_orders_by_offset_and_has_no_late_records() -> None:
     state = opened(versions="latest")
     result = state.step(records(("a", "1", 1_000), ("a", "2", 5), ("b", "x", 1), ("b", None, 7)), 0)
     assert held(state) == [(b"a", b"2", 5), (b"b", None, 7)]
@@ -92,7 +92,7 @@ def test_a_table_of_latest_values_goes_by_offset_and_refuses_nothing_for_its_tim
     assert TableHistory(TableHistoryConfig(input="records", versions="latest")).slot == ("key",)
 
 
-def test_a_shorter_retention_lets_versions_go_with_the_next_record() -> None:
+def test_a_shorter_retention_drops_versions_with_the_next_record() -> None:
     storage = MemoryStorage(LAYOUT)
     opened(storage, history_retention="100ms").step(records(("a", "1", 1), ("a", "2", 50), ("a", "3", 90)), 0)
     state = opened(storage, history_retention="10ms")
@@ -104,7 +104,7 @@ def test_a_shorter_retention_lets_versions_go_with_the_next_record() -> None:
     ]
 
 
-def test_a_longer_retention_takes_older_writes_and_brings_back_nothing() -> None:
+def test_a_longer_retention_accepts_older_writes_and_restores_no_version() -> None:
     #  retention 10, T 100: of a only 90 is left   then retention 60: 45 may be written   T 200: and has expired
     storage = MemoryStorage(LAYOUT)
     opened(storage).step(records(("a", "1", 1), ("a", "2", 50), ("a", "3", 90), ("b", "x", 100)), 0)
@@ -114,7 +114,7 @@ def test_a_longer_retention_takes_older_writes_and_brings_back_nothing() -> None
     assert changed(state.step(records(("c", "y", 200), first=5), 0)) == [("put", b"c", 200), ("delete", b"a", 45)]
 
 
-def test_a_changelog_with_deletes_makes_an_equal_state_and_what_is_gone_already_may_be_deleted() -> None:
+def test_a_changelog_with_deletes_restores_an_equal_state_and_may_delete_missing_slots() -> None:
     state, twin = opened(), opened()
     results = [
         state.step(records(*rows, first=first), 0)
@@ -130,7 +130,7 @@ def test_a_changelog_with_deletes_makes_an_equal_state_and_what_is_gone_already_
     assert twin.stream_time == 30
 
 
-def test_a_key_whose_versions_were_all_deleted_is_gone_and_can_come_back() -> None:
+def test_a_key_whose_versions_were_all_deleted_can_be_written_again() -> None:
     state = opened()
     puts = opened().step(records(*((f"a longer key {n}", "x", n % 7) for n in range(50))), 0).changes
     deletes = puts.set_column(0, "op", [["delete"] * puts.num_rows])
@@ -160,7 +160,7 @@ def test_a_key_can_have_100_000_versions(order: str) -> None:
     assert state.flush().counts.held == 10
 
 
-def test_the_driver_s_state_can_be_asked_for_versions() -> None:
+def test_the_driver_s_state_answers_lookups_of_versions() -> None:
     #  KIP-923's table   1: a b c   2: a x c   3: a x y
     driver = Driver(TableHistory(TableHistoryConfig(input="table", history_retention="10ms")))
     for timestamp, row in ((1, "abc"), (2, "axc"), (3, "axy")):
@@ -175,7 +175,7 @@ def test_the_driver_s_state_can_be_asked_for_versions() -> None:
     ]
 
 
-def test_versions_that_a_reader_needs_stay_and_go_when_it_has_moved_on() -> None:
+def test_versions_that_a_reader_needs_are_kept_until_it_has_moved_on() -> None:
     #  versions of 0, 10, 20, 30; retention 5: alone the table would keep those from 25 on
     lines = records(*(("k", str(at), at) for at in (0, 10, 20, 30)))
     state = opened(history_retention="5ms")

@@ -112,18 +112,18 @@ def test_a_record_without_its_number_is_rejected_with_the_reason(value: str | No
         ('{"x":' + "[" * 1_023 + "]" * 1_023 + ',"n":8}', 8),
     ],
 )
-def test_a_number_is_read_wherever_the_grammar_of_json_has_one(value: str, sum_: float) -> None:
+def test_every_json_number_is_read(value: str, sum_: float) -> None:
     assert told({"sum": {"field": "n"}}, value) == sum_
 
 
 @pytest.mark.parametrize("value", ['{"n":' + "[" * 1_024 + "]" * 1_024 + "}", '{"n":NaN}', "\ufeff1", "\x0c1"])
-def test_what_is_deeper_or_outside_of_the_grammar_is_not_json(value: str) -> None:
+def test_deeper_nesting_and_invalid_grammar_are_not_json(value: str) -> None:
     tested = driver({"sum": {"field": "n"}})
     tested.pipe("a", value, 0)
     assert [row["cause"] for row in tested.rejected] == ["no number: value is not JSON"]
 
 
-def test_a_number_beyond_all_doubles_is_none() -> None:
+def test_a_number_beyond_the_range_of_doubles_is_not_a_number() -> None:
     tested = driver({"sum": {"field": "n"}})
     tested.pipe("a", '{"n":1e400}', 0)
     assert [row["cause"] for row in tested.rejected] == ["no number: field is not a number"]

@@ -34,7 +34,7 @@ def driver(window: dict[str, Any], *, clock_ms: int = 0, **more: Any) -> Driver:
     return Driver(WindowedAggregation(config(window, **more)), clock_ms=clock_ms)
 
 
-def test_the_windows_of_a_stream_that_stops_close_when_the_idle_policy_moves_its_time() -> None:
+def test_the_windows_of_a_stopped_stream_close_by_the_idle_policy() -> None:
     tested = driver({"tumbling": "10ms", "grace": "5ms"}, idle_after="1s")
     tested.pipe("a", "x", 1)
     assert tested.advance(14) == []
@@ -51,7 +51,7 @@ def test_a_record_years_ahead_is_rejected_and_closes_no_window() -> None:
     assert (tested.stream_time, len(tested.held())) == (1, 1)
 
 
-def test_a_session_that_goes_on_and_on_holds_no_more_than_one_record_does() -> None:
+def test_a_session_that_never_pauses_takes_no_more_space_than_one_record() -> None:
     tested = driver({"session": "10ms", "grace": 0})
     tested.pipe("a", "x", 0)
     first = {name: len(value) for name, value in tested.held()[0].items() if isinstance(value, bytes)}
@@ -82,7 +82,7 @@ def test_a_session_longer_than_its_bound_is_an_error_before_the_record_that_make
     longest=st.integers(1, 20),
     emit=st.sampled_from(["final", "updates"]),
 )
-def test_the_first_record_that_makes_a_session_too_long_is_the_one_that_the_words_say(
+def test_the_operator_stops_before_the_first_record_that_makes_a_session_too_long(
     records: list[tuple[str, int]], longest: int, emit: str
 ) -> None:
     rules = config({"session": "6ms", "grace": "9ms", "max_length": f"{longest}ms"}, emit=emit)

@@ -34,7 +34,7 @@ def test_a_record_that_touches_a_flushed_session_alone_is_late(time: int) -> Non
 
 
 @pytest.mark.parametrize("time", [4, 18])
-def test_a_record_out_of_its_reach_opens_another_session(time: int) -> None:
+def test_a_record_beyond_the_gap_opens_a_new_session(time: int) -> None:
     tested = flushed()
     tested.pipe("k", "x", time)
     assert results(tested.advance(1_000)) == [(time, time, b"1")]
@@ -49,7 +49,7 @@ def test_a_record_that_touches_a_closed_session_and_an_open_one_is_in_the_open_o
     assert results(tested.advance(1_000)) == [(8, 18, b"5")]
 
 
-def test_a_session_whose_grace_has_passed_keeps_no_record_from_one_of_its_own() -> None:
+def test_after_its_grace_a_closed_session_does_not_prevent_a_new_one() -> None:
     """gap 5, no grace: [10, 12] closes when T is 18; then 13 is not late, and 15 neither"""
     tested = driver({"session": "5ms", "grace": 0}, retention="100ms")
     for time in (10, 12, 18, 13):

@@ -35,13 +35,13 @@ GOOD = {"input": "in", "window": {"tumbling": "1h", "grace": "2h"}, "aggregate":
         ({"emit": "sometimes"}, "final"),
     ],
 )
-def test_what_cannot_be_is_refused(changed: dict[str, Any], cause: str) -> None:
+def test_impossible_configurations_are_refused(changed: dict[str, Any], cause: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         read(WindowedAggregationConfig, GOOD | changed)
     assert cause in str(refused.value)
 
 
-def test_the_example_of_the_readme_is_taken() -> None:
+def test_the_example_of_the_readme_is_valid() -> None:
     config = read(
         WindowedAggregationConfig, GOOD | {"retention": "1d", "buffer": {"max_keys": 100_000, "when_full": "shut_down"}}
     )

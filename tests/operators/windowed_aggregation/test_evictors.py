@@ -84,13 +84,13 @@ def no_values(values: pa.Array, timestamps: Any, element_offsets: Any, *_: Any) 
         ({"emit": None, "every": 2, "buffer": {"max_keys": 1, "when_full": "spill"}}, "only final results"),
     ],
 )
-def test_what_cannot_be_is_refused(changed: dict[str, Any], cause: str) -> None:
+def test_impossible_configurations_are_refused(changed: dict[str, Any], cause: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         read(WindowedAggregationConfig, GOOD | changed)
     assert cause in str(refused.value)
 
 
-def test_an_evictor_of_functions_names_them() -> None:
+def test_an_evictor_with_functions_lists_them() -> None:
     both = read(WindowedAggregationConfig, GOOD | {"evictor": {"function": {"before": "a:b", "after": "c:d"}}})
     distance = {"delta": {"threshold": 1, "distance": "a:b"}}
     assert both.functions() == ("a:b", "c:d")
@@ -98,7 +98,7 @@ def test_an_evictor_of_functions_names_them() -> None:
     assert read(WindowedAggregationConfig, GOOD | {"evictor": distance} | value).functions() == ("c:d", "a:b")
 
 
-def test_a_window_that_everything_was_evicted_of_still_has_a_result() -> None:
+def test_a_window_without_remaining_elements_still_has_a_result() -> None:
     every = {name: {"field": "n"} for name in ("sum", "min", "max", "avg", "first", "last", "collect")}
     tested = driver(aggregate={"count": True} | every, emit="updates", evictor={"count": 0})
     assert told(tested.pipe("a", '{"n":1}', 1)) == [
@@ -106,7 +106,7 @@ def test_a_window_that_everything_was_evicted_of_still_has_a_result() -> None:
     ]
 
 
-def test_first_last_and_collect_are_json_as_it_came_in_order_of_arrival() -> None:
+def test_first_last_and_collect_keep_the_json_text_and_the_order_of_arrival() -> None:
     tested = driver(aggregate={"first": True, "last": {"field": "n"}, "collect": {"field": "n"}}, emit="updates")
     tested.pipe("a", ' {"n": [1, {"x": null}]}', 5)
     assert told(tested.pipe("a", '{"n":"é"}', 1)) == [
@@ -129,14 +129,14 @@ def test_a_null_value_is_an_element() -> None:
         ({"evictor": {"delta": {"threshold": 1, "distance": {"field": "n"}}}}, "{}", "no number: field is missing"),
     ],
 )
-def test_a_record_without_what_is_needed_of_it_is_rejected(changed: Any, value: str | None, reason: str) -> None:
+def test_a_record_without_a_required_part_is_rejected(changed: Any, value: str | None, reason: str) -> None:
     tested = driver(**changed)
     tested.pipe("a", value, 5)
     assert [row["cause"] for row in tested.rejected] == [reason]
     assert tested.stream_time == -1
 
 
-def test_a_function_gets_the_elements_their_times_and_where_each_window_s_begin() -> None:
+def test_a_function_receives_the_elements_their_times_and_the_offsets_of_each_window() -> None:
     CALLS.clear()
     tested = driver(window={"hopping": "10ms", "advance": "5ms", "grace": 0}, evictor={"function": f"{HERE}:remembers"})
     for key, value, timestamp in (("a", "1", 5), ("a", "2", 7), ("b", "3", 6)):
@@ -150,7 +150,7 @@ def test_a_function_gets_the_elements_their_times_and_where_each_window_s_begin(
     assert (context.stream_time.tolist(), context.clock_ms) == ([40] * 4, 1_000)
 
 
-def test_time_that_goes_on_by_itself_has_no_clock_for_functions() -> None:
+def test_functions_receive_no_clock_in_an_idle_advance() -> None:
     CALLS.clear()
     tested = driver(evictor={"function": f"{HERE}:remembers", "when": "after"})
     tested.pipe("a", "1", 5)
@@ -165,7 +165,7 @@ def test_a_mask_may_be_an_arrow_array_and_takes_effect_before_or_after_the_value
     assert [row["arrival"] for row in after.held()] == [-1]
 
 
-def test_a_function_s_value_is_whatever_it_says() -> None:
+def test_the_value_of_a_function_is_emitted_unchanged() -> None:
     tested = driver(aggregate={"function": f"{HERE}:counts"}, emit="updates")
     assert [tested.pipe("a", "x", 1)[0].value for _ in range(2)] == [b"1 things", b"2 things"]
     assert driver(aggregate={"function": f"{HERE}:no_values"}, emit="updates").pipe("a", "x", 1)[0].value is None
@@ -190,7 +190,7 @@ def test_a_wrong_answer_is_an_error_that_names_the_function(changed: dict[str, A
     assert "fix the function" in refused.value.remedy
 
 
-def test_a_function_that_is_not_there_is_an_error_at_the_start() -> None:
+def test_a_missing_function_is_an_error_at_the_start() -> None:
     with pytest.raises(UserError, match="evictor cannot be loaded"):
         driver(evictor={"function": f"{HERE}:missing"})
 
@@ -204,7 +204,7 @@ def test_elements_count_in_a_bound_of_bytes() -> None:
     assert told(tested.pipe("a", "44", 15)) == [[11, 22]]
 
 
-def test_another_evictor_goes_on_with_the_elements_that_are_held() -> None:
+def test_a_changed_evictor_continues_with_the_held_elements() -> None:
     tested = driver(emit="updates", evictor={"count": 5})
     for value in "123":
         tested.pipe("a", value, 1)
@@ -212,7 +212,7 @@ def test_another_evictor_goes_on_with_the_elements_that_are_held() -> None:
     assert told(later.pipe("a", "4", 1)) == [[3, 4]]
 
 
-def test_windows_with_elements_and_without_do_not_become_each_other() -> None:
+def test_an_operator_cannot_change_between_windows_with_and_without_elements() -> None:
     without, keeping = driver(aggregate={"count": True}, emit="updates"), driver(emit="updates")
     for tested, other in ((without, keeping), (keeping, without)):
         tested.pipe("a", "1", 1)

@@ -104,7 +104,7 @@ def test_final_results_are_the_same_under_each_of_the_three_memory_options(buffe
     ]
 
 
-def test_a_bound_counts_open_windows_and_lets_those_close_first_that_the_record_closes() -> None:
+def test_a_bound_counts_open_windows_after_closing_those_that_the_record_closes() -> None:
     tested = driver({"tumbling": "10ms", "grace": 0}, retention="1h", buffer={"max_keys": 2, "when_full": "shut_down"})
     tested.pipe("a", "x", 1)
     tested.pipe("b", "x", 2)
@@ -114,7 +114,7 @@ def test_a_bound_counts_open_windows_and_lets_those_close_first_that_the_record_
     assert len(tested.held()) == 3
 
 
-def test_a_flush_tells_what_was_held_back_and_closes_its_windows() -> None:
+def test_a_flush_emits_pending_results_and_closes_their_windows() -> None:
     tested = driver({"tumbling": "10ms", "grace": "5ms"})
     tested.pipe("a", "x", 1)
     assert [(emission.value, emission.cause) for emission in tested.flush()] == [(b"1", "flush")]
@@ -124,7 +124,7 @@ def test_a_flush_tells_what_was_held_back_and_closes_its_windows() -> None:
     assert played(tested, []) == []
 
 
-def test_more_grace_does_not_open_a_window_again_whose_final_result_is_out() -> None:
+def test_a_longer_grace_does_not_reopen_a_window_with_a_final_result() -> None:
     tested = driver({"tumbling": "10ms", "grace": 0}, retention="1h")
     tested.pipe("a", "x", 1)
     assert len(tested.pipe("b", "x", 10)) == 1

@@ -66,7 +66,7 @@ def test_repeated_gates_do_not_count() -> None:
     }
 
 
-def test_every_option_that_stands_for_one_of_flink_s_is_taken() -> None:
+def test_every_option_that_replaces_one_of_flink_s_is_accepted() -> None:
     table = PAGE[PAGE.index("## From Flink") : PAGE.index("The following behavior is the same")]
     options = [text for text in re.findall(r"`([^`]+)`", table) if text.startswith(("evictor:", "every:", "window:"))]
     assert len(options) == 7

@@ -31,7 +31,7 @@ RULES = (
     ),
     Rule(
         slug="idle-at-high-watermark",
-        name="no partition is idle while its high watermark is beyond what is read",
+        name="no partition is idle while its high watermark is beyond the next offset",
         chapter=Chapter.BATCH,
         tests=(
             *tests(
@@ -47,14 +47,14 @@ RULES = (
     ),
     Rule(
         slug="one-clock",
-        name="the clock is read once for a batch",
+        name="the clock is read once per batch",
         chapter=Chapter.BATCH,
         tests=tests("runtime/test_driver", "the_clock_is_read_once_for_a_batch"),
         removals=(argument("clock", "clock.now_ms()"),),
     ),
     Rule(
         slug="settled-before-plan",
-        name="no batch is planned while a publication is not settled",
+        name="no batch is planned while the outcome of a publication is unknown",
         chapter=Chapter.BATCH,
         tests=tests("runtime/test_driver", "no_batch_is_planned_while_a_publication_is_not_settled"),
         removals=(deleted(),),
@@ -68,16 +68,16 @@ RULES = (
     ),
     Rule(
         slug="one-stage-attempt",
-        name="no stage of Spark's has a second attempt",
+        name="no Spark stage has a second attempt",
         chapter=Chapter.BATCH,
-        tests=tests("runtime/test_session", "spark_tries_nothing_again"),
+        tests=tests("runtime/test_session", "spark_never_retries"),
         removals=(dropped("'spark.stage.maxConsecutiveAttempts':"),),
     ),
     Rule(
         slug="no-spark-retries",
-        name="a start refuses what would make Spark run a task again",
+        name="a start refuses settings that would make Spark retry a task",
         chapter=Chapter.BATCH,
-        tests=tests("runtime/test_application", "what_would_make_spark_run_a_task_again_is_refused"),
+        tests=tests("runtime/test_application", "settings_that_make_spark_retry_a_task_are_refused"),
         removals=(
             dropped("'spark.speculation':"),
             dropped("'spark.stage.maxConsecutiveAttempts':"),
@@ -85,7 +85,7 @@ RULES = (
     ),
     Rule(
         slug="partition-lock",
-        name="a partition's state is worked on by one task at a time",
+        name="one task at a time works on a partition's state",
         chapter=Chapter.BATCH,
         tests=tests("state/test_local_state", "a_lock_that_is_held_too_long_is_an_engine_error"),
         removals=(replaced("fcntl.LOCK_EX", "fcntl.LOCK_SH"),),
@@ -99,11 +99,11 @@ RULES = (
     ),
     Rule(
         slug="superseded-task",
-        name="a header with a larger epoch or batch supersedes the task, which touches nothing",
+        name="if the header has a larger epoch or batch, the task is superseded and changes nothing",
         chapter=Chapter.BATCH,
         tests=(
             *tests("state/test_decisions", "a_header_with_a_larger_epoch_or_batch_supersedes_the_task"),
-            *tests("state/test_local_state", "a_task_older_than_the_header_is_superseded_and_touches_nothing"),
+            *tests("state/test_local_state", "a_task_older_than_the_header_is_superseded_and_changes_nothing"),
         ),
         removals=(
             deleted(way="lock"),
@@ -114,24 +114,24 @@ RULES = (
         slug="input-first",
         name="all input is fetched before the first change of the state",
         chapter=Chapter.BATCH,
-        tests=tests("runtime/test_task", "input_that_does_not_come_costs_no_local_state"),
+        tests=tests("runtime/test_task", "a_failed_fetch_never_damages_a_local_state"),
         removals=(preceded("local.begin(attempt.epoch, attempt.batch, attempt.attempt)"),),
     ),
     Rule(
         slug="fetch-retries",
-        name="errors of Kafka are retried inside the task until its deadline",
+        name="a task retries Kafka errors until its deadline",
         chapter=Chapter.BATCH,
         tests=tests("runtime/test_transaction_protocols", "a_fetch_without_an_answer_is_sent_again_until_the_deadline"),
         removals=(instead("raise"),),
     ),
     Rule(
         slug="position-behind-batch",
-        name="the position behind a batch is its base offset and last offset delta and 1, skipped or not",
+        name="the position after a record batch is base offset + last offset delta + 1, even if the batch is skipped",
         chapter=Chapter.BATCH,
         tests=tests(
             "kernels/test_record_batch",
-            "the_position_moves_behind_offsets_that_compaction_removed",
-            "an_empty_batch_that_compaction_left_moves_the_position",
+            "the_position_moves_past_offsets_that_compaction_removed",
+            "an_empty_batch_after_compaction_moves_the_position",
             "aborted_transactions_and_control_batches_are_skipped_and_passed",
         ),
         removals=(
@@ -165,13 +165,13 @@ RULES = (
     ),
     Rule(
         slug="output-repeatable",
-        name="output can be made again from the log, byte for byte and in order",
+        name="output can be rebuilt from the log, byte for byte and in order",
         chapter=Chapter.BATCH,
         tests=tests(
             "runtime/test_publication",
-            "what_is_published_again_is_what_was_published_byte_for_byte",
-            "what_is_published_again_of_all_kinds_is_what_was_published_byte_for_byte",
-            "dead_letters_go_by_offset_late_and_rejected_ones_together",
+            "output_published_again_is_equal_byte_for_byte",
+            "output_of_every_kind_published_again_is_equal_byte_for_byte",
+            "late_and_rejected_dead_letters_are_ordered_by_offset",
         ),
         removals=(
             value(
@@ -224,7 +224,7 @@ RULES = (
     ),
     Rule(
         slug="refusal-starts-over",
-        name="a definite refusal by Delta starts over with a claim",
+        name="after a definite refusal by Delta the driver starts over with a claim",
         chapter=Chapter.BATCH,
         tests=tests("runtime/test_driver", "a_commit_that_is_refused_or_unclear_starts_over_with_a_claim"),
         removals=(dropped("StartOver"),),
@@ -236,14 +236,14 @@ RULES = (
         tests=(
             *tests("runtime/test_driver", "a_failed_attempt_leaves_neither_files_nor_open_transactions"),
             *tests(
-                "runtime/test_publication", "an_abandoned_transaction_is_aborted_by_one_s_own_id_before_anything_else"
+                "runtime/test_publication", "an_abandoned_transaction_is_aborted_under_the_own_id_before_anything_else"
             ),
         ),
         removals=(deleted(),),
     ),
     Rule(
         slug="transaction-timeout",
-        name="a transaction outlives an attempt twice: its timeout is three deadlines, a minute at least",
+        name="a transaction's timeout is three deadlines, and at least one minute",
         chapter=Chapter.BATCH,
         tests=tests("runtime/test_publication", "the_transaction_timeout_is_three_deadlines_and_a_minute_at_least"),
         removals=(
@@ -267,7 +267,7 @@ RULES = (
     ),
     Rule(
         slug="abort-before-waiting",
-        name="no transaction stays open while the lake or a person is waited for",
+        name="no transaction stays open while the driver waits for the lake or a person",
         chapter=Chapter.BATCH,
         tests=tests(
             "runtime/test_driver",
@@ -278,12 +278,12 @@ RULES = (
     ),
     Rule(
         slug="abort-at-end",
-        name="a driver that ends aborts what is open",
+        name="a driver that ends aborts its open transactions",
         chapter=Chapter.BATCH,
         tests=tests(
             "runtime/test_driver",
             "a_driver_that_ends_aborts_what_is_open",
-            "a_driver_that_ends_in_doubt_about_a_commit_ends_no_transaction_of_it",
+            "a_driver_that_ends_with_a_commit_in_doubt_leaves_its_transactions_open",
         ),
         removals=(deleted(),),
     ),

@@ -8,11 +8,11 @@ _LOG, _LEDGER = "state/delta_log/operator_log", "runtime/batch_loop/metadata"
 RULES = (
     Rule(
         slug="committed-files-whole",
-        name="the files that a commit names are whole where the driver looks for them",
+        name="the files that a commit names are complete as the driver sees them",
         chapter=Chapter.COMMIT,
         tests=tests(
             "state/test_operator_log",
-            "a_commit_that_names_a_file_which_the_driver_cannot_see_whole_is_not_made",
+            "a_commit_with_a_file_that_is_incomplete_for_the_driver_is_not_written",
         ),
         removals=(
             deleted(way="checked"),
@@ -49,15 +49,15 @@ RULES = (
         removals=(argument("epoch", "newest.epoch"),),
     ),
     Rule(
-        slug="attempt-of-its-own",
-        name="every try of a batch has an attempt of its own",
+        slug="new-attempt-id",
+        name="every try of a batch has a new attempt id",
         chapter=Chapter.COMMIT,
-        tests=tests("runtime/test_driver", "every_try_of_a_batch_has_an_attempt_of_its_own"),
+        tests=tests("runtime/test_driver", "every_try_of_a_batch_has_a_new_attempt_id"),
         removals=(replaced("uuid4().hex", "str(self.newest.batch + 1)"),),
     ),
     Rule(
         slug="last-commit",
-        name="a partition's last is the batch and attempt of the newest commit that changed it",
+        name="a partition's `last` is the batch and attempt of the newest commit that changed it",
         chapter=Chapter.COMMIT,
         tests=tests("runtime/test_ledger", "maps_are_complete_for_partitions_that_took_no_part"),
         removals=(
@@ -67,7 +67,7 @@ RULES = (
     ),
     Rule(
         slug="offsets-of-all",
-        name="offsets and stream times are those of all partitions",
+        name="metadata has the offsets and stream times of all partitions",
         chapter=Chapter.COMMIT,
         tests=tests("runtime/test_ledger", "maps_are_complete_for_partitions_that_took_no_part"),
         removals=(dropped("newest.offsets.get(topic, {})"),),
@@ -81,7 +81,7 @@ RULES = (
     ),
     Rule(
         slug="metadata-in-entry",
-        name="a commit holds the metadata of its batch, in its entry alone",
+        name="a commit contains the metadata of its batch, only in its entry",
         chapter=Chapter.COMMIT,
         tests=tests(
             "state/test_operator_log",
@@ -92,7 +92,7 @@ RULES = (
     ),
     Rule(
         slug="metadata-as-change",
-        name="metadata is what the batch changed, unless it is complete",
+        name="metadata contains what the batch changed, unless it is complete",
         chapter=Chapter.COMMIT,
         tests=tests(
             "state/test_metadata", "of_100_partitions_a_batch_that_touches_one_writes_at_most_4_kb_of_metadata"
@@ -104,9 +104,9 @@ RULES = (
     ),
     Rule(
         slug="metadata-builds-up",
-        name="metadata that is not complete builds upon that of the batch before",
+        name="metadata that is not complete builds upon that of the previous batch",
         chapter=Chapter.COMMIT,
-        tests=tests("state/test_operator_log", "the_metadata_is_put_together_from_the_newest_complete_one_on"),
+        tests=tests("state/test_operator_log", "metadata_is_rebuilt_from_the_newest_complete_metadata"),
         removals=(
             condition("True", way="read"),
             dropped("dict.fromkeys(before.keys() - now.keys())", way="gone"),
@@ -116,12 +116,12 @@ RULES = (
     ),
     Rule(
         slug="metadata-complete",
-        name="the metadata of a claim, of a compaction and of what a checkpoint is written of is complete",
+        name="claims, compactions and commits with a checkpoint have complete metadata",
         chapter=Chapter.COMMIT,
         tests=tests(
             "state/test_operator_log",
-            "a_claim_and_a_compaction_and_what_a_checkpoint_is_written_of_have_complete_metadata",
-            "a_checkpoint_is_written_of_a_version_with_complete_metadata_alone",
+            "claims_compactions_and_checkpointed_commits_have_complete_metadata",
+            "a_checkpoint_is_written_only_for_a_version_with_complete_metadata",
         ),
         removals=(
             dropped("meta.epoch != newest.epoch", way="written"),
@@ -132,10 +132,12 @@ RULES = (
     ),
     Rule(
         slug="format-upgrade",
-        name="a log of format 1 is taken over by a claim, and is of format 2 from then on",
+        name="a claim upgrades a log of format 1 to format 2",
         chapter=Chapter.COMMIT,
         tests=tests(
-            "state/test_format_1", "a_claim_takes_a_log_of_format_1_over", "its_compaction_leaves_every_batch_told_once"
+            "state/test_format_1",
+            "a_claim_upgrades_a_log_of_format_1",
+            "a_compaction_of_format_1_keeps_each_batch_s_metadata_exactly_once",
         ),
         removals=(
             dropped("*self._upgrade()", way="table"),
@@ -155,7 +157,7 @@ RULES = (
         chapter=Chapter.COMMIT,
         tests=tests(
             "state/test_operator_log",
-            "a_log_that_lacks_what_its_newest_metadata_is_put_together_from_is_refused",
+            "a_log_without_an_entry_that_its_newest_metadata_needs_is_refused",
         ),
         removals=(
             instead("if newest is None:\n    return None", way="opened"),
@@ -171,7 +173,7 @@ RULES = (
     ),
     Rule(
         slug="no-delta-cleanup",
-        name="Delta never cleans the log up by itself",
+        name="Delta never cleans up the log by itself",
         chapter=Chapter.COMMIT,
         tests=tests("state/test_operator_log", "delta_never_cleans_the_log_up_by_itself"),
         removals=(dropped("'delta.enableExpiredLogCleanup':"),),

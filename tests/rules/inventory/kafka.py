@@ -8,7 +8,7 @@ _CLIENT, _OPENING, _DRIVER = "runtime/kafka/client", "runtime/batch_loop/preflig
 RULES = (
     Rule(
         slug="client-per-process",
-        name="every process has a client of its own, made after the fork",
+        name="every process has its own client, created after the fork",
         chapter=Chapter.KAFKA,
         tests=tests("runtime/test_client_rules", "every_process_and_every_thread_has_a_client_of_its_own"),
         removals=(
@@ -25,45 +25,45 @@ RULES = (
     ),
     Rule(
         slug="one-request-at-a-time",
-        name="one request of a client is under way at a time",
+        name="a client sends one request at a time",
         chapter=Chapter.KAFKA,
-        tests=tests("runtime/test_client_rules", "one_call_of_a_client_is_under_way_at_a_time"),
+        tests=tests("runtime/test_client_rules", "a_client_sends_one_request_at_a_time"),
         removals=(unwrapped(),),
     ),
     Rule(
         slug="no-resend",
-        name="what was sent without an answer is not sent again by the client",
+        name="the client never resends a request without a response",
         chapter=Chapter.KAFKA,
-        tests=tests("runtime/test_client_rules", "what_has_been_sent_is_not_sent_again"),
+        tests=tests("runtime/test_client_rules", "a_sent_record_is_not_sent_again"),
         removals=(preceded("if deadline.remaining_s:\n    return await self._answer(request, node_id, deadline)"),),
     ),
     Rule(
         slug="recreated-topic",
-        name="a recreated topic stops the operator",
+        name="a re-created topic stops the operator",
         chapter=Chapter.KAFKA,
-        tests=tests("runtime/test_opening", "a_topic_made_again_stops_the_operator"),
+        tests=tests("runtime/test_opening", "a_re_created_topic_stops_the_operator"),
         removals=(condition("not (known := topic_id)"),),
     ),
     Rule(
         slug="topic-ids-checked",
-        name="topic ids are compared before and after every batch is read",
+        name="topic ids are compared before and after each batch is read",
         chapter=Chapter.KAFKA,
         tests=tests("runtime/test_driver", "topic_ids_are_compared_before_and_after_a_batch_is_read"),
         removals=(deleted(),),
     ),
     Rule(
         slug="truncated-input",
-        name="a truncated input stops the operator, also when it has grown again",
+        name="a truncated input stops the operator, even if it has grown again",
         chapter=Chapter.KAFKA,
         tests=tests(
             "runtime/test_truncation",
-            "a_fetch_says_what_was_read_before_and_gives_the_leader_epoch_of_what_it_has_read",
-            "where_what_was_read_is_no_longer_there_nothing_is_read",
-            "an_end_below_what_was_read_is_a_truncation_and_so_is_one_of_its_leader_epoch",
-            "a_driver_stops_when_its_input_ends_before_what_it_has_read",
-            "a_task_that_meets_a_truncation_makes_the_driver_name_all_ranges",
-            "a_plan_has_the_leader_epoch_of_what_was_read_and_the_log_keeps_it",
-            "where_a_loss_was_accepted_the_former_leader_epoch_says_nothing",
+            "a_fetch_sends_the_last_leader_epoch_and_returns_that_of_the_records_read",
+            "if_read_records_are_missing_nothing_is_read",
+            "a_log_or_leader_epoch_that_ends_before_the_next_offset_is_a_truncation",
+            "a_driver_stops_if_the_input_ends_before_its_next_offset",
+            "if_a_task_finds_a_truncation_the_driver_names_all_ranges",
+            "a_plan_has_the_leader_epoch_of_the_last_record_and_the_log_stores_it",
+            "after_an_accepted_loss_the_former_leader_epoch_does_not_count",
         ),
         removals=(
             condition("(truncated := 0)", way="answer"),
@@ -77,12 +77,12 @@ RULES = (
     ),
     Rule(
         slug="skip-keeps-leader-epoch",
-        name="a skip back keeps the leader epoch of what is left, so that the next truncation is told as well",
+        name="a skip back keeps the leader epoch of the remaining records, so that the next truncation is detected too",
         chapter=Chapter.KAFKA,
         tests=tests(
             "runtime/test_truncation",
             "the_leader_epoch_before_an_offset_is_that_of_the_record_there",
-            "behind_a_skip_back_leader_epochs_tell_of_the_next_truncation_before_anything_was_read",
+            "after_a_skip_back_leader_epochs_detect_the_next_truncation",
         ),
         removals=(
             dropped("epochs", way="passed"),
@@ -93,18 +93,18 @@ RULES = (
     ),
     Rule(
         slug="raised-offsets",
-        name="what the input has at offsets that were read before a skip back gets offsets of its own in the log",
+        name="after a skip back, records at reused offsets get new offsets in the log",
         chapter=Chapter.KAFKA,
         tests=(
             *tests(
                 "state/test_raised_offsets",
-                "offsets_of_the_log_are_never_used_twice_and_lead_back_to_the_input",
-                "a_skip_back_raises_what_follows_and_a_skip_forward_does_not",
+                "offsets_of_the_log_are_unique_and_map_to_the_input",
+                "a_skip_back_raises_later_offsets_and_a_skip_forward_does_not",
             ),
             *tests(
                 "runtime/test_task",
-                "a_record_at_an_offset_that_was_read_before_is_another_row",
-                "where_a_bound_stops_the_partition_is_an_offset_of_the_input",
+                "a_record_at_a_reused_offset_is_a_separate_row",
+                "a_partition_stopped_by_a_limit_names_an_offset_of_the_input",
             ),
             *tests("runtime/test_publication", "dead_letters_name_offsets_of_the_input"),
         ),
@@ -120,7 +120,7 @@ RULES = (
         slug="same-partition",
         name="the output partition is the input partition",
         chapter=Chapter.KAFKA,
-        tests=tests("runtime/test_task", "emissions_go_to_the_partition_that_their_input_came_from"),
+        tests=tests("runtime/test_task", "emissions_are_written_to_the_partition_of_their_input"),
         removals=(replaced("to.partition", "0"),),
     ),
     Rule(
@@ -136,17 +136,17 @@ RULES = (
     ),
     Rule(
         slug="same-input-partitions",
-        name="an input with another number of partitions stops the operator",
+        name="an input with a different number of partitions stops the operator",
         chapter=Chapter.KAFKA,
-        tests=tests("runtime/test_opening", "an_input_with_another_number_of_partitions_stops_the_operator"),
+        tests=tests("runtime/test_opening", "an_input_with_a_different_number_of_partitions_stops_the_operator"),
         removals=(condition("(had := len(before.offsets.get(config.input, {}))) is None"),),
     ),
     Rule(
         slug="kill-points",
-        name="a kill point is at every place where a crash is dangerous",
+        name="every place where a crash is dangerous has a kill point",
         chapter=Chapter.KILL_POINTS,
         tests=(
-            *tests("contracts/test_kill_points", "every_place_is_in_the_code"),
+            *tests("contracts/test_kill_points", "every_kill_point_is_in_the_code"),
             *tests("runtime/test_driver", "a_driver_reaches_its_kill_points_in_order"),
         ),
         removals=(
@@ -156,16 +156,17 @@ RULES = (
     ),
     Rule(
         slug="unreadable-batch-rejected",
-        name="a record batch that cannot be read is one rejected row",
+        name="an unreadable record batch becomes one rejected row",
         chapter=Chapter.KAFKA,
         tests=(
             *tests(
                 "kernels/test_record_batch",
-                "a_batch_that_takes_more_than_it_may_is_one_row_and_the_records_around_it_are_read",
+                "a_record_batch_over_the_size_limit_becomes_one_row_and_the_records_around_it_are_read",
             ),
-            *tests("kernels/test_record_batch", "a_batch_that_was_sent_damaged_is_one_row"),
+            *tests("kernels/test_record_batch", "a_record_batch_that_was_sent_damaged_becomes_one_row"),
             *tests(
-                "operators/test_unreadable_batches", "a_batch_that_cannot_be_read_is_rejected_and_stops_no_good_record"
+                "operators/test_unreadable_batches",
+                "an_unreadable_record_batch_is_rejected_and_the_other_records_are_processed",
             ),
         ),
         removals=(

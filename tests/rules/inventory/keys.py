@@ -15,25 +15,25 @@ RULES = (
             "operators/test_windowed_keys",
             "no_two_windows_share_a_slot",
             "a_history_keeps_every_window_s_versions_apart",
-            "a_windowed_stream_meets_the_version_of_its_own_window",
+            "a_windowed_stream_is_joined_with_the_version_of_its_own_window",
         ),
         removals=(value("0"),),
     ),
     Rule(
         slug="unexpected-window",
-        name="a record of a window that nobody spoke of is rejected",
+        name="a windowed record is rejected if windows are not configured",
         chapter=Chapter.KEYS,
         tests=tests(
             "operators/test_windowed_keys",
-            "records_of_windows_are_rejected_with_the_remedy_where_nobody_spoke_of_windows",
+            "windowed_records_are_rejected_with_the_remedy_if_windows_are_not_configured",
         ),
         removals=(value("False"),),
     ),
     Rule(
         slug="log-without-windows",
-        name="a log from before goes on to leave windows out of keys",
+        name="an older log keeps leaving windows out of keys",
         chapter=Chapter.KEYS,
-        tests=tests("runtime/test_feeds", "a_log_from_before_goes_on_to_ignore_windows_until_the_file_says_otherwise"),
+        tests=tests("runtime/test_feeds", "an_older_log_keeps_ignoring_windows_until_the_file_says_otherwise"),
         removals=(
             value("config", way="compared"),
             value("settings", way="opened"),
@@ -41,18 +41,18 @@ RULES = (
     ),
     Rule(
         slug="key-kind-fixed",
-        name="keys of windows and plain keys never follow each other in a log",
+        name="a log never changes between windowed keys and plain keys",
         chapter=Chapter.KEYS,
-        tests=tests("runtime/test_feeds", "keys_of_windows_and_plain_keys_never_follow_each_other_under_one_name"),
+        tests=tests("runtime/test_feeds", "an_operator_cannot_change_between_windowed_and_plain_keys"),
         removals=(dropped("'windows':"),),
     ),
     Rule(
         slug="kafka-window-bytes",
-        name="keys of windows are Kafka's bytes",
+        name="windowed keys are written in Kafka's format",
         chapter=Chapter.KEYS,
         tests=tests(
             "kernels/test_window_keys",
-            "keys_are_written_as_kafka_streams_writes_them",
+            "keys_are_written_in_the_format_of_kafka_streams",
             "keys_of_sessions_are_read_as_kafka_streams_reads_them",
         ),
         removals=(

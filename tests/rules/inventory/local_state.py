@@ -9,12 +9,12 @@ _DECISIONS, _STATE, _HEADER, _TASK = (
     "state/local/header",
     "runtime/task/run",
 )
-_CRASHES = "a_crash_at_any_step_of_an_attempt_leaves_what_the_decisions_treat_rightly"
+_CRASHES = "the_decisions_are_right_after_a_crash_at_any_step_of_an_attempt"
 
 RULES = (
     Rule(
         slug="two-header-slots",
-        name="the header has two slots, and a torn one does not count",
+        name="the header has two slots, and a torn slot does not count",
         chapter=Chapter.LOCAL_STATE,
         tests=tests("state/test_local_state", "the_newest_valid_slot_counts_and_a_torn_one_does_not"),
         removals=(
@@ -39,12 +39,12 @@ RULES = (
     ),
     Rule(
         slug="undo-failed-attempt",
-        name="what fails behind the kernel is undone by the next attempt",
+        name="a failure after the kernel is undone by the next attempt",
         chapter=Chapter.LOCAL_STATE,
         tests=(
-            *tests("runtime/test_task", "a_task_that_fails_behind_its_kernel_is_undone_by_the_next_attempt"),
-            *tests("state/test_recovery", "after_a_failed_attempt_the_state_goes_back_without_the_log"),
-            *tests("state/test_decisions", "a_failed_attempt_is_undone_where_that_leads_back_to_the_last_commit"),
+            *tests("runtime/test_task", "a_task_that_fails_after_its_kernel_is_undone_by_the_next_attempt"),
+            *tests("state/test_recovery", "after_a_failed_attempt_the_state_is_undone_without_the_log"),
+            *tests("state/test_decisions", "a_failed_attempt_is_undone_if_that_restores_the_last_commit"),
         ),
         removals=(
             dropped("step.undo", way="kept"),
@@ -54,7 +54,7 @@ RULES = (
     ),
     Rule(
         slug="undo-to-last-commit",
-        name="an attempt is undone only towards the partition's last commit, or one that is caught up from",
+        name="an attempt is undone only to the partition's last commit, or to one that can be caught up",
         chapter=Chapter.LOCAL_STATE,
         tests=tests(
             "state/test_decisions",
@@ -70,14 +70,14 @@ RULES = (
     ),
     Rule(
         slug="undo-of-batch-only",
-        name="what came back otherwise than by a batch has nothing to be undone",
+        name="a state that a batch did not change has no undo rows",
         chapter=Chapter.LOCAL_STATE,
-        tests=tests("state/test_recovery", "a_state_that_came_back_otherwise_than_by_a_batch_has_nothing_to_be_undone"),
+        tests=tests("state/test_recovery", "a_state_that_was_not_changed_by_a_batch_has_no_undo_rows"),
         removals=(argument("before", "self._begun_from"),),
     ),
     Rule(
         slug="undo-readable",
-        name="undo rows that cannot be read are not relied on",
+        name="undo rows that cannot be read are not used",
         chapter=Chapter.LOCAL_STATE,
         tests=tests("state/test_recovery", "an_attempt_whose_undo_rows_are_damaged_is_rebuilt"),
         removals=(
@@ -87,27 +87,25 @@ RULES = (
     ),
     Rule(
         slug="usable-if-last",
-        name="a state is usable if its attempt is the partition's last",
+        name="a state is usable if its attempt is the partition's `last`",
         chapter=Chapter.LOCAL_STATE,
         tests=tests(
             "state/test_decisions",
-            "a_state_of_the_last_commit_goes_on",
-            "a_state_of_the_last_commit_goes_on_even_when_the_log_was_compacted_since",
+            "a_state_of_the_last_commit_is_used",
+            "a_state_of_the_last_commit_is_used_even_if_the_log_was_compacted_since",
         ),
         removals=(condition("False"),),
     ),
     Rule(
         slug="attempt-not-number",
-        name="a batch number alone does not do: a failed attempt is rebuilt",
+        name="a batch number alone is not enough: a failed attempt is rebuilt",
         chapter=Chapter.LOCAL_STATE,
-        tests=tests(
-            "state/test_decisions", "a_failed_attempt_of_the_same_batch_is_rebuilt_because_a_number_alone_does_not_do"
-        ),
+        tests=tests("state/test_decisions", "a_failed_attempt_with_the_same_batch_number_is_rebuilt"),
         removals=(condition("here[0] == (wanted.last or NO_COMMIT)[0]"),),
     ),
     Rule(
         slug="catch-up-in-lineage",
-        name="an earlier commit is caught up only if it is in the lineage",
+        name="a state of an earlier commit is caught up only if the commit is in the lineage",
         chapter=Chapter.LOCAL_STATE,
         tests=tests(
             "state/test_decisions",
@@ -123,26 +121,26 @@ RULES = (
         tests=(
             *tests(
                 "state/test_decisions",
-                "an_earlier_commit_before_the_newest_snapshot_is_rebuilt_or_deleted_keys_would_come_back",
+                "a_commit_before_the_newest_snapshot_is_rebuilt_so_that_deleted_keys_stay_deleted",
             ),
             *tests(
-                "state/test_recovery", "a_state_from_before_a_compaction_is_rebuilt_so_that_deleted_keys_stay_deleted"
+                "state/test_recovery", "a_state_older_than_a_compaction_is_rebuilt_so_that_deleted_keys_stay_deleted"
             ),
         ),
         removals=(dropped("commit[0] >= wanted.snapshot"),),
     ),
     Rule(
         slug="compaction-is-snapshot",
-        name="a compaction says that it is the newest snapshot",
+        name="a compaction records that it is the newest snapshot",
         chapter=Chapter.LOCAL_STATE,
         tests=tests("runtime/test_ledger", "a_claim_and_a_compaction_take_a_batch_each_and_keep_last"),
         removals=(argument("snapshot", "newest.snapshot"),),
     ),
     Rule(
         slug="lineage-in-plan",
-        name="the driver tells its tasks the lineage and the newest snapshot",
+        name="a plan contains the lineage and the newest snapshot",
         chapter=Chapter.LOCAL_STATE,
-        tests=tests("runtime/test_planning", "a_task_is_told_last_lineage_and_newest_snapshot"),
+        tests=tests("runtime/test_planning", "a_task_receives_last_lineage_and_newest_snapshot"),
         removals=(
             dropped("snapshot="),
             dropped("lineage="),
@@ -150,9 +148,9 @@ RULES = (
     ),
     Rule(
         slug="catch-up-with-deletes",
-        name="a state that is caught up gets the rows of the commits between, deletes included",
+        name="catching up applies the rows of all commits in between, deletes included",
         chapter=Chapter.LOCAL_STATE,
-        tests=tests("state/test_recovery", "an_older_state_is_caught_up_with_the_rows_of_the_commits_between_only"),
+        tests=tests("state/test_recovery", "an_older_state_is_caught_up_with_only_the_rows_of_later_commits"),
         removals=(dropped("plan.after_batch"),),
     ),
     Rule(
@@ -169,7 +167,7 @@ RULES = (
         tests=tests(
             "state/test_decisions",
             "after_a_reboot_a_state_that_was_not_durable_is_rebuilt",
-            "after_a_reboot_a_durable_state_goes_on",
+            "after_a_reboot_a_durable_state_is_used",
         ),
         removals=(
             condition("False"),
@@ -178,19 +176,19 @@ RULES = (
     ),
     Rule(
         slug="other-layout",
-        name="a state of another layout is rebuilt",
+        name="a state with a different layout is rebuilt",
         chapter=Chapter.LOCAL_STATE,
-        tests=tests("state/test_decisions", "a_state_of_another_layout_is_rebuilt"),
+        tests=tests("state/test_decisions", "a_state_of_a_different_layout_is_rebuilt"),
         removals=(condition("False"),),
     ),
     Rule(
         slug="check-after-reboot",
-        name="a full check runs after a reboot: what is damaged is rebuilt",
+        name="a full check runs after a reboot, and rebuilds a damaged state",
         chapter=Chapter.LOCAL_STATE,
         tests=tests(
             "state/test_recovery",
             "after_a_reboot_a_damaged_state_is_rebuilt",
-            "after_a_reboot_a_state_with_another_seed_is_rebuilt",
+            "after_a_reboot_a_state_with_a_different_seed_is_rebuilt",
         ),
         removals=(
             replaced("operator.damage(storage)", "None", way="state"),
@@ -199,12 +197,12 @@ RULES = (
     ),
     Rule(
         slug="check-once",
-        name="what was complete in this run of the machine is trusted, and looked through once after a reboot",
+        name="a state that was completed since the boot is trusted; it is verified once after a reboot",
         chapter=Chapter.LOCAL_STATE,
         tests=tests(
             "state/test_recovery",
-            "a_new_driver_looks_through_no_state_that_was_complete_in_this_run_of_the_machine",
-            "after_a_reboot_a_state_is_looked_through_once",
+            "a_new_driver_does_not_verify_a_state_completed_since_the_boot",
+            "after_a_reboot_a_state_is_verified_once",
         ),
         removals=(
             condition("False", way="same-boot"),
@@ -213,7 +211,7 @@ RULES = (
     ),
     Rule(
         slug="dirty-while-opening",
-        name="a new driver opens a state behind a dirty header, because its configuration may change arrays",
+        name="a new driver marks the header dirty before it opens a state, because its configuration may change arrays",
         chapter=Chapter.LOCAL_STATE,
         tests=tests(
             "state/test_recovery",
@@ -223,15 +221,15 @@ RULES = (
     ),
     Rule(
         slug="recover-before-attempt",
-        name="local states come back before the attempt, and those that are ready do not wait for others",
+        name="local states are recovered before the attempt, and ready partitions do not wait for others",
         chapter=Chapter.LOCAL_STATE,
         tests=(
-            *tests("runtime/test_driver", "local_states_are_brought_back_before_an_attempt_begins"),
+            *tests("runtime/test_driver", "local_states_are_recovered_before_an_attempt_begins"),
             *tests(
                 "runtime/test_recovering",
                 "partitions_that_are_ready_do_not_wait_for_those_that_are_rebuilt",
-                "what_must_touch_all_partitions_at_once_waits_for_all",
-                "after_a_failed_attempt_its_partitions_come_back_first_and_no_others",
+                "work_on_all_partitions_waits_for_all_states",
+                "after_a_failed_attempt_only_its_partitions_are_recovered_first",
             ),
         ),
         removals=(
@@ -242,7 +240,7 @@ RULES = (
     ),
     Rule(
         slug="header-in-locked-folder",
-        name="a task whose folder was removed writes no header to what is at its place now",
+        name="a task whose folder was removed writes no header to the folder that replaced it",
         chapter=Chapter.LOCAL_STATE,
         tests=tests(
             "state/test_local_state",
@@ -252,16 +250,16 @@ RULES = (
     ),
     Rule(
         slug="undo-names-attempt",
-        name="rows undo the attempt that they name, and no other",
+        name="undo rows undo only the attempt that they name",
         chapter=Chapter.LOCAL_STATE,
         tests=tests("state/test_local_state", "rows_that_undo_another_attempt_undo_nothing"),
         removals=(value("rows"),),
     ),
     Rule(
         slug="files-complete",
-        name="a state whose files are missing or cut short is rebuilt",
+        name="a state with missing or truncated files is rebuilt",
         chapter=Chapter.LOCAL_STATE,
-        tests=tests("state/test_recovery", "any_task_rebuilds_a_state_whose_file_is_missing_or_cut_short"),
+        tests=tests("state/test_recovery", "any_task_rebuilds_a_state_with_a_missing_or_truncated_file"),
         removals=(condition("False"),),
     ),
     Rule(
@@ -285,9 +283,7 @@ RULES = (
         slug="dirty-both-slots",
         name="the first change of a durable state syncs the dirty header to both slots",
         chapter=Chapter.LOCAL_STATE,
-        tests=tests(
-            "state/test_local_state", "once_a_durable_state_is_changed_no_loss_of_power_brings_its_header_back"
-        ),
+        tests=tests("state/test_local_state", "after_a_change_no_power_failure_restores_the_durable_header"),
         removals=(condition("False"),),
     ),
     Rule(
@@ -296,7 +292,7 @@ RULES = (
         chapter=Chapter.LOCAL_STATE,
         tests=tests(
             "state/test_local_state",
-            "a_rebuild_never_touches_the_generation_before",
+            "a_rebuild_never_changes_the_earlier_generation",
             "a_new_generation_has_its_name_when_the_change_is_complete",
         ),
         removals=(
@@ -306,7 +302,7 @@ RULES = (
     ),
     Rule(
         slug="generation-renamed",
-        name="a new generation counts from its rename on",
+        name="a new generation counts once it is renamed",
         chapter=Chapter.LOCAL_STATE,
         tests=tests("state/test_local_state", "a_new_generation_has_its_name_when_the_change_is_complete", _CRASHES),
         removals=(dropped("new="),),
@@ -327,16 +323,16 @@ RULES = (
     ),
     Rule(
         slug="log-read-first",
-        name="what the log has is read before the state is touched",
+        name="rows of the log are read before the state is changed",
         chapter=Chapter.LOCAL_STATE,
-        tests=tests("state/test_recovery", "a_lake_that_fails_costs_no_local_state"),
+        tests=tests("state/test_recovery", "a_failing_lake_never_damages_a_local_state"),
         removals=(preceded("local.begin(wanted.epoch, *(wanted.last or NO_COMMIT))"),),
     ),
     Rule(
         slug="seed-of-log",
         name="the hash of keys is seeded with the table id",
         chapter=Chapter.LOCAL_STATE,
-        tests=tests("state/test_local_state", "the_seed_of_a_state_is_that_of_its_log"),
+        tests=tests("state/test_local_state", "a_state_has_the_seed_of_its_log"),
         removals=(replaced("self.table_id", "''"),),
     ),
 )

@@ -10,7 +10,9 @@ RULES = (
         slug="mark-format",
         name="the mark names format, log and batch",
         chapter=Chapter.MARK,
-        tests=tests("state/test_decisions", "a_mark_reads_back_as_it_was_written", "a_text_of_another_form_is_no_mark"),
+        tests=tests(
+            "state/test_decisions", "a_mark_reads_back_as_it_was_written", "a_text_in_a_different_format_is_not_a_mark"
+        ),
         removals=(
             dropped("'tidegate/1 '", way="written"),
             replaced("_MARK.fullmatch", "_MARK.match", way="read"),
@@ -18,9 +20,9 @@ RULES = (
     ),
     Rule(
         slug="mark-with-output",
-        name="the mark travels with the output, in its transaction",
+        name="the mark is committed in the transaction of the output",
         chapter=Chapter.MARK,
-        tests=tests("runtime/test_publication", "output_offset_and_mark_stand_in_one_transaction"),
+        tests=tests("runtime/test_publication", "output_offset_and_mark_share_one_transaction"),
         removals=(
             replaced("format_mark(to.table_id, to.batch)", "''"),
             preceded("return producer"),
@@ -37,14 +39,14 @@ RULES = (
     ),
     Rule(
         slug="group-in-transactions",
-        name="the group is written in transactions only",
+        name="only transactions write to the group",
         chapter=Chapter.MARK,
         tests=tests("test_house", "a_group_s_offsets_are_committed_in_transactions_only"),
         removals=(instead("from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest"),),
     ),
     Rule(
         slug="publish-above-mark",
-        name="the committed batch above the mark is published",
+        name="a committed batch above the mark is published",
         chapter=Chapter.MARK,
         tests=(
             *tests(
@@ -52,7 +54,7 @@ RULES = (
                 "the_one_batch_above_the_mark_is_published",
                 "output_up_to_the_mark_is_published",
             ),
-            *tests("runtime/test_publication", "what_is_committed_above_the_mark_is_published_at_start"),
+            *tests("runtime/test_publication", "a_start_publishes_the_committed_batch_above_the_mark"),
         ),
         removals=(
             replaced("{batch for batch in outputs if batch > published}", "set(outputs)", way="decision"),
@@ -70,58 +72,58 @@ RULES = (
         slug="mark-above-log",
         name="a mark above the log stops the operator",
         chapter=Chapter.MARK,
-        tests=tests("state/test_decisions", "a_mark_that_cannot_be_trusted_stops_with_the_way_on"),
+        tests=tests("state/test_decisions", "a_mark_that_cannot_be_trusted_stops_with_the_remedy"),
         removals=(condition("False"),),
     ),
     Rule(
         slug="mark-of-other-log",
-        name="a mark of another log stops the operator",
+        name="a mark of a different log stops the operator",
         chapter=Chapter.MARK,
-        tests=tests("state/test_decisions", "a_mark_that_cannot_be_trusted_stops_with_the_way_on"),
+        tests=tests("state/test_decisions", "a_mark_that_cannot_be_trusted_stops_with_the_remedy"),
         removals=(condition("False"),),
     ),
     Rule(
-        slug="mark-of-other-form",
-        name="a mark of another form stops the operator",
+        slug="mark-of-other-format",
+        name="a mark in a different format stops the operator",
         chapter=Chapter.MARK,
-        tests=tests("state/test_decisions", "a_mark_that_cannot_be_trusted_stops_with_the_way_on"),
+        tests=tests("state/test_decisions", "a_mark_that_cannot_be_trusted_stops_with_the_remedy"),
         removals=(instead("if parsed is None:\n    return -1"),),
     ),
     Rule(
-        slug="absent-mark-decide_from_topics",
-        name="an absent mark is never assumed",
+        slug="absent-mark-topics",
+        name="without a mark nothing is assumed about publication",
         chapter=Chapter.MARK,
-        tests=tests("state/test_decisions", "an_absent_mark_is_resolved_never_assumed"),
+        tests=tests("state/test_decisions", "a_missing_mark_is_resolved_and_never_assumed"),
         removals=(value("unpublished_above(-1, outputs)"),),
     ),
     Rule(
         slug="absent-mark-by-headers",
-        name="an absent mark is resolved by the headers at the end of the output",
+        name="without a mark the headers at the end of the output decide",
         chapter=Chapter.MARK,
-        tests=tests("runtime/test_publication", "an_absent_mark_is_resolved_by_the_output_s_headers"),
+        tests=tests("runtime/test_publication", "a_missing_mark_is_resolved_by_the_output_s_headers"),
         removals=(value("None"),),
     ),
     Rule(
         slug="absent-mark-newest-output",
-        name="an absent mark asks of the newest output alone",
+        name="without a mark only the newest output is in question",
         chapter=Chapter.MARK,
-        tests=tests("runtime/test_publication", "with_an_absent_mark_the_newest_output_alone_is_in_question"),
+        tests=tests("runtime/test_publication", "with_a_missing_mark_only_the_newest_output_is_in_question"),
         removals=(
             value("decide_from_topics(outputs[0], self._topic_ends(partition, outputs[-1], newest))", way="asked"),
             replaced("tail.newest >= batch", "tail.newest == batch", way="decided"),
         ),
     ),
     Rule(
-        slug="absent-mark-asks",
-        name="where nothing tells whether the newest output was published, a person is asked",
+        slug="absent-mark-person-decides",
+        name="if nothing shows whether the newest output was published, a person decides",
         chapter=Chapter.MARK,
         tests=(
             *tests(
                 "runtime/test_publication",
-                "where_nothing_tells_whether_the_newest_output_was_published_a_person_is_asked",
-                "what_a_person_has_said_is_done",
+                "if_nothing_shows_whether_output_was_published_a_person_decides",
+                "a_settlement_is_carried_out",
             ),
-            *tests("runtime/test_settling", "what_was_said_is_recorded_by_a_claim_and_the_marks_are_written"),
+            *tests("runtime/test_settling", "a_settlement_is_recorded_by_a_claim_and_the_marks_are_written"),
         ),
         removals=(
             replaced("earliest(self._client(), topic)[partition] == 0", "True", way="whole"),
@@ -133,9 +135,9 @@ RULES = (
     ),
     Rule(
         slug="absent-mark-nothing-open",
-        name="an absent mark is resolved when no transaction of others hides the end of the output",
+        name="without a mark the output is searched once no open transaction hides its end",
         chapter=Chapter.MARK,
-        tests=tests("runtime/test_transaction_protocols", "the_newest_batch_is_looked_for_once_nothing_is_open"),
+        tests=tests("runtime/test_transaction_protocols", "the_newest_batch_is_searched_once_no_transaction_is_open"),
         removals=(condition("True"),),
     ),
     Rule(
@@ -154,25 +156,25 @@ RULES = (
     ),
     Rule(
         slug="own-headers",
-        name="the headers looked for are the operator's own, committed, and the newest",
+        name="the search uses the operator's own committed headers, the newest first",
         chapter=Chapter.MARK,
-        tests=tests("runtime/test_kafka_transactions", "the_newest_batch_is_found_behind_other_writers_records"),
+        tests=tests("runtime/test_kafka_transactions", "the_newest_batch_is_found_before_records_of_other_writers"),
         removals=(condition("headers"),),
     ),
     Rule(
         slug="headers-above-log",
-        name="headers above the log's batch stop the operator",
+        name="headers of a batch above the log's newest stop the operator",
         chapter=Chapter.MARK,
-        tests=tests("runtime/test_publication", "an_output_with_a_batch_above_the_log_s_stops"),
+        tests=tests("runtime/test_publication", "output_above_the_newest_batch_of_the_log_stops_the_operator"),
         removals=(condition("False"),),
     ),
     Rule(
         slug="mark-by-current-log",
-        name="a mark above the log is judged by the log as it is now: a driver that was fenced meanwhile starts over",
+        name="a mark above the log is compared with the current log: a driver that was fenced meanwhile starts over",
         chapter=Chapter.MARK,
         tests=tests(
             "runtime/test_publication",
-            "a_mark_above_the_log_as_a_fenced_driver_knows_it_tells_of_its_successor",
+            "a_mark_above_a_fenced_driver_s_log_shows_its_successor",
         ),
         removals=(deleted(),),
     ),
@@ -185,7 +187,7 @@ RULES = (
             *tests("runtime/test_claim", "dead_letters_start_at_the_claim_in_which_they_were_configured"),
             *tests(
                 "runtime/test_publication",
-                "what_was_emitted_before_output_was_configured_is_not_in_question",
+                "emissions_from_before_output_was_configured_are_not_published",
                 "a_batch_is_published_again_without_what_was_configured_after_it",
             ),
         ),
@@ -197,9 +199,9 @@ RULES = (
     ),
     Rule(
         slug="former-output-first",
-        name="what is committed for a former output is published there first",
+        name="output committed for a former topic is published there first",
         chapter=Chapter.MARK,
-        tests=tests("runtime/test_claim", "what_is_committed_for_a_former_output_is_published_there_first"),
+        tests=tests("runtime/test_claim", "output_committed_for_a_former_topic_is_published_there_first"),
         removals=(deleted(),),
     ),
     Rule(

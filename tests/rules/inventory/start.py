@@ -17,7 +17,7 @@ RULES = (
         chapter=Chapter.START,
         tests=tests(
             "runtime/test_lake_probe",
-            "an_executor_with_another_lake_is_refused_and_named",
+            "an_executor_with_a_different_lake_is_refused_and_named",
             "a_driver_asks_once_before_its_first_batch",
         ),
         removals=(
@@ -26,18 +26,18 @@ RULES = (
         ),
     ),
     Rule(
-        slug="no-log-anew",
-        name="an operator that has run before never begins a new log by itself",
+        slug="no-second-log",
+        name="an operator that has run before never creates a second log",
         chapter=Chapter.START,
         tests=(
             *tests(
                 "runtime/test_earlier_runs",
-                "an_operator_with_any_trace_waits_for_its_lake_and_goes_on_when_it_is_back",
+                "an_operator_with_any_trace_waits_for_its_lake_and_then_continues",
             ),
             *tests(
                 "stream/test_driver",
-                "a_stream_that_has_run_before_never_begins_a_new_log_by_itself",
-                "a_stream_whose_lake_goes_away_while_it_runs_makes_no_new_log",
+                "a_stream_that_has_run_before_never_creates_a_new_log",
+                "a_stream_whose_lake_disappears_creates_no_new_log",
             ),
         ),
         removals=(
@@ -64,21 +64,21 @@ RULES = (
         name="marks are read only when no transaction is about to change them",
         chapter=Chapter.START,
         tests=(
-            *tests("runtime/test_transaction_protocols", "marks_are_asked_for_when_they_are_stable"),
+            *tests("runtime/test_transaction_protocols", "marks_are_requested_as_stable_offsets"),
             *tests("runtime/test_kafka_transactions", "a_mark_waits_for_the_transaction_that_is_about_to_change_it"),
         ),
         removals=(argument("require_stable", "False"),),
     ),
     Rule(
         slug="start-publishes",
-        name="a start publishes what is committed and not published",
+        name="a start publishes output that is committed but not published",
         chapter=Chapter.START,
-        tests=tests("runtime/test_publication", "what_is_committed_above_the_mark_is_published_at_start"),
+        tests=tests("runtime/test_publication", "a_start_publishes_the_committed_batch_above_the_mark"),
         removals=(deleted(),),
     ),
     Rule(
         slug="start-at-claim",
-        name="a failing step of the start starts over at the claim",
+        name="if a step of the start fails, the start begins again with a claim",
         chapter=Chapter.START,
         tests=tests(
             "runtime/test_driver",
@@ -96,18 +96,18 @@ RULES = (
     ),
     Rule(
         slug="own-epoch",
-        name="one's own id and epoch tell a timeout from a takeover",
+        name="the driver's own id and epoch distinguish a timeout from a takeover",
         chapter=Chapter.UNCLEAR,
         tests=(
             *tests(
                 "runtime/test_publication",
                 "after_an_end_without_an_answer_the_next_request_is_init_producer_id",
-                "a_takeover_is_told_by_one_s_own_id_and_epoch",
+                "a_takeover_is_detected_by_the_driver_s_own_id_and_epoch",
             ),
             *tests(
                 "runtime/test_kafka_transactions",
                 "a_takeover_fences_the_older_producer_whatever_it_does",
-                "after_a_timeout_one_s_own_id_and_epoch_are_accepted",
+                "after_a_timeout_the_driver_s_own_id_and_epoch_are_accepted",
             ),
         ),
         removals=(
@@ -117,41 +117,41 @@ RULES = (
     ),
     Rule(
         slug="takeover-at-start",
-        name="an id is taken over at start only, after the claim",
+        name="a transactional id is taken over only at start, after the claim",
         chapter=Chapter.UNCLEAR,
         tests=tests(
             "runtime/test_publication",
             "after_an_end_without_an_answer_the_next_request_is_init_producer_id",
-            "an_abandoned_transaction_is_aborted_by_one_s_own_id_before_anything_else",
+            "an_abandoned_transaction_is_aborted_under_the_own_id_before_anything_else",
         ),
         removals=(replaced("self.producers[partition]", "None"),),
     ),
     Rule(
         slug="mark-after-timeout",
-        name="after a timeout the mark is read, and what it lacks published again",
+        name="after a timeout the mark is read, and missing output is published again",
         chapter=Chapter.UNCLEAR,
         tests=tests("runtime/test_publication", "an_end_that_was_not_carried_out_is_published_again"),
         removals=(deleted(),),
     ),
     Rule(
         slug="fenced-stops",
-        name="a driver that was fenced reads the log: behind a higher epoch it stops",
+        name="a fenced driver reads the log, and stops if the log has a higher epoch",
         chapter=Chapter.UNCLEAR,
-        tests=tests("runtime/test_claim", "a_driver_that_was_overtaken_does_not_claim_again"),
+        tests=tests("runtime/test_claim", "a_superseded_driver_does_not_claim_again"),
         removals=(deleted(),),
     ),
     Rule(
         slug="fenced-starts-over",
-        name="a driver that was fenced without a higher epoch starts over",
+        name="a driver that was fenced without a higher epoch in the log starts over",
         chapter=Chapter.UNCLEAR,
         tests=tests("runtime/test_driver", "a_driver_that_was_fenced_claims_before_it_does_anything_else"),
         removals=(dropped("Fenced"),),
     ),
     Rule(
         slug="own-claim",
-        name="a claim of one's own that was in doubt is no takeover",
+        name="the driver's own claim in doubt is not a takeover",
         chapter=Chapter.UNCLEAR,
-        tests=tests("runtime/test_claim", "a_claim_of_one_s_own_that_was_in_doubt_is_no_takeover"),
+        tests=tests("runtime/test_claim", "a_driver_s_own_claim_in_doubt_is_not_a_takeover"),
         removals=(dropped("found.attempt not in self._attempts"),),
     ),
 )

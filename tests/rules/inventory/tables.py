@@ -20,7 +20,7 @@ RULES = (
         slug="pin-newest",
         name="a batch is pinned to the newest version of its table",
         chapter=Chapter.TABLES,
-        tests=tests("runtime/test_pins", "a_pin_is_the_newest_version_and_stands_until_the_next"),
+        tests=tests("runtime/test_pins", "a_pin_is_the_newest_version_until_the_next_pin"),
         removals=(instead("break"),),
     ),
     Rule(
@@ -30,7 +30,7 @@ RULES = (
         tests=tests(
             "runtime/test_pins",
             "a_replica_is_rebuilt_once_then_caught_up_from_what_commits_added",
-            "a_reader_that_comes_back_catches_up_from_earlier_entries",
+            "a_returning_reader_catches_up_from_earlier_entries",
         ),
         removals=(
             dropped("lineage=", way="lineage"),
@@ -39,9 +39,9 @@ RULES = (
     ),
     Rule(
         slug="replica-deletes",
-        name="a compaction of the table makes no replica miss a delete",
+        name="no replica misses a delete because of a compaction of the table",
         chapter=Chapter.TABLES,
-        tests=tests("runtime/test_pins", "a_replica_goes_through_a_compaction_that_forgets_deletes"),
+        tests=tests("runtime/test_pins", "a_replica_applies_deletes_that_a_compaction_removed"),
         removals=(condition("False"),),
     ),
     Rule(
@@ -53,7 +53,7 @@ RULES = (
     ),
     Rule(
         slug="replica-never-back",
-        name="neither an older driver nor an older pin sets a replica back",
+        name="neither an older driver nor an older pin can move a replica backwards",
         chapter=Chapter.TABLES,
         tests=tests("runtime/test_pins", "an_older_reader_does_not_set_a_replica_back"),
         removals=(argument("batch", "2**62"),),
@@ -62,26 +62,26 @@ RULES = (
         slug="wait-for-table",
         name="a reader waits for a table that has no log yet",
         chapter=Chapter.TABLES,
-        tests=tests("runtime/test_pins", "a_table_without_a_log_is_waited_for"),
+        tests=tests("runtime/test_pins", "a_reader_waits_for_a_table_without_a_log"),
         removals=(replaced("Unavailable", "StateError"),),
     ),
     Rule(
         slug="table-partitions",
-        name="a table of another number of partitions is refused",
+        name="a table with a different number of partitions is refused",
         chapter=Chapter.TABLES,
         tests=tests("runtime/test_pins", "different_numbers_of_partitions_are_refused"),
         removals=(deleted(),),
     ),
     Rule(
         slug="same-table",
-        name="a reader stops when its table's log is another one, by the table id of what was read, while it runs too",
+        name="a reader stops if its table's log has a different table id than before, even while it runs",
         chapter=Chapter.TABLES,
         tests=tests(
             "runtime/test_pins",
-            "another_log_under_the_table_s_name_is_refused_at_start",
-            "a_table_begun_anew_under_its_reader_stops_it",
-            "a_table_that_was_brought_back_from_a_copy_is_read_on",
-            "a_replica_is_never_made_of_another_log",
+            "a_different_log_under_the_table_s_name_is_refused_at_start",
+            "a_re_created_table_stops_its_reader",
+            "readers_continue_with_a_table_restored_from_a_copy",
+            "a_replica_is_never_built_from_a_different_log",
         ),
         removals=(
             deleted(),
@@ -90,12 +90,12 @@ RULES = (
     ),
     Rule(
         slug="table-not-older",
-        name="a log older than what was read of it, or changed by somebody else stops its readers",
+        name="a table's log that is older than its readers' last version, or changed by another program, stops them",
         chapter=Chapter.TABLES,
         tests=tests(
             "runtime/test_pins",
-            "a_log_older_than_what_was_read_of_it_stops",
-            "a_log_that_somebody_else_changed_stops_its_readers",
+            "a_log_older_than_its_readers_last_version_stops_them",
+            "a_log_that_another_program_changed_stops_its_readers",
         ),
         removals=(
             condition("False", way="opened"),
@@ -104,61 +104,59 @@ RULES = (
     ),
     Rule(
         slug="optimize-keeps-metadata",
-        name="a version of the table that somebody's OPTIMIZE has put says what the batch below it says",
+        name="a version that a foreign OPTIMIZE committed stands for the batch below it",
         chapter=Chapter.TABLES,
-        tests=tests("runtime/test_pins", "a_pin_at_somebody_s_optimize_says_what_the_batch_below_it_says"),
+        tests=tests("runtime/test_pins", "a_pin_at_a_foreign_optimize_stands_for_the_batch_below_it"),
         removals=(replaced("change.get('dataChange', True)", "True"),),
     ),
     Rule(
         slug="table-keeps-for-readers",
-        name="a table keeps what its readers have yet to look up",
+        name="a table keeps the versions that its readers have yet to look up",
         chapter=Chapter.TABLES,
         tests=(
-            *tests(
-                "operators/table_history/test_step", "versions_that_a_reader_needs_stay_and_go_when_it_has_moved_on"
-            ),
+            *tests("operators/table_history/test_step", "versions_that_a_reader_needs_are_kept_until_it_has_moved_on"),
             *_LAW,
         ),
         removals=(replaced("min(stream_time - self._retention, self._needs)", "stream_time - self._retention"),),
     ),
     Rule(
         slug="due-after-table",
-        name="a record leaves once the table has read what was in its topic when the record was due",
+        name="a record is released once the table has read everything that was in its topic when the record was due",
         chapter=Chapter.TABLES,
         tests=(
-            *tests("operators/stream_table_join/test_step", "a_record_leaves_once_the_table_is_complete_for_its_time"),
+            *tests(
+                "operators/stream_table_join/test_step", "a_record_is_released_once_the_table_is_complete_for_its_time"
+            ),
             *_LAW,
         ),
         removals=(replaced("state.time.place[0] > limits.open_until", "False"),),
     ),
     Rule(
         slug="gate-of-due",
-        name="the gate opens up to what was due before the end that the table has read, and no further",
+        name="the gate opens only for records that were due before the end that the table has read",
         chapter=Chapter.TABLES,
         tests=tests(
             "state/test_alignment",
-            "a_gate_opens_up_to_what_was_due_before_the_end_that_the_table_has_read",
-            "a_gate_that_stays_shut_for_long_remembers_less_and_opens_no_earlier",
+            "a_gate_opens_for_records_that_were_due_before_the_end_that_the_table_has_read",
+            "a_gate_that_stays_closed_for_long_merges_entries_and_opens_no_earlier",
         ),
         removals=(replaced("self._due[0][1] <= offset", "True"),),
     ),
     Rule(
         slug="lease-before-pin",
-        name="a reader tells its table what it needs before its first pin",
+        name="a reader writes its lease before its first pin",
         chapter=Chapter.TABLES,
-        tests=tests(
-            "runtime/test_pins", "the_table_is_told_what_its_reader_needs_before_the_first_pin_and_while_it_runs"
-        ),
+        tests=tests("runtime/test_pins", "a_reader_writes_its_lease_before_the_first_pin_and_while_it_runs"),
         removals=(deleted(),),
     ),
     Rule(
-        slug="lease-lets-nothing-go",
-        name="a superseded driver's lease, and one that cannot be read, let nothing go",
+        slug="bad-lease-releases-nothing",
+        name="a superseded driver's lease, or an unreadable one, releases no version",
         chapter=Chapter.TABLES,
         tests=tests(
             "state/test_alignment",
-            "a_superseded_driver_s_lease_lets_nothing_go",
-            "a_lease_is_read_as_it_was_written_and_what_is_no_lease_needs_everything",
+            "a_superseded_driver_s_lease_releases_no_version",
+            "a_lease_round_trips_and_an_unreadable_lease_needs_everything",
         ),
         removals=(
             replaced(
@@ -178,29 +176,29 @@ RULES = (
     ),
     Rule(
         slug="hold-for-readers",
-        name="no more than hold_for_readers is kept for readers alone",
+        name="at most hold_for_readers bytes are kept only for readers",
         chapter=Chapter.TABLES,
         tests=tests("operators/table_history/test_step", "more_than_hold_for_readers_is_given_up_and_counted"),
         removals=(deleted(),),
     ),
     Rule(
         slug="expired-not-unmatched",
-        name="what a table no longer knows is expired, never silently unmatched",
+        name="a lookup of a dropped version is expired, never silently unmatched",
         chapter=Chapter.TABLES,
         tests=tests(
             "operators/stream_table_join/test_before_history",
-            "what_the_history_no_longer_answers_is_expired_and_never_silently_unmatched",
-            "an_inner_join_counts_what_is_expired",
+            "lookups_before_the_history_are_expired_and_never_silently_unmatched",
+            "an_inner_join_counts_expired_lookups",
         ),
         removals=(value("NONE"),),
     ),
     Rule(
         slug="stream-behind-history",
-        name="a stream that stands before the history of its table stops the join",
+        name="a stream before its table's history stops the join",
         chapter=Chapter.TABLES,
         tests=tests(
             "operators/stream_table_join/test_before_history",
-            "a_stream_that_begins_before_the_history_of_its_table_stops_with_the_ways_on",
+            "a_stream_that_begins_before_the_table_s_history_stops_with_the_remedies",
         ),
         removals=(deleted(),),
     ),
@@ -213,16 +211,18 @@ RULES = (
     ),
     Rule(
         slug="waiting-bounded",
-        name="with 64 MiB waiting for its table no more of the stream is read in a partition",
+        name="while 64 MiB wait for the table in a partition, its stream is not read",
         chapter=Chapter.TABLES,
-        tests=tests("runtime/test_alignment", "with_64_mib_waiting_no_more_of_the_stream_is_read_in_that_partition"),
+        tests=tests("runtime/test_alignment", "with_64_mib_waiting_a_partition_pauses_reading_the_stream"),
         removals=(replaced("used.waiting_bytes >= MOST_WAITING_BYTES", "False"),),
     ),
     Rule(
         slug="idle-due-waits",
-        name="what an idle advance makes due waits for an end of the table's topic that is read after it",
+        name="records due by an idle advance wait for an end of the table's topic that is read after it",
         chapter=Chapter.TABLES,
-        tests=tests("runtime/test_alignment", "what_an_idle_advance_makes_due_waits_for_an_end_that_is_read_after_it"),
+        tests=tests(
+            "runtime/test_alignment", "records_due_by_an_idle_advance_wait_for_a_later_end_of_the_table_s_topic"
+        ),
         removals=(
             dropped("plan.action != 'idle'", way="gate"),
             condition("True", way="ends"),

@@ -12,7 +12,7 @@ _REFUSALS, _SUPPRESSION, _WINDOWS = (
 RULES = (
     Rule(
         slug="time-range",
-        name="a record beyond the range of time is rejected",
+        name="a record outside of the range of time is rejected",
         chapter=Chapter.BATCH,
         tests=tests(
             "operators/test_range_of_time", "a_record_beyond_the_range_is_rejected_by_every_operator_and_moves_no_time"
@@ -21,9 +21,9 @@ RULES = (
     ),
     Rule(
         slug="idle-time-range",
-        name="no idle advance takes stream time beyond the range",
+        name="no idle advance moves stream time beyond the range",
         chapter=Chapter.BATCH,
-        tests=tests("operators/test_range_of_time", "time_that_goes_on_without_a_record_stays_within_the_range"),
+        tests=tests("operators/test_range_of_time", "an_idle_advance_stays_within_the_range_of_time"),
         removals=(replaced("min(to, MAX_TIME)", "to"),),
     ),
     Rule(
@@ -38,11 +38,11 @@ RULES = (
     ),
     Rule(
         slug="flushed-window-closed",
-        name="a window that a flush has closed takes no record",
+        name="a window that a flush has closed accepts no record",
         chapter=Chapter.BATCH,
         tests=tests(
             "operators/suppression/test_closed_windows",
-            "a_flushed_window_takes_no_record_until_its_grace_has_passed_nor_after",
+            "a_flushed_window_never_accepts_a_record_again",
         ),
         removals=(
             condition("False", way="absorb"),
@@ -51,7 +51,7 @@ RULES = (
     ),
     Rule(
         slug="flushed-session-closed",
-        name="a session that a flush has closed takes no record",
+        name="a session that a flush has closed accepts no record",
         chapter=Chapter.BATCH,
         tests=tests(
             "operators/windowed_aggregation/test_closed_sessions",

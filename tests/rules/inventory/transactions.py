@@ -8,7 +8,7 @@ _FILE, _HERE = "runtime/kafka/transactions", "runtime/test_transaction_protocols
 RULES = (
     Rule(
         slug="transaction-version",
-        name="the protocol follows the broker's finalised feature",
+        name="the transaction protocol follows the broker's finalised feature",
         chapter=Chapter.TRANSACTIONS,
         tests=(
             *tests(_HERE, "the_protocol_is_that_of_the_broker"),
@@ -31,7 +31,7 @@ RULES = (
     ),
     Rule(
         slug="v2-announces-nothing",
-        name="version 2 announces neither partitions nor offsets",
+        name="version 2 adds neither partitions nor offsets explicitly",
         chapter=Chapter.TRANSACTIONS,
         tests=tests(_HERE, "version_1_announces_partitions_and_offsets_and_version_2_neither"),
         removals=(
@@ -41,7 +41,7 @@ RULES = (
     ),
     Rule(
         slug="v1-announces-first",
-        name="version 1 announces partitions and offsets first",
+        name="version 1 adds partitions and offsets first",
         chapter=Chapter.TRANSACTIONS,
         tests=tests(_HERE, "version_1_announces_partitions_and_offsets_and_version_2_neither"),
         removals=(deleted(),),
@@ -55,7 +55,7 @@ RULES = (
     ),
     Rule(
         slug="v2-epoch-of-end",
-        name="in version 2 producer id and epoch are those of the answer to EndTxn",
+        name="in version 2 producer id and epoch come from the response to EndTxn",
         chapter=Chapter.TRANSACTIONS,
         tests=tests(_HERE, "in_version_2_a_transaction_begins_at_sequence_0_with_the_end_s_id_and_epoch"),
         removals=(
@@ -65,11 +65,11 @@ RULES = (
     ),
     Rule(
         slug="v1-sequence-wraps",
-        name="in version 1 sequences go on, modulo 2^31",
+        name="in version 1 sequences continue, modulo 2^31",
         chapter=Chapter.TRANSACTIONS,
         tests=(
-            *tests(_HERE, "in_version_1_sequences_go_on_modulo_2_to_the_31"),
-            *tests("kernels/test_record_batch", "sequences_go_on_modulo_two_to_the_31"),
+            *tests(_HERE, "in_version_1_sequences_continue_modulo_2_to_the_31"),
+            *tests("kernels/test_record_batch", "sequences_continue_modulo_two_to_the_31"),
         ),
         removals=(
             dropped("_SEQUENCES"),
@@ -78,14 +78,14 @@ RULES = (
     ),
     Rule(
         slug="concurrent-transactions",
-        name="CONCURRENT_TRANSACTIONS is waited for, whatever was asked",
+        name="after CONCURRENT_TRANSACTIONS any request is retried",
         chapter=Chapter.TRANSACTIONS,
         tests=tests(_HERE, "a_concurrent_transaction_is_waited_for"),
         removals=(value("code != 51 and bool(for_code(code).retriable)"),),
     ),
     Rule(
         slug="forgotten-producer-id",
-        name="a producer id that the broker has forgotten is initialised, not asked again",
+        name="a producer id that the broker has forgotten is initialised again, not retried",
         chapter=Chapter.TRANSACTIONS,
         tests=(
             *tests(_HERE, "a_forgotten_producer_id_is_an_error_at_once"),

@@ -22,7 +22,7 @@ RULES = (
     ),
     Rule(
         slug="compaction-not-outdated",
-        name="a compaction is committed while the table has all files that it replaces, else not at all",
+        name="a compaction is committed only if the table still has all files that it replaces",
         chapter=Chapter.UPKEEP,
         tests=tests(
             "state/test_compaction",
@@ -33,7 +33,7 @@ RULES = (
     ),
     Rule(
         slug="compaction-changes-no-data",
-        name="a compaction says that it changes no data",
+        name="a compaction is marked as changing no data",
         chapter=Chapter.UPKEEP,
         tests=tests("state/test_compaction", "a_compaction_is_one_commit_with_a_batch_of_its_own_that_changes_no_data"),
         removals=(
@@ -48,7 +48,7 @@ RULES = (
         tests=tests(
             "state/test_compaction",
             "a_snapshot_keeps_the_last_put_of_each_slot_with_its_batch_and_seq",
-            "a_state_that_is_empty_leaves_no_file",
+            "an_empty_state_leaves_no_file",
         ),
         removals=(value("rows"),),
     ),
@@ -56,23 +56,23 @@ RULES = (
         slug="window-at-least-an-hour",
         name="at least the last hour of versions can be read",
         chapter=Chapter.UPKEEP,
-        tests=tests("state/test_compaction", "inside_the_rewind_window_nothing_goes"),
+        tests=tests("state/test_compaction", "nothing_is_deleted_inside_the_rewind_window"),
         removals=(replaced("max(rewind_window_ms, MIN_WINDOW_MS)", "rewind_window_ms"),),
     ),
     Rule(
         slug="clock-jump",
-        name="a clock that jumps makes nothing old that is not",
+        name="a clock that jumps makes no new batch old",
         chapter=Chapter.UPKEEP,
         tests=(
             *tests(
                 "state/test_decisions",
-                "while_a_clock_was_not_set_or_ahead_nothing_young_becomes_old",
-                "where_a_clock_jumps_back_nothing_becomes_old_that_follows_something_young",
+                "a_clock_that_was_not_set_or_ahead_makes_no_new_batch_old",
+                "after_a_clock_jumps_back_no_batch_after_a_new_one_becomes_old",
             ),
             *tests(
                 "state/test_compaction",
                 "a_clock_that_jumps_drops_nothing_that_is_not_old",
-                "an_entry_from_a_time_of_a_wrong_clock_is_no_reason_for_a_clean_up",
+                "an_entry_with_a_wrong_file_time_does_not_trigger_a_clean_up",
             ),
         ),
         removals=(
@@ -86,15 +86,15 @@ RULES = (
         name="every version of the rewind window can be read",
         chapter=Chapter.UPKEEP,
         tests=tests(
-            "state/test_compaction", "a_clean_up_takes_a_bounded_part_and_every_version_of_the_window_stays_readable"
+            "state/test_compaction", "a_clean_up_deletes_a_bounded_part_and_every_version_of_the_window_stays_readable"
         ),
         removals=(value("behind"),),
     ),
     Rule(
         slug="restored-file-kept",
-        name="a file that a later version brought back is not deleted",
+        name="a file that a later version restored is not deleted",
         chapter=Chapter.UPKEEP,
-        tests=tests("state/test_compaction", "a_file_that_a_later_version_brought_back_is_not_deleted"),
+        tests=tests("state/test_compaction", "a_file_that_a_later_version_restored_is_not_deleted"),
         removals=(dropped("not log.has_file(path)"),),
     ),
     Rule(
@@ -109,20 +109,20 @@ RULES = (
     ),
     Rule(
         slug="failed-batch-files",
-        name="a batch that fails before its entry is put leaves no files",
+        name="a batch that fails before its entry is written leaves no files",
         chapter=Chapter.UPKEEP,
-        tests=tests("state/test_operator_log", "a_batch_that_fails_before_its_entry_is_put_leaves_no_files"),
+        tests=tests("state/test_operator_log", "a_batch_that_fails_before_its_log_entry_is_written_leaves_no_files"),
         removals=(
             replaced("delete_files(self.path, meta.batch, meta.attempt, [*files, *records])", "[*files, *records]"),
         ),
     ),
     Rule(
         slug="orphans-after-a-week",
-        name="files of an attempt whose driver is gone are deleted after seven days",
+        name="files of an attempt without a driver are deleted after seven days",
         chapter=Chapter.UPKEEP,
         tests=tests(
             "state/test_compaction",
-            "files_that_no_commit_named_go_after_seven_days_and_no_others",
+            "only_files_that_no_commit_named_are_deleted_after_seven_days",
             "a_file_that_may_still_be_committed_is_never_swept",
             "files_of_a_compaction_that_was_committed_as_a_later_batch_stay",
         ),
@@ -134,7 +134,7 @@ RULES = (
     ),
     Rule(
         slug="batch-history-rows",
-        name="a compaction writes the metadata of the batches since the one before into rows",
+        name="a compaction writes the metadata of the batches since the previous compaction into rows",
         chapter=Chapter.UPKEEP,
         tests=tests(
             "state/test_compaction",
@@ -148,39 +148,37 @@ RULES = (
     ),
     Rule(
         slug="entry-until-row",
-        name="an entry stays until a row has its metadata",
+        name="an entry is kept until a row has its metadata",
         chapter=Chapter.UPKEEP,
-        tests=tests("state/test_compaction", "entries_whose_metadata_is_in_no_row_stay"),
+        tests=tests("state/test_compaction", "entries_without_a_metadata_row_are_kept"),
         removals=(replaced("document['batch'] > recorded", "False"),),
     ),
     Rule(
         slug="history-with-base",
-        name="rows of metadata go only together with all that builds upon them",
+        name="rows of metadata are dropped only together with all metadata that builds upon them",
         chapter=Chapter.UPKEEP,
-        tests=tests("state/test_compaction", "metadata_goes_only_together_with_what_builds_upon_it"),
+        tests=tests("state/test_compaction", "metadata_is_deleted_only_together_with_metadata_that_builds_upon_it"),
         removals=(value("expired"),),
     ),
     Rule(
         slug="checkpoint-complete",
-        name="a checkpoint of others bounds no clean-up if its version's metadata is not complete",
+        name="a foreign checkpoint does not count for clean-up unless its version's metadata is complete",
         chapter=Chapter.UPKEEP,
-        tests=tests("state/test_compaction", "a_checkpoint_of_others_does_not_let_metadata_go_that_is_needed"),
+        tests=tests("state/test_compaction", "a_checkpoint_of_another_program_does_not_delete_metadata_that_is_needed"),
         removals=(dropped("_is_complete(log, at)"),),
     ),
     Rule(
         slug="entry-being-written",
-        name="an entry that is being written is not swept",
+        name="an entry that is being written is not deleted as an orphan",
         chapter=Chapter.UPKEEP,
-        tests=tests("state/test_compaction", "what_a_killed_driver_was_about_to_put_into_the_log_goes"),
+        tests=tests("state/test_compaction", "unfinished_log_files_of_a_killed_driver_are_deleted"),
         removals=(dropped("written <= clock_ms - MIN_AGE_MS"),),
     ),
     Rule(
         slug="compaction-bounded",
-        name="a compaction beside batches rewrites a bounded part",
+        name="a background compaction rewrites a bounded part",
         chapter=Chapter.UPKEEP,
-        tests=tests(
-            "state/test_compaction", "a_compaction_beside_batches_takes_a_bounded_part_and_the_next_ones_the_others"
-        ),
+        tests=tests("state/test_compaction", "a_background_compaction_rewrites_a_bounded_part_and_later_ones_the_rest"),
         removals=(
             value("parts", way="part"),
             replaced("batch", "0", way="random"),
@@ -188,9 +186,9 @@ RULES = (
     ),
     Rule(
         slug="bounded-by-log-length",
-        name="no work grows with the length of the log",
+        name="no work of a batch grows with the length of the log",
         chapter=Chapter.UPKEEP,
-        tests=tests("state/test_length", "the_work_is_the_same_at_ten_times_the_length"),
+        tests=tests("state/test_length", "the_work_of_a_batch_does_not_grow_with_the_log"),
         removals=(
             condition("True", way="version"),
             replaced(

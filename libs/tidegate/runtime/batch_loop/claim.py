@@ -79,7 +79,7 @@ class Claimant:
         known = self._newest.topics if self._attempts else {}
         found = preflight.find_topics(self._kafka(), self._config, known)
         starts = offsets.earliest(self._kafka(), self._config.input)
-        # rule: no-log-anew
+        # rule: no-second-log
         self._refuse_second_log(starts)
         self._log = self._open_log()
         before = self._log.newest() or first_meta(
@@ -116,11 +116,11 @@ class Claimant:
     def _traces(self, starts: Mapping[int, int]) -> Iterator[str]:
         """Yield what an earlier run of the operator has left outside of the lake."""
         application, key = self._application, OperatorKey(self._application.application, self._name)
-        # rule: no-log-anew
+        # rule: no-second-log
         yield from traces_of_states(application.state / application.application, self._name)
-        # rule: no-log-anew
+        # rule: no-second-log
         yield from traces_in_database(application.control_database, key)
-        # rule: no-log-anew
+        # rule: no-second-log
         yield from traces_in_kafka(self._kafka(), key, self._config.input, sorted(starts))
 
     def _refuse_overtaken(self, found: BatchMeta) -> None:

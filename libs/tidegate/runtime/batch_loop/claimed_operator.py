@@ -236,7 +236,7 @@ class ClaimedOperator:
         A failed attempt is cleaned up: its files are deleted and its transactions aborted. If Kafka does not
         answer, the next round aborts them.
         """
-        # rule: attempt-of-its-own
+        # rule: new-attempt-id
         attempt = self._attempt(uuid4().hex, clock.now_ms())
         started = time.monotonic()
         try:

@@ -226,7 +226,7 @@ class Publication:
         decision = decide_from_topics(outputs[-1], self._topic_ends(partition, outputs[-1], newest))
         said = newest.settled.get(partition)
         if decision.what is PublishAction.ASK and said is not None and said[0] == decision.batch:
-            # rule: absent-mark-asks/answer
+            # rule: absent-mark-person-decides/answer
             return (
                 PublishDecision(PublishAction.NOTHING)
                 if said[1] == "published"
@@ -262,9 +262,9 @@ class Publication:
                 value=f"batch {found} in the topic, {newest.batch} in the log",
                 remedy="if the log was created again, give the operator a new name or its own topics",
             )
-        # rule: absent-mark-asks/whole
+        # rule: absent-mark-person-decides/whole
         begun = found is not None or earliest(self._client(), topic)[partition] == 0
-        # rule: absent-mark-asks/compacted
+        # rule: absent-mark-person-decides/compacted
         return Tail(found, written and begun and not self._client().is_compacted(topic))
 
     def _has(self, kind: str, partition: int, batch: int) -> bool:

@@ -63,7 +63,7 @@ def settle(
         raise NothingUndecided("Kafka still knows what was published", value=name, remedy="run the operator")
     claim = after_claim(newest, attempt=uuid4().hex, clock=clock.now_ms(), config=newest.config, topics=newest.topics)
     claim = after_settling(claim, undecided, published=published)
-    # rule: absent-mark-asks/recorded
+    # rule: absent-mark-person-decides/recorded
     log.commit(claim, [])
     publication.start(sorted(undecided), claim)
     publication.commit_offsets(claim)

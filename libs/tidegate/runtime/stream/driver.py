@@ -78,7 +78,7 @@ class StreamDriver:
         """
         config = self._config
         self._log = self._open_log()
-        # rule: no-log-anew/claimed
+        # rule: no-second-log/claimed
         self._claimed = True
         before = self._log.newest() or first_meta(config.name, self._log.table_id, clock.now_ms(), config.partitions)
         check_same_input(before, config.partitions)
@@ -197,13 +197,13 @@ class StreamDriver:
         if self._claimed:
             check_log_exists(config.log)
         elif newest_version(config.log) is None:
-            # rule: no-log-anew
+            # rule: no-second-log
             refuse_second_log(config.name, config.log, self._traces())
         return OperatorLog.open(config.log, config.name, schema, create=not self._claimed)
 
     def _traces(self) -> Iterator[str]:
         """Yield what an earlier run of the operator has left outside of its log."""
-        # rule: no-log-anew
+        # rule: no-second-log
         yield from traces_of_states(self._config.state, self._config.name)
         if (query := query_id(self._config.checkpoint)) is not None:
             yield f"Spark's checkpoint of query {query} in {self._config.checkpoint}"
