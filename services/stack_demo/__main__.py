@@ -75,7 +75,7 @@ def _produce(application: Application, input_: Month) -> None:
             console.print(f"produced the departures of {day} January: {new:,}")
             time.sleep(BETWEEN_DAYS_S)
     if not holds(options, "departures", by_carrier(stream)):
-        remedy = "begin anew: `docker-compose down --volumes`, `make up`"
+        remedy = "start again with empty volumes: `docker-compose down --volumes`, then `make up`"
         raise UserError("the topic `departures` holds more than these days", value=len(stream), remedy=remedy)
 
 

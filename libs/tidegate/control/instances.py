@@ -28,7 +28,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, kw_only=True)
 class DriverEnd:
-    """The end of a driver that nobody asked for. `kind`: the state of its condition, such as fenced."""
+    """The end of a driver without a request. `kind`: the state of its condition, such as fenced."""
 
     clock_ms: int
     kind: str

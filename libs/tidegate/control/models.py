@@ -143,7 +143,7 @@ class Instance(Base):
 
 
 class Incident(Base):
-    """The end of a driver that nobody asked for: fenced, refused, stopped, bound reached. The logs do not have it."""
+    """The end of a driver without a request: fenced, refused, stopped, bound reached. The logs do not have it."""
 
     __tablename__ = "incidents"
     __table_args__ = (_of_operator(),)

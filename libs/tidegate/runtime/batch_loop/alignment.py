@@ -1,8 +1,8 @@
 """Coordination between the driver of a table and the drivers of the operators that read it (its readers).
 
 The decisions are pure functions in `state.alignment`. `Readers` is the table's side: which versions its batches keep
-for its readers. `Renewal` and `Gates` are the reader's side: the lease that tells the table what is still needed, and
-the held records that may be released.
+for its readers. `Renewal` and `Gates` are the reader's side: the lease that says which versions the table must keep,
+and the held records that may be released.
 """
 
 from __future__ import annotations

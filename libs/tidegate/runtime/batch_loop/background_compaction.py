@@ -1,6 +1,6 @@
 """The compactions of an operator: at once on request, or in the background when due.
 
-Batches only add files, so what a background compaction has read stays valid while batches go on. It is committed
+Batches only add files, so what a background compaction has read stays valid while batches continue. It is committed
 between two batches.
 """
 

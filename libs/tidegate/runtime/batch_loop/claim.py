@@ -45,8 +45,8 @@ class Overtaken(Fenced):
 class Claimed:
     """The result of a claim.
 
-    `config`: the configuration under which the log goes on. `meta`: the metadata of the claim's commit. `publication`:
-    the output side.
+    `config`: the configuration under which the log continues. `meta`: the metadata of the claim's commit.
+    `publication`: the output side.
     """
 
     log: OperatorLog
@@ -126,7 +126,7 @@ class Claimant:
     def _refuse_overtaken(self, found: BatchMeta) -> None:
         """Raise Overtaken if a newer driver has claimed the operator.
 
-        The newest claim may be one of this driver whose outcome was in doubt: then nobody has overtaken it.
+        The newest claim may be one of this driver whose outcome was in doubt: then no other driver has taken over.
         """
         # rule: own-claim
         if self._attempts and found.epoch > self._newest.epoch and found.attempt not in self._attempts:

@@ -1,7 +1,7 @@
-"""Recovery of local states in the background, while batches go on.
+"""Recovery of local states in the background, while batches continue.
 
-A rebuild may take any time: no attempt waits for it, and no deadline applies. Partitions whose states are ready go on
-meanwhile. A recovered state is kept, even if the recovery of others fails or the driver ends.
+A rebuild may take any time: no attempt waits for it, and no deadline applies. Partitions whose states are ready
+continue meanwhile. A recovered state is kept, even if the recovery of others fails or the driver ends.
 """
 
 from __future__ import annotations

@@ -206,7 +206,8 @@ class PinnedTable:
                 self.gates.note_used(result, table.open_until, clock_ms)
 
     def partitions_to_resume(self, newest: BatchMeta, now_ms: int) -> set[int]:
-        """Return the partitions whose waiting records may go on: the table has read on, or the longest wait is over."""
+        """Return the partitions whose waiting records may continue: the table has caught up, or the longest wait is
+        over."""
         if self.gates is None:
             return set()
         held = (partition for partition, counts in newest.totals.items() if counts.held)

@@ -58,7 +58,7 @@ def changes(before: OperatorConfig, after: OperatorConfig, known: int = MAX_TIME
 
 
 def as_kept(newest: BatchMeta | None, config: OperatorConfig) -> OperatorConfig:
-    """Return the configuration under which the log goes on.
+    """Return the configuration under which the log continues.
 
     A log that was written with `windows: ignore` keeps that until the file sets `windows` itself.
     """

@@ -109,7 +109,7 @@ class Recorder:
         incidents = self._incidents[:]
         try:
             writer.write(metas, self._heartbeat(), incidents)
-        except Exception as error:  # whatever it is, batches go on: the log has them
+        except Exception as error:  # whatever it is, batches continue: the log has them
             self._log_trouble(one_line(error))
             return False
         del self._incidents[: len(incidents)]

@@ -91,7 +91,7 @@ def preview_change(application: Application, name: str) -> ChangePreview:
 
 
 def as_logs_go_on(application: Application) -> Application:
-    """Return the application with the configurations under which the operators' logs would go on."""
+    """Return the application with the configurations under which the operators' logs would continue."""
     for name, config in application.operators.items():
         path = log_path(application.lake, name)
         if has_version(path, None):

@@ -283,7 +283,7 @@ class Publication:
         """Raise StartOver if another driver has committed to the log: that one has published, so the mark is newer."""
         if self._log.has_successor():
             raise StartOver(
-                "a newer driver has published", value=contradiction.value, remedy="the claim tells"
+                "a newer driver has published", value=contradiction.value, remedy="claim the operator again"
             ) from contradiction
 
     def _publish_again(self, partition: int, batch: int, newest: BatchMeta) -> None:

@@ -1,4 +1,4 @@
-"""Settling output of which it is unknown whether it was published: a person decides, and the operator goes on."""
+"""Settle output that may or may not have been published: a person decides, and the operator continues."""
 
 from __future__ import annotations
 

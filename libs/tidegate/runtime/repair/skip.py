@@ -42,7 +42,7 @@ def shown(ranges: Ranges) -> str:
 
 
 def skip(application: Application, name: str, named: Ranges, *, environment: Environment = REAL) -> int:
-    """Make the operator go on behind the ranges; return the batch that records the skip.
+    """Make the operator continue after the ranges; return the batch that records the skip.
 
     No driver should run meanwhile: the commit is a claim, which fences it.
     Raise UserError if a range is not lost; StateError if a topic changed since the log was written.

@@ -175,7 +175,7 @@ class StreamDriver:
         reach("after_compaction_commit")
 
     def _claim_again(self) -> None:
-        """Claim the operator anew, which settles whether the last commit took place.
+        """Claim the operator again, which determines whether the last commit succeeded.
 
         Raises Fenced if a newer driver has claimed the operator.
         """

@@ -94,7 +94,7 @@ class OperatorLog:
         """Return a handle at the newest version, for the driver; with `create`, create the table if there is none.
 
         Raise StateError, with a remedy, if there is no log, if it is damaged, if it has another format, operator or
-        schema, and if somebody else changed its data. Raise Unavailable while the lake fails.
+        schema, and if another program changed its data. Raise Unavailable while the lake fails.
         """
         with disk.disk_errors(path):
             newest = newest_version(path)
@@ -226,7 +226,7 @@ class OperatorLog:
         marked as no change of data for readers of the log. `records` are files of a compaction with new rows, which no
         batch has written before.
 
-        Raise Fenced if a newer driver owns the operator. Raise StateError if somebody else changed the log, or if the
+        Raise Fenced if a newer driver owns the operator. Raise StateError if another program changed the log, or if the
         batch number was used before. Raise Outdated if a file of `replaces` is gone, as after a foreign `OPTIMIZE`;
         nothing is committed then. Raise EngineError if a data file is not whole on this machine, if another driver won
         a race, or if the outcome is unknown; the driver then starts over with a claim, which resolves each of these.

@@ -175,7 +175,7 @@ def _compacted(entry: Entry) -> int | None:
 def _batch_at(log: OperatorLog, version: int, batch_of: _BatchOf) -> int:
     """Return what `batch_of` gives for the newest Tidegate entry at or below the version; -1 if there is none."""
     while version >= 0 and (entry := read_entry(log.path, version)) is not None:
-        if (told := batch_of(entry)) is not None:
-            return told
+        if (batch := batch_of(entry)) is not None:
+            return batch
         version -= 1
     return -1
