@@ -101,7 +101,7 @@ def test_records_lost_by_retention_stop_the_operator_until_a_person_accepts_the_
     assert [(each["partition"], each["from"], each["to"]) for each in skipped] == [(0, 2, 5), (1, 1, 2)]
 
 
-def test_an_open_transaction_of_another_producer_blocks_the_input_and_status_names_it(world, broker, running):
+def test_an_open_transaction_of_a_different_producer_blocks_the_input_and_status_names_it(world, broker, running):
     here = world(**AT_ONCE)
     blocker = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": f"shop-{here.source}"})
     blocker.init_transactions(30)

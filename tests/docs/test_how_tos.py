@@ -21,12 +21,12 @@ def test_plan_and_apply_release_what_the_page_says(tmp_path):
 
 
 @pytest.mark.parametrize("page", ["migrate-from-kafka-streams.md", "migrate-from-flink.md"])
-def test_the_file_for_leavers_of_another_system_is_valid(tmp_path, page):
+def test_the_files_of_the_migration_guides_are_valid(tmp_path, page):
     assert "valid (3 operators" in run_page(page, tmp_path)
 
 
 @pytest.mark.timeout(1500)  # four streams, and a MERGE
-def test_what_foreach_batch_did_is_done_by_operators(tmp_path):
+def test_operators_replace_the_foreach_batch_code(tmp_path):
     shown = run_page("migrate-from-foreachbatch.md", tmp_path, own_spark=True)
     assert "before: [('JFK', '{\"visib\": 2}'), ('LGA', '{\"visib\": 8}')]" in shown
     assert "at 10:45: [('JFK', '{\"visib\": 4}')]" in shown

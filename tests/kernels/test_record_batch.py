@@ -180,7 +180,7 @@ def block(listed: Sequence[tuple[str, bytes | None]]) -> bytes:
 @given(
     st.lists(rows, min_size=1, max_size=20), st.sampled_from([0, 1, 2, 3, 4]), st.integers(0, 25), st.integers(0, 25)
 )
-def test_record_batches_of_another_encoder_are_read(listed: list[Row], code: int, start: int, length: int) -> None:
+def test_record_batches_of_a_different_encoder_are_read(listed: list[Row], code: int, start: int, length: int) -> None:
     builder = DefaultRecordBatchBuilder(2, code, False, -1, -1, -1, 2**20)
     for offset, row in enumerate(listed):
         names = [(name.decode(), value) for name, value in decode_headers(row.headers)]

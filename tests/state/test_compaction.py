@@ -145,7 +145,7 @@ def test_entries_without_a_metadata_row_are_kept(log: OperatorLog) -> None:
     assert versions(log.path)[0] == 6
 
 
-def test_a_checkpoint_of_another_program_does_not_delete_metadata_that_is_needed(log: OperatorLog) -> None:
+def test_a_checkpoint_of_a_different_program_does_not_delete_metadata_that_is_needed(log: OperatorLog) -> None:
     """Complete metadata: 1, 4, 8, ..., 40, 44, 48; somebody's checkpoint: 42; old: up to 43."""
     for batch in range(1, 50):
         commit_rows(log, batch, {}, recorded=batch)

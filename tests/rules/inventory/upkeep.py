@@ -164,7 +164,9 @@ RULES = (
         slug="checkpoint-complete",
         name="a foreign checkpoint does not count for clean-up unless its version's metadata is complete",
         chapter=Chapter.UPKEEP,
-        tests=tests("state/test_compaction", "a_checkpoint_of_another_program_does_not_delete_metadata_that_is_needed"),
+        tests=tests(
+            "state/test_compaction", "a_checkpoint_of_a_different_program_does_not_delete_metadata_that_is_needed"
+        ),
         removals=(dropped("_is_complete(log, at)"),),
     ),
     Rule(
