@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import tidegate as tg
 from tidegate.application.evictors import Evictor
 from tidegate.contracts.config import OperatorConfig
-from tidegate.operators.registry import kind_of
 from tidegate.runtime.configuration.application import settings_of
 
 FORMATS = {"bytes": tg.bytes_(), "string": tg.string(), "json": tg.json()}
@@ -30,8 +28,7 @@ def write(app: tg.Application, name: str, config: OperatorConfig) -> None:
         assert options == {}
         return
     output, windows = options.pop("output", None), options.pop("output_windows", None)
-    verbs = {"suppression": _suppress, "stream_table_join": _join, "windowed_aggregation": _aggregate}
-    results = verbs.get(kind, partial(_apply, kind))(_stream(app, name, options), options)
+    results = VERBS[kind](_stream(app, name, options), options)
     assert options == {}, "every option has a verb"
     if windows is not None:
         results.to(output or "out", key=tg.kafka_windows())
@@ -58,13 +55,6 @@ def _source(options: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _apply(kind: str, stream: Any, options: dict[str, Any]) -> Any:
-    """The results of a kind that has no verb of its own."""
-    rules = kind_of(kind).rules.model_validate(options)
-    options.clear()
-    return stream.apply(rules)
-
-
 def _suppress(stream: Any, options: dict[str, Any]) -> Any:
     limits = _bounds(options.pop("buffer", None))
     until = options.pop("until", None)
@@ -75,6 +65,11 @@ def _suppress(stream: Any, options: dict[str, Any]) -> Any:
         limits = [tg.time_limit(until["time_limit"]), *limits]
     others = {name: options.pop(name) for name in ("timer", "bytes_of", "max_lateness") if name in options}
     return stream.suppress(*limits, **others)
+
+
+def _deduplicate(stream: Any, options: dict[str, Any]) -> Any:
+    bounds = _bounds(options.pop("buffer", None))
+    return stream.deduplicate(*bounds, **{name: options.pop(name) for name in ("within", "grace") if name in options})
 
 
 def _bounds(buffer: dict[str, Any] | None) -> list[Any]:
@@ -131,3 +126,11 @@ def _evictor(options: dict[str, Any]) -> Evictor:
         return tg.evict(**value)
     make: Any = {"count": tg.newest, "time": tg.recent, "function": tg.evict}[kind]
     return make(value, **when)  # type: ignore[no-any-return]
+
+
+VERBS = {
+    "suppression": _suppress,
+    "stream_table_join": _join,
+    "windowed_aggregation": _aggregate,
+    "deduplicate": _deduplicate,
+}

@@ -27,6 +27,9 @@ windows.aggregate("module:function", every=10, evictor=tg.newest(100)).keep()
 windows.aggregate(tg.count(), tg.max("delay")).keep()
 app.windowed_stream("x", name="closed").suppress(tg.window_close(grace="5m")).to("y")
 departures.join(weather, how="left", grace="2h").to("joined")
+departures.deduplicate(within="forever").keep()
+departures.deduplicate(tg.max_keys(9, when_full="shut_down"), within="10m", grace=timedelta(hours=1)).to("once")
+app.windowed_stream("x", name="once").deduplicate(within="10m", grace=0).to("y")
 """
 
 UNSOUND = {
@@ -39,6 +42,10 @@ UNSOUND = {
     "departures.suppress(tg.time_limit(30))": "arg-type",
     "departures.suppress(tg.time_limit('1s')).to('x', key=tg.kafka_windows())": "call-arg",
     "departures.suppress(tg.time_limit('1s')).window(tg.unlimited())": "attr-defined",
+    "departures.deduplicate(within='10m')": "call-overload",
+    "departures.deduplicate(tg.max_keys(9, when_full='emit'), within='forever')": "call-overload",
+    "weather.deduplicate(within='forever')": "attr-defined",
+    "app.windowed_stream('x', name='y').deduplicate(within='forever').to('z', key=tg.kafka_windows())": "call-arg",
     "departures.to('x')": "attr-defined",
     "windows.to('x')": "attr-defined",
     "tg.max_keys(9, when_full='wait')": "call-overload",

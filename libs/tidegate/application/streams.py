@@ -217,6 +217,23 @@ class Source(Value, Generic[Results]):
         }
         return self._grown(".join", options)
 
+    @overload
+    def deduplicate(self, *bounds: StrictBound, within: Literal["forever"]) -> Output: ...
+
+    @overload
+    def deduplicate(self, *bounds: StrictBound, within: Duration, grace: Duration) -> Output: ...
+
+    def deduplicate(self, *bounds: StrictBound, within: Duration, grace: Duration | None = None) -> Output:
+        """Return the first record of each key at once, and drop its duplicates.
+
+        `within`: records of a key that are less than this apart, in event time, are duplicates of the one that came
+        first; `forever`: all later ones are. `grace`: how far behind stream time a record is accepted, with a time in
+        `within`. `bounds` limit how many keys are remembered; default: nothing does.
+        """
+        given, faults = as_options(bounds)
+        options = {"kind": "deduplicate", "within": within, "grace": grace, **given}
+        return Output(self.definition.after(".deduplicate", caller(), options, faults), self.definitions)
+
     def apply(self, rules: OperatorRules) -> Results:
         """Return the results of an operator of any kind, by its rules.
 
