@@ -1,4 +1,4 @@
-"""Programs that write down what a configuration says, with the front door's verbs."""
+"""Programs that express a configuration with the methods of the Python interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What registers, what replaces, and what is refused."""
+"""Which calls register a definition, which replace one, and which are refused."""
 
 from __future__ import annotations
 

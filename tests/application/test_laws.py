@@ -1,4 +1,4 @@
-"""A program and a YAML file are one model: what one can say the other can, and both are read the same."""
+"""A program and a YAML file are one model: each can express the other, and both are read in the same way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is not sound does not type-check: the verbs of streams, windows and tables, as mypy sees them."""
+"""Unsound programs do not type-check: the methods of streams, windows and tables, as mypy sees them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The broker is away at the start or in the middle: the service waits, says so, and goes on; it ends when asked."""
+"""The broker is unavailable at the start or later: the service waits, logs that, continues, and ends on request."""
 
 from __future__ import annotations
 

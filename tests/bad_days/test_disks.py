@@ -1,4 +1,4 @@
-"""The lake or the disk of the local state fails: the service waits, says so, and goes on."""
+"""The lake or the disk of the local state fails: the service waits, logs that, and continues."""
 
 from __future__ import annotations
 

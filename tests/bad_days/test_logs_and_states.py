@@ -1,4 +1,4 @@
-"""The operator log or the local state is damaged, old, or somebody else's; and two drivers of one operator."""
+"""The operator log or the local state is damaged, old or foreign; and two drivers of one operator."""
 
 from __future__ import annotations
 

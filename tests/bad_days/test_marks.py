@@ -1,4 +1,4 @@
-"""Marks that a real broker drops, and output that it deletes behind them."""
+"""Marks that a real broker drops, and output that it deletes as well."""
 
 from __future__ import annotations
 

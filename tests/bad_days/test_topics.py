@@ -1,4 +1,4 @@
-"""Topics that are not what they were: made again, cut by retention, blocked, or too narrow for a record."""
+"""Topics that have changed: re-created, shortened by retention, blocked, or with a limit too small for a record."""
 
 from __future__ import annotations
 

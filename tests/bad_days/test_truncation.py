@@ -1,4 +1,4 @@
-"""A broker that is brought back from a copy: what was read is gone, and its offsets are used again."""
+"""A broker that is restored from a copy: read records are lost, and their offsets are used again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tidegate bench`: its figures, its bounds and its exit code, without measuring."""
+"""`tidegate bench`: its results, its limits and its exit code, without measuring."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tidegate conformance`: what it says of scenarios that hold and of ones that do not."""
+"""`tidegate conformance`: its output for passing and for failing scenarios."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors tell problem, value and remedy, and travel between processes."""
+"""Errors have a problem, a value and a remedy, and can be sent between processes."""
 
 import pickle
 

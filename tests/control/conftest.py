@@ -1,4 +1,4 @@
-"""A control database of each kind, made anew for each test."""
+"""A control database of each kind, created for each test."""
 
 from __future__ import annotations
 

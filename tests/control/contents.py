@@ -1,4 +1,4 @@
-"""What a control database holds, and what an operator's log says about it when another program reads it."""
+"""The contents of a control database, and the contents of an operator's log as another program reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The blocks of the how-to run as they stand, on SQLite and PostgreSQL."""
+"""The blocks of the how-to run unchanged, on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the control database has from a log: the same, however it came there and however often it is told."""
+"""The control database's rows from a log are the same, however and however often they were recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A driver and its control database: the batches never wait for it, and it ends up saying what the log says."""
+"""A driver and its control database: batches never wait for it, and it finally agrees with the log."""
 
 from __future__ import annotations
 

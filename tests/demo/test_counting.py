@@ -1,4 +1,4 @@
-"""What the demo says of its windows: which counts are right, and that wrong ones are seen."""
+"""The demo's checks of its windows: which counts are right, and that wrong ones are detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo says of its join: which reading is right, who meets another, and that a wrong result is seen."""
+"""The demo's checks of its join: which reading is right, and that a wrong result is detected."""
 
 from __future__ import annotations
 

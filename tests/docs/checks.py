@@ -1,4 +1,4 @@
-"""What can be said of a block of code without running it: None, or what is wrong with it."""
+"""Checks of a block of code without running it: each returns None, or the problem."""
 
 from __future__ import annotations
 

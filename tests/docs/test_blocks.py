@@ -1,4 +1,4 @@
-"""No block of code in the documentation is only hoped to work: each is run by a test, or checked for what it says."""
+"""Each block of code in the documentation is run by a test, or its commands, options and calls are checked."""
 
 from __future__ import annotations
 

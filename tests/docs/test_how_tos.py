@@ -1,4 +1,4 @@
-"""What the how-tos on changing and on migrating say, run block by block."""
+"""The how-tos on changing and on migrating, run block by block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of each operator: its worked example runs, and shows what the page says of it."""
+"""The page of each operator: its worked example runs, with the described result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The site: it is built without a warning, needs nothing from elsewhere, and is not behind the code."""
+"""The site: it is built without a warning, loads nothing from other hosts, and matches the code."""
 
 from __future__ import annotations
 

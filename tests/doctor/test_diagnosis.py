@@ -1,4 +1,4 @@
-"""Faults in every part of an application at once: each is found by the one command."""
+"""Faults in every part of an application at once: one command finds each of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tidegate doctor` as a person runs it, against a broker that is away and against a real one."""
+"""`tidegate doctor` as a person runs it, against an unavailable broker and against a real one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How findings are told."""
+"""How findings are shown."""
 
 from __future__ import annotations
 

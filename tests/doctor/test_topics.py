@@ -1,4 +1,4 @@
-"""What the doctor finds wrong with the broker and the topics, from what was seen of them."""
+"""What the doctor finds wrong with the broker and the topics, from collected facts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The join on batch DataFrames: what a search by hand finds, and what the operator gives with enough grace."""
+"""The join on batch DataFrames equals a search by hand, and the operator with enough grace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A service whose control database is stopped and dropped in mid-run: nothing is lost, here or there."""
+"""A service whose control database is stopped and dropped while it runs: nothing is lost in either."""
 
 from __future__ import annotations
 

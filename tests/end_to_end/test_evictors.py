@@ -1,4 +1,4 @@
-"""Windows that keep their elements, over real parts: evictions outlast whatever happens, and SQL shows what is left."""
+"""Windows that keep their elements, over real parts: evictions survive every fault, and SQL shows what is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the how-to on joins says."""
+"""The how-to on joins, run block by block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the how-to on watching a service says."""
+"""The how-to on monitoring a service, run block by block."""
 
 from __future__ import annotations
 

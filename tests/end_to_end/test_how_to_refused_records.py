@@ -1,4 +1,4 @@
-"""What the how-to on refused records says."""
+"""The how-to on late and rejected records, run block by block."""
 
 from __future__ import annotations
 

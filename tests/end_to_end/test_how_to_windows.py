@@ -1,4 +1,4 @@
-"""What the how-to on windows says."""
+"""The how-to on windows, run block by block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What SQL shows of a join: what left, with its status and the version that it met, and what waits."""
+"""The SQL views of a join: emissions with status and version, and waiting records."""
 
 from __future__ import annotations
 

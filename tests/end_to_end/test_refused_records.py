@@ -1,4 +1,4 @@
-"""Late and rejected records of every kind of operator: what SQL shows of them, and what becomes of them in Kafka."""
+"""Late and rejected records of every kind of operator: their views in SQL, and their dead letters in Kafka."""
 
 from __future__ import annotations
 

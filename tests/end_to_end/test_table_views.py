@@ -1,4 +1,4 @@
-"""What SQL shows of a table: every version with its times, and what was valid when, as lookups say it."""
+"""The SQL views of a table: every version with its times, and which version was valid when, as in lookups."""
 
 from __future__ import annotations
 

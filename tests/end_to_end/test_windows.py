@@ -1,4 +1,4 @@
-"""Windows of event time over real parts: results in Kafka and in SQL, what is read of the state, bad days."""
+"""Windows of event time over real parts: results in Kafka and in SQL, reading the state, bad days."""
 
 from __future__ import annotations
 

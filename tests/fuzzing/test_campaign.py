@@ -1,4 +1,4 @@
-"""A campaign finds a planted fault, and its file shows it again."""
+"""A campaign finds a planted fault, and its file reproduces the fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hash index against a dict, above all where fingerprints are equal or wrap round the end."""
+"""The hash index against a dict, above all with equal fingerprints and at the wrap-around."""
 
 from __future__ import annotations
 

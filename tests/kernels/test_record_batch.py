@@ -1,4 +1,4 @@
-"""The record-batch codec against kafka-python's per-record one, and against bytes that lie."""
+"""The record-batch codec against kafka-python's per-record one, and against invalid bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka's bytes of windowed keys are written and read as Kafka Streams does; recorded by `tests.oracle.record`."""
+"""Windowed keys are written and read in Kafka Streams' format; recorded by `tests.oracle.record`."""
 
 from __future__ import annotations
 

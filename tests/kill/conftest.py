@@ -1,4 +1,4 @@
-"""What the tests with kills share."""
+"""Fixtures of the tests with kills."""
 
 from __future__ import annotations
 

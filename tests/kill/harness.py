@@ -1,4 +1,4 @@
-"""What goes in, how the operator is configured, and what any consumer reads of it."""
+"""The input, the configuration of the operator, and what any consumer reads of its output."""
 
 from __future__ import annotations
 

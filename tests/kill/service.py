@@ -1,4 +1,4 @@
-"""`tidegate run` in a session of its own: started, watched, stopped, continued and killed as a whole."""
+"""`tidegate run` in a separate session: started, watched, stopped, continued and killed as a whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deduplication goes through a few kills: a record that was passed on before a kill is not first again after it."""
+"""Deduplication survives a few kills: after a kill no record is first a second time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A few of the kills, for every run of the tests: `make kill` has all of them."""
+"""A few of the kills, for every test run; `make kill` runs all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damage to an operator's arrays is found, or it changes nothing that comes out."""
+"""Damage to an operator's arrays is detected, or it does not change the output."""
 
 from __future__ import annotations
 

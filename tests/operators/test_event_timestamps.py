@@ -1,4 +1,4 @@
-"""Event timestamps out of JSON values."""
+"""Event timestamps from JSON values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every metric that KIP-328 asks for, by name, of suppression and of windows with final results."""
+"""Every metric that KIP-328 requires, by name, of suppression and of windows with final results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How late a late record is, whatever operator refuses it."""
+"""The lateness of late records, for every operator."""
 
 from __future__ import annotations
 

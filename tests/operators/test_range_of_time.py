@@ -1,4 +1,4 @@
-"""Timestamps and durations have one range: what lies outside is rejected or refused, nothing inside overflows."""
+"""Timestamps and durations have one range: values outside are rejected or refused, and inside no sum overflows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows are part of the key: one window's record is never taken for another's, and none is overwritten unasked."""
+"""Windows are part of the key: records of different windows are never mixed up or overwritten without configuration."""
 
 from __future__ import annotations
 

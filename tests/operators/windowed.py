@@ -1,4 +1,4 @@
-"""Short ways to records of windows."""
+"""Helpers for records of windows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be imported and done without extras, and what is said where an extra is missing."""
+"""What can be imported and done without extras, and the error if an extra is missing."""
 
 from __future__ import annotations
 

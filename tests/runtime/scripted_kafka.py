@@ -1,4 +1,4 @@
-"""A broker for tests that answers as it is told, and remembers what it was asked."""
+"""A broker for tests with scripted responses, which records its requests."""
 
 from __future__ import annotations
 

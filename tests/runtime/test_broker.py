@@ -1,4 +1,4 @@
-"""The embedded broker: what it says when it cannot start, and that it tells the truth about running."""
+"""The embedded broker: its errors if it cannot start, and whether it knows that it is running."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which changes of a configuration the state that is held can go on under."""
+"""Under which changes of the configuration the held state can continue."""
 
 from __future__ import annotations
 

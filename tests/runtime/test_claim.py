@@ -1,4 +1,4 @@
-"""Claims: their order, who has overtaken whom, and where publishing begins."""
+"""Claims: their order, detection of newer claims, and where publishing begins."""
 
 from __future__ import annotations
 

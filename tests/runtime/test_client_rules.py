@@ -1,4 +1,4 @@
-"""What a Kafka client promises about requests that are under way, on a network that a test writes."""
+"""What a Kafka client guarantees about pending requests, on a scripted network."""
 
 from __future__ import annotations
 

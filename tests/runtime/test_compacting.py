@@ -1,4 +1,4 @@
-"""Compactions beside the batches: worked out part by part, and no further once nobody would commit them."""
+"""Background compactions: rewritten part by part, and stopped once they would not be committed."""
 
 from __future__ import annotations
 

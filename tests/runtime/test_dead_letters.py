@@ -1,4 +1,4 @@
-"""Refused rows as they are written to Kafka: their order, their reasons, and timestamps that a topic takes."""
+"""Late and rejected rows as they are written to Kafka: their order, reasons, and valid timestamps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is a definite refusal by a broker, and what may pass by itself."""
+"""Which login errors are definite, and which may be temporary."""
 
 from __future__ import annotations
 

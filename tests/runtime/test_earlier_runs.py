@@ -1,4 +1,4 @@
-"""An operator that has run before never begins a new log by itself, wherever its lake has gone."""
+"""An operator that has run before never creates a second log by itself, even if its lake is missing."""
 
 from __future__ import annotations
 

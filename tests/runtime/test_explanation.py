@@ -1,4 +1,4 @@
-"""Why nothing moves: one test per rule, on facts alone."""
+"""Why an operator makes no progress: one test per rule, on facts alone."""
 
 from __future__ import annotations
 

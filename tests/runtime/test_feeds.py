@@ -1,4 +1,4 @@
-"""What operators of one file say of the topics between them settles what is left out, and contradictions are told."""
+"""Operators of one file infer options from the writer of their input, and contradictions are reported."""
 
 from __future__ import annotations
 

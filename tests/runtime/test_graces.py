@@ -1,4 +1,4 @@
-"""What is said of graces, from bins of lateness, against the lateness itself."""
+"""The reported effects of graces, computed from bins of lateness, against the lateness itself."""
 
 from __future__ import annotations
 

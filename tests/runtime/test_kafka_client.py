@@ -1,4 +1,4 @@
-"""Sending requests: whom to, and what happens when nobody answers."""
+"""Sending requests: the receiver, and what happens without a response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads of a process whose first messages of a kind come at once can read them all."""
+"""Threads of a process that receive their first messages of a kind at the same time can all read them."""
 
 from __future__ import annotations
 

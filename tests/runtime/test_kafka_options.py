@@ -1,4 +1,4 @@
-"""A configuration that works for Java tools can be pasted; all that is wrong with one is said at once."""
+"""A configuration that works for Java tools can be pasted; all its problems are reported at once."""
 
 from __future__ import annotations
 

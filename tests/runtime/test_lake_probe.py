@@ -1,4 +1,4 @@
-"""Executors that do not share the lake with the driver are refused before the first batch."""
+"""Executors that do not share the driver's lake are refused before the first batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a driver checks of its topics before it claims, and with every batch."""
+"""The driver's checks of its topics before a claim and with every batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What emissions look like in the output topic."""
+"""Emissions as records of the output topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is put out leaves in pieces that columns and the encoder can count."""
+"""Output is sent in pieces whose sizes columns and encoder can represent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much a partition takes into a batch."""
+"""How much of a partition a batch reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Local states on their way back: beside the batches, without a deadline, and those that are ready do not wait."""
+"""Background recovery of local states: without a deadline, and ready partitions do not wait."""
 
 from __future__ import annotations
 

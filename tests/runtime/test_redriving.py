@@ -1,4 +1,4 @@
-"""Sending refused records back: which ones, once, and what is known of a redrive that was cut short."""
+"""Sending late and rejected records back: which ones, only once, and after an interrupted run."""
 
 from __future__ import annotations
 

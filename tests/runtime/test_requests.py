@@ -1,4 +1,4 @@
-"""The lock by which commands know that a driver runs here, and what they ask of it."""
+"""The lock by which commands detect a local driver, and the requests that they send to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is waited for, what is tried a few times, and what ends a driver; what is told about it meanwhile."""
+"""Which errors are waited out, retried a few times, or raised; and what is logged meanwhile."""
 
 from __future__ import annotations
 

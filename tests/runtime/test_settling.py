@@ -1,4 +1,4 @@
-"""A person says what became of output that neither a mark nor the topic tells about."""
+"""A person decides about output for which neither a mark nor the topic shows whether it was published."""
 
 from __future__ import annotations
 

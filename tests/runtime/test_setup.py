@@ -1,4 +1,4 @@
-"""The set-up: what it says when something is missing, and that it does nothing twice."""
+"""The set-up: its messages if something is missing, and that it skips what is already done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was lost unread, how it is told, and which losses can be accepted."""
+"""Records lost before they were read: how they are reported, and which losses can be accepted."""
 
 from __future__ import annotations
 

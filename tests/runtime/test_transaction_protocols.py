@@ -1,4 +1,4 @@
-"""What is sent to a broker in each of Kafka's transaction protocols, and what its refusals lead to."""
+"""The requests in each of Kafka's transaction protocols, and the reactions to their errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An input that loses records after they were read: leader epochs tell, also when it has grown past them again."""
+"""An input that loses records after they were read: leader epochs reveal it, even if the input has grown again."""
 
 from __future__ import annotations
 

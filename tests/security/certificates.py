@@ -1,4 +1,4 @@
-"""Certificates for tests, made by openssl: an authority, and what it has signed."""
+"""Certificates for tests, created by openssl: an authority, and certificates that it signed."""
 
 from __future__ import annotations
 

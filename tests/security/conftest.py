@@ -1,4 +1,4 @@
-"""A broker that takes clients over TLS only by certificate or by login, and options that it takes."""
+"""A broker that accepts TLS clients only with a certificate or a login, and valid client options."""
 
 from __future__ import annotations
 

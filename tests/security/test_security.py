@@ -1,4 +1,4 @@
-"""Certificates and logins, from the commands to the service, against a broker that asks for them."""
+"""Certificates and logins, from the commands to the service, against a broker that requires them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the oracle of a table knows of its log, version by version."""
+"""The versions of a table's log, as the table's oracle knows them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The service keeps its promises whatever goes wrong; each seed is a run, and the faults did happen."""
+"""The service keeps its guarantees under all faults; each seed is a run, and the faults did happen."""
 
 from __future__ import annotations
 

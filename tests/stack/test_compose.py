@@ -1,4 +1,4 @@
-"""What the local stack's files promise, without a Docker engine."""
+"""The guarantees of the local stack's files, without a Docker engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs, batches and drivers in miniature for the tests of the state room."""
+"""Small logs, batches and drivers for the tests of `tidegate.state`."""
 
 from __future__ import annotations
 

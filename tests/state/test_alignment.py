@@ -1,4 +1,4 @@
-"""What a table keeps for its readers, and when a reader's records may leave."""
+"""Which versions a table keeps for its readers, and when a reader's records may be released."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a batch, a claim, `status` and a backfill read does not grow with the length of the log: reads are counted."""
+"""The reads of a batch, a claim, `status` and a backfill do not grow with the length of the log."""
 
 from __future__ import annotations
 

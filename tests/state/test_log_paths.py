@@ -1,4 +1,4 @@
-"""A path in a log entry stays inside the table, or the entry is refused by whoever reads it."""
+"""A path in a log entry stays inside the table; otherwise every reader refuses the entry."""
 
 from __future__ import annotations
 

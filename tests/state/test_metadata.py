@@ -1,4 +1,4 @@
-"""What a commit says is proportional to what its batch changed, and is read with a bounded number of reads."""
+"""A commit's metadata is proportional to what its batch changed, and is read with a bounded number of reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offsets that an input has given to other records: the log counts on, and finds its way back to the input."""
+"""Offsets that an input reused: offsets in the log continue to increase, and map back to the input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recovery and compaction against a real log: whatever happened to the local state, the same state comes back."""
+"""Recovery and compaction with a real log: whatever happened to the local state, the same state is recovered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a Spark batch, cut at partitions and turned into records."""
+"""Rows of a Spark batch, divided by partition and converted to records."""
 
 from __future__ import annotations
 

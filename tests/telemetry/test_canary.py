@@ -1,4 +1,4 @@
-"""Passwords of the file reach no output of a command, whatever goes wrong."""
+"""No output of a command contains a password of the file, whatever fails."""
 
 from __future__ import annotations
 

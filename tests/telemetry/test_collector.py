@@ -1,4 +1,4 @@
-"""What `/metrics` says, from a source made by hand."""
+"""The output of `/metrics` for a given source."""
 
 from __future__ import annotations
 

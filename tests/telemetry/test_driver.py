@@ -1,4 +1,4 @@
-"""How a driver lets itself be seen; Spark and the broker are stand-ins."""
+"""The observation of a driver; Spark and the broker are stand-ins."""
 
 from __future__ import annotations
 

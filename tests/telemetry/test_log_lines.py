@@ -1,4 +1,4 @@
-"""Lines with fields, and without secrets."""
+"""Log lines with fields and without secrets."""
 
 from __future__ import annotations
 

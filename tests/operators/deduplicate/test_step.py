@@ -1,4 +1,4 @@
-"""What leaves, what is remembered and what is forgotten, where batches and many keys matter."""
+"""Which records are emitted, remembered and forgotten, with many batches and keys."""
 
 from __future__ import annotations
 

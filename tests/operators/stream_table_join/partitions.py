@@ -1,4 +1,4 @@
-"""Short ways to a join, its table and their records."""
+"""Helpers for a join, its table and their records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream that begins before the history of its table: told, with a way on, or answered as far as the table goes."""
+"""A stream that begins before its table's history: an error with a remedy, or results from the versions still kept."""
 
 from __future__ import annotations
 

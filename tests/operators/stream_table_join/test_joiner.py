@@ -1,4 +1,4 @@
-"""A joiner of the user's own: what it is given, and what it may give."""
+"""A user's joiner: its arguments and its results."""
 
 from __future__ import annotations
 

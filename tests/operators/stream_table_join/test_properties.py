@@ -1,4 +1,4 @@
-"""What holds of a join whatever happens: clocks, tables and graces that change, restarts, against the reference."""
+"""A join under changing clocks, tables, graces and restarts equals the reference."""
 
 from __future__ import annotations
 

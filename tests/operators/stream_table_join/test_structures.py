@@ -1,4 +1,4 @@
-"""The arrays behind the join: growth in the middle of a batch, reuse of room, deletes that are found at once."""
+"""The arrays behind the join: growth in the middle of a batch, reuse of space, deletes found at once."""
 
 from __future__ import annotations
 

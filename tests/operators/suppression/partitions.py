@@ -1,4 +1,4 @@
-"""Short ways to a suppression partition and its records."""
+"""Helpers for a suppression partition and its records."""
 
 from __future__ import annotations
 

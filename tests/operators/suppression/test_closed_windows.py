@@ -1,4 +1,4 @@
-"""A flush closes the windows whose results it emits: none of them has a second one."""
+"""A flush closes the windows whose results it emits: none of them gets a second result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The check before a bound of `shut_down`, where it is hardest to foresee: few keys, small bounds, a short limit."""
+"""The check before a bound of `shut_down` in the hardest cases: few keys, small bounds, a short limit."""
 
 from __future__ import annotations
 

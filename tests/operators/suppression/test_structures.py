@@ -1,4 +1,4 @@
-"""The arrays behind suppression: collisions, growth in the middle of a batch, reuse of room, and their consistency."""
+"""The arrays behind suppression: collisions, growth in the middle of a batch, reuse of space, consistency."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short ways to a table's partition and its records."""
+"""Helpers for a table's partition and its records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Aggregates of numbers, and what is said of those that are none."""
+"""Aggregates of numbers, and how values that are not numbers are handled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A closed session takes no records: its final result is the only one."""
+"""A closed session accepts no records: its final result is the only one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a configuration of windows may say."""
+"""Which configurations of windows are accepted."""
 
 from __future__ import annotations
 

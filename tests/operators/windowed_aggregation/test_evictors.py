@@ -1,4 +1,4 @@
-"""What evictors remove, what functions get and may answer, and what is said of wrong answers."""
+"""Which elements evictors remove, what functions receive and may return, and the errors of invalid results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the how-to on evictors says: its configurations are taken, and its functions do what they say."""
+"""The how-to on evictors: its configurations are valid, and its functions do what it says."""
 
 from __future__ import annotations
 
