@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.test_pins import PLAN, READER
+from tests.runtime.test_table_pin import PLAN, READER
 from tidegate.contracts.event_time import ALWAYS, NEVER
 from tidegate.contracts.schema import Counts
 from tidegate.runtime.batch_loop.alignment import MOST_WAITING_BYTES, Gates, Readers

@@ -41,7 +41,7 @@ RULES = (
         slug="recreated-topic",
         name="a re-created topic stops the operator",
         chapter=Chapter.KAFKA,
-        tests=tests("runtime/test_opening", "a_re_created_topic_stops_the_operator"),
+        tests=tests("runtime/test_preflight", "a_re_created_topic_stops_the_operator"),
         removals=(condition("not (known := topic_id)"),),
     ),
     Rule(
@@ -128,7 +128,7 @@ RULES = (
         name="the output, and the topic of dead letters, has at least as many partitions as the input",
         chapter=Chapter.KAFKA,
         tests=tests(
-            "runtime/test_opening",
+            "runtime/test_preflight",
             "an_output_with_fewer_partitions_is_refused",
             "a_topic_of_dead_letters_with_fewer_partitions_is_refused",
         ),
@@ -138,7 +138,7 @@ RULES = (
         slug="same-input-partitions",
         name="an input with a different number of partitions stops the operator",
         chapter=Chapter.KAFKA,
-        tests=tests("runtime/test_opening", "an_input_with_a_different_number_of_partitions_stops_the_operator"),
+        tests=tests("runtime/test_preflight", "an_input_with_a_different_number_of_partitions_stops_the_operator"),
         removals=(condition("(had := len(before.offsets.get(config.input, {}))) is None"),),
     ),
     Rule(

@@ -133,7 +133,7 @@ RULES = (
         slug="compaction-is-snapshot",
         name="a compaction records that it is the newest snapshot",
         chapter=Chapter.LOCAL_STATE,
-        tests=tests("runtime/test_ledger", "a_claim_and_a_compaction_take_a_batch_each_and_keep_last"),
+        tests=tests("runtime/test_commit_metadata", "a_claim_and_a_compaction_take_a_batch_each_and_keep_last"),
         removals=(argument("snapshot", "newest.snapshot"),),
     ),
     Rule(
@@ -226,7 +226,7 @@ RULES = (
         tests=(
             *tests("runtime/test_driver", "local_states_are_recovered_before_an_attempt_begins"),
             *tests(
-                "runtime/test_recovering",
+                "runtime/test_state_recovery",
                 "partitions_that_are_ready_do_not_wait_for_those_that_are_rebuilt",
                 "work_on_all_partitions_waits_for_all_states",
                 "after_a_failed_attempt_only_its_partitions_are_recovered_first",

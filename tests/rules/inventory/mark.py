@@ -123,7 +123,7 @@ RULES = (
                 "if_nothing_shows_whether_output_was_published_a_person_decides",
                 "a_settlement_is_carried_out",
             ),
-            *tests("runtime/test_settling", "a_settlement_is_recorded_by_a_claim_and_the_marks_are_written"),
+            *tests("runtime/test_settle", "a_settlement_is_recorded_by_a_claim_and_the_marks_are_written"),
         ),
         removals=(
             replaced("earliest(self._client(), topic)[partition] == 0", "True", way="whole"),
