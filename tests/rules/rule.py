@@ -12,7 +12,7 @@ from tests.rules.tags import Place
 
 
 class Chapter(Enum):
-    """Where the protocol has the rule."""
+    """Where the protocol has the rule; the last one is an operator, whose page has it."""
 
     COMMIT = "What a commit contains"
     START = "Start of a driver"
@@ -27,6 +27,7 @@ class Chapter(Enum):
     KILL_POINTS = "Kill points"
     TABLES = "Tables that are read"
     KEYS = "Keys of windows"
+    DEDUPLICATE = "Deduplicate"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -61,6 +62,12 @@ def test_every_trial_occurs_once() -> None:
 
 def test_the_page_of_the_rules_is_written_from_the_inventory() -> None:
     assert page.PAGE.read_text() == page.text(), "write it with python -m tests.rules.page"
+
+
+def test_the_rules_of_deduplicate_are_named_by_its_readme() -> None:
+    readme = (ROOT / SOURCE / "operators/deduplicate/README.md").read_text()
+    named = re.findall(r"\[`([a-z-]+)`\]", readme)
+    assert sorted(named) == sorted(rule.slug for rule in RULES if rule.chapter is Chapter.DEDUPLICATE)
 
 
 EXAMPLE = """\

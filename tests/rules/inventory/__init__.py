@@ -1,8 +1,9 @@
-"""Every rule of the commit protocol, by chapter."""
+"""Every rule of the commit protocol by chapter, and those of operators whose page names them."""
 
 from tests.rules.inventory import (
     batch,
     commit,
+    deduplicate,
     fence,
     kafka,
     keys,
@@ -28,4 +29,5 @@ RULES = (
     *kafka.RULES,
     *tables.RULES,
     *keys.RULES,
+    *deduplicate.RULES,
 )

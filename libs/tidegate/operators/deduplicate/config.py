@@ -49,8 +49,10 @@ class DeduplicateRules(KeyRules):
     @classmethod
     def _grace_fits_within(cls, grace: int | None, info: ValidationInfo) -> int | None:
         within = info.data.get("within")
+        # rule: expiry-has-grace/forever
         if within == FOREVER and grace is not None:
             raise ValueError("keys that are remembered forever make no record late; remove it, or write within: 10m")
+        # rule: expiry-has-grace/time
         if within not in (None, FOREVER) and grace is None:
             raise ValueError(
                 "keys are forgotten, so records must be late at some time; write grace: 1h (0: no record may be late)"
@@ -75,6 +77,7 @@ class DeduplicateRules(KeyRules):
         assert isinstance(before, DeduplicateRules)
         if conflict := self.key_kind_conflict(before):
             return conflict
+        # rule: not-remembered-longer
         if self.remembered_ms <= before.remembered_ms:
             return {}
         option = "within" if self.within_ms > before.within_ms else "grace"

@@ -86,12 +86,14 @@ def absorb(
         tally[NEXT_ROW] = row
         timestamp = batch.timestamp[row]
         code = _verdict(batch, row, missing[row], newest, rules, tally[STREAM_TIME])
+        # rule: unaccepted-changes-nothing
         if code != ACCEPTED:
             acceptance.note(outcome.unaccepted, row, code, timestamp, tally[STREAM_TIME])
             continue
         stream_time = max(tally[STREAM_TIME], timestamp)
         due = due_until(rules, stream_time)
         fingerprint = hash_index.fingerprint(state.key_index, batch.data, batch.key_start[row], batch.key_length[row])
+        # rule: duplicates-dropped
         if find(state, batch, row, fingerprint, rules.within) >= 0:
             tally[SUPERSEDED] += 1
         else:
@@ -110,6 +112,7 @@ def absorb(
 @inlined
 def due_until(rules: Rules, stream_time: int) -> Any:
     """Return the largest timestamp of a first record that has expired at this stream time."""
+    # rule: remembered-while-accepted
     return NEVER if rules.within == MAX else stream_time - rules.grace - rules.within
 
 
@@ -182,6 +185,7 @@ def find(state: State, batch: FlatRecords, row: int, fingerprint: int, within: i
         if slot < 0:
             return slot
         apart = abs(state.payloads.timestamp[slot] - batch.timestamp[row])
+        # rule: duplicates-within
         if apart < within and _has_key(state.payloads, batch, slot, row):
             return slot
         place = hash_index.next_place(state.key_index, place)
@@ -206,6 +210,7 @@ def _verdict(batch: FlatRecords, row: int, missing: int, newest: int, rules: Rul
     code = acceptance.bad_timestamp(batch.timestamp[row], missing, newest)
     if code != ACCEPTED:
         return code
+    # rule: late-beyond-grace
     return LATE if rules.grace >= 0 and batch.timestamp[row] < stream_time - rules.grace else ACCEPTED
 
 
@@ -235,12 +240,15 @@ def _full(time: TimeBuffer, size: int, due: int, rules: Rules) -> Any:
     keys = time.numbers[HELD] + 1 - rules.stop_keys
     total = time.numbers[HELD_BYTES] + size - rules.stop_bytes
     node = time_buffer.first_due(time, due)
+    # rule: expired-make-room
     while node != time_buffer.NONE and (keys > 0 or total > 0):
         keys -= 1
         total -= time.size[time.heap[node]]
         node = time_buffer.next_due(time, node, due)
+    # rule: stop-before-bound/keys
     if keys > 0:
         return FULL_KEYS
+    # rule: stop-before-bound/bytes
     return FULL_BYTES if total > 0 else DONE
 
 
