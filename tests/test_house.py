@@ -55,7 +55,7 @@ def test_imports_go_downwards_only(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert status == EXIT_STATUS_SUCCESS, capsys.readouterr().out
 
 
-def test_no_folder_has_rooms_that_import_each_other_in_a_circle() -> None:
+def test_no_folder_has_entries_that_import_each_other_in_a_cycle() -> None:
     """So the rooms of every folder can be drawn with all arrows downwards, not only those that have a contract."""
     house = grimp.build_graph("tidegate", exclude_type_checking_imports=True, cache_dir=None)
     imports = [(module, other) for module in house.modules for other in house.find_modules_directly_imported_by(module)]
@@ -66,7 +66,7 @@ def test_no_folder_has_rooms_that_import_each_other_in_a_circle() -> None:
             pytest.fail(f"a circle in {folder}: {' <- '.join(error.args[1])}")
 
 
-def test_a_circle_of_rooms_is_found_at_the_folder_in_which_they_stand() -> None:
+def test_an_import_cycle_is_reported_for_the_folder_that_contains_it() -> None:
     imports = [("t.a.x", "t.b.y"), ("t.b.z", "t.a.w"), ("t.a", "t.a.x"), ("t.a.x", "t.a.w")]
     assert _arrows(imports) == {"t": {"a": {"b"}, "b": {"a"}}, "t.a": {"x": {"w"}}}
 

@@ -24,13 +24,13 @@ MEANT = {
 pytestmark = pytest.mark.fast
 
 
-def test_no_two_places_of_the_library_share_eight_lines_unless_that_is_meant() -> None:
+def test_no_two_places_of_the_library_share_eight_lines_unless_intended() -> None:
     sources = {str(path.relative_to(LIBRARY)): path.read_text() for path in LIBRARY.rglob("*.py")}
     found = {pair: lines for pair, lines in repetitions(sources).items() if _files(pair) not in MEANT}
     assert found == {}, "write it once; if the repetition is meant, say so there and in MEANT"
 
 
-def test_every_repetition_that_is_meant_is_there() -> None:
+def test_every_intended_repetition_exists() -> None:
     for files in MEANT:
         sources = {file: (LIBRARY / file).read_text() for file in files}
         assert files in {_files(pair) for pair in repetitions(sources)}
@@ -66,22 +66,22 @@ def test_the_same_statements_are_found_whatever_their_names_constants_and_commen
 @pytest.mark.parametrize(
     ("fragment", "other"), [("is_late", "is_late()"), ("+=", "-="), ("continue", "break"), ("in rows", "in []")]
 )
-def test_other_statements_are_no_repetition(fragment: str, other: str) -> None:
+def test_different_statements_are_not_a_repetition(fragment: str, other: str) -> None:
     assert repetitions({"a": TOTAL, "b": TOTAL.replace(fragment, other)}) == {}
 
 
-def test_statements_that_begin_or_end_otherwise_are_found_where_they_agree() -> None:
+def test_repetitions_are_found_between_different_beginnings_and_ends() -> None:
     lines = "".join(f"    {name}({name})\n" for name in "abcdefgh")
     found = repetitions({"a": f"def one():\n{lines}    return 1\n", "b": f"def other():\n    x = 1\n{lines}"})
     assert found == {("a:one", "b:other"): 8}
 
 
-def test_a_place_can_repeat_itself() -> None:
+def test_a_repetition_within_one_function_is_found() -> None:
     lines = "".join(f"    {name}({name})\n" for name in "abcdefgh")
     assert repetitions({"a": f"def one():\n{lines}    x = 1\n{lines}"}) == {("a:one", "a:one"): 8}
 
 
-def test_what_only_says_something_is_no_repetition() -> None:
+def test_declarations_are_not_a_repetition() -> None:
     fields = "".join(f"    {name}: int\n" for name in "abcdefgh")
     table = "X = (\n" + "    (1, 2),\n" * 8 + ")\n"
     errors = "".join(f'class {name}(Exception):\n    """An error."""\n' for name in "ABCD")

@@ -9,7 +9,7 @@ from tidegate.contracts.errors import BufferFull, ConfigurationError, Fenced, Pr
 pytestmark = pytest.mark.fast
 
 
-def test_an_error_says_problem_value_and_remedy():
+def test_an_error_has_problem_value_and_remedy():
     text = str(UserError("the port is taken", value=9092, remedy="choose another with --port"))
     assert text.splitlines() == ["the port is taken", "  value:  9092", "  remedy: choose another with --port"]
 

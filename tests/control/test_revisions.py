@@ -28,7 +28,7 @@ def test_upgrade_creates_every_table_and_downgrade_drops_them(database: Database
         assert (revisions.current(database), tables(database)) == (None, [])
 
 
-def test_the_migrations_make_what_the_models_describe(database: Database) -> None:
+def test_the_migrations_create_the_tables_of_the_models(database: Database) -> None:
     revisions.upgrade(database)
     with database.begin() as connection:
         assert revisions.drift(connection) == []

@@ -57,7 +57,7 @@ def test_results_unknown_to_the_independent_code_are_not_checked(operator: str, 
     assert not checks.is_known(None, SHIPPED.operators[operator])
 
 
-def test_a_changed_program_is_kept_and_what_it_left_is_removed(tmp_path: Path) -> None:
+def test_a_changed_program_is_kept_and_the_lake_of_its_last_run_is_removed(tmp_path: Path) -> None:
     program = _prepare(tmp_path / "demo")
     assert program.read_text() == checks.PROGRAM.read_text()
     program.write_text("changed")

@@ -11,7 +11,7 @@ from tests.end_to_end.how_to import run_page
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
 
-def test_plan_and_apply_release_what_the_page_says(tmp_path):
+def test_plan_and_apply_release_the_records_that_the_page_names(tmp_path):
     shown = run_page("plan-and-apply.md", tmp_path)
     assert "3 held, 2 released, 1 held after" in shown
     assert "2 released, 1 held" in shown.partition("applied the changed file")[2]

@@ -10,7 +10,7 @@ from tidegate.spark import register_views
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 
-def test_emissions_have_status_and_valid_from_and_the_buffer_says_when_each_record_is_due(
+def test_emissions_have_status_and_valid_from_and_the_buffer_shows_when_each_record_is_due(
     spark, broker, topic, tmp_path
 ):
     here = JoinedWorld(spark, broker, topic, tmp_path, grace="1s", key_format="string", value_format="json")

@@ -177,7 +177,7 @@ def test_late_records_are_joined_at_once_and_bad_ones_become_rows(joined):
     here.check_replay()
 
 
-def test_each_commit_says_which_version_of_the_table_it_has_read(joined):
+def test_each_commit_records_the_version_of_the_table_that_it_has_read(joined):
     here = joined()
     here.put((0, b'"A"', 0))
     first = here.send((0, b"1", 1))

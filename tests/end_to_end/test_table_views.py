@@ -101,7 +101,7 @@ def test_history_as_of_equals_lookups_with_rules_and_shows_the_whole_log_without
     assert history_as_of(spark, path, early, rules=text).schema["key"].dataType.simpleString() == "string"
 
 
-def test_history_as_of_refuses_what_has_no_history(spark, table, tmp_path):
+def test_history_as_of_refuses_a_table_without_history(spark, table, tmp_path):
     with pytest.raises(UserError, match="no log of that table"):
         history_as_of(spark, tmp_path / "nowhere", 1)
     with pytest.raises(UserError, match="latest values"):

@@ -24,7 +24,7 @@ OUTSIDE = [
 ]
 
 
-def test_a_checked_build_raises_an_error_for_what_lies_outside_of_an_array_and_for_nothing_else() -> None:
+def test_a_checked_build_raises_an_error_only_for_accesses_outside_of_an_array() -> None:
     environment = os.environ | {
         "TIDEGATE_NUMBA": "on",
         "NUMBA_BOUNDSCHECK": "1",

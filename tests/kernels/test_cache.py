@@ -67,7 +67,7 @@ def test_a_kernel_is_compiled_once_for_unchanged_sources(toy: Path) -> None:
     assert answer(toy) == 51 and cached(toy) == files and files
 
 
-def test_files_of_former_sources_are_deleted_and_those_of_the_present_stay(toy: Path) -> None:
+def test_cached_files_of_former_sources_are_deleted_and_current_ones_kept(toy: Path) -> None:
     answer(toy)
     former = set(cached(toy))
     write(toy, "helper", HELPER.format(divisor=4))

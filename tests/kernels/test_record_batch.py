@@ -162,7 +162,7 @@ def test_a_record_without_a_timestamp_is_written_without_one() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(rows, min_size=1, max_size=20), st.sampled_from(COMPRESSIONS))
-def test_another_parser_reads_what_is_encoded(listed: list[Row], compression: str) -> None:
+def test_another_parser_reads_the_encoded_records(listed: list[Row], compression: str) -> None:
     found = []
     for batch in MemoryRecords(placed(encoded(listed, compression=compression, max_batch_bytes=1500))):
         assert batch.validate_crc()

@@ -23,7 +23,7 @@ TAGGED = places(ROOT)
 TRIALS = trials(RULES, TAGGED)
 
 
-def test_every_rule_has_a_slug_and_a_name_of_its_own() -> None:
+def test_every_rule_has_a_unique_slug_and_a_unique_name() -> None:
     for names in ([rule.slug for rule in RULES], [rule.name for rule in RULES]):
         assert [name for name, count in Counter(names).items() if count > 1] == []
 
@@ -37,7 +37,7 @@ def test_every_tag_in_the_source_belongs_to_a_removal_and_every_removal_has_its_
 
 
 @pytest.mark.parametrize("chapter", Chapter, ids=lambda chapter: chapter.name.lower())
-def test_every_rule_has_tests_that_exist_and_can_be_taken_out(chapter: Chapter) -> None:
+def test_every_rule_has_existing_tests_and_a_removal(chapter: Chapter) -> None:
     rules = [rule for rule in RULES if rule.chapter is chapter]
     assert [rule.slug for rule in rules if not (rule.tests and rule.removals)] == []
     named = [test for rule in rules for test in rule.tests]
@@ -45,7 +45,7 @@ def test_every_rule_has_tests_that_exist_and_can_be_taken_out(chapter: Chapter) 
 
 
 @pytest.mark.parametrize("file", sorted({trial.place.file for trial in TRIALS}))
-def test_every_removal_changes_its_statement_and_leaves_a_program(file: str) -> None:
+def test_every_removal_changes_its_statement_and_leaves_valid_source(file: str) -> None:
     source, problems = (ROOT / file).read_text(), []
     for trial in (trial for trial in TRIALS if trial.place.file == file):
         try:

@@ -64,7 +64,7 @@ def outputs(kafka: ScriptedKafka) -> list[str]:
     return [request.topic_data[0].name for request in kafka.named("Produce")]
 
 
-def test_a_claim_comes_first_then_initialising_then_marks_then_settling(
+def test_a_start_claims_then_initialises_ids_then_reads_marks_then_publishes(
     kafka: ScriptedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = claimant(tmp_path, kafka).claim()

@@ -46,7 +46,7 @@ def connected(answer: Any) -> tuple[KafkaClient, Network]:
     return made, network
 
 
-def test_every_process_and_every_thread_has_a_client_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_process_and_every_thread_has_its_own_client(monkeypatch: pytest.MonkeyPatch) -> None:
     own, others = client(OPTIONS), list[KafkaClient]()
     thread = threading.Thread(target=lambda: others.append(client(OPTIONS)))
     thread.start()

@@ -303,7 +303,7 @@ def test_a_driver_that_ends_with_a_commit_in_doubt_leaves_its_transactions_open(
     assert {request.transactional_id for request in kafka.named("InitProducerId")} == {"app-op-1"}
 
 
-def test_a_driver_that_ends_aborts_what_is_open(driver: OperatorDriver, kafka: ScriptedKafka) -> None:
+def test_a_driver_that_ends_aborts_its_open_transactions(driver: OperatorDriver, kafka: ScriptedKafka) -> None:
     driver.operator.publication.mark_unclear([1])
     driver.operator.publication._committed_offsets = dict(driver.operator.newest.offsets["in"])
     driver.operator.publication._marked_at = dict.fromkeys(driver.operator.publication._committed_offsets, math.inf)

@@ -70,7 +70,7 @@ def test_a_closed_client_connects_again(kafka: KafkaClient, topic: NewTopic) -> 
 
 
 @pytest.mark.broker
-def test_a_forked_process_has_a_client_of_its_own(broker: Broker, topic: NewTopic) -> None:
+def test_a_forked_process_has_its_own_client(broker: Broker, topic: NewTopic) -> None:
     options, name = {"bootstrap.servers": broker.bootstrap}, topic()
     own = client(options)
     own.topic(name)

@@ -58,7 +58,7 @@ def test_an_executor_with_a_different_lake_is_refused_and_named(log: Path, execu
     assert list((log / STAGING).iterdir()) == []
 
 
-def test_a_driver_asks_once_before_its_first_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_checks_the_lake_once_before_its_first_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kafka, jobs = ScriptedKafka(), Jobs()
     use_broker(monkeypatch, kafka)
     driver = driver_of(application(tmp_path), jobs)

@@ -57,7 +57,7 @@ def test_stream_time_of_an_idle_partition_grows_by_the_wall_time_since_it_became
     assert (plan.action, plan.start, plan.end, plan.advance_to) == ("idle", 10, 10, 500 + 5_000)
 
 
-def test_a_partition_is_not_idle_while_records_of_open_transactions_wait_behind_its_last_stable_offset():
+def test_a_partition_is_not_idle_while_records_of_open_transactions_wait_after_its_last_stable_offset():
     held = standing(active={0: 0}, totals={0: Counts(held=1)})
     assert plan_idle(basis(held), {**READ, 0: 60}, 15_000, 10_000) == []
     assert plan_idle(basis(held), {1: 20, 2: 30}, 15_000, 10_000) == []

@@ -340,7 +340,7 @@ def test_emissions_and_dead_letters_share_one_transaction_and_one_mark(kafka: Sc
     assert producer.sequences == {"out": 1, "dead": 1}
 
 
-def test_each_topic_of_a_transaction_has_sequences_of_its_own(log: OperatorLog) -> None:
+def test_each_topic_of_a_transaction_has_its_own_sequences(log: OperatorLog) -> None:
     kafka = ScriptedKafka(version=1)
     started = published(kafka, log, committed(log, 1), BOTH)
     rows = nothing_but(emissions=emissions("a", "b"), late=refused("time", 4))
@@ -413,7 +413,7 @@ def test_late_and_rejected_records_from_before_dead_letters_were_configured_are_
     assert [row.value for row in records_of(kafka, "dead")] == [b"time 5"]
 
 
-def test_a_batch_is_published_again_without_what_was_configured_after_it(
+def test_a_batch_is_published_again_without_dead_letters_configured_later(
     kafka: ScriptedKafka, log: OperatorLog
 ) -> None:
     """mark: batch 1 --- 2: an emission and a refused record --- dead letters from 3 on"""

@@ -73,7 +73,7 @@ def test_version_1_announces_partitions_and_offsets_and_version_2_neither(kafka:
     assert kafka.names == (announced if kafka.version == 1 else plain)
 
 
-def test_a_transaction_that_nobody_opened_is_not_ended(kafka: ScriptedKafka) -> None:
+def test_a_transaction_that_was_not_opened_is_not_ended(kafka: ScriptedKafka) -> None:
     producer = started(kafka)
     assert end(kafka, producer, commit=True, deadline_s=0.1) == producer
     assert kafka.named("EndTxn") == []

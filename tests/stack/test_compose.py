@@ -66,7 +66,7 @@ def test_the_file_fulfils_the_compose_specification() -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_each_kind_of_operator_has_a_container_of_its_own() -> None:
+def test_each_kind_of_operator_has_its_own_container() -> None:
     kinds = {operator.kind for operator in application().operators.values()}
     commands = {SERVICES[name]["command"][2] for name in TIDEGATE}
     assert commands == {f"services.{kind}" for kind in kinds}

@@ -90,7 +90,7 @@ def test_a_snapshot_keeps_the_last_put_of_each_slot_with_its_batch_and_seq(log: 
     assert len(log.data_files("state", 0)) == 1
 
 
-def test_a_compaction_is_one_commit_with_a_batch_of_its_own_that_changes_no_data(log: OperatorLog) -> None:
+def test_a_compaction_is_one_commit_with_its_own_batch_that_changes_no_data(log: OperatorLog) -> None:
     for batch in (1, 2):
         commit_rows(log, batch, {("state", 0): changes("a=1"), ("emission", 0): rows("x")})
     before = log.version

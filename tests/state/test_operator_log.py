@@ -115,7 +115,7 @@ def test_a_checkpoint_is_written_only_for_a_version_with_complete_metadata(
     assert [version for version in range(7) if checkpoint_path(log.path, version).exists()] == [5]
 
 
-def test_delta_never_cleans_the_log_up_by_itself(log: OperatorLog) -> None:
+def test_delta_never_cleans_up_the_log_by_itself(log: OperatorLog) -> None:
     assert DeltaTable(str(log.path)).metadata().configuration["delta.enableExpiredLogCleanup"] == "false"
 
 

@@ -253,7 +253,7 @@ def test_a_new_driver_does_not_verify_a_state_completed_since_the_boot(
     assert driver.state() == {1: 3}
 
 
-def test_a_new_driver_killed_while_it_opens_a_state_under_its_configuration_leaves_it_to_be_rebuilt(
+def test_a_state_is_rebuilt_if_a_new_driver_is_killed_while_opening_it(
     driver: MiniDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver.run([(1, True)])

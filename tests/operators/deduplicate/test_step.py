@@ -29,7 +29,7 @@ def changes(result: Any) -> list[tuple[str, bytes, int]]:
     return [(row["op"], row["key"], row["timestamp"]) for row in result.changes.to_pylist()]
 
 
-def test_the_changelog_has_what_was_remembered_and_what_was_forgotten() -> None:
+def test_the_changelog_has_the_remembered_and_the_forgotten_keys() -> None:
     tested = state(within="10ms", grace="5ms")
     assert changes(tested.step(batch((b"a", 0), (b"a", 3)), 0)) == [("put", b"a", 0)]
     assert changes(tested.step(batch((b"b", 15), first=2), 0)) == [("put", b"b", 15), ("delete", b"a", 0)]

@@ -96,7 +96,7 @@ def test_the_changelog_has_one_row_per_slot_that_changed() -> None:
     assert changed(result) == [("put", b"D"), ("delete", b"A"), ("put", b"B")]
 
 
-def test_an_advance_emits_what_becomes_due_as_idle_and_never_goes_back() -> None:
+def test_an_idle_advance_emits_due_records_with_cause_idle_and_never_moves_time_back() -> None:
     state = opened(until={"time_limit": "5ms"})
     state.step(records(("A", "1", 0), ("B", "1", 3)), 0)
     result = state.advance(7)

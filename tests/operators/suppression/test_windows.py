@@ -96,7 +96,7 @@ def test_a_null_retracts_a_window_and_nothing_is_emitted_for_it() -> None:
         ),
     ],
 )
-def test_a_record_without_a_window_is_rejected_and_the_others_go_on(headers, reason) -> None:
+def test_a_record_without_a_window_is_rejected_and_the_others_are_processed(headers, reason) -> None:
     state = opened(until="window_close", grace=0)
     block = encode_headers((name.encode(), value) for name, value in headers)
     result = state.step(Records.from_rows([Row(b"A", b"1", 1, 0, block), update(b"B", b"1", 2, FIRST, 1)]), 0)
@@ -158,7 +158,7 @@ def _results(emissions):
 
 
 @pytest.mark.parametrize("cut", range(1, 12))
-def test_headers_that_end_within_a_bound_name_no_window_and_nothing_behind_them_is_read(cut: int) -> None:
+def test_headers_truncated_within_a_bound_name_no_window_and_later_bytes_are_not_read(cut: int) -> None:
     state = opened(until="window_close", grace=0)
     row = update(b"A", b"1", 1, (1_700_000_000_000, 1_700_000_000_010), 0)
     (found,) = state.step(Records.from_rows([row._replace(headers=row.headers[:-cut])]), 0).rejected.to_pylist()

@@ -36,7 +36,7 @@ RULES = (
         tests=(
             *tests(
                 "runtime/test_planning",
-                "a_partition_is_not_idle_while_records_of_open_transactions_wait_behind_its_last_stable_offset",
+                "a_partition_is_not_idle_while_records_of_open_transactions_wait_after_its_last_stable_offset",
             ),
             *tests("runtime/test_driver", "no_partition_is_idle_while_its_producers_transactions_are_open"),
         ),
@@ -212,7 +212,7 @@ RULES = (
         slug="end-opened-only",
         name="only transactions that were opened are ended",
         chapter=Chapter.BATCH,
-        tests=tests("runtime/test_transaction_protocols", "a_transaction_that_nobody_opened_is_not_ended"),
+        tests=tests("runtime/test_transaction_protocols", "a_transaction_that_was_not_opened_is_not_ended"),
         removals=(dropped("result.opened"),),
     ),
     Rule(
@@ -282,7 +282,7 @@ RULES = (
         chapter=Chapter.BATCH,
         tests=tests(
             "runtime/test_driver",
-            "a_driver_that_ends_aborts_what_is_open",
+            "a_driver_that_ends_aborts_its_open_transactions",
             "a_driver_that_ends_with_a_commit_in_doubt_leaves_its_transactions_open",
         ),
         removals=(deleted(),),

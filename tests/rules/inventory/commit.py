@@ -175,7 +175,7 @@ RULES = (
         slug="no-delta-cleanup",
         name="Delta never cleans up the log by itself",
         chapter=Chapter.COMMIT,
-        tests=tests("state/test_operator_log", "delta_never_cleans_the_log_up_by_itself"),
+        tests=tests("state/test_operator_log", "delta_never_cleans_up_the_log_by_itself"),
         removals=(dropped("'delta.enableExpiredLogCleanup':"),),
     ),
 )

@@ -10,7 +10,7 @@ RULES = (
         slug="client-per-process",
         name="every process has its own client, created after the fork",
         chapter=Chapter.KAFKA,
-        tests=tests("runtime/test_client_rules", "every_process_and_every_thread_has_a_client_of_its_own"),
+        tests=tests("runtime/test_client_rules", "every_process_and_every_thread_has_its_own_client"),
         removals=(
             replaced("os.getpid()", "0"),
             replaced("threading.get_ident()", "0"),

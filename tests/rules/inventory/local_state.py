@@ -215,7 +215,7 @@ RULES = (
         chapter=Chapter.LOCAL_STATE,
         tests=tests(
             "state/test_recovery",
-            "a_new_driver_killed_while_it_opens_a_state_under_its_configuration_leaves_it_to_be_rebuilt",
+            "a_state_is_rebuilt_if_a_new_driver_is_killed_while_opening_it",
         ),
         removals=(deleted(),),
     ),
@@ -252,7 +252,7 @@ RULES = (
         slug="undo-names-attempt",
         name="undo rows undo only the attempt that they name",
         chapter=Chapter.LOCAL_STATE,
-        tests=tests("state/test_local_state", "rows_that_undo_another_attempt_undo_nothing"),
+        tests=tests("state/test_local_state", "undo_rows_of_another_attempt_are_not_applied"),
         removals=(value("rows"),),
     ),
     Rule(

@@ -188,7 +188,7 @@ RULES = (
             *tests(
                 "runtime/test_publication",
                 "emissions_from_before_output_was_configured_are_not_published",
-                "a_batch_is_published_again_without_what_was_configured_after_it",
+                "a_batch_is_published_again_without_dead_letters_configured_later",
             ),
         ),
         removals=(

@@ -18,7 +18,7 @@ RULES = (
         tests=tests(
             "runtime/test_lake_probe",
             "an_executor_with_a_different_lake_is_refused_and_named",
-            "a_driver_asks_once_before_its_first_batch",
+            "a_driver_checks_the_lake_once_before_its_first_batch",
         ),
         removals=(
             condition("False"),
@@ -49,14 +49,14 @@ RULES = (
         slug="claim-before-ids",
         name="a claim is committed before any transactional id is initialised",
         chapter=Chapter.START,
-        tests=tests("runtime/test_claim", "a_claim_comes_first_then_initialising_then_marks_then_settling"),
+        tests=tests("runtime/test_claim", "a_start_claims_then_initialises_ids_then_reads_marks_then_publishes"),
         removals=(preceded("self._published_to(wanted)"),),
     ),
     Rule(
         slug="ids-before-marks",
         name="the transactional ids of all partitions are initialised before the marks are read",
         chapter=Chapter.START,
-        tests=tests("runtime/test_claim", "a_claim_comes_first_then_initialising_then_marks_then_settling"),
+        tests=tests("runtime/test_claim", "a_start_claims_then_initialises_ids_then_reads_marks_then_publishes"),
         removals=(followed("break"),),
     ),
     Rule(
