@@ -52,8 +52,9 @@ def test_the_core_is_imported_without_any_extra() -> None:
     ran = run_without_extras(
         "import tidegate, importlib\n"
         "for name in tidegate.__all__: getattr(tidegate, name)\n"
-        "for name in ('testing.driver', 'testing.conformance', 'testing.laws', 'state.delta_log.operator_log',\n"
-        "             'application.target', 'cli.main', 'cli.operate.validate', 'cli.operate.compact',\n"
+        "for name in ('testing.driver', 'testing.conformance', 'operators.testing.laws',\n"
+        "             'state.delta_log.operator_log', 'application.target',\n"
+        "             'cli.main', 'cli.operate.validate', 'cli.operate.compact',\n"
         "             'cli.inspect.windows', 'cli.inspect.advise', 'cli.develop.conformance'):\n"
         "    importlib.import_module(f'tidegate.{name}')\n"
     )

@@ -59,7 +59,7 @@ class Recorder:
         self._noted: deque[BatchMeta] = deque(maxlen=MAX_PENDING)
         self._incidents: list[DriverEnd] = []
         self._wake, self._ended = Event(), Event()
-        self._trouble = ""
+        self._troubles: set[str] = set()
 
     def note(self, meta: BatchMeta) -> None:
         """Queue a committed batch for writing. Never wait."""
@@ -113,16 +113,20 @@ class Recorder:
             self._log_trouble(one_line(error))
             return False
         del self._incidents[: len(incidents)]
-        self._log_trouble("")
+        self._log_recovery()
         return True
 
     def _log_trouble(self, trouble: str) -> None:
-        if trouble and trouble != self._trouble:
+        """Log each reason once until it is over: some take turns, as the errors of a damaged file do."""
+        if trouble not in self._troubles:
             line = "%s continues without the control database: %s"
             lines.warning(line, self._name, trouble, extra=log_fields(self._name))
-        if self._trouble and not trouble:
+        self._troubles.add(trouble)
+
+    def _log_recovery(self) -> None:
+        if self._troubles:
             lines.info("%s: the control database is up to date again", self._name, extra=log_fields(self._name))
-        self._trouble = trouble
+        self._troubles.clear()
 
     def _heartbeat(self) -> Heartbeat:
         return Heartbeat(
