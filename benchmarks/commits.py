@@ -19,7 +19,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from tidegate.contracts.schema import FORMAT, BatchMeta, log_schema
+from tidegate.contracts.schema import FORMAT, BatchMeta, PartitionMeta, log_schema
 from tidegate.state.decisions import compaction_due
 from tidegate.state.delta_log.checkpoints import write_checkpoint
 from tidegate.state.delta_log.data_files import write_rows
@@ -91,7 +91,13 @@ class Service:
         """Return the metadata of the next batch, about as long as that of a service."""
         self.batch += 1
         attempt = uuid4().hex
-        reached = dict.fromkeys(range(PARTITIONS), self.batch)
+        known = PartitionMeta(
+            next_offset=self.batch,
+            stream_time=self.batch,
+            last=(self.batch, attempt),
+            output_batch=self.batch,
+            active_clock=self.batch,
+        )
         return BatchMeta(
             format=FORMAT,
             operator=OPERATOR,
@@ -102,11 +108,8 @@ class Service:
             action=action,
             clock=self.batch * EVERY_MS,
             config="",
-            offsets={"t": reached},
-            stream_time=reached,
-            last=dict.fromkeys(reached, (self.batch, attempt)),
-            output=reached,
-            active=reached,
+            input="t",
+            partitions=dict.fromkeys(range(PARTITIONS), known),
         )
 
 

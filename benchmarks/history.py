@@ -64,7 +64,7 @@ class History:
         facts = self.drivers["facts"]
         facts.run(Event(), until_caught_up=True)
         facts.compact()
-        assert sum(counts.held for counts in facts.newest.totals.values()) == self.versions
+        assert sum(known.totals.held for known in facts.newest.partitions.values()) == self.versions
         self.drivers["joined"].start()
 
     def produce(self, name: str, keys: np.ndarray) -> None:

@@ -119,7 +119,7 @@ def run_services(spark: Any, bootstrap: str, folder: Path, grace: str) -> float:
     with ThreadPoolExecutor(2) as threads:
         for ended in [threads.submit(driver.run, Event(), until_caught_up=True) for driver in (table, join)]:
             ended.result()
-    assert sum(counts.records_in for counts in join.operator.newest.totals.values()) == RECORDS
+    assert sum(known.totals.records_in for known in join.operator.newest.partitions.values()) == RECORDS
     return published[-1] - began
 
 

@@ -173,7 +173,7 @@ def run_until_held(file: Path, folder: Path, held: int) -> None:
     if service.process.wait(FILL_S) != 0:
         raise RuntimeError(file.with_suffix(".log").read_text()[-2_000:])
     newest = _log(folder).newest()
-    if newest is None or sum(counts.held for counts in newest.totals.values()) != held:
+    if newest is None or sum(known.totals.held for known in newest.partitions.values()) != held:
         raise RuntimeError("not all keys are held")
 
 
@@ -218,7 +218,7 @@ def first_batch(service: Service, folder: Path) -> Start:
 
 def ways_of(batch: BatchMeta) -> tuple[str, ...]:
     """Return how the states of the batch's partitions were recovered."""
-    return tuple(batch.recovered[p].partition(":")[0] if p in batch.recovered else "go on" for p in batch.counts)
+    return tuple((change.recovered or "go on").partition(":")[0] for change in batch.changed.values())
 
 
 def _written_s(log: OperatorLog, version: int) -> float:

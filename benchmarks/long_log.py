@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from tidegate.contracts.schema import FORMAT, META_PARTITION, BatchMeta, Counts, Document, log_schema
+from tidegate.contracts.schema import FORMAT, META_PARTITION, BatchMeta, Counts, Document, PartitionMeta, log_schema
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.batch_loop.metadata import after_batch, after_claim, after_compaction
 from tidegate.runtime.configuration.application import Application, application_of
@@ -108,7 +108,7 @@ def batch(newest: BatchMeta, partition: int) -> BatchMeta:
     result = PartitionResult(
         partition=partition,
         action="batch",
-        next_offset=newest.offsets[TOPIC][partition] + 1_000,
+        next_offset=newest.partitions[partition].next_offset + 1_000,
         stream_time=newest.clock,
         counts=Counts(records_in=1_000, applied=1_000, emitted=900, held=123_456, held_bytes=12_345_678),
         measures=MEASURES,
@@ -116,7 +116,7 @@ def batch(newest: BatchMeta, partition: int) -> BatchMeta:
         producer=None,
     )
     clock, attempt = newest.clock + EVERY_MS, uuid4().hex
-    return after_batch(newest, [result], topic=TOPIC, batch=newest.batch + 1, attempt=attempt, clock=clock)
+    return after_batch(newest, [result], batch=newest.batch + 1, attempt=attempt, clock=clock)
 
 
 def make(application: Application, *, partitions: int, commits: int) -> OperatorLog:
@@ -149,14 +149,15 @@ def _first(log: OperatorLog, partitions: int) -> BatchMeta:
         config="0" * 16,
         applied="0" * 16,
         topics={TOPIC: "u" * 22, "out": "v" * 22},
-        offsets={TOPIC: dict.fromkeys(range(partitions), 0)},
+        input=TOPIC,
+        partitions={partition: PartitionMeta(next_offset=0) for partition in range(partitions)},
     )
 
 
 def _bulk(log: OperatorLog, before: BatchMeta, batches: int) -> BatchMeta:
     """Write the entries up to that batch, a compaction at it that contains their rows, and a checkpoint after it."""
     like = json.loads(batch(before, 0).changes_to_json(before, before.batch))
-    partitions, files = len(before.offsets[TOPIC]), list[DataFile]()
+    partitions, files = len(before.partitions), list[DataFile]()
     for first in range(before.batch + 1, batches, ROWS_TOGETHER):
         numbers = range(first, min(first + ROWS_TOGETHER, batches))
         written = [_line(like, number, partitions) for number in numbers]
@@ -165,9 +166,9 @@ def _bulk(log: OperatorLog, before: BatchMeta, batches: int) -> BatchMeta:
         files.append(_rows_of(log, numbers, written))
     reached = replace(before, batch=batches - 1, clock=START_MS + batches * EVERY_MS)
     last = {p: (batches - partitions + p, f"{batches - partitions + p:032x}") for p in range(partitions)}
-    reached = replace(
-        reached, last=last, offsets={TOPIC: dict.fromkeys(range(partitions), batches * 1_000 // partitions)}
-    )
+    offset = batches * 1_000 // partitions
+    known = {p: replace(each, last=last[p], next_offset=offset) for p, each in before.partitions.items()}
+    reached = replace(reached, partitions=known)
     compaction = after_compaction(reached, range(partitions), attempt=uuid4().hex, clock=reached.clock)
     files += [_state_of(log, partition, compaction) for partition in range(partitions)]
     version = log.version + batches - before.batch

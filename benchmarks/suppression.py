@@ -117,5 +117,5 @@ def run_service(
     watch()
     started = time.monotonic()
     driver.run(Event(), until_caught_up=True)
-    assert sum(counts.records_in for counts in driver.operator.newest.totals.values()) == RECORDS
+    assert sum(known.totals.records_in for known in driver.operator.newest.partitions.values()) == RECORDS
     return published[-1] - started

@@ -39,7 +39,7 @@ def _has_arrived(application: Application, name: str) -> bool:
 def _is_committed(application: Application, name: str) -> bool:
     path, topic = log_path(application.lake, name), application.operators[name].input
     newest = OperatorLog.at(path, None).newest() if has_version(path, None) else None
-    return newest is not None and newest.offsets.get(topic) == latest(client(application.kafka), topic)
+    return newest is not None and newest.next_offsets == latest(client(application.kafka), topic)
 
 
 def _is_published(application: Application, name: str) -> bool:

@@ -68,7 +68,7 @@ def world(address: Address, tmp_path: Path) -> World:
     counts = {0: Counts(records_in=3, applied=1, late=2, held=1), 1: Counts(records_in=2, applied=2, emitted=5, held=2)}
     made.commit(action="claim", config="first", settings={"kind": "suppression"})
     made.commit(config="first", counts=counts, totals=counts, recovered={1: "rebuild: damaged"})
-    made.commit(action="compaction", config="first", totals=counts, snapshot={0: 1, 1: 1})
+    made.commit(action="compaction", config="first", totals=counts, snapshot_batch={0: 1, 1: 1})
     made.commit(action="claim", config="second", totals=counts, epoch=2, settings={"kind": "windows"})
     return made
 

@@ -81,7 +81,7 @@ class Service:
 
     def _reached(self, offset: int) -> bool:
         operator = self.driver.operator
-        return operator is not None and operator.newest.offsets["in"][0] == offset
+        return operator is not None and operator.newest.partitions[0].next_offset == offset
 
     def written(self) -> bool:
         """True when the database has what the log has."""

@@ -38,7 +38,8 @@ def operator(**more: Any) -> OperatorConfig:
 
 def log(**more: Any) -> Any:
     said: dict[str, Any] = {
-        "offsets": {"in": dict.fromkeys(range(4), 10)},
+        "input": "in",
+        "next_offset": dict.fromkeys(range(4), 10),
         "stream_time": dict.fromkeys(range(4), NOW_MS - DAY_MS),
         "topics": {"in": "1", "out": "2"},
     }

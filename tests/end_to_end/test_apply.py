@@ -205,7 +205,8 @@ class Changing:
         driver = self.driver()
         driver.start()
         wait_for(driver.operator.apply, "local states are ready")
-        return driver.operator.newest.action, sum(counts.emitted for counts in driver.operator.newest.counts.values())
+        newest = driver.operator.newest
+        return newest.action, sum(change.counts.emitted for change in newest.changed.values())
 
     def rows(self, kind, *columns):
         """Those columns of the log's rows of a kind, in order."""

@@ -56,9 +56,9 @@ def running(driver):
 
 def processed(driver, world, part):
     """The records are in the input, and the driver has done with them."""
-    done = sum(driver.operator.newest.offsets[world.source].values())
+    done = sum(driver.operator.newest.next_offsets.values())
     world.feed(part)
-    wait_for(lambda: sum(driver.operator.newest.offsets[world.source].values()) == done + len(part))
+    wait_for(lambda: sum(driver.operator.newest.next_offsets.values()) == done + len(part))
 
 
 def test_stopping_and_dropping_the_control_database_affects_no_batch(world, broker, server, caplog, monkeypatch):

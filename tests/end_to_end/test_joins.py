@@ -172,7 +172,7 @@ def test_late_records_are_joined_at_once_and_bad_ones_become_rows(joined):
     here.put((0, b'"A"', 0))
     driver = here.send((0, b"1", 9_000), (0, b"2", 7_999), (0, None, 9_500))
     assert here.seen() == [("k0", 2, "A", "late")]
-    total = driver.operator.newest.totals[0]
+    total = driver.operator.newest.partitions[0].totals
     assert (total.records_in, total.applied, total.rejected, total.held) == (3, 2, 1, 1)
     here.check_replay()
 
@@ -246,7 +246,7 @@ def test_a_table_that_is_far_ahead_keeps_what_its_join_has_yet_to_look_up(joined
     here.send(*[(0, b"%d" % number, 100_000 * number + 7) for number in range(1, 40)])
     here.send((0, b'"far"', 4_000_000))
     assert [row[1:] for row in here.seen()] == [("first", 0, "matched"), *((n, n, "matched") for n in range(1, 40))]
-    assert 3_899_007 <= here.put((0, b"40", 4_000_000)).operator.newest.floor[0] <= 3_995_000
+    assert 3_899_007 <= here.put((0, b"40", 4_000_000)).operator.newest.partitions[0].floor <= 3_995_000
     here.check_replay()
 
 

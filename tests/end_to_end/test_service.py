@@ -107,7 +107,7 @@ def test_invalid_records_become_rows_and_never_stop_valid_ones(world, broker):
     ]
     assert late == [{"value": b"late", "lateness": 2_000, "bound": 4_000, "topic": here.source}]
     assert held == [b"a", b"e"]
-    total = driver.operator.newest.totals[0]
+    total = driver.operator.newest.partitions[0].totals
     assert (total.records_in, total.applied, total.late, total.rejected) == (6, 2, 1, 3)
 
 
@@ -116,7 +116,7 @@ def test_thirty_thousand_records_with_one_timestamp_keep_their_order(world, brok
     made = [(0, b"%06d" % i, b"v", 1_000) for i in range(30_000)]
     here.feed(made)
     driver = here.run()
-    assert driver.operator.newest.totals[0].emitted == 29_990
+    assert driver.operator.newest.partitions[0].totals.emitted == 29_990
     assert [m.key() for m in consume(broker, here.output)] == [key for _, key, _, _ in made[:29_990]]
 
 
@@ -152,7 +152,7 @@ def test_a_due_compaction_runs_while_batches_continue_and_changes_no_result(worl
     working_since = driver.operator.newest.batch - 3
     may_end.set()
     round_until(driver, lambda: driver.operator.newest.compacted)
-    assert {snapshot <= working_since for snapshot in driver.operator.newest.snapshot.values()} == {True}
+    assert all(known.snapshot_batch <= working_since for known in driver.operator.newest.partitions.values())
     for part in parts[6:]:
         take(driver, here, part)
     shutil.rmtree(here.application.state)
@@ -179,7 +179,7 @@ def round_until(driver, condition):
 
 
 def counted(driver):
-    return sum(counts.records_in for counts in driver.operator.newest.totals.values())
+    return sum(known.totals.records_in for known in driver.operator.newest.partitions.values())
 
 
 def emissions(here):
@@ -194,9 +194,9 @@ def test_shut_down_commits_earlier_records_and_a_larger_bound_continues_at_the_o
     driver = here.driver()
     with pytest.raises(BufferFull, match="before offset 2 of partition 0"):
         driver.run(Event(), until_caught_up=True)
-    assert driver.operator.newest.totals[0].held == 2
+    assert driver.operator.newest.partitions[0].totals.held == 2
     driver = here.changed(buffer={"max_keys": 9, "when_full": "shut_down"}).run()
-    assert driver.operator.newest.totals[0].held == 4
+    assert driver.operator.newest.partitions[0].totals.held == 4
 
 
 def test_an_idle_partition_beside_a_busy_one_releases_what_it_holds(world, broker):
@@ -208,12 +208,12 @@ def test_an_idle_partition_beside_a_busy_one_releases_what_it_holds(world, broke
     feed = Feed(broker.bootstrap, here.source)
     driver = here.driver()
     feed.start([(0, b"busy", b"v", 1_000 + n) for n in range(160)], seconds=8)
-    round_until(driver, lambda: 1 in driver.operator.newest.totals and driver.operator.newest.totals[1].emitted == 1)
+    round_until(driver, lambda: driver.operator.newest.partitions[1].totals.emitted == 1)
     feed.finish()
     (message,) = consume(broker, here.output, 1)
     assert (message.key(), dict(message.headers())["tidegate-cause"]) == (b"quiet", b"idle")
-    assert driver.operator.newest.stream_time[0] < 2_000
-    assert driver.operator.newest.stream_time[1] >= 3_000
+    assert driver.operator.newest.partitions[0].stream_time < 2_000
+    assert driver.operator.newest.partitions[1].stream_time >= 3_000
 
 
 def test_flush_emits_everything_held_and_drain_does_not(world, broker):
@@ -348,7 +348,8 @@ def test_batches_start_before_spark_is_ready_and_then_move_to_spark(world, broke
     service.run(here.application, [here.name], listener=heard, stop=stop)
     assert _read(batches[-1]) == 8_000
     assert len(workers) == next(number for number, meta in enumerate(batches, 1) if _read(meta) == 4_000)
-    assert {recovered.partition(":")[0] for meta in batches for recovered in meta.recovered.values()} <= {"rebuild"}
+    recovered = [change.recovered for meta in batches for change in meta.changed.values() if change.recovered]
+    assert {how.partition(":")[0] for how in recovered} <= {"rebuild"}
     calm = world(beside="calm", **SMALL)
     calm.feed(first)
     calm.feed(second)
@@ -357,7 +358,7 @@ def test_batches_start_before_spark_is_ready_and_then_move_to_spark(world, broke
 
 
 def _read(meta):
-    return sum(counts.records_in for counts in meta.totals.values())
+    return sum(known.totals.records_in for known in meta.partitions.values())
 
 
 def _telling(workers, attempt, group):

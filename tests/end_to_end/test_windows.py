@@ -48,7 +48,7 @@ def test_each_window_gives_one_final_result_with_its_bounds_in_headers(windowed,
     here.feed([(0, b"b", b"x", 15_000), (0, b"a", b"late", 9_000)])
     driver = here.run()
     assert results(broker, here.output) == [("a", 0, 10_000, 2, "window_close")]
-    assert driver.operator.newest.totals[0].late == 1
+    assert driver.operator.newest.partitions[0].totals.late == 1
 
 
 def test_suppressing_all_changes_until_windows_close_equals_final_results(windowed, world, broker):
@@ -144,7 +144,7 @@ def test_a_value_that_is_not_a_number_is_a_row_with_the_reason(windowed, broker)
     here = windowed(aggregate={"sum": {"field": "amount"}, "count": True}, emit="updates")
     here.feed([(0, b"a", value, 1_000) for value in (b'{"amount":2}', b'{"amount":"two"}', b"no", b'{"amount":5}')])
     driver = here.run()
-    assert driver.operator.newest.totals[0].rejected == 2
+    assert driver.operator.newest.partitions[0].totals.rejected == 2
     assert results(broker, here.output)[-1][3] == {"count": 2, "sum": 7}
     register_views(here.spark, here.application)
     causes = here.spark.sql("SELECT cause FROM updates_rejected ORDER BY offset").toArrow()["cause"].to_pylist()

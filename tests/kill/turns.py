@@ -184,7 +184,7 @@ class World:
         self._take_over(service)
         lake = self._lake(service.file.stem.partition("-")[0])
         service.wait_until(
-            lambda: not any(counts.held for counts in newest(lake).totals.values()), "it still holds something"
+            lambda: not any(known.totals.held for known in newest(lake).partitions.values()), "it still holds something"
         )
         service.drain()
 
@@ -269,7 +269,7 @@ class World:
         lake = self._lake(service.file.stem.partition("-")[0])
 
         def reached() -> bool:
-            return sum(newest(lake).offsets[self.source].values()) >= self.fed  # a retry may have repeated some
+            return sum(newest(lake).next_offsets.values()) >= self.fed  # a retry may have repeated some
 
         service.wait_until(reached, "it did not reach the end of the part", pause_s=0.3)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.metadata import described
 from tests.runtime.test_table_pin import PLAN, READER
 from tidegate.contracts.event_time import ALWAYS, NEVER
 from tidegate.contracts.schema import Counts
@@ -18,7 +19,7 @@ from tidegate.state.alignment import Lease
 
 pytestmark = pytest.mark.fast
 
-AT_100 = replace(READER, stream_time={0: 100}, totals={0: Counts(held=1)})
+AT_100 = described(READER, last={0: (3, "a")}, stream_time={0: 100}, totals={0: Counts(held=1)})
 RESULT = PartitionResult(
     partition=0, action="batch", next_offset=0, stream_time=100, counts=Counts(), measures={}, files=(), producer=None
 )
@@ -50,7 +51,7 @@ def test_records_due_by_an_idle_advance_wait_for_a_later_end_of_the_table_s_topi
     assert gates.open_until(idle, 7) == 90
     gates.note_used(replace(RESULT, action="idle", stream_time=200), 90, 0)
     assert gates.passed(0, 7) == 90
-    gates.note_ends(replace(AT_100, stream_time={0: 200}), {0: 7})
+    gates.note_ends(described(AT_100, stream_time={0: 200}), {0: 7})
     assert gates.passed(0, 7) == 190
 
 
@@ -66,7 +67,7 @@ def test_records_may_wait_until_a_batch_has_shown_that_none_does() -> None:
 def test_a_table_s_hold_combines_its_floor_and_its_readers_leases(tmp_path: Path) -> None:
     leases.write(tmp_path, "join", Lease(3, 1_000, {0: 40}))
     table = Readers(table="facts", log=tmp_path, rewind_window_ms=0)
-    assert table.held(replace(READER, floor={0: 15}), [0], 1_000) == ({"join": (3, 1_000)}, {0: Hold(15, 40)})
+    assert table.held(described(READER, floor={0: 15}), [0], 1_000) == ({"join": (3, 1_000)}, {0: Hold(15, 40)})
 
 
 def test_a_reader_absent_for_too_long_no_longer_counts_and_is_logged_once(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tests.metadata import described
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.schema import BatchMeta, Counts
@@ -35,18 +35,20 @@ def log_under(config: OperatorConfig, hours: int, records: int = 9) -> BatchMeta
         format=1, operator="counts", table_id="t", epoch=1, batch=3, attempt="a", action="batch", clock=0, config=""
     )
     totals = {0: Counts(records_in=records, applied=records, held=records)}
-    return claimed(replace(empty, stream_time={0: hours * HOUR}, totals=totals), config)
+    return claimed(
+        described(empty, input="in", last={0: (3, "a")}, stream_time={0: hours * HOUR}, totals=totals), config
+    )
 
 
 def claimed(newest: BatchMeta, config: OperatorConfig) -> BatchMeta:
     """The log once the configuration is claimed."""
     known = remembered(newest, config)
-    return replace(newest, config=config_hash(config), settings=settings_of(config), remembered=known)
+    return described(newest, config=config_hash(config), settings=settings_of(config), remembered_from=known)
 
 
 def later(newest: BatchMeta, hours: int) -> BatchMeta:
     """The log at another stream time."""
-    return replace(newest, stream_time={0: hours * HOUR})
+    return described(newest, stream_time={0: hours * HOUR})
 
 
 def test_a_longer_grace_needs_closed_windows_that_are_actually_kept() -> None:
@@ -67,7 +69,7 @@ def test_a_longer_grace_needs_closed_windows_that_are_actually_kept() -> None:
 def test_an_earlier_shorter_retention_counts() -> None:
     log = log_under(windows("0ms", retention="100h"), 200)
     log = claimed(claimed(log, windows("0ms", retention="2h")), windows("0ms", retention="100h"))
-    assert log.remembered == {0: 198 * HOUR}
+    assert log.partitions[0].remembered_from == 198 * HOUR
     with pytest.raises(UserError, match="would open again"):
         check_changes(log, windows("5h", retention="100h"))
     check_changes(log, windows("1h", retention="100h"))
@@ -76,8 +78,8 @@ def test_an_earlier_shorter_retention_counts() -> None:
 def test_shortening_the_retention_again_does_not_change_what_was_forgotten() -> None:
     log = claimed(log_under(windows("0ms"), 10), windows("0ms", retention="100h"))
     log = claimed(later(log, 11), windows("0ms", retention="50h"))
-    assert log.remembered == {0: 9 * HOUR}
-    assert BatchMeta.from_json(log.to_json()).remembered == {0: 9 * HOUR}
+    assert log.partitions[0].remembered_from == 9 * HOUR
+    assert BatchMeta.from_json(log.to_json()).partitions[0].remembered_from == 9 * HOUR
 
 
 def test_a_different_kind_is_refused_from_the_first_claim_on() -> None:

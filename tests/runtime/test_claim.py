@@ -32,7 +32,7 @@ def claimant(folder: Path, kafka: ScriptedKafka, **operator: Any) -> Claimant:
 def emit(claimed: Claimed) -> BatchMeta:
     """A batch with an emission in partition 0 is committed, and not published."""
     batch = claimed.meta.batch + 1
-    meta = after_batch(claimed.meta, [], topic="in", batch=batch, attempt=f"attempt{batch}", clock=0)
+    meta = after_batch(claimed.meta, [], batch=batch, attempt=f"attempt{batch}", clock=0)
     rows = emissions("value")
     file = write_rows(claimed.log.path, "emission", 0, rows, batch=batch, topic="in", attempt=meta.attempt)
     claimed.log.commit(meta, [file])
@@ -43,7 +43,7 @@ def refuse(claimed: Claimed, kafka: ScriptedKafka) -> None:
     """A batch with a late record in partition 0 is committed, and not published; the mark is that of the claim."""
     kafka.marks[0] = (0, f"tidegate/1 {claimed.log.table_id} {claimed.meta.batch}")
     batch = claimed.meta.batch + 1
-    meta = after_batch(claimed.meta, [], topic="in", batch=batch, attempt=f"attempt{batch}", clock=0)
+    meta = after_batch(claimed.meta, [], batch=batch, attempt=f"attempt{batch}", clock=0)
     rows = emissions("value").append_column("offset", [[batch]])
     file = write_rows(claimed.log.path, "late", 0, rows, batch=batch, topic="in", attempt=meta.attempt)
     claimed.log.commit(meta, [file])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.metadata import described
 from tests.runtime.miniature import Jobs, application, driver_of, use_broker
 from tests.runtime.scripted_kafka import PRODUCER_ID, ScriptedKafka
 from tidegate.contracts.errors import EngineError, Fenced, StartOver, StateError, Unavailable
@@ -143,7 +143,7 @@ def test_no_partition_is_idle_while_its_producers_transactions_are_open(
     kafka.stable, kafka.ends = {0: 0, 1: 0}, {0: 50, 1: 0}
     driver._run_owned(lambda _operator: None)
     held = dict.fromkeys((0, 1), Counts(held=1))
-    driver.operator.newest = replace(driver.operator.newest, totals=held, active={0: 0, 1: 0})
+    driver.operator.newest = described(driver.operator.newest, totals=held, active_clock={0: 0, 1: 0})
     driver.operator.round()
     assert [(plan.partition, plan.action) for plan in jobs.plans] == [(1, "idle")]
 
@@ -174,7 +174,7 @@ def test_an_operator_without_output_topics_runs_without_transactions(
 ) -> None:
     driver = driver_of(application(tmp_path, output=None), jobs)
     driver.run(Event(), until_caught_up=True)
-    assert (driver.operator.newest.action, driver.operator.newest.offsets) == ("batch", {"in": {0: 5, 1: 5}})
+    assert (driver.operator.newest.action, driver.operator.newest.next_offsets) == ("batch", {0: 5, 1: 5})
     assert [plan.producer for plan in jobs.plans] == [None, None]
     assert not {"InitProducerId", "EndTxn", "TxnOffsetCommit"} & set(kafka.names)
 
@@ -305,7 +305,7 @@ def test_a_driver_that_ends_with_a_commit_in_doubt_leaves_its_transactions_open(
 
 def test_a_driver_that_ends_aborts_its_open_transactions(driver: OperatorDriver, kafka: ScriptedKafka) -> None:
     driver.operator.publication.mark_unclear([1])
-    driver.operator.publication._committed_offsets = dict(driver.operator.newest.offsets["in"])
+    driver.operator.publication._committed_offsets = driver.operator.newest.next_offsets
     driver.operator.publication._marked_at = dict.fromkeys(driver.operator.publication._committed_offsets, math.inf)
     driver.operator.drain()
     assert [(one.transactional_id, one.producer_id) for one in kafka.named("InitProducerId")] == [

@@ -8,7 +8,7 @@ import pytest
 
 from tidegate.contracts.config import TimeWindows
 from tidegate.contracts.errors import ConfigurationError
-from tidegate.contracts.schema import FORMAT, BatchMeta, Counts
+from tidegate.contracts.schema import FORMAT, BatchMeta, Counts, PartitionMeta
 from tidegate.runtime.configuration.application import (
     Application,
     application_of,
@@ -162,7 +162,7 @@ def log_of(settings: dict[str, Any]) -> BatchMeta:
         clock=0,
         config="hash",
         settings=settings,
-        totals={0: Counts(records_in=1, applied=1)},
+        partitions={0: PartitionMeta(next_offset=1, totals=Counts(records_in=1, applied=1))},
     )
 
 

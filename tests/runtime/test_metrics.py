@@ -1,11 +1,10 @@
 """Metrics are a function of the commits."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.metadata import described
 from tidegate.contracts.schema import FORMAT, BatchMeta, Counts
 from tidegate.runtime.batch_loop.metadata import after_batch
 from tidegate.runtime.task.messages import PartitionResult
@@ -21,7 +20,7 @@ pytestmark = pytest.mark.fast
 
 
 def meta(batch, clock, counts, measures=None):
-    return BatchMeta(
+    base = BatchMeta(
         format=FORMAT,
         operator="updates",
         table_id="t",
@@ -31,9 +30,9 @@ def meta(batch, clock, counts, measures=None):
         action="batch",
         clock=clock,
         config="c",
-        counts=counts,
-        measures=measures or {},
+        input="in",
     )
+    return described(base, counts=counts, measures=measures or {})
 
 
 def test_rates_are_reported_since_the_start_and_over_the_last_60_seconds():
@@ -104,7 +103,7 @@ def test_sums_have_a_total_and_lateness_bins_have_none():
 def test_the_newest_metadata_contains_the_totals_of_all_batches(data):
     """The figures that metadata carries on, and the batches of the last minute, report what all batches do."""
     numbers = st.integers(0, 5)
-    newest = replace(meta(0, 0, {}), offsets={"in": {}})
+    newest = described(meta(0, 0, {}), next_offset=dict.fromkeys(range(3), 0))
     metas = [newest]
     for batch in range(1, data.draw(st.integers(1, 6)) + 1):
         results = [
@@ -123,7 +122,7 @@ def test_the_newest_metadata_contains_the_totals_of_all_batches(data):
             for partition in data.draw(st.sets(st.integers(0, 2), min_size=1))
         ]
         clock = newest.clock + data.draw(st.sampled_from([1, 30_000, 61_000]))
-        newest = after_batch(newest, results, topic="in", batch=batch, attempt="a", clock=clock)
+        newest = after_batch(newest, results, batch=batch, attempt="a", clock=clock)
         metas.append(newest)
     recent = [each for each in metas[1:] if each.clock >= newest.clock - RECENT_MS]
     continued = Metrics.after(metas[-len(recent) - 1])

@@ -57,7 +57,7 @@ def emissions(*texts: str) -> pa.Table:
 def committed(log: OperatorLog, batch: int, *texts: str) -> BatchMeta:
     """The batch has emissions in partition 0."""
     tables = {("emission", 0): emissions(*texts)} if texts else {}
-    return commit_rows(log, batch, tables, offsets={"in": {0: 10 * batch, 1: 0}})
+    return commit_rows(log, batch, tables, next_offset={0: 10 * batch, 1: 0})
 
 
 def refused(cause: str, *offsets: int) -> pa.Table:
@@ -76,7 +76,7 @@ def refusing(log: OperatorLog, batch: int, rows: Rows, **more: object) -> BatchM
     """The batch has those rows in partition 0, and nothing of what is empty."""
     kinds = {"emission": rows.emissions, "late": rows.late, "rejected": rows.rejected}
     tables = {(kind, 0): table for kind, table in kinds.items() if table.num_rows}
-    return commit_rows(log, batch, tables, offsets={"in": {0: 10 * batch, 1: 0}}, **more)
+    return commit_rows(log, batch, tables, next_offset={0: 10 * batch, 1: 0}, **more)
 
 
 def publishing(kafka: ScriptedKafka, log: OperatorLog, deadline_s: float = 5.0, outlets: Outlets = OUT) -> Publication:
@@ -117,8 +117,8 @@ def opened_with(
         table_id=newest.table_id,
         partition=0,
         batch=newest.batch,
-        next_offset=newest.offsets["in"][0],
-        raised=newest.raised.get(0, ()),
+        next_offset=newest.partitions[0].next_offset,
+        raised=newest.partitions[0].raised,
         deadline_s=5.0,
     )
     return open_output(kafka, started.producers[0], destination, rows)  # type: ignore[arg-type]
@@ -157,7 +157,7 @@ def test_marks_are_compared_by_batch_never_by_offset(kafka: ScriptedKafka, log: 
     """An idle advance emits without moving the offset; anybody can move an offset without publishing."""
     committed(log, 1, "a")
     newest = committed(log, 2, "b")
-    for offset in (0, newest.offsets["in"][0], 10**9):
+    for offset in (0, newest.partitions[0].next_offset, 10**9):
         published_already, above = ScriptedKafka(), ScriptedKafka()
         published_already.marks[0] = (offset, f"tidegate/1 {log.table_id} 2")
         above.marks[0] = (offset, f"tidegate/1 {log.table_id} 1")
@@ -184,7 +184,7 @@ def test_with_a_missing_mark_only_the_newest_output_is_in_question(
     """1, 2 and 3 have output; of 1 and 2 the topic has nothing any more. Older metadata does not tell the newest."""
     for batch in (1, 2, 3):
         newest = committed(log, batch, f"of {batch}")
-    newest = commit_rows(log, 4, {}, offsets=newest.offsets, output=known)
+    newest = commit_rows(log, 4, {}, next_offset=newest.next_offsets, output_batch=known)
     for found, due in ((3, []), (2, [b"of 3"]), (4, [])):
         monkeypatch.setattr(publication, "newest_batch_header", lambda *_place, found=found: found)
         kafka = ScriptedKafka()
@@ -200,7 +200,9 @@ def test_emissions_from_before_output_was_configured_are_not_published(
     monkeypatch.setattr(publication, "newest_batch_header", lambda *_place: None)
     kafka.starts = {0: 1_000}
     newest = committed(log, 2, "stays")
-    published(kafka, log, commit_rows(log, 3, {}, offsets=newest.offsets, output={0: 2}, published_from=3))
+    published(
+        kafka, log, commit_rows(log, 3, {}, next_offset=newest.next_offsets, output_batch={0: 2}, published_from=3)
+    )
     assert payloads(kafka) == []
 
 
@@ -227,7 +229,7 @@ def test_a_settlement_is_carried_out(
     committed(log, 1, "a")
     kafka.starts = {0: 1_000}
     monkeypatch.setattr(publication, "newest_batch_header", lambda *_place: None)
-    claim = commit_rows(log, 2, {}, offsets={"in": {0: 10, 1: 0}}, settled={0: (1, word)})
+    claim = commit_rows(log, 2, {}, next_offset={0: 10, 1: 0}, settled={0: (1, word)})
     started = published(kafka, log, claim)
     started.commit_offsets(claim)
     assert len(payloads(kafka)) == due
@@ -305,7 +307,7 @@ def test_output_published_again_is_equal_byte_for_byte(kafka: ScriptedKafka, log
     texts = [f"emission {number}" for number in range(500)]
     first = published(kafka, log, committed(log, 1, "of an older batch"))
     newest = committed(log, 2, *texts)
-    claim = commit_rows(log, 3, {}, offsets=newest.offsets)
+    claim = commit_rows(log, 3, {}, next_offset=newest.next_offsets)
     again = ScriptedKafka()
     again.marks[0] = (10, f"tidegate/1 {log.table_id} 1")
     published(again, log, claim)
@@ -395,7 +397,7 @@ def test_output_of_every_kind_published_again_is_equal_byte_for_byte(
         first = published(kafka, log, refusing(log, 1, nothing_but(late=refused("time", 0))), outlets)
         newest = refusing(log, 2, rows)
         again.marks[0] = (10, f"tidegate/1 {log.table_id} 1")
-        published(again, log, commit_rows(log, 3, {}, offsets=newest.offsets), outlets)
+        published(again, log, commit_rows(log, 3, {}, next_offset=newest.next_offsets), outlets)
         kafka.asked.clear()
         first.producers[0] = replace(first.producers[0], epoch=1, sequences={})
         opened_with(kafka, first, newest, rows, outlets)

@@ -46,8 +46,9 @@ def here(tmp_path: Path) -> Application:
         1,
         {("emission", 0): emissions("a"), ("emission", 1): emissions("b")},
         operator=NAME,
-        offsets={"in": {0: 10, 1: 20}},
-        output={0: 1, 1: 1},
+        input="in",
+        next_offset={0: 10, 1: 20},
+        output_batch={0: 1, 1: 1},
         topics={"in": "id of in", "out": "id of out"},
     )
     return made

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
+from tests.metadata import described
 from tests.runtime.test_metrics import meta
 from tidegate.contracts.errors import OffsetsGone, UserError
 from tidegate.contracts.schema import BatchMeta
@@ -17,11 +16,11 @@ from tidegate.runtime.repair.skip import check_skip, shown
 pytestmark = pytest.mark.fast
 
 CONFIG = SuppressionConfig(kind="suppression", input="in", until={"time_limit": "1h"})
-READ = replace(meta(3, 0, {}), offsets={"in": {0: 10, 1: 20, 2: 30}})
+READ = described(meta(3, 0, {}), input="in", next_offset={0: 10, 1: 20, 2: 30})
 
 
 def test_the_ranges_between_the_next_and_the_first_offsets_are_lost() -> None:
-    assert lost_ranges(READ, "in", {0: 10, 1: 25, 2: 0}) == {1: (20, 25)}
+    assert lost_ranges(READ, {0: 10, 1: 25, 2: 0}) == {1: (20, 25)}
 
 
 def test_a_loss_is_reported_for_all_partitions_with_the_command_that_accepts_it() -> None:
@@ -49,9 +48,9 @@ def test_existing_records_cannot_be_skipped(named) -> None:
 
 def test_a_skip_is_a_claim_that_moves_the_offsets_and_records_the_ranges() -> None:
     claim = after_claim(READ, attempt="a", clock=9, config="c", topics={})
-    skipped = after_skip(claim, "in", {1: (20, 25)})
+    skipped = after_skip(claim, {1: (20, 25)})
     assert (skipped.action, skipped.epoch, skipped.batch) == ("skip", READ.epoch + 1, READ.batch + 1)
-    assert skipped.offsets == {"in": {0: 10, 1: 25, 2: 30}}
+    assert skipped.next_offsets == {0: 10, 1: 25, 2: 30}
     assert BatchMeta.from_json(skipped.to_json()).skipped == {1: (20, 25)}
     assert after_claim(skipped, attempt="b", clock=9, config="c", topics={}).skipped == {}
 

@@ -11,13 +11,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from tests.metadata import described
 from tests.state.logs import HOUR_MS, MiniDriver, files, meta, new_log, rows
 from tests.state.tally_operator import Tally, TallyState
 from tidegate.contracts.config import OperatorConfig, read
 from tidegate.contracts.errors import EngineError, StateError, Unavailable, UserError
 from tidegate.contracts.event_time import ALWAYS, NEVER
 from tidegate.contracts.records import Records, Row
-from tidegate.contracts.schema import FORMAT, BatchMeta, Counts, Pin
+from tidegate.contracts.schema import FORMAT, BatchMeta, Counts, PartitionMeta, Pin
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 from tidegate.operators.table_history import TableHistory, TableHistoryConfig
@@ -45,7 +46,8 @@ READER = BatchMeta(
     action="claim",
     clock=0,
     config="",
-    offsets={"records": {0: 0}},
+    input="records",
+    partitions={0: PartitionMeta(next_offset=0)},
 )
 PLAN = PartitionPlan(
     partition=0,
@@ -72,7 +74,8 @@ class Table(MiniDriver):
     def commit(self, changes: pa.Table, attempt: str, stream_time: int) -> None:
         """The changes are the next batch."""
         said = {
-            "offsets": {"in": {0: self.read_to}},
+            "input": "in",
+            "next_offset": {0: self.read_to},
             "last": {0: (self.batch + 1, attempt)},
             "stream_time": {0: stream_time},
         }
@@ -86,7 +89,7 @@ class Table(MiniDriver):
         self.batch += 1
         newest = self.log.newest()
         assert newest is not None
-        compaction = replace(newest, batch=self.batch, attempt=f"c{self.batch}", action="compaction", counts={})
+        compaction = replace(newest, batch=self.batch, attempt=f"c{self.batch}", action="compaction", changed={})
         compact(self.log, compaction, slot=("key",), keep_output_ms=None, rewind_window_ms=HOUR_MS)
 
 
@@ -221,7 +224,7 @@ def test_an_older_reader_does_not_set_a_replica_back(table: Table, tmp_path: Pat
 def test_waiting_records_continue_when_the_table_has_caught_up_or_the_wait_is_over(table: Table) -> None:
     """T 100, grace 10: the table's topic ended at 1 when a record of 90 was due, and the table has read none of it."""
     reader = pinned(table, topic="in", gates=Gates(grace=10, wait=500))
-    held = replace(READER, active={0: 1_000}, stream_time={0: 100}, totals={0: Counts(held=1)})
+    held = described(READER, active_clock={0: 1_000}, stream_time={0: 100}, totals={0: Counts(held=1)})
     assert reader.gates is not None
     assert reader.partitions_to_resume(held, 1_000) == {0}, "not known yet"
     reader.gates.note_ends(held, {0: 1})
@@ -246,7 +249,7 @@ def test_a_reader_writes_its_lease_before_the_first_pin_and_while_it_runs(table:
     )
     reader.open(READER, 1_000)
     assert leases.read(table.log.path, 0) == {"reader": Lease(7, 1_000, {0: -11})}
-    moved = replace(READER, stream_time={0: 100}, needs={0: 40})
+    moved = described(READER, stream_time={0: 100}, needs={0: 40})
     lease.renew(moved, 1_999)
     assert leases.read(table.log.path, 0)["reader"].needs == {0: -11}, "once a second at most"
     lease.renew(moved, 2_000)
@@ -265,7 +268,7 @@ def test_a_replica_is_read_with_the_floor_of_the_pin(tmp_path: Path) -> None:
     reader = PinnedTable(reader="reader", name="facts", config=table.config, path=table.log.path)
     reader.open(READER)
     assert reader.plan(PLAN).floor is None, "of a log that does not tell it"
-    reader.meta = replace(newest, floor={0: 5})
+    reader.meta = described(newest, floor={0: 5})
     assert reader.plan(PLAN).floor == 5
 
 
@@ -282,7 +285,7 @@ def test_a_reader_waits_for_a_table_without_a_log(tmp_path: Path) -> None:
 def test_different_numbers_of_partitions_are_refused(table: Table) -> None:
     reader = PinnedTable(reader="r", name="tally", config=pinned(table).config, path=table.log.path)
     with pytest.raises(UserError, match="different numbers of partitions") as refused:
-        reader.open(replace(READER, offsets={"records": {0: 0, 1: 0}}))
+        reader.open(described(READER, next_offset={0: 0, 1: 0}))
     assert refused.value.value == "2 and 1"
 
 
@@ -393,7 +396,8 @@ class History:
             action=action,
             config=config_hash(self.config),
             settings=settings_of(self.config),
-            offsets={"in": {0: 0}},
+            input="in",
+            next_offset={0: 0},
             last={} if self.last is None else {0: self.last},
             stream_time={0: self.state.stream_time},
             counts={} if changes is None else {0: Counts()},

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.metadata import described, of_each
 from tests.runtime.kafka_peers import columns
 from tests.runtime.miniature import NAME, Jobs, application, driver_of, use_broker
 from tests.runtime.scripted_kafka import ScriptedKafka
@@ -29,7 +29,7 @@ from tidegate.runtime.repair.skip import check_skip
 pytestmark = pytest.mark.fast
 
 CONFIG = SuppressionConfig(kind="suppression", input="in", until={"time_limit": "1h"})
-READ = replace(meta(3, 0, {}), offsets={"in": {0: 100, 1: 20, 2: 30}}, epochs={0: 5, 1: 5})
+READ = described(meta(3, 0, {}), input="in", next_offset={0: 100, 1: 20, 2: 30}, leader_epoch={0: 5, 1: 5})
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_if_a_task_finds_a_truncation_the_driver_names_all_ranges(
     driver = driver_of(application(tmp_path), jobs)
     kafka.stable = kafka.ends = {0: 5, 1: 5}
     driver._run_owned(ClaimedOperator.round)
-    driver.operator.newest = replace(driver.operator.newest, epochs={0: 1, 1: 1})
+    driver.operator.newest = described(driver.operator.newest, leader_epoch={0: 1, 1: 1})
     kafka.stable = kafka.ends = {0: 9, 1: 9}
     kafka.epoch_ends = {(0, 1): (1, 2), (1, 1): (1, 3)}
 
@@ -134,9 +134,9 @@ def test_if_a_task_finds_a_truncation_the_driver_names_all_ranges(
 
 
 def test_a_plan_has_the_leader_epoch_of_the_last_record_and_the_log_stores_it() -> None:
-    plans = plan_records(PlanBasis(READ, "in", {}, {}), {0: 110, 2: 31})
+    plans = plan_records(PlanBasis(READ, {}, {}), {0: 110, 2: 31})
     assert [(plan.partition, plan.epoch) for plan in plans] == [(0, 5), (2, -1)]
-    assert BatchMeta.from_json(READ.to_json()).epochs == {0: 5, 1: 5}
+    assert BatchMeta.from_json(READ.to_json()).partitions == READ.partitions
 
 
 @pytest.mark.parametrize("named", [{0: (100, 59)}, {0: (100, 61)}, {0: (99, 60)}, {0: (60, 100)}])
@@ -148,9 +148,10 @@ def test_a_truncation_is_accepted_only_back_to_the_last_remaining_record_read(na
 
 def test_after_an_accepted_loss_the_former_leader_epoch_does_not_count() -> None:
     claim = after_claim(READ, attempt="a", clock=9, config="c", topics={})
-    skipped = after_skip(claim, "in", {0: (100, 60)})
-    assert (skipped.offsets["in"][0], skipped.epochs, skipped.skipped) == (60, {1: 5}, {0: (100, 60)})
-    assert after_skip(claim, "in", {0: (100, 60)}, {0: 4}).epochs == {0: 4, 1: 5}
+    skipped = after_skip(claim, {0: (100, 60)})
+    assert (skipped.partitions[0].next_offset, skipped.skipped) == (60, {0: (100, 60)})
+    assert of_each(skipped, "leader_epoch") == {0: -1, 1: 5, 2: -1}
+    assert of_each(after_skip(claim, {0: (100, 60)}, {0: 4}), "leader_epoch") == {0: 4, 1: 5, 2: -1}
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
+from tests.metadata import described
 from tidegate.contracts.config import read
 from tidegate.contracts.records import Row
-from tidegate.contracts.schema import FORMAT, BatchMeta
+from tidegate.contracts.schema import FORMAT, BatchMeta, PartitionMeta
 from tidegate.operators.registry import operator_for
 from tidegate.operators.stream_table_join import StreamTableJoinConfig
 from tidegate.operators.table_history import TableHistoryConfig
@@ -31,7 +30,8 @@ CLAIM = BatchMeta(
     action="claim",
     clock=0,
     config="",
-    offsets={TABLE_INPUT: {0: 0}},
+    input=TABLE_INPUT,
+    partitions={0: PartitionMeta(next_offset=0)},
 )
 ROW = Row(b"k", b"v", 5, 0, b"")
 CLAIMED, NEWEST = 1, 2
@@ -53,7 +53,7 @@ def batch_of(row: Row) -> BatchMeta:
     """The table's batch with that record."""
     result = Partition(operator_for(CONFIG), 0).play([row])
     said = {"counts": {0: result.counts}, "stream_time": {0: result.stream_time}, "floor": {0: -30}}
-    return replace(CLAIM, batch=1, action="batch", offsets={TABLE_INPUT: {0: 1}}, **said)
+    return described(CLAIM, batch=1, action="batch", next_offset={0: 1}, **said)
 
 
 def test_each_version_of_the_log_has_the_state_of_its_batch(table: TableOracle) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
 
 import pyarrow as pa
 import pytest
 
+from tests.metadata import described
 from tests.state.tally_operator import Tally, TallyState
 from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.records import Records, Row
@@ -58,10 +59,11 @@ def meta(log: OperatorLog, batch: int, *, epoch: int = 1, attempt: str = "", **m
         action="batch",
         clock=clock_of(batch),
         config="",
+        input="in",
         compacted=batch if more.get("action") == "compaction" else newest.compacted if newest else 0,
         recorded=batch - 1 if more.get("action") == "compaction" else newest.recorded if newest else -1,
     )
-    return replace(base, **more)  # type: ignore[arg-type]
+    return described(base, **more)
 
 
 def rows(*texts: str) -> pa.Table:

@@ -128,7 +128,7 @@ def test_output_and_metadata_are_merged_and_every_row_stays(log: OperatorLog) ->
 
 def test_a_compaction_writes_the_metadata_of_the_batches_before_it_into_rows(log: OperatorLog) -> None:
     for batch in (1, 2):
-        commit_rows(log, batch, {}, offsets={"t": {0: batch, 1: 0}})
+        commit_rows(log, batch, {}, next_offset={0: batch, 1: 0})
     assert log.read("meta").num_rows == 0
     run(log, 3)
     rows_of = log.read("meta", columns=["batch", "seq", "value", "timestamp"]).to_pylist()

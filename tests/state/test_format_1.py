@@ -7,11 +7,11 @@ partition batch % 2; checkpoints are at versions 8 and 16, and nothing was clean
 from __future__ import annotations
 
 import tarfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.metadata import described
 from tests.state.logs import OPERATOR, reopened
 from tidegate.contracts.schema import FORMAT, BatchMeta
 from tidegate.runtime.batch_loop.metadata import after_claim, after_compaction
@@ -42,9 +42,9 @@ def claimed(log: OperatorLog) -> tuple[OperatorLog, BatchMeta]:
 def test_a_log_of_format_1_is_read(log: OperatorLog) -> None:
     newest = log.newest()
     assert newest is not None
-    assert (newest.format, newest.batch, newest.offsets) == (1, 20, {"in": {0: 9, 1: 10}})
+    assert (newest.format, newest.batch, newest.next_offsets) == (1, 20, {0: 9, 1: 10})
     assert [meta.batch for meta in batch_metadata.metas(log)] == list(range(21))
-    assert [meta.offsets["in"] for meta in batch_metadata.metas_of(log, range(5, 7))] == [{0: 2, 1: 3}, {0: 3, 1: 3}]
+    assert [meta.next_offsets for meta in batch_metadata.metas_of(log, range(5, 7))] == [{0: 2, 1: 3}, {0: 3, 1: 3}]
     assert batch_metadata.gapless_range(log) == range(21)
     assert batch_metadata.lineage(log, newest) == {
         0: [(batch, f"a{batch}") for batch in (14, 16, 18, 20)],
@@ -55,7 +55,7 @@ def test_a_log_of_format_1_is_read(log: OperatorLog) -> None:
 def test_a_claim_upgrades_a_log_of_format_1(log: OperatorLog) -> None:
     before, state = batch_metadata.metas(log), log.read("state")
     mine, claim = claimed(log)
-    batch = replace(claim, batch=22, attempt="b", action="batch", offsets={"in": {0: 9, 1: 11}}, recovered={1: "new"})
+    batch = described(claim, batch=22, attempt="b", action="batch", next_offset={1: 11}, recovered={1: "new"})
     mine.commit(batch, [])
     for handle in (mine, reopened(mine), OperatorLog.at(log.path, None)):
         assert handle.newest() == batch

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from tests.metadata import described
 from tests.state.logs import OPERATOR, meta, new_log
-from tidegate.contracts.schema import BatchMeta, Counts
+from tidegate.contracts.schema import BatchMeta, Counts, Document, after_document
 from tidegate.runtime.batch_loop.metadata import after_batch
 from tidegate.runtime.task.messages import PartitionResult
 from tidegate.state.delta_log.log_entries import entry_path
@@ -30,20 +32,33 @@ def claim_of_100_partitions(log: OperatorLog) -> BatchMeta:
     """The metadata of a service's claim, when each partition has been read for long."""
     reached = dict.fromkeys(PARTITIONS, 1_790_000_000_000)
     counted = Counts(records_in=10**9, applied=10**9, emitted=10**9, held=123_456, held_bytes=12_345_678)
-    return replace(
+    return described(
         meta(log, 1, action="claim"),
         config="0" * 16,
         applied="0" * 16,
         topics={"in": "u" * 22, "out": "v" * 22},
-        offsets={"in": dict.fromkeys(PARTITIONS, 10**9)},
+        input="in",
+        next_offset=dict.fromkeys(PARTITIONS, 10**9),
         stream_time=reached,
         last=dict.fromkeys(PARTITIONS, (1, uuid4().hex)),
         totals=dict.fromkeys(PARTITIONS, counted),
         measured=dict.fromkeys(PARTITIONS, dict.fromkeys(MEASURES, 10**9)),
-        snapshot=dict.fromkeys(PARTITIONS, 1),
-        output=dict.fromkeys(PARTITIONS, 1),
-        active=reached,
+        snapshot_batch=dict.fromkeys(PARTITIONS, 1),
+        output_batch=dict.fromkeys(PARTITIONS, 1),
+        active_clock=reached,
     )
+
+
+TEXTS = sorted((Path(__file__).parent / "metadata_texts").glob("*.jsonl"))
+"""Documents of logs, as an earlier release wrote them: of each log some that follow each other."""
+
+
+def in_order(said: Any) -> Any:
+    """The JSON value with the entries of each map per partition in the order of the partitions."""
+    if not isinstance(said, dict):
+        return said
+    names = sorted(said, key=int) if all(map(str.isdigit, said)) else list(said)
+    return {name: in_order(said[name]) for name in names}
 
 
 def touching(before: BatchMeta, partition: int) -> BatchMeta:
@@ -51,15 +66,42 @@ def touching(before: BatchMeta, partition: int) -> BatchMeta:
     result = PartitionResult(
         partition=partition,
         action="batch",
-        next_offset=before.offsets["in"][partition] + 1_000,
-        stream_time=before.stream_time[partition] + 1_000,
+        next_offset=before.partitions[partition].next_offset + 1_000,
+        stream_time=before.partitions[partition].stream_time + 1_000,
         counts=Counts(records_in=1_000, applied=1_000, emitted=900, held=123_456, held_bytes=12_345_678),
         measures=MEASURES,
         files=(),
         producer=None,
     )
     clock, attempt = before.clock + 1_000, uuid4().hex
-    return after_batch(before, [result], topic="in", batch=before.batch + 1, attempt=attempt, clock=clock)
+    return after_batch(before, [result], batch=before.batch + 1, attempt=attempt, clock=clock)
+
+
+@pytest.mark.parametrize("file", TEXTS, ids=lambda file: file.stem)
+def test_a_document_is_written_as_it_was_before_metadata_was_one_value_per_partition(file: Path) -> None:
+    """An earlier release wrote the entries of a map in the order in which partitions first had a value."""
+    before, same = None, 0
+    for text in file.read_text().splitlines():
+        document = json.loads(text)
+        newest = after_document(before, document)
+        again = newest.to_json() if before is None or "base" not in document else changes_of(before, newest, document)
+        assert json.dumps(in_order(json.loads(again))) == json.dumps(in_order(document))
+        if json.dumps(in_order(document)) == json.dumps(document):
+            assert again == text
+            same += 1
+        before = newest
+    assert same
+
+
+def changes_of(before: BatchMeta, newest: BatchMeta, document: Document) -> str:
+    """The document of the newer batch, which builds upon the same one."""
+    return newest.changes_to_json(before, document["base"])
+
+
+def test_the_texts_have_every_field_of_a_document() -> None:
+    said = [json.loads(text) for file in TEXTS for text in file.read_text().splitlines()]
+    missing = {name for document in said for name in document if not any(each.get(name) for each in said)}
+    assert missing == set()
 
 
 def metadata_bytes(log: OperatorLog, batch: int) -> int:

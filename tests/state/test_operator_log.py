@@ -63,7 +63,7 @@ def test_a_new_log_has_no_batch(log: OperatorLog) -> None:
 
 
 def test_a_commit_is_read_back_with_its_metadata_by_any_handle(log: OperatorLog) -> None:
-    committed = commit_rows(log, 1, {("emission", 0): rows("a", "b")}, offsets={"t": {0: 2}}, last={0: (1, "x")})
+    committed = commit_rows(log, 1, {("emission", 0): rows("a", "b")}, next_offset={0: 2}, last={0: (1, "x")})
     for handle in (log, reopened(log), OperatorLog.at(log.path, log.version)):
         assert handle.newest() == committed
         read = handle.read("emission")
@@ -82,9 +82,9 @@ def test_a_commit_carries_the_application_transaction_and_its_metadata(log: Oper
 
 
 def test_metadata_is_rebuilt_from_the_newest_complete_metadata(log: OperatorLog) -> None:
-    commit_rows(log, 1, {}, offsets={"t": {0: 1, 1: 1}}, last={0: (1, "x"), 1: (1, "x")}, skipped={0: (0, 1)})
-    commit_rows(log, 2, {}, offsets={"t": {0: 1, 1: 2}}, last={0: (1, "x"), 1: (2, "y")}, counts={1: Counts(applied=1)})
-    committed = commit_rows(log, 3, {}, offsets={"t": {0: 3}}, last={0: (3, "z")}, dead_letters="d")
+    commit_rows(log, 1, {}, next_offset={0: 1, 1: 1}, last={0: (1, "x"), 1: (1, "x")}, skipped={0: (0, 1)})
+    commit_rows(log, 2, {}, next_offset={0: 1, 1: 2}, last={0: (1, "x"), 1: (2, "y")}, counts={1: Counts(applied=1)})
+    committed = commit_rows(log, 3, {}, next_offset={0: 3, 1: 2}, last={0: (3, "z")}, dead_letters="d")
     documents = [document_of(read_actions(log.path, version) or []) or {} for version in (1, 2, 3)]
     assert [document.get("base") for document in documents] == [None, 1, 1]
     assert documents[2]["last"] == {"0": [3, "z"], "1": None}

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.contracts.schema import BatchMeta, Raised
+from tests.metadata import of_each
+from tidegate.contracts.schema import BatchMeta, PartitionMeta, Raised
 from tidegate.runtime.batch_loop.metadata import after_claim, after_skip
 from tidegate.state.raised_offsets import after_going_back, input_offsets, raised_now
 
@@ -50,11 +51,12 @@ def test_a_skip_back_raises_later_offsets_and_a_skip_forward_does_not() -> None:
         action="batch",
         clock=0,
         config="c",
-        offsets={"in": {0: 100, 1: 7}},
+        input="in",
+        partitions={0: PartitionMeta(next_offset=100), 1: PartitionMeta(next_offset=7)},
     )
     claim = after_claim(before, attempt="b", clock=1, config="c", topics={})
-    back = after_skip(claim, "in", {0: (100, 60), 1: (7, 9)})
-    assert back.raised == {0: ((100, 40),)}
-    again = after_skip(after_claim(back, attempt="c", clock=2, config="c", topics={}), "in", {0: (60, 50)})
-    assert again.raised == {0: ((100, 50),)}
-    assert BatchMeta.from_json(again.to_json()).raised == again.raised
+    back = after_skip(claim, {0: (100, 60), 1: (7, 9)})
+    assert of_each(back, "raised") == {0: ((100, 40),), 1: ()}
+    again = after_skip(after_claim(back, attempt="c", clock=2, config="c", topics={}), {0: (60, 50)})
+    assert of_each(again, "raised") == {0: ((100, 50),), 1: ()}
+    assert BatchMeta.from_json(again.to_json()).partitions == again.partitions

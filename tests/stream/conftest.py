@@ -108,7 +108,7 @@ def place(spark, tmp_path):
 
 def records_in(metas: Sequence[BatchMeta]) -> int:
     """The records that the batches have counted."""
-    return sum(counts.records_in for meta in metas for counts in meta.counts.values())
+    return sum(change.counts.records_in for meta in metas for change in meta.changed.values())
 
 
 def partitions_of(spark: Any, keys: Sequence[bytes | None]) -> dict[bytes | None, int]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.metadata import described
 from tidegate.contracts.errors import StateError
 from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.stream.decisions import (
@@ -73,9 +74,9 @@ def test_the_number_of_partitions_is_fixed_in_the_log():
 
 def test_the_log_of_a_topic_is_refused():
     with pytest.raises(StateError, match="written from a Kafka topic"):
-        check_same_input(replace(WRITTEN, offsets={"departures": {0: 1}}), 3)
+        check_same_input(replace(WRITTEN, input="departures"), 3)
 
 
 def test_the_fields_of_a_query_survive_the_log():
-    meta = replace(WRITTEN, query_offsets={0: 5, 1: 0, 2: 9})
+    meta = described(WRITTEN, query_offset={0: 5, 1: 0, 2: 9})
     assert BatchMeta.from_json(meta.to_json()) == meta

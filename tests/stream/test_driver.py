@@ -16,6 +16,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import tidegate.spark
+from tests.stream.conftest import records_in
 from tests.stream.plain_spark import Frame, PlainColumns, PlainContext, PlainSpark, partition_of
 from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.errors import BufferFull, ConfigurationError, EngineError, Fenced, StateError, Unavailable
@@ -97,15 +98,15 @@ class Stream:
 
         meta = self.log().newest()
         assert meta is not None
-        totals = meta.totals.get(partition)
+        known = meta.partitions[partition]
         return replace(
             trace,
             emissions=rows("emission", trace.emissions),
             late=rows("late", trace.late),
             rejected=rows("rejected", trace.rejected),
-            applied=totals.applied if totals else 0,
-            superseded=totals.superseded if totals else 0,
-            stream_time=meta.stream_time.get(partition, -1),
+            applied=known.totals.applied,
+            superseded=known.totals.superseded,
+            stream_time=known.stream_time,
         )
 
 
@@ -146,8 +147,8 @@ def test_laws_1_and_8_a_stream_equals_the_reference_and_counts_every_record_once
         expected = foretold(rules, rows, partition)
         assert stream.seen(partition, expected) == expected
     metas = batch_metadata.metas(stream.log())
-    assert all(counts.balanced for meta in metas for counts in meta.counts.values())
-    assert sum(counts.records_in for meta in metas for counts in meta.counts.values()) == len(rows)
+    assert all(change.counts.balanced for meta in metas for change in meta.changed.values())
+    assert records_in(metas) == len(rows)
     shutil.rmtree(stream.folder)
 
 
@@ -274,7 +275,7 @@ def test_a_failed_attempt_leaves_no_file_and_the_next_one_starts_from_a_new_clai
     assert [meta.action for meta in batch_metadata.metas(stream.log())] == ["claim", "claim", "claim", "batch"]
     named = {file.path for kind in ("meta", "state", "emission") for file in stream.log().data_files(kind)}
     assert {str(path.relative_to(stream.log().path)) for path in stream.log().path.glob("kind=*/*/*")} == named
-    assert sum(counts.held for counts in stream.driver.newest.totals.values()) == 2
+    assert sum(known.totals.held for known in stream.driver.newest.partitions.values()) == 2
 
 
 def test_a_batch_that_always_fails_ends_with_its_error(tmp_path, no_pauses):
@@ -306,7 +307,7 @@ def test_a_second_driver_fences_the_first(tmp_path, no_pauses):
     with pytest.raises(Fenced):
         first.batch([Row(b"a", b"1", 0, 0)])
     second.batch([Row(b"a", b"2", 0, 0)])
-    assert sum(counts.records_in for meta in batch_metadata.metas(second.log()) for counts in meta.counts.values()) == 1
+    assert records_in(batch_metadata.metas(second.log())) == 1
 
 
 def test_a_batch_without_rows_is_committed_too(tmp_path):

@@ -75,11 +75,11 @@ def assert_as_foretold(here: Place, made: Sequence[dict[str, Any]]) -> None:
         assert seen(here, "emission", partition, trace.emissions) == trace.emissions
         assert seen(here, "late", partition, trace.late) == trace.late
         assert seen(here, "rejected", partition, trace.rejected) == trace.rejected
-        totals = here.metas()[-1].totals[partition]
+        totals = here.metas()[-1].partitions[partition].totals
         assert (totals.applied, totals.superseded) == (trace.applied, trace.superseded)
         assert (totals.late, totals.rejected) == (len(trace.late), len(trace.rejected))
     metas = here.metas()
-    assert all(counts.balanced for meta in metas for counts in meta.counts.values())
+    assert all(change.counts.balanced for meta in metas for change in meta.changed.values())
     assert records_in(metas) == len(made)
 
 

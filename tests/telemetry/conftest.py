@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.metadata import described
 from tidegate.contracts.schema import FORMAT, BatchMeta, Counts
 from tidegate.runtime.configuration.application import Application, application_of
 from tidegate.runtime.telemetry.driver_status import DriverStatus
@@ -46,8 +47,9 @@ def meta(batch: int = 1, **more: Any) -> BatchMeta:
         "action": "batch",
         "clock": 1_000 * batch,
         "config": "c",
+        "input": "in",
     }
-    return BatchMeta(**said | more)
+    return described(BatchMeta(**said), **more)
 
 
 COUNTS = Counts(records_in=10, applied=5, superseded=2, late=2, rejected=1, emitted=4, held=3, held_bytes=30)
@@ -78,18 +80,19 @@ MEASURES = {
 SECONDS = {"job": 0.3, "recover": 0.02, "commit": 0.04, "publish": 0.2}
 
 
-def busy(**more: Any) -> BatchMeta:
+def busy(batch: int = 1, **more: Any) -> BatchMeta:
     """The metadata of a batch in which everything that is measured has happened, in partition 7."""
     said: dict[str, Any] = {
         "counts": {7: COUNTS},
         "totals": {7: COUNTS},
         "measures": {7: MEASURES},
-        "offsets": {"in": {7: 100}},
+        "next_offset": {7: 100},
         "stream_time": {7: 60_000},
-        "opened": (7,),
+        "last": {7: (batch, "a")},
+        "opened": {7: True},
         "recovered": {7: "rebuild: no header"},
     }
-    return meta(**said | more)
+    return meta(batch, **said | more)
 
 
 class StillDriver:

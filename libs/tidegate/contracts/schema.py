@@ -7,12 +7,14 @@ misread the new one.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import MISSING, dataclass, field, fields
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
+from tidegate.contracts.event_time import ALWAYS, NEVER, NO_STREAM_TIME
 from tidegate.contracts.patches import changes, differs, field_types, patched, typed
 
 FORMAT = 2
@@ -33,7 +35,7 @@ _COMMON = [
     pa.field("value", pa.binary()),
     pa.field("headers", pa.binary()),  # as in a Kafka v2 record, varint count included; null: none
     pa.field("timestamp", pa.int64()),  # event time, ms
-    pa.field("offset", pa.int64()),  # offset of the input record that the row shows; see BatchMeta.raised
+    pa.field("offset", pa.int64()),  # offset of the input record that the row shows; see PartitionMeta.raised
     pa.field("topic", pa.string()),  # topic of that record
     pa.field("window_start", pa.int64()),
     pa.field("window_end", pa.int64()),
@@ -86,20 +88,70 @@ Raised = tuple[tuple[int, int], ...]
 """Pairs (from, by), ascending: records at offsets from `from` on in the log are `by` lower in the input."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PartitionMeta:
+    """What is known of one partition after a batch: how far its input is read, its state, and its output.
+
+    Batches, clocks, and offsets are -1 where there was none yet. Clocks are wall-clock times of batches, ms.
+    """
+
+    next_offset: int  # of the input: where the next batch begins
+    query_offset: int = -1  # if the input is a streaming DataFrame: where the next Spark micro-batch begins
+    raised: Raised = ()  # where the input used offsets again
+    leader_epoch: int = -1  # of the record batch before the next offset
+    stream_time: int = NO_STREAM_TIME  # ms
+    last: tuple[int, str] | None = None  # (batch, attempt) of the newest commit that changed the state
+    totals: Counts = Counts()  # of all batches; what is held is held now
+    measured: dict[str, int] = field(default_factory=dict)  # the measures of all batches, aggregated
+    snapshot_batch: int = -1  # the batch up to which the state was rewritten as a whole
+    output_batch: int = -1  # the newest batch with output to publish
+    active_clock: int = -1  # of the newest batch with records, from which idleness is measured
+    advanced_clock: int = -1  # of the newest idle advance
+    remembered_from: int | None = None  # event time before which closed windows are forgotten, ms
+    floor: int | None = None  # of a table: first event time with all versions kept, ms
+    needs: int | None = None  # of a reader: earliest event time that it may still look up, ms
+
+    @property
+    def begun(self) -> bool:
+        """Return whether a batch has changed the partition's state yet."""
+        return self.last is not None
+
+    @property
+    def complete_from(self) -> int:
+        """Return the first event time with all versions kept; NEVER if none has been dropped yet."""
+        return NEVER if self.floor is None else self.floor
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PartitionChange:
+    """What one batch did in a partition.
+
+    `opened`: it left a transaction to be committed in Kafka. `recovered`: how the local state was recovered, if it did
+    not simply continue. `gate`: of a reader, the event time up to which the table was complete, ms.
+    """
+
+    counts: Counts
+    measures: dict[str, int] = field(default_factory=dict)
+    opened: bool = False
+    recovered: str | None = None
+    gate: int | None = None
+
+    @property
+    def open_until(self) -> int:
+        """Return the event time up to which the batch might release records; ALWAYS if it waited for no table."""
+        return ALWAYS if self.gate is None else self.gate
+
+
 OF_THE_BATCH = {"of": "the batch"}
 """Marks a field that describes its own batch alone. Other fields keep the value of the batch before unless changed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchMeta:
-    """Everything that is known after a batch. Maps are complete: they have all partitions, not only those of the batch.
+    """Everything that is known after a batch: of each partition, of the batch itself, and of the operator.
 
-    A log entry holds either all of this or what the batch changed of it. A new field needs nothing but its line here.
-
-    `last` is the (batch, attempt) of the newest commit that changed a partition's state. `snapshot` is the batch up to
-    which its state was rewritten as a whole. `output` is the newest batch with output to publish. `active` is the clock
-    of the newest batch with records of the partition, from which idleness is measured. `advanced` is the clock of its
-    newest idle advance.
+    `partitions` has all partitions of the input, `changed` those whose state the batch changed. A log entry holds
+    either all of this or what the batch changed of it, as the maps that DOCUMENT names.
     """
 
     format: int
@@ -111,25 +163,13 @@ class BatchMeta:
     action: str  # claim, apply, batch, idle, flush, compaction, skip, settle
     clock: int
     config: str
+    input: str = ""  # the input's name in the log
+    partitions: dict[int, PartitionMeta] = field(default_factory=dict)
+    changed: dict[int, PartitionChange] = field(default_factory=dict, metadata=OF_THE_BATCH)
     query_id: str | None = None  # if the input is a streaming DataFrame: id of the Spark query
     query_batch: int = -1  # the newest Spark micro-batch that is completely in the log
-    query_offsets: dict[int, int] = field(default_factory=dict)  # per partition, where the next micro-batch begins
     topics: dict[str, str] = field(default_factory=dict)
-    offsets: dict[str, dict[int, int]] = field(default_factory=dict)
-    raised: dict[int, Raised] = field(default_factory=dict)  # where the input used offsets again
-    epochs: dict[int, int] = field(default_factory=dict)  # the leader epoch of the record batch before the next offset
-    stream_time: dict[int, int] = field(default_factory=dict)
-    last: dict[int, tuple[int, str]] = field(default_factory=dict)
-    counts: dict[int, Counts] = field(default_factory=dict, metadata=OF_THE_BATCH)
-    totals: dict[int, Counts] = field(default_factory=dict)
-    measures: dict[int, dict[str, int]] = field(default_factory=dict, metadata=OF_THE_BATCH)
-    opened: tuple[int, ...] = field(default=(), metadata=OF_THE_BATCH)
-    snapshot: dict[int, int] = field(default_factory=dict)
-    output: dict[int, int] = field(default_factory=dict)
-    active: dict[int, int] = field(default_factory=dict)
-    advanced: dict[int, int] = field(default_factory=dict)
     compacted: int = 0  # the batch of the newest compaction
-    measured: dict[int, dict[str, int]] = field(default_factory=dict)  # the measures of all batches, aggregated
     figures: dict[str, int] = field(default_factory=dict)  # aggregates over all batches; runtime.telemetry.metrics
     skips: tuple[tuple[int, int, int, int, int], ...] = ()  # newest `skipped`: (batch, clock, partition, from, to)
     recorded: int = -1  # the batch up to which metadata is in `meta` rows
@@ -141,20 +181,18 @@ class BatchMeta:
     skipped: dict[int, tuple[int, int]] = field(default_factory=dict, metadata=OF_THE_BATCH)
     # action `settle`: what a person decided about the newest output: (batch, `published` or `unpublished`):
     settled: dict[int, tuple[int, str]] = field(default_factory=dict, metadata=OF_THE_BATCH)
-    # how local states were recovered, where they did not simply continue:
-    recovered: dict[int, str] = field(default_factory=dict, metadata=OF_THE_BATCH)
     settings: dict[str, Any] = field(default_factory=dict)  # the configuration, as a file would have it
     applied: str = ""  # hash of the configuration that was applied to the held state
-    remembered: dict[int, int] = field(default_factory=dict)  # event time before which closed windows are forgotten
     readers: dict[str, tuple[int, int]] = field(default_factory=dict)  # of a table: epoch and clock of each lease
-    floor: dict[int, int] = field(default_factory=dict)  # of a table: first event time with all versions kept
-    needs: dict[int, int] = field(default_factory=dict)  # of a reader: earliest event time that it may still look up
-    # event time up to which the table that the batch read was complete:
-    gates: dict[int, int] = field(default_factory=dict, metadata=OF_THE_BATCH)
+
+    @property
+    def next_offsets(self) -> dict[int, int]:
+        """Return the input's next offset of each partition."""
+        return {partition: known.next_offset for partition, known in self.partitions.items()}
 
     def to_json(self) -> str:
         """Return all metadata as one line of JSON; inverse of `from_json`."""
-        return _one_line(vars(self))
+        return _one_line(_document_of(self, self.partitions))
 
     @classmethod
     def from_json(cls, text: str) -> BatchMeta:
@@ -166,25 +204,66 @@ class BatchMeta:
 
         `base`: the batch of the newest complete metadata, where a reader begins.
         """
-        own = {name: value for name in _OWN if (value := getattr(self, name))}
-        kept = {name: (getattr(before, name), getattr(self, name)) for name in _KEPT}
-        changed = {name: changes(was, now) for name, (was, now) in kept.items() if differs(was, now)}
-        return _one_line({"base": base, **{name: getattr(self, name) for name in _IDENTITY}, **own, **changed})
+        moved = [p for p, known in self.partitions.items() if known is not before.partitions.get(p)]
+        was, now = (_document_of(meta, _some(meta.partitions, moved)) for meta in (before, self))
+        own = {name: now[name] for name in _OWN if now[name]}
+        changed = {name: changes(was[name], now[name]) for name in _KEPT if differs(was[name], now[name])}
+        return _one_line({"base": base, **{name: now[name] for name in _IDENTITY}, **own, **changed})
 
-
-def _default(of: Field[Any]) -> Any:
-    return of.default if of.default_factory is MISSING else of.default_factory()
-
-
-_DEFAULTS = {each.name: _default(each) for each in fields(BatchMeta)}
-_OWN = tuple(each.name for each in fields(BatchMeta) if each.metadata == OF_THE_BATCH)
-_IDENTITY = (*(name for name, default in _DEFAULTS.items() if default is MISSING), "compacted")
-"""The fields that every document has. They include all fields that are looked up in single entries of the log."""
-_KEPT = tuple(name for name in _DEFAULTS if name not in (*_OWN, *_IDENTITY))
-_NOTHING_OWN = {name: _DEFAULTS[name] for name in _OWN}
 
 Document = dict[str, Any]
-"""Metadata as written: complete, or, with `base`, what changed since the batch before."""
+"""Metadata as written: complete, or, with `base`, what changed since the batch before.
+
+What is known per partition is written as one map per field, each with the partitions for which it is set.
+"""
+
+_SET_BY_FIRST_BATCH = {"stream_time": "stream_time", "last": "last", "totals": "totals", "measured": "measured"}
+"""Maps of a document, and the field of PartitionMeta in each: they have all partitions that a batch has changed."""
+
+_SET_ON_DEMAND = {
+    "query_offsets": "query_offset",
+    "raised": "raised",
+    "epochs": "leader_epoch",
+    "snapshot": "snapshot_batch",
+    "output": "output_batch",
+    "active": "active_clock",
+    "advanced": "advanced_clock",
+    "remembered": "remembered_from",
+    "floor": "floor",
+    "needs": "needs",
+}
+"""Further maps. They have the partitions in which the field is not at its default."""
+
+_MAPS = _SET_BY_FIRST_BATCH | _SET_ON_DEMAND
+
+_NAMES = (
+    "format", "operator", "table_id", "epoch", "batch", "attempt", "action", "clock", "config", "query_id",
+    "query_batch", "query_offsets", "topics", "offsets", "raised", "epochs", "stream_time", "last", "counts",
+    "totals", "measures", "opened", "snapshot", "output", "active", "advanced", "compacted", "measured",
+    "figures", "skips", "recorded", "inputs", "published_from", "dead_letters", "dead_letters_from",
+    "skipped", "settled", "recovered", "settings", "applied", "remembered", "readers", "floor", "needs", "gates",
+)  # fmt: skip
+"""The fields of a document, in their order."""
+
+_OF_CHANGES = {
+    "counts": dict[int, Counts],
+    "measures": dict[int, dict[str, int]],
+    "opened": tuple[int, ...],
+    "recovered": dict[int, str],
+    "gates": dict[int, int],
+}
+"""The types of the fields that hold the batch's own changes per partition."""
+
+_FIELDS = {each.name: each for each in fields(BatchMeta) if each.name in _NAMES}
+_HINTS: dict[str, Any] = {name: field_types(BatchMeta)[name] for name in _FIELDS} | _OF_CHANGES
+_HINTS |= {name: dict[int, field_types(PartitionMeta)[of]] for name, of in _MAPS.items()}  # type: ignore[misc]
+_HINTS |= {"offsets": dict[str, dict[int, int]]}
+_OWN = [name for name in _NAMES if name in _OF_CHANGES or (name in _FIELDS and _FIELDS[name].metadata == OF_THE_BATCH)]
+_REQUIRED = [name for name, each in _FIELDS.items() if each.default is each.default_factory is MISSING]
+_IDENTITY = [*_REQUIRED, "compacted"]
+"""The fields that every document has. They include all fields that are looked up in single entries of the log."""
+_KEPT = [name for name in _NAMES if name not in (*_OWN, *_IDENTITY)]
+_UNKNOWN = PartitionMeta(next_offset=0)
 
 
 def is_complete(document: Document) -> bool:
@@ -197,14 +276,80 @@ def after_document(before: BatchMeta | None, document: Document) -> BatchMeta:
 
     Raise ValueError if the document has only changes and `before` is None.
     """
-    said = {name: typed(hint, document[name]) for name, hint in field_types(BatchMeta).items() if name in document}
+    said = {name: typed(_HINTS[name], document[name]) for name in _NAMES if name in document}
     if is_complete(document):
-        return BatchMeta(**said)
+        return _meta_of(said, {})
     if before is None:
         raise ValueError(f"batch {document['batch']} says what it changed, but the metadata before it is not there")
-    kept = {name: patched(getattr(before, name), said[name]) for name in _KEPT if name in said}
+    moved = {partition for name in _MAPS for partition in said.get(name, ())}
+    moved |= {partition for offsets in said.get("offsets", {}).values() for partition in offsets}
+    was = _document_of(before, _some(before.partitions, moved))
+    # rule: metadata-builds-up/kept
+    kept = {name: patched(was[name], said.get(name, {})) if name in said else was[name] for name in _KEPT}
     # rule: metadata-builds-up/merged
-    return replace(before, **_NOTHING_OWN | said | kept)
+    return _meta_of(said | kept, before.partitions)
+
+
+def _document_of(meta: BatchMeta, partitions: Mapping[int, PartitionMeta]) -> Document:
+    """Return the metadata, of these partitions alone, in the form and order in which it is written."""
+    said = {name: getattr(meta, name) for name in _FIELDS}
+    said["offsets"] = {meta.input: {p: known.next_offset for p, known in partitions.items()}} if meta.input else {}
+    begun = {partition for partition, known in partitions.items() if known.begun}
+    said |= {name: _map_of(partitions, of, begun) for name, of in _SET_BY_FIRST_BATCH.items()}
+    said |= {name: _map_of(partitions, of, frozenset()) for name, of in _SET_ON_DEMAND.items()}
+    said |= _document_of_changes(meta.changed)
+    return {name: said[name] for name in _NAMES}
+
+
+def _document_of_changes(changed: Mapping[int, PartitionChange]) -> Document:
+    return {
+        "counts": {partition: change.counts for partition, change in changed.items()},
+        "measures": {partition: change.measures for partition, change in changed.items()},
+        "opened": [partition for partition, change in changed.items() if change.opened],
+        "recovered": {p: change.recovered for p, change in changed.items() if change.recovered is not None},
+        "gates": {p: change.gate for p, change in changed.items() if change.gate is not None},
+    }
+
+
+def _map_of(partitions: Mapping[int, PartitionMeta], of: str, begun: Set[int]) -> dict[int, Any]:
+    """Return the field `of` of the partitions in `begun`, and of those in which it is not at its default."""
+    unset, values = getattr(_UNKNOWN, of), map(attrgetter(of), partitions.values())
+    return {p: value for p, value in zip(partitions, values, strict=True) if p in begun or value != unset}
+
+
+def _some(partitions: Mapping[int, PartitionMeta], wanted: Iterable[int]) -> dict[int, PartitionMeta]:
+    return {partition: partitions[partition] for partition in wanted if partition in partitions}
+
+
+def _meta_of(said: Document, unchanged: Mapping[int, PartitionMeta]) -> BatchMeta:
+    """Return the metadata of a document with converted values; `unchanged`: the partitions that it does not have."""
+    [(source, offsets)] = said.get("offsets", {}).items() or [("", {})]
+    return BatchMeta(
+        **{name: said[name] for name in _FIELDS if name in said},
+        input=source,
+        partitions={
+            **unchanged,
+            **{partition: _partition_of(said, partition, at) for partition, at in offsets.items()},
+        },
+        changed={
+            partition: _change_of(said, partition, counts) for partition, counts in said.get("counts", {}).items()
+        },
+    )
+
+
+def _partition_of(said: Document, partition: int, next_offset: int) -> PartitionMeta:
+    values = {of: said[name][partition] for name, of in _MAPS.items() if partition in said.get(name, ())}
+    return PartitionMeta(next_offset=next_offset, **values)
+
+
+def _change_of(said: Document, partition: int, counts: Counts) -> PartitionChange:
+    return PartitionChange(
+        counts=counts,
+        measures=said.get("measures", {}).get(partition, {}),
+        opened=partition in said.get("opened", ()),
+        recovered=said.get("recovered", {}).get(partition),
+        gate=said.get("gates", {}).get(partition),
+    )
 
 
 def _one_line(document: Document) -> str:

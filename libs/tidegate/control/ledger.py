@@ -129,9 +129,9 @@ def _batch(meta: BatchMeta) -> dict[str, Any]:
         "action": meta.action,
         "config": meta.config,
         "clock_ms": meta.clock,
-        "partitions": len(meta.counts),
-        **_sums(_COUNTED, meta.counts.values()),
-        **_sums(_HELD, meta.totals.values()),
+        "partitions": len(meta.changed),
+        **_sums(_COUNTED, (change.counts for change in meta.changed.values())),
+        **_sums(_HELD, (known.totals for known in meta.partitions.values())),
     }
 
 
@@ -141,12 +141,14 @@ def _sums(names: Sequence[str], counts: Iterable[Counts]) -> dict[str, int]:
 
 
 def _compaction(meta: BatchMeta) -> dict[str, Any]:
-    snapshot = {str(partition): batch for partition, batch in meta.snapshot.items()}
+    rewritten = {partition: known.snapshot_batch for partition, known in meta.partitions.items()}
+    snapshot = {str(partition): batch for partition, batch in rewritten.items() if batch >= 0}
     return {"batch": meta.batch, "clock_ms": meta.clock, "snapshot": snapshot}
 
 
 def _recoveries(meta: BatchMeta) -> list[dict[str, Any]]:
     return [
-        {"batch": meta.batch, "partition": partition, "clock_ms": meta.clock, "reason": reason}
-        for partition, reason in meta.recovered.items()
+        {"batch": meta.batch, "partition": partition, "clock_ms": meta.clock, "reason": change.recovered}
+        for partition, change in meta.changed.items()
+        if change.recovered is not None
     ]

@@ -109,16 +109,16 @@ def lineage(log: OperatorLog, newest: BatchMeta) -> dict[int, list[Commit]]:
     # rule: bounded-by-log-length/lineage
     for _version, document in islice(documents_before(log.path, log.version), LINEAGE_ENTRIES):
         for partition in touched(document):
-            if document["batch"] > newest.snapshot.get(partition, -1):
+            if document["batch"] > newest.partitions[partition].snapshot_batch:
                 found.setdefault(partition, []).insert(0, (document["batch"], document["attempt"]))
     return found
 
 
 def extend_lineage(lineage: dict[int, list[Commit]], meta: BatchMeta) -> None:
     """Add the commit to the lineage of each partition that it changed, and keep the newest LINEAGE commits of each."""
-    for partition in meta.counts:
+    for partition in meta.changed:
         commits = lineage.setdefault(partition, [])
-        commits.append(meta.last[partition])
+        commits.append((meta.batch, meta.attempt))
         del commits[:-LINEAGE]
 
 
@@ -128,7 +128,7 @@ def above_snapshots(lineage: dict[int, list[Commit]], newest: BatchMeta) -> dict
     A local state at one of those commits has to be rebuilt.
     """
     return {
-        partition: [commit for commit in commits if commit[0] >= newest.snapshot.get(partition, -1)]
+        partition: [commit for commit in commits if commit[0] >= newest.partitions[partition].snapshot_batch]
         for partition, commits in lineage.items()
     }
 

@@ -13,7 +13,6 @@ from typing import cast
 
 import pyarrow as pa
 
-from tidegate.contracts.event_time import ALWAYS
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.operator import OperatorState, StepResult, TableReader
 from tidegate.contracts.schema import BatchMeta
@@ -58,7 +57,7 @@ class Replay:
         """Yield each batch of each partition, in the order of the log."""
         before: BatchMeta | None = None
         for meta in metas(self._log):
-            for partition in meta.counts:
+            for partition in meta.changed:
                 assert before is not None, "the log does not begin with a claim"
                 yield self._replayed(before, meta, partition)
             before = meta
@@ -71,7 +70,7 @@ class Replay:
         state = self._state(partition)
         for table, pin in meta.inputs.items():
             read = table_state(self.application, table, pin, partition)
-            cast(TableReader, state).read_table(read, meta.gates.get(partition, ALWAYS))
+            cast(TableReader, state).read_table(read, meta.changed[partition].open_until)
         results = list(self._results(state, before, meta, partition))
         return Replayed(
             batch=meta.batch,
@@ -94,11 +93,12 @@ class Replay:
         self, state: OperatorState, before: BatchMeta, meta: BatchMeta, partition: int
     ) -> Iterator[StepResult]:
         topic = self.application.operators[self.name].input
-        start, end = before.offsets[topic][partition], meta.offsets[topic][partition]
+        was, now = before.partitions[partition], meta.partitions[partition]
+        start, end = was.next_offset, now.next_offset
         if meta.action == "flush":
             yield state.flush()
-        elif start == end and meta.stream_time.get(partition) != before.stream_time.get(partition):
-            yield state.advance(meta.stream_time[partition])
+        elif start == end and was.stream_time != now.stream_time:
+            yield state.advance(now.stream_time)
         else:
             yield from self._steps(state, topic, partition, start, end, meta.clock)
 

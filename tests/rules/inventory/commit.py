@@ -59,18 +59,15 @@ RULES = (
         slug="last-commit",
         name="a partition's `last` is the batch and attempt of the newest commit that changed it",
         chapter=Chapter.COMMIT,
-        tests=tests("runtime/test_commit_metadata", "maps_are_complete_for_partitions_that_took_no_part"),
-        removals=(
-            dropped("{r.partition: (batch, attempt) for r in results}"),
-            argument("last", "{**{r.partition: (batch, attempt) for r in results}}"),
-        ),
+        tests=tests("runtime/test_commit_metadata", "metadata_is_complete_for_partitions_that_took_no_part"),
+        removals=(dropped("last="),),
     ),
     Rule(
         slug="offsets-of-all",
         name="metadata has the offsets and stream times of all partitions",
         chapter=Chapter.COMMIT,
-        tests=tests("runtime/test_commit_metadata", "maps_are_complete_for_partitions_that_took_no_part"),
-        removals=(dropped("newest.offsets.get(topic, {})"),),
+        tests=tests("runtime/test_commit_metadata", "metadata_is_complete_for_partitions_that_took_no_part"),
+        removals=(argument("partitions", "after"),),
     ),
     Rule(
         slug="counts-balance",
@@ -95,7 +92,9 @@ RULES = (
         name="metadata contains what the batch changed, unless it is complete",
         chapter=Chapter.COMMIT,
         tests=tests(
-            "state/test_metadata", "of_100_partitions_a_batch_that_touches_one_writes_at_most_4_kb_of_metadata"
+            "state/test_metadata",
+            "of_100_partitions_a_batch_that_touches_one_writes_at_most_4_kb_of_metadata",
+            "a_document_is_written_as_it_was_before_metadata_was_one_value_per_partition",
         ),
         removals=(
             replaced("complete", "True", way="entry"),
@@ -110,7 +109,7 @@ RULES = (
         removals=(
             condition("True", way="read"),
             dropped("dict.fromkeys(before.keys() - now.keys())", way="gone"),
-            dropped("_NOTHING_OWN", way="merged"),
+            replaced("_KEPT", "_NAMES", way="kept"),
             dropped("kept", way="merged"),
         ),
     ),

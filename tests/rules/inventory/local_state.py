@@ -134,7 +134,7 @@ RULES = (
         name="a compaction records that it is the newest snapshot",
         chapter=Chapter.LOCAL_STATE,
         tests=tests("runtime/test_commit_metadata", "a_claim_and_a_compaction_take_a_batch_each_and_keep_last"),
-        removals=(argument("snapshot", "newest.snapshot"),),
+        removals=(argument("snapshot_batch", "newest.partitions[p].snapshot_batch"),),
     ),
     Rule(
         slug="lineage-in-plan",

@@ -34,7 +34,7 @@ RULES = (
         chapter=Chapter.MARK,
         tests=tests("runtime/test_publication", "marks_are_compared_by_batch_never_by_offset"),
         removals=(
-            followed("if committed and committed.offset >= newest.offsets[self._input][partition]:\n    continue"),
+            followed("if committed and committed.offset >= newest.partitions[partition].next_offset:\n    continue"),
         ),
     ),
     Rule(

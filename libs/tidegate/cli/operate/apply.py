@@ -107,7 +107,7 @@ def _log(application: Application, name: str) -> OperatorLog:
 
 
 def _show(name: str, done_by: str, applied: BatchMeta | None) -> None:
-    released = 0 if applied is None else sum(counts.emitted for counts in applied.counts.values())
-    held = 0 if applied is None else sum(counts.held for counts in applied.totals.values())
+    released = 0 if applied is None else sum(change.counts.emitted for change in applied.changed.values())
+    held = 0 if applied is None else sum(known.totals.held for known in applied.partitions.values())
     result = {"operator": name, "applied_by": done_by, "released": released, "held_after": held}
     show(result, f"{name}: applied the changed file, by {done_by}: {released:,} released, {held:,} held")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from tidegate.contracts.event_time import ALWAYS, NEVER, NO_STREAM_TIME
+from tidegate.contracts.event_time import ALWAYS
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.configuration.application import Application
@@ -50,7 +50,7 @@ class Readers:
         self._log_dead(found.keys() - counting.keys())
         readers = seen(newest.readers, counting)
         return readers, {
-            partition: Hold(newest.floor.get(partition, NEVER), needed(counting, readers, partition))
+            partition: Hold(newest.partitions[partition].complete_from, needed(counting, readers, partition))
             for partition in partitions
         }
 
@@ -140,9 +140,9 @@ class Renewal:
 
     def _needs(self, newest: BatchMeta) -> dict[int, int]:
         """Return per partition the earliest event time that held records, or those not yet late, may look up."""
-        partitions = [partition for reached in newest.offsets.values() for partition in reached]
-        due = {partition: newest.stream_time.get(partition, NO_STREAM_TIME) - self.grace for partition in partitions}
-        return {partition: min(newest.needs.get(partition, time), time) for partition, time in due.items()}
+        due = {partition: known.stream_time - self.grace for partition, known in newest.partitions.items()}
+        held = {p: known.needs for p, known in newest.partitions.items() if known.needs is not None}
+        return {partition: min(held.get(partition, time), time) for partition, time in due.items()}
 
 
 class Released(NamedTuple):
@@ -174,8 +174,9 @@ class Gates:
     def note_ends(self, newest: BatchMeta, ends: Mapping[int, int]) -> None:
         """Note the end offsets of the table's topic, read after the stream time in `newest` was reached."""
         self.ends = ends
-        for partition, stream_time in newest.stream_time.items():
-            self._gates[partition].add_due(stream_time - self.grace, ends.get(partition, ALWAYS))
+        for partition, known in newest.partitions.items():
+            if known.begun:
+                self._gates[partition].add_due(known.stream_time - self.grace, ends.get(partition, ALWAYS))
 
     def open_until(self, plan: PartitionPlan, read: int) -> int:
         """Return the event time up to which the partition may release records in this batch.
@@ -210,7 +211,7 @@ class Gates:
             return True
         if used.waiting and self.passed(partition, read) > used.passed:
             return True
-        waited_until = newest.active.get(partition, 0) + (ALWAYS if self.wait is None else self.wait)
+        waited_until = max(newest.partitions[partition].active_clock, 0) + (ALWAYS if self.wait is None else self.wait)
         return bool(used.waiting) and used.clock < waited_until <= now_ms
 
     def waiting(self) -> list[int]:
@@ -224,5 +225,5 @@ class Gates:
 
     def nothing_waits(self, newest: BatchMeta) -> bool:
         """Return True if no record waits, and each partition with held records has had a batch since the start."""
-        known = all(partition in self._released for partition, counts in newest.totals.items() if counts.held)
+        known = all(p in self._released for p, partition in newest.partitions.items() if partition.totals.held)
         return known and not self.waiting()

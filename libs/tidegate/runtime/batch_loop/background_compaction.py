@@ -84,8 +84,7 @@ class Compacting:
         """
         self.drop()
         began = time.monotonic()
-        partitions = [partition for reached in newest.offsets.values() for partition in sorted(reached)]
-        meta = after_compaction(newest, partitions, attempt=uuid4().hex, clock=clock.now_ms())
+        meta = after_compaction(newest, newest.partitions, attempt=uuid4().hex, clock=clock.now_ms())
         compact(
             log,
             meta,
@@ -104,7 +103,7 @@ class Compacting:
         if self.rewriting is not None or not due(log, newest):
             return
         planned = after_compaction(newest, (), attempt=uuid4().hex, clock=clock.now_ms())
-        held = {partition: counts.held for partition, counts in newest.totals.items()}
+        held = {partition: known.totals.held for partition, known in newest.partitions.items()}
         pinned = log.pinned_copy()
         stopped = Event()
         answer = self.in_background(lambda: self._prepared(pinned, planned, published, held, stopped), "compaction")
@@ -177,6 +176,6 @@ class Compacting:
 
 def due(log: OperatorLog, newest: BatchMeta) -> bool:
     """Return whether the log has grown enough since the newest compaction to be worth another one."""
-    held = sum(counts.held for counts in newest.totals.values())
+    held = sum(known.totals.held for known in newest.partitions.values())
     size = log.size
     return compaction_due(newest.batch - newest.compacted, size.state_rows, held, size.files) is not None

@@ -147,7 +147,8 @@ class Claimant:
             settings=settings_of(self._config),
         )
         known = remembered(self._newest, self._config)
-        claim = replace(claim, dead_letters=outlets_now.dead_letters, remembered=known)
+        partitions = {p: replace(each, remembered_from=known.get(p)) for p, each in claim.partitions.items()}
+        claim = replace(claim, dead_letters=outlets_now.dead_letters, partitions=partitions)
         if outlets_now.output not in (None, former.output):
             # rule: publish-from-configured
             claim = replace(claim, published_from=claim.batch)
@@ -185,7 +186,7 @@ class Claimant:
             deadline_s=self._deadline_s,
         )
         try:
-            publication.start(sorted(self._newest.offsets[self._config.input]), self._newest)
+            publication.start(sorted(self._newest.partitions), self._newest)
         except StateError:  # for example a mark above this claim, written by a driver that has claimed since
             self._refuse_overtaken(self._open_log().newest() or self._newest)
             raise

@@ -163,7 +163,7 @@ class ClaimedOperator:
         self._compacting.stop()
         with suppress(EngineError):  # the next driver does it
             self.publication.close(self.newest)
-        if not self.newest.last:
+        if not any(known.begun for known in self.newest.partitions.values()):
             return
         try:
             self._driver.jobs.make_durable(self._attempt("drain", self.newest.clock))
@@ -174,7 +174,7 @@ class ClaimedOperator:
     def processed(self) -> dict[int, int]:
         """Return the input's offsets up to which all is processed and published; empty while anything waits."""
         settled = not self.publication.unclear and self._table.nothing_waits(self.newest)
-        return self.newest.offsets[self._config.input] if settled else {}
+        return self.newest.next_offsets if settled else {}
 
     # ---- plans
 
@@ -190,7 +190,7 @@ class ClaimedOperator:
         # rule: topic-ids-checked
         self._check_topics()
         # rule: truncated-input/end
-        if any(end < self.newest.offsets[topic].get(partition, 0) for partition, end in ends.items()):
+        if any(end < self.newest.partitions[partition].next_offset for partition, end in ends.items()):
             preflight.check_nothing_truncated(self._kafka(), self.newest, self._config)
         basis = self._plan_basis()
         if first := plan_apply(basis):
@@ -207,7 +207,7 @@ class ClaimedOperator:
         return plans + plan_idle(basis, begun, now, idle_after, busy)
 
     def _plan_basis(self) -> PlanBasis:
-        return PlanBasis(self.newest, self._config.input, self._lineage, self.publication.producers)
+        return PlanBasis(self.newest, self._lineage, self.publication.producers)
 
     def _run_if_all_ready(self, plans: Sequence[PartitionPlan]) -> bool:
         """Run the plans as one batch if all of their local states are ready; return whether they are."""
@@ -272,7 +272,6 @@ class ClaimedOperator:
         meta = after_batch(
             self.newest,
             results,
-            topic=attempt.topic,
             batch=attempt.batch,
             attempt=attempt.attempt,
             clock=attempt.clock,
@@ -296,7 +295,8 @@ class ClaimedOperator:
         return [self._driver.recovering.with_recovery(answer) for answer in answers]
 
     def _report_recoveries(self, meta: BatchMeta, results: Sequence[PartitionResult]) -> None:
-        for partition, recovery in meta.recovered.items():
+        recovered = {p: change.recovered for p, change in meta.changed.items() if change.recovered is not None}
+        for partition, recovery in recovered.items():
             fields = log_fields(self.name, partition=partition, batch=meta.batch)
             lines.info("%s, partition %d: local state: %s", self.name, partition, recovery, extra=fields)
             self._driver.status.write_recovered(partition, recovery)
@@ -311,7 +311,7 @@ class ClaimedOperator:
             self._start_over_if_unclear(lambda: self.log.commit(meta, files))
         except Exception:
             # rule: abort-before-waiting
-            self._abort_opened(meta.opened)
+            self._abort_opened([partition for partition, change in meta.changed.items() if change.opened])
             raise
         self.newest = meta
         self._driver.recorder.note(meta)

@@ -8,10 +8,10 @@ from types import MappingProxyType
 from typing import Any
 
 from tidegate.contracts.errors import StateError
-from tidegate.contracts.schema import FORMAT, BatchMeta, Counts, Pin
+from tidegate.contracts.schema import FORMAT, BatchMeta, Counts, PartitionChange, PartitionMeta, Pin
 from tidegate.runtime.task.messages import PartitionResult
-from tidegate.runtime.telemetry.metrics import figures_after, measured_after
-from tidegate.state.decisions import RecoveryMethod, RecoveryPlan
+from tidegate.runtime.telemetry.metrics import figures_after, merge_batches
+from tidegate.state.decisions import Commit, RecoveryMethod, RecoveryPlan
 from tidegate.state.raised_offsets import after_going_back
 from tidegate.state.upkeep.batch_history import recorded_through
 
@@ -38,7 +38,8 @@ def first_meta(operator: str, table_id: str, clock: int, topic: str, starts: dic
         action="claim",
         clock=clock,
         config="",
-        offsets={topic: starts},
+        input=topic,
+        partitions={partition: PartitionMeta(next_offset=start) for partition, start in starts.items()},
     )
 
 
@@ -69,20 +70,16 @@ def after_claim(
         clock=clock,
         config=config,
         settings=dict(settings) or newest.settings,
-        applied=met if any(counts.held for counts in newest.totals.values()) else config,
+        applied=met if any(known.totals.held for known in newest.partitions.values()) else config,
         topics=dict(topics),
-        counts={},
-        measures={},
-        opened=(),
-        recovered={},
+        changed={},
         skipped={},
         settled={},
-        gates={},
     )
 
 
 def after_skip(
-    claim: BatchMeta, topic: str, ranges: Mapping[int, tuple[int, int]], epochs: Mapping[int, int] = NO_PARTITIONS
+    claim: BatchMeta, ranges: Mapping[int, tuple[int, int]], epochs: Mapping[int, int] = NO_PARTITIONS
 ) -> BatchMeta:
     """Return the metadata of a claim that skips offsets [from, to) of the partitions and records that.
 
@@ -90,22 +87,22 @@ def after_skip(
     there now is read. These offsets were used before, so that the log raises them.
     `epochs`: the leader epoch of the input right before `to`; the former epochs belong to records that are gone.
     """
-    offsets = claim.offsets[topic] | {partition: end for partition, (_start, end) in ranges.items()}
-    # rule: truncated-input/skipped
-    others = {partition: epoch for partition, epoch in claim.epochs.items() if partition not in ranges}
-    back = {partition: span for partition, span in ranges.items() if span[1] < span[0]}
-    raised = {partition: after_going_back(claim.raised.get(partition, ()), *span) for partition, span in back.items()}
     skips = [(claim.batch, claim.clock, partition, start, end) for partition, (start, end) in ranges.items()]
-    # rule: skip-keeps-leader-epoch/kept, raised-offsets/recorded
+    moved = {p: _moved(claim.partitions[p], *span, epochs.get(p, -1)) for p, span in ranges.items()}
     return replace(
         claim,
         action="skip",
-        offsets={**claim.offsets, topic: offsets},
-        raised={**claim.raised, **raised},
-        epochs={**others, **epochs},
+        partitions={**claim.partitions, **moved},
         skipped=dict(ranges),
         skips=(*claim.skips, *skips)[-MOST_SKIPS:],
     )
+
+
+def _moved(known: PartitionMeta, start: int, end: int, leader_epoch: int) -> PartitionMeta:
+    """Return what is known of a partition that goes on at `end` instead of `start`."""
+    raised = after_going_back(known.raised, start, end) if end < start else known.raised
+    # rule: truncated-input/skipped, skip-keeps-leader-epoch/kept, raised-offsets/recorded
+    return replace(known, next_offset=end, raised=raised, leader_epoch=leader_epoch)
 
 
 def after_settling(claim: BatchMeta, batches: Mapping[int, int], *, published: bool) -> BatchMeta:
@@ -121,7 +118,6 @@ def after_batch(
     newest: BatchMeta,
     results: Sequence[PartitionResult],
     *,
-    topic: str,
     batch: int,
     attempt: str,
     clock: int,
@@ -129,7 +125,7 @@ def after_batch(
     readers: Mapping[str, tuple[int, int]] = NOTHING,
     gates: Mapping[int, int] = NO_PARTITIONS,
 ) -> BatchMeta:
-    """Return the metadata of a batch: maps cover all partitions, with new values for those that took part.
+    """Return the metadata of a batch: of all partitions, with one new value for each that took part.
 
     `inputs`: the pin of each table that was read. `readers`: of a table, the readers that it kept versions for.
     `gates`: of a reader, per partition the event time up to which the table allowed the release of records.
@@ -138,8 +134,10 @@ def after_batch(
     for result in results:
         _check_balance(result)
     action = max((r.action for r in results), key=_ACTIONS.index, default="batch")
-    counts, measures = {r.partition: r.counts for r in results}, {r.partition: r.measures for r in results}
-    # rule: last-commit, offsets-of-all
+    before = {r.partition: newest.partitions[r.partition] for r in results}
+    after = {r.partition: _partition_after(before[r.partition], r, (batch, attempt), clock) for r in results}
+    changed = {r.partition: _change(before[r.partition], r, gates.get(r.partition)) for r in results}
+    # rule: offsets-of-all
     return replace(
         newest,
         batch=batch,
@@ -147,32 +145,42 @@ def after_batch(
         action=action,
         applied=newest.config if action == "apply" else newest.applied,
         clock=clock,
-        offsets={
-            **newest.offsets,
-            topic: {**newest.offsets.get(topic, {}), **{r.partition: r.next_offset for r in results}},
-        },
-        epochs={**newest.epochs, **{r.partition: r.epoch for r in results if r.epoch >= 0}},
-        stream_time={**newest.stream_time, **{r.partition: r.stream_time for r in results}},
-        last={**newest.last, **{r.partition: (batch, attempt) for r in results}},
-        counts=counts,
-        totals={**newest.totals, **{r.partition: _total(newest.totals.get(r.partition), r.counts) for r in results}},
-        measures=measures,
-        measured=measured_after(newest, measures),
-        figures=figures_after(newest, counts, measures, clock),
-        opened=tuple(r.partition for r in results if _opened(r)),
-        output={**newest.output, **{r.partition: batch for r in results if r.counts.emitted or _opened(r)}},
-        active={**newest.active, **{r.partition: clock for r in results if r.counts.records_in}},
-        advanced={**newest.advanced, **{r.partition: clock for r in results if r.action == "idle"}},
+        partitions={**newest.partitions, **after},
+        changed=changed,
+        figures=figures_after(newest, changed, clock),
         inputs=dict(inputs),
         readers=dict(readers),
-        floor={**newest.floor, **{r.partition: r.floor for r in results if r.floor is not None}},
-        needs={**newest.needs, **{r.partition: r.needs for r in results if r.needs is not None}},
-        gates=dict(gates),
-        recovered={
-            r.partition: r.recovery.description
-            for r in results
-            if r.recovery is not None and r.partition in newest.last and _came_back(r.recovery)
-        },
+    )
+
+
+def _partition_after(known: PartitionMeta, result: PartitionResult, commit: Commit, clock: int) -> PartitionMeta:
+    """Return what is known of a partition after its part of a batch."""
+    # rule: last-commit
+    return replace(
+        known,
+        next_offset=result.next_offset,
+        leader_epoch=result.epoch if result.epoch >= 0 else known.leader_epoch,
+        stream_time=result.stream_time,
+        last=commit,
+        totals=_total(known.totals, result.counts),
+        measured=merge_batches(known.measured, result.measures),
+        output_batch=commit[0] if result.counts.emitted or _opened(result) else known.output_batch,
+        active_clock=clock if result.counts.records_in else known.active_clock,
+        advanced_clock=clock if result.action == "idle" else known.advanced_clock,
+        floor=known.floor if result.floor is None else result.floor,
+        needs=known.needs if result.needs is None else result.needs,
+    )
+
+
+def _change(known: PartitionMeta, result: PartitionResult, gate: int | None) -> PartitionChange:
+    """Return what the batch did in a partition; `known`: of the partition before the batch."""
+    recovery = result.recovery if known.begun else None
+    return PartitionChange(
+        counts=result.counts,
+        measures=result.measures,
+        opened=_opened(result),
+        recovered=recovery.description if recovery is not None and _came_back(recovery) else None,
+        gate=gate,
     )
 
 
@@ -185,19 +193,17 @@ def after_compaction(
     """
     # rule: compaction-takes-number
     batch = newest.batch + 1
+    snapshot = batch if through is None else through
     # rule: compaction-is-snapshot
+    rewritten = {p: replace(newest.partitions[p], snapshot_batch=snapshot) for p in partitions}
     return replace(
         newest,
         batch=batch,
         attempt=attempt,
         action="compaction",
         clock=clock,
-        counts={},
-        measures={},
-        opened=(),
-        recovered={},
-        gates={},
-        snapshot={**newest.snapshot, **dict.fromkeys(partitions, batch if through is None else through)},
+        partitions={**newest.partitions, **rewritten},
+        changed={},
         compacted=batch,
         recorded=batch - 1 if through is None else through,
     )
@@ -223,7 +229,5 @@ def _check_balance(result: PartitionResult) -> None:
         )
 
 
-def _total(before: Counts | None, now: Counts) -> Counts:
-    if before is None:
-        return now
+def _total(before: Counts, now: Counts) -> Counts:
     return replace(now, **{name: getattr(before, name) + getattr(now, name) for name in _ADDED})

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tidegate.contracts.event_time import NO_STREAM_TIME
-from tidegate.contracts.schema import BatchMeta, Counts
+from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.kafka.transactions import Producer
 from tidegate.runtime.task.messages import PartitionPlan
 from tidegate.state.batch_metadata import LINEAGE
@@ -20,29 +20,27 @@ IDLE_STEP_MS = 1_000
 class PlanBasis(NamedTuple):
     """What the plans of all partitions are made from: the log, the local states' lineage, and Kafka's producers.
 
-    `topic`: the name of the input in the log. `producers`: empty if nothing is published.
+    `producers`: empty if nothing is published.
     """
 
     newest: BatchMeta
-    topic: str
     lineage: Mapping[int, Sequence[Commit]]
     producers: Mapping[int, Producer]
 
 
 def plan_records(basis: PlanBasis, ends: Mapping[int, int], left_out: Collection[int] = ()) -> list[PartitionPlan]:
     """Plan each partition with records between its next offset and its last stable offset."""
-    offsets = basis.newest.offsets[basis.topic]
+    known = basis.newest.partitions
     return [
-        _plan(basis, partition, offsets[partition], end)
+        _plan(basis, partition, end)
         for partition, end in sorted(ends.items())
-        if end > offsets[partition] and partition not in left_out
+        if end > known[partition].next_offset and partition not in left_out
     ]
 
 
 def plan_stream(basis: PlanBasis) -> dict[int, PartitionPlan]:
     """Plan every partition from its next offset on, for a streaming DataFrame; the tasks count the records."""
-    offsets = basis.newest.offsets[basis.topic]
-    return {partition: _plan(basis, partition, start, start) for partition, start in offsets.items()}
+    return {partition: _plan(basis, partition) for partition in basis.newest.partitions}
 
 
 def plan_idle(
@@ -57,30 +55,28 @@ def plan_idle(
     A partition whose high watermark is beyond its next offset is not idle: the records of open transactions are still
     to be read once these end.
     """
-    plans, newest = [], basis.newest
-    for partition in sorted(newest.active):
-        offset = newest.offsets[basis.topic][partition]
+    plans = []
+    for partition, known in sorted(basis.newest.partitions.items()):
         # rule: idle-at-high-watermark/plan
-        idle = partition not in left_out and high_watermarks.get(partition) == offset
-        if not idle or not newest.totals.get(partition, Counts()).held:
+        idle = partition not in left_out and high_watermarks.get(partition) == known.next_offset
+        if not idle or not known.totals.held:
             continue
-        growth = idle_advance(newest.active[partition], newest.advanced.get(partition, -1), now, idle_after)
+        growth = idle_advance(known.active_clock, known.advanced_clock, now, idle_after)
         if growth is not None and growth >= IDLE_STEP_MS:
-            plan = _plan(basis, partition, offset, offset)
+            plan = _plan(basis, partition)
             plans.append(replace(plan, action="idle", advance_to=plan.stream_time + growth))
     return plans
 
 
 def plan_held(basis: PlanBasis, partitions: Collection[int]) -> list[PartitionPlan]:
     """Plan, without reading input, each of the given partitions that holds records."""
-    held = [p for p, counts in sorted(basis.newest.totals.items()) if counts.held and p in partitions]
-    offsets = basis.newest.offsets[basis.topic]
-    return [_plan(basis, p, offsets[p], offsets[p]) for p in held]
+    known = sorted(basis.newest.partitions.items())
+    return [_plan(basis, partition) for partition, it in known if it.totals.held and partition in partitions]
 
 
 def plan_flush(basis: PlanBasis) -> list[PartitionPlan]:
     """Plan a release of everything that is held, in each partition that holds records."""
-    plans = plan_held(basis, basis.newest.totals)
+    plans = plan_held(basis, basis.newest.partitions)
     return [replace(plan, action="flush") for plan in plans]
 
 
@@ -88,28 +84,29 @@ def plan_apply(basis: PlanBasis) -> list[PartitionPlan]:
     """Plan each partition whose held records the newest configuration has not been applied to; none if it has."""
     if basis.newest.applied == basis.newest.config:
         return []
-    plans = plan_held(basis, basis.newest.totals)
+    plans = plan_held(basis, basis.newest.partitions)
     return [replace(plan, action="apply") for plan in plans]
 
 
-def _plan(basis: PlanBasis, partition: int, start: int, end: int) -> PartitionPlan:
-    newest = basis.newest
+def _plan(basis: PlanBasis, partition: int, end: int | None = None) -> PartitionPlan:
+    """Return the plan of a batch that reads the partition from its next offset up to `end` (None: reads nothing)."""
+    newest, known = basis.newest, basis.newest.partitions[partition]
     # rule: lineage-in-plan, truncated-input/plan
     return PartitionPlan(
         partition=partition,
         action="batch",
-        start=start,
-        end=end,
-        stream_time=newest.stream_time.get(partition, NO_STREAM_TIME),
+        start=known.next_offset,
+        end=known.next_offset if end is None else end,
+        stream_time=known.stream_time,
         advance_to=NO_STREAM_TIME,
         wanted=Wanted(
             epoch=newest.epoch,
             batch=newest.batch + 1,
-            last=newest.last.get(partition),
+            last=known.last,
             lineage=tuple(basis.lineage.get(partition, ())[-LINEAGE:]),
-            snapshot=newest.snapshot.get(partition, -1),
+            snapshot=known.snapshot_batch,
         ),
         producer=basis.producers.get(partition),
-        epoch=newest.epochs.get(partition, -1),
-        raised=newest.raised.get(partition, ()),
+        epoch=known.leader_epoch,
+        raised=known.raised,
     )

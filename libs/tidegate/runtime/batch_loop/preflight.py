@@ -58,10 +58,10 @@ def check_topics(before: BatchMeta, config: OperatorConfig, now: Topics) -> None
 
     Raise UserError if an output or dead-letter topic has fewer partitions than the input.
     """
-    if before.offsets and config.input not in before.offsets:
+    if before.input not in ("", config.input):
         raise StateError(
             f"the log of {before.operator} was written from another input topic",
-            value=f"{', '.join(before.offsets)}; now {config.input}",
+            value=f"{before.input}; now {config.input}",
             remedy="give the operator another name, or configure its former input topic",
         )
     for topic, topic_id in now.ids.items():
@@ -74,7 +74,7 @@ def check_topics(before: BatchMeta, config: OperatorConfig, now: Topics) -> None
             )
     partitions = now.partitions[config.input]
     # rule: same-input-partitions
-    if (had := len(before.offsets.get(config.input, {}))) not in (0, partitions):
+    if (had := len(before.partitions)) not in (0, partitions):
         raise StateError(
             f"topic {config.input} has a different number of partitions now",
             value=f"{partitions}, was {had}",
@@ -125,7 +125,7 @@ def _remedy_for(topic: str, config: OperatorConfig) -> str:
 
 def check_nothing_lost(before: BatchMeta, config: OperatorConfig, starts: Mapping[int, int]) -> None:
     """Raise OffsetsGone, naming the ranges, if records of the input were deleted before they were read."""
-    lost = lost_ranges(before, config.input, starts)
+    lost = lost_ranges(before, starts)
     if lost:
         ranges = " ".join(f"{partition}:{start}-{end}" for partition, (start, end) in lost.items())
         raise OffsetsGone(
@@ -154,8 +154,8 @@ def truncated_ranges(kafka: KafkaClient, before: BatchMeta, topic: str) -> dict[
 
     A truncated partition may have grown past the next offset again, with other records: leader epochs reveal that.
     """
-    reached, ends = before.offsets.get(topic, {}), offsets.latest(kafka, topic)
-    known = {p: epoch for p, epoch in before.epochs.items() if p in reached}
+    reached, ends = before.next_offsets, offsets.latest(kafka, topic)
+    known = {p: known.leader_epoch for p, known in before.partitions.items() if known.leader_epoch >= 0}
     # rule: truncated-input/ranges
     ends |= {p: min(end, ends[p]) for p, end in offsets.epoch_ends(kafka, topic, known).items() if p in ends}
     return {p: (reached[p], end) for p, end in sorted(ends.items()) if p in reached and end < reached[p]}
@@ -168,12 +168,13 @@ def remaining_epochs(
 
     Partitions whose epoch is not known are left out.
     """
-    back = {p: end for p, (reached, end) in ranges.items() if end < reached and p in before.epochs}
-    found = {p: offsets.epoch_before(kafka, topic, p, end, before.epochs[p]) for p, end in back.items()}
+    back = {p: end for p, (reached, end) in ranges.items() if end < reached}
+    known = {p: before.partitions[p].leader_epoch for p in back}
+    found = {p: offsets.epoch_before(kafka, topic, p, back[p], epoch) for p, epoch in known.items() if epoch >= 0}
     return {p: epoch for p, epoch in found.items() if epoch is not None}
 
 
-def lost_ranges(before: BatchMeta, topic: str, starts: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+def lost_ranges(before: BatchMeta, starts: Mapping[int, int]) -> dict[int, tuple[int, int]]:
     """Return per partition the offsets [from, to) that were deleted before they were read."""
-    offsets = before.offsets.get(topic, {})
+    offsets = before.next_offsets
     return {p: (offsets[p], start) for p, start in sorted(starts.items()) if p in offsets and offsets[p] < start}

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.errors import StartOver, StateError, Unavailable, UserError
-from tidegate.contracts.event_time import ALWAYS, NO_STREAM_TIME
+from tidegate.contracts.event_time import ALWAYS
 from tidegate.contracts.kill_points import reach
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.schema import BatchMeta, Pin, after_document
@@ -166,7 +166,7 @@ class PinnedTable:
 
     def stream_time(self, partition: int) -> int:
         """Return the stream time of the table's partition at the pin."""
-        return self._meta().stream_time.get(partition, NO_STREAM_TIME)
+        return self._meta().partitions[partition].stream_time
 
     def pinned(self, plans: Sequence[PartitionPlan]) -> Sequence[PartitionPlan]:
         """Pin the newest version, and return the plans with what their tasks need of it."""
@@ -176,6 +176,7 @@ class PinnedTable:
     def plan(self, plan: PartitionPlan) -> TablePlan:
         """Return what a task needs to bring the partition's replica to the pin."""
         meta, partition = self._meta(), plan.partition
+        known = meta.partitions[partition]
         tail = self._tail(partition)
         # rule: replica-catch-up/lineage, replica-never-back, replica-floor
         return TablePlan(
@@ -184,23 +185,23 @@ class PinnedTable:
             log=self.path,
             version=self.version,
             table_id=meta.table_id,
-            stream_time=self.stream_time(partition),
+            stream_time=known.stream_time,
             wanted=Wanted(
                 epoch=plan.wanted.epoch,
                 batch=meta.batch,
-                last=meta.last.get(partition),
+                last=known.last,
                 lineage=tuple(added.commit for added in tail),
             ),
             tail=tuple(added.file for added in tail[1:] if added.file is not None),
-            floor=meta.floor.get(partition),
+            floor=known.floor,
             open_until=ALWAYS if self.gates is None else self.gates.open_until(plan, self._read(partition)),
         )
 
     def note_used(self, plans: Sequence[PartitionPlan], results: Sequence[PartitionResult], clock_ms: int) -> None:
         """Note that, after a batch at `clock_ms`, the replicas of its partitions equal the pin."""
-        last, tables = self._meta().last, {plan.partition: plan.table for plan in plans}
+        known, tables = self._meta().partitions, {plan.partition: plan.table for plan in plans}
         for result in results:
-            self.replica_batches[result.partition] = last.get(result.partition, NO_COMMIT)[0]
+            self.replica_batches[result.partition] = (known[result.partition].last or NO_COMMIT)[0]
             table = tables[result.partition]
             if self.gates is not None and table is not None:
                 self.gates.note_used(result, table.open_until, clock_ms)
@@ -210,7 +211,7 @@ class PinnedTable:
         over."""
         if self.gates is None:
             return set()
-        held = (partition for partition, counts in newest.totals.items() if counts.held)
+        held = (partition for partition, known in newest.partitions.items() if known.totals.held)
         return {p for p in held if self.gates.should_retry(newest, p, self._read(p), now_ms)}
 
     def waiting(self) -> list[int]:
@@ -232,7 +233,7 @@ class PinnedTable:
 
     def _read(self, partition: int) -> int:
         """Return the offset up to which the table has read its topic at the pin."""
-        return self._meta().offsets.get(self.topic, {}).get(partition, 0)
+        return self._meta().partitions[partition].next_offset
 
     def _tail(self, partition: int) -> list[Added]:
         """Return the commits since somewhat before the replica's; all remembered ones if no batch has shown it yet."""
@@ -296,7 +297,7 @@ class PinnedTable:
             )
 
     def _refuse_other_partitions(self, table: BatchMeta, reader: BatchMeta) -> None:
-        counts = [sum(map(len, meta.offsets.values())) for meta in (table, reader)]
+        counts = [len(meta.partitions) for meta in (table, reader)]
         if counts[0] != counts[1]:
             raise UserError(
                 f"{self.reader} and its table {self.name} have different numbers of partitions",

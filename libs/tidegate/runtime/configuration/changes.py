@@ -80,7 +80,7 @@ def changes_since(newest: BatchMeta, config: OperatorConfig) -> list[Change]:
     if not newest.settings or newest.config == config_hash(config):
         return []
     found = changes(config_of(newest.settings), config, _known(newest))
-    if any(counts.records_in for counts in newest.totals.values()):
+    if any(known.totals.records_in for known in newest.partitions.values()):
         return found
     return [change if change.option == "kind" else replace(change, refused=None) for change in found]
 
@@ -92,15 +92,17 @@ def remembered(newest: BatchMeta, config: OperatorConfig) -> dict[int, int]:
     """
     before = config_of(newest.settings).closed_kept_for_ms() if newest.settings else None
     if before is None or (config.closed_kept_for_ms() or 0) <= before:
-        return dict(newest.remembered)
-    forgotten = {partition: time - before for partition, time in newest.stream_time.items()}
-    return {partition: max(time, newest.remembered.get(partition, time)) for partition, time in forgotten.items()}
+        return {p: known.remembered_from for p, known in newest.partitions.items() if known.remembered_from is not None}
+    begun = {partition: known for partition, known in newest.partitions.items() if known.begun}
+    forgotten = {partition: known.stream_time - before for partition, known in begun.items()}
+    return {p: max(time, begun[p].remembered_from or time) for p, time in forgotten.items()}
 
 
 def _known(newest: BatchMeta) -> int:
     """Return how far behind stream time, ms, closed windows are known in every partition, despite its configuration."""
-    known = [newest.stream_time[partition] - since for partition, since in newest.remembered.items()]
-    return min(known, default=MAX_TIMESTAMP)
+    known = newest.partitions.values()
+    since = [each.stream_time - each.remembered_from for each in known if each.remembered_from is not None]
+    return min(since, default=MAX_TIMESTAMP)
 
 
 def check_changes(newest: BatchMeta, config: OperatorConfig) -> None:

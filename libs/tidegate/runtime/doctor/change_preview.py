@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import cast
 
 from tidegate.contracts.config import OperatorConfig
-from tidegate.contracts.event_time import NO_STREAM_TIME, format_duration_ms
+from tidegate.contracts.event_time import format_duration_ms
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.operator import OperatorState, ReadTable, TableReader
 from tidegate.contracts.records import Records
@@ -122,9 +122,9 @@ def _history_kept(config: OperatorConfig) -> int:
 def _partitions(
     application: Application, name: str, log: OperatorLog, newest: BatchMeta, config: OperatorConfig
 ) -> Iterator[Forecast]:
-    holds = readers_of(application, name).held(newest, newest.totals, clock.now_ms())[1]
-    for partition, counts in sorted(newest.totals.items()):
-        if counts.held:
+    holds = readers_of(application, name).held(newest, newest.partitions, clock.now_ms())[1]
+    for partition, known in sorted(newest.partitions.items()):
+        if known.totals.held:
             state = committed_state(log, newest, partition, config)
             if partition in holds:
                 cast(ReadTable, state).hold(*holds[partition])
@@ -135,9 +135,9 @@ def _partitions(
             step = state.step(Records.from_rows([]), clock.now_ms())
             released = step.emissions.num_rows
             yield Forecast(
-                held=counts.held,
+                held=known.totals.held,
                 released=released,
-                lost=max(0, counts.held - step.counts.held - released),
+                lost=max(0, known.totals.held - step.counts.held - released),
                 held_after=step.counts.held,
             )
 
@@ -162,9 +162,9 @@ def table_state(
 
 def committed_state(log: OperatorLog, newest: BatchMeta, partition: int, config: OperatorConfig) -> OperatorState:
     """Return the partition's committed state, opened under this configuration."""
-    operator = operator_for(config)
+    operator, known = operator_for(config), newest.partitions[partition]
     state = operator.open(MemoryStorage(operator.layout))
-    state.restore(log.read("state", partition), newest.stream_time.get(partition, NO_STREAM_TIME))
-    if (floor := newest.floor.get(partition)) is not None:
-        cast(ReadTable, state).hold(floor, floor)
+    state.restore(log.read("state", partition), known.stream_time)
+    if known.floor is not None:
+        cast(ReadTable, state).hold(known.floor, known.floor)
     return state

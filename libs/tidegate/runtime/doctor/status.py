@@ -6,9 +6,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tidegate.contracts.errors import TidegateError
-from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.naming import log_path
-from tidegate.contracts.schema import BatchMeta, Counts
+from tidegate.contracts.schema import BatchMeta, PartitionMeta
 from tidegate.runtime.batch_loop.requests import Requests
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.kafka import offsets
@@ -40,7 +39,7 @@ def operator_status(application: Application, name: str) -> dict[str, Any]:
     log = OperatorLog.at(path, None) if has_version(path, None) else None
     newest = None if log is None else log.newest()
     topic = application.operators[name].input
-    if log is None or newest is None or topic not in newest.offsets:
+    if log is None or newest is None or newest.input != topic:
         why = explain_operator(facts)
         return {
             "log": None,
@@ -60,8 +59,8 @@ def operator_status(application: Application, name: str) -> dict[str, Any]:
         "clock": newest.clock,
         "action": newest.action,
         "partitions": [
-            _partition(newest, partition, offset, ends.of(partition, offset, driver_status), why)
-            for partition, offset in sorted(newest.offsets[topic].items())
+            _partition(partition, known, ends.of(partition, known.next_offset, driver_status), why)
+            for partition, known in sorted(newest.partitions.items())
         ],
         "skipped": [
             dict(zip(("batch", "clock", "partition", "from", "to"), skip, strict=True)) for skip in newest.skips
@@ -98,8 +97,9 @@ def _table(application: Application, name: str, newest: BatchMeta) -> dict[str, 
     if log is None or table is None:
         return {"name": read.table, "read": pin and pin.version, "version": None}
     behind = {
-        partition: max(0, stream_time - table.stream_time.get(partition, NO_STREAM_TIME))
-        for partition, stream_time in newest.stream_time.items()
+        partition: max(0, known.stream_time - table.partitions[partition].stream_time)
+        for partition, known in newest.partitions.items()
+        if known.begun
     }
     found = {"name": read.table, "read": pin and pin.version, "version": log.version}
     return {**found, "clock": table.clock, "behind_ms": behind}
@@ -143,19 +143,16 @@ def _ends(application: Application, topic: str) -> _Ends:
     return _Ends(first=first, stable=stable, end=end, blockers=blockers)
 
 
-def _partition(
-    newest: BatchMeta, partition: int, offset: int, facts: PartitionFacts, operator: Explanation
-) -> dict[str, Any]:
-    counts = newest.totals.get(partition, Counts())
+def _partition(partition: int, known: PartitionMeta, facts: PartitionFacts, operator: Explanation) -> dict[str, Any]:
     return {
         "partition": partition,
-        "offset": offset,
-        "lag": None if facts.stable is None else facts.stable - offset,
+        "offset": known.next_offset,
+        "lag": None if facts.stable is None else facts.stable - known.next_offset,
         "end": facts.end,
-        "stream_time": newest.stream_time.get(partition, NO_STREAM_TIME),
-        "last_batch": newest.last.get(partition, (None,))[0],
+        "stream_time": known.stream_time,
+        "last_batch": None if known.last is None else known.last[0],
         "why": explain_partition(operator, facts)._asdict(),
-        **asdict(counts),
+        **asdict(known.totals),
     }
 
 

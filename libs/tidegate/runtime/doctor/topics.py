@@ -93,7 +93,7 @@ def topics_are_those_of_the_log(operator: OperatorTopics) -> Findings:
 
 def nothing_was_deleted_unread(operator: OperatorTopics) -> Findings:
     """Check that no records were deleted before they were read."""
-    if operator.newest is None or operator.input is None:
+    if operator.newest is None or operator.input is None or operator.newest.input != operator.input.name:
         return
     try:
         preflight.check_nothing_lost(operator.newest, operator.config, operator.input.starts)
@@ -126,7 +126,7 @@ def _retention_ms(topic: Inspected | None) -> int | None:
 
 
 def _oldest_stream_time(newest: BatchMeta | None) -> int | None:
-    known = [] if newest is None else [time for time in newest.stream_time.values() if time >= 0]
+    known = [] if newest is None else [each.stream_time for each in newest.partitions.values() if each.stream_time >= 0]
     return min(known, default=None)
 
 

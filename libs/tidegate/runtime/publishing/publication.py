@@ -96,7 +96,7 @@ class Publication:
 
     def undecided(self, newest: BatchMeta) -> dict[int, int]:
         """Return {partition: batch} of newest output of which it is unknown whether it was published."""
-        decisions = self._decisions(newest.offsets[self._input], newest)
+        decisions = self._decisions(newest.partitions, newest)
         return {p: batch for p, (what, batch) in decisions if what is PublishAction.ASK and batch is not None}
 
     def _decisions(self, partitions: Iterable[int], newest: BatchMeta) -> Iterator[tuple[int, PublishDecision]]:
@@ -127,7 +127,7 @@ class Publication:
             for partition, answer in zip(wave, answers, strict=True):
                 if isinstance(answer, Producer):
                     self.producers[partition] = answer
-                    self._committed_offsets[partition] = newest.offsets[self._input][partition]
+                    self._committed_offsets[partition] = newest.partitions[partition].next_offset
                     self._marked_at[partition] = time.monotonic()
                     self.unclear.discard(partition)
             # rule: kill-points
@@ -140,12 +140,12 @@ class Publication:
         Do nothing if the last such commit was less than `every_s` ago. A partition without output gets a transaction
         with the offset and the mark alone. So marks of quiet partitions are renewed long before brokers expire them.
         """
-        reached, now = newest.offsets[self._input], time.monotonic()
+        known, now = newest.partitions, time.monotonic()
         # rule: mark-renewed/committed
         behind = [
             partition
             for partition in self.producers
-            if (self._committed_offsets.get(partition) != reached[partition] or self._is_old(partition, now))
+            if (self._committed_offsets.get(partition) != known[partition].next_offset or self._is_old(partition, now))
             and partition not in self.unclear  # the open transaction of a failed attempt would be committed, too
         ]
         if not behind or now < self._offsets_committed_at + every_s:
@@ -165,7 +165,7 @@ class Publication:
             self.route.group,
             self._input,
             partition,
-            newest.offsets[self._input][partition],
+            newest.partitions[partition].next_offset,
             format_mark(newest.table_id, newest.batch),
             deadline_s=self._deadline_s,
         )
@@ -191,7 +191,7 @@ class Publication:
 
     def published(self, newest: BatchMeta) -> Mapping[int, int] | None:
         """Return per partition the newest batch with output, all of which is published once no partition is unclear."""
-        return newest.output
+        return {partition: known.output_batch for partition, known in newest.partitions.items()}
 
     def clear_up(self, newest: BatchMeta) -> None:
         """Abort the transactions of all unclear partitions, and publish what the log has committed of them.
@@ -217,7 +217,7 @@ class Publication:
     def _left_to_publish(self, partition: int, mark: str | None, newest: BatchMeta) -> PublishDecision:
         """Decide what to do about a batch whose output is committed to the log and perhaps not published."""
         known = parse_mark(mark) if mark is not None else None
-        after = known.batch if known else newest.output.get(partition, -1) - 1
+        after = known.batch if known else newest.partitions[partition].output_batch - 1
         outputs = self._outputs(partition, after, newest)
         decision = unpublished(mark, table_id=newest.table_id, newest_batch=newest.batch, outputs=outputs)
         if decision.what is not PublishAction.RESOLVE:
@@ -300,8 +300,8 @@ class Publication:
             table_id=newest.table_id,
             partition=partition,
             batch=batch,
-            next_offset=newest.offsets[self._input][partition],
-            raised=newest.raised.get(partition, ()),
+            next_offset=newest.partitions[partition].next_offset,
+            raised=newest.partitions[partition].raised,
             deadline_s=self._deadline_s,
         )
         opened = open_output(self._client(), self.producers[partition], destination, rows)

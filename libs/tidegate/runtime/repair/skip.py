@@ -55,10 +55,10 @@ def skip(application: Application, name: str, named: Ranges, *, environment: Env
     if newest is None:
         raise UserError("nothing has been read yet, so nothing is lost", value=name, remedy="run the operator")
     preflight.check_topics(newest, config, preflight.find_topics(kafka, config, newest.topics))
-    lost = preflight.lost_ranges(newest, config.input, offsets.earliest(kafka, config.input))
+    lost = preflight.lost_ranges(newest, offsets.earliest(kafka, config.input))
     check_skip(lost | preflight.truncated_ranges(kafka, newest, config.input), named)
     claim = after_claim(newest, attempt=uuid4().hex, clock=clock.now_ms(), config=newest.config, topics=newest.topics)
     epochs = preflight.remaining_epochs(kafka, newest, config.input, named)
     # rule: skip-keeps-leader-epoch/passed
-    log.commit(after_skip(claim, config.input, named, epochs), [])
+    log.commit(after_skip(claim, named, epochs), [])
     return claim.batch

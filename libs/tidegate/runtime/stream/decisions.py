@@ -11,7 +11,7 @@ from dataclasses import replace
 from enum import Enum
 
 from tidegate.contracts.errors import StateError
-from tidegate.contracts.schema import BatchMeta
+from tidegate.contracts.schema import BatchMeta, PartitionMeta
 from tidegate.runtime.batch_loop import metadata
 
 STREAM = "spark:stream"
@@ -27,19 +27,25 @@ class BatchDecision(Enum):
 
 def first_meta(operator: str, table_id: str, clock: int, partitions: int) -> BatchMeta:
     """Return the metadata before the first claim: epoch 0, no records in any partition."""
-    starts = dict.fromkeys(range(partitions), 0)
-    return replace(metadata.first_meta(operator, table_id, clock, STREAM, starts), query_offsets=starts)
+    known = {partition: PartitionMeta(next_offset=0, query_offset=0) for partition in range(partitions)}
+    return replace(metadata.first_meta(operator, table_id, clock, STREAM, {}), partitions=known)
+
+
+def after_query_batch(meta: BatchMeta, spark_batch: int) -> BatchMeta:
+    """Return the metadata of a commit that completes the Spark batch: the next one begins where this one ends."""
+    partitions = {p: replace(known, query_offset=known.next_offset) for p, known in meta.partitions.items()}
+    return replace(meta, query_batch=spark_batch, partitions=partitions)
 
 
 def check_same_input(before: BatchMeta, partitions: int) -> None:
     """Raise StateError unless the log was written from a stream with this number of partitions."""
-    if STREAM not in before.offsets:
+    if before.input != STREAM:
         raise StateError(
             f"the log of {before.operator} was written from a Kafka topic",
-            value=", ".join(before.offsets),
+            value=before.input,
             remedy="give the operator another name",
         )
-    if (had := len(before.offsets[STREAM])) != partitions:
+    if (had := len(before.partitions)) != partitions:
         raise StateError(
             f"the log of {before.operator} has a different number of partitions",
             value=f"{partitions}, was {had}",

@@ -33,6 +33,7 @@ from tidegate.runtime.stream.config import StreamConfig
 from tidegate.runtime.stream.decisions import (
     STREAM,
     BatchDecision,
+    after_query_batch,
     check_same_input,
     check_same_query,
     decide_batch,
@@ -134,9 +135,8 @@ class StreamDriver:
 
         Raises a partition's error if there is one; an error that ends the driver goes before one that can be retried.
         """
-        work = task_function(
-            attempt, plan_stream(PlanBasis(self.newest, STREAM, self._lineage, {})), self.newest.query_offsets
-        )
+        begins = {partition: known.query_offset for partition, known in self.newest.partitions.items()}
+        work = task_function(attempt, plan_stream(PlanBasis(self.newest, self._lineage, {})), begins)
         partitions = self._config.partitions
         prepared = self._columns.prepared(rows, partitions, min(partitions, self._context.defaultParallelism))
         try:
@@ -148,12 +148,10 @@ class StreamDriver:
         return results_of(answers)
 
     def _commit(self, attempt: Attempt, results: Sequence[PartitionResult], query: str, spark_batch: int) -> None:
-        meta = after_batch(
-            self.newest, results, topic=STREAM, batch=attempt.batch, attempt=attempt.attempt, clock=attempt.clock
-        )
+        meta = after_batch(self.newest, results, batch=attempt.batch, attempt=attempt.attempt, clock=attempt.clock)
         meta = replace(meta, query_id=query)
         if all(result.stopped_at is None for result in results):
-            meta = replace(meta, query_batch=spark_batch, query_offsets=meta.offsets[STREAM])
+            meta = after_query_batch(meta, spark_batch)
         reach("before_commit")
         self._log.commit(meta, [file for result in results for file in result.files])
         reach("after_commit")

@@ -102,11 +102,12 @@ def _driver(samples: Samples, observation: Observation) -> None:
 
 
 def _counts(samples: Samples, newest: BatchMeta) -> None:
-    for partition, counts in newest.totals.items():
-        values = asdict(counts)
-        for name, count in _COUNTS.items():
-            samples.add(name, values[count], newest.operator, partition)
-        samples.add("tidegate_ledger_imbalance_records", imbalance(counts), newest.operator, partition)
+    for partition, known in newest.partitions.items():
+        if known.begun:
+            values = asdict(known.totals)
+            for name, count in _COUNTS.items():
+                samples.add(name, values[count], newest.operator, partition)
+            samples.add("tidegate_ledger_imbalance_records", imbalance(known.totals), newest.operator, partition)
 
 
 def imbalance(counts: Counts) -> int:
@@ -115,18 +116,15 @@ def imbalance(counts: Counts) -> int:
 
 
 def _progress(samples: Samples, observation: Observation, newest: BatchMeta) -> None:
-    operator = observation.operator
-    for partition, offset in newest.offsets.get(observation.input, {}).items():
-        samples.add("tidegate_next_offset", offset, operator, partition)
+    operator, now_ms = observation.operator, clock.now_ms()
+    for partition, known in newest.partitions.items():
+        samples.add("tidegate_next_offset", known.next_offset, operator, partition)
         if partition in observation.ends:
-            samples.add(
-                "tidegate_consumer_lag_records", max(0, observation.ends[partition] - offset), operator, partition
-            )
-    now_ms = clock.now_ms()
-    for partition, stream_time in newest.stream_time.items():
-        if stream_time != NO_STREAM_TIME:
-            samples.add("tidegate_stream_time_seconds", stream_time / 1_000, operator, partition)
-            samples.add("tidegate_stream_time_behind_seconds", (now_ms - stream_time) / 1_000, operator, partition)
+            lag = max(0, observation.ends[partition] - known.next_offset)
+            samples.add("tidegate_consumer_lag_records", lag, operator, partition)
+        if (time_ms := known.stream_time) != NO_STREAM_TIME:
+            samples.add("tidegate_stream_time_seconds", time_ms / 1_000, operator, partition)
+            samples.add("tidegate_stream_time_behind_seconds", (now_ms - time_ms) / 1_000, operator, partition)
     samples.add("tidegate_newest_batch_seconds", newest.clock / 1_000, operator)
     samples.add("tidegate_epoch", newest.epoch, operator)
     samples.add("tidegate_live_files", observation.files, operator)

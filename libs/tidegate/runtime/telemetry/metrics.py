@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import Any
 
-from tidegate.contracts.schema import BatchMeta, Counts
+from tidegate.contracts.schema import BatchMeta, Counts, PartitionChange
 
 RECENT_MS = 60_000
 _COUNTED = ("records_in", "applied", "superseded", "late", "rejected", "emitted")
@@ -39,21 +39,21 @@ class Metrics:
         """Return the metrics from the log's first batch up to that of `meta`, without those over the last 60 s."""
         metrics, figures = cls(), meta.figures
         metrics._first_clock, metrics._last_clock = figures.get(_SINCE), meta.clock
-        metrics._held = dict(meta.totals)
-        metrics._measures = dict(meta.measured)
+        metrics._held = {partition: known.totals for partition, known in meta.partitions.items()}
+        metrics._measures = {partition: known.measured for partition, known in meta.partitions.items()}
         metrics._peak = {name: figures.get(name, 0) for name in metrics._peak}
         metrics._added.update({name: count for name, count in figures.items() if name != _SINCE and _adds_up(name)})
         return metrics
 
     def add(self, meta: BatchMeta) -> None:
-        """Count the batch; commits without counts and measures, such as claims and compactions, are ignored."""
-        if not meta.counts and not meta.measures:
+        """Count the batch; commits that changed no partition, such as claims and compactions, are ignored."""
+        if not meta.changed:
             return
         self._first_clock = meta.clock if self._first_clock is None else self._first_clock
         self._last_clock = meta.clock
-        self._held.update(meta.counts)
-        for partition, measures in meta.measures.items():
-            self._measures[partition] = merge_batches(self._measures.get(partition, {}), measures)
+        for partition, change in meta.changed.items():
+            self._held[partition] = change.counts
+            self._measures[partition] = merge_batches(self._measures.get(partition, {}), change.measures)
         self._peak["held_max"] = max(self._peak["held_max"], self.held)
         self._peak["held_bytes_max"] = max(self._peak["held_bytes_max"], self.held_bytes)
         added = {**_counted(meta), **self._sizes()}
@@ -110,36 +110,24 @@ class Metrics:
         }
 
 
-def figures_after(
-    before: BatchMeta, counts: Mapping[int, Counts], measures: Mapping[int, dict[str, int]], clock: int
-) -> dict[str, int]:
-    """Return the operator's figures after a batch with these counts and measures; reads only the batch's partitions.
+def figures_after(before: BatchMeta, changed: Mapping[int, PartitionChange], clock: int) -> dict[str, int]:
+    """Return the operator's figures after a batch with these changes; reads only the batch's partitions.
 
     Figures are what `Metrics` adds up: records, measures, and each size once per batch. `<size>_now` is a size after
     the batch.
     """
     figures = Counter(before.figures or {_SINCE: clock})
-    for partition, counted in counts.items():
-        held = before.totals.get(partition, Counts())
-        figures.update({name: getattr(counted, name) for name in _COUNTED})
-        figures.update({f"{name}_now": getattr(counted, name) - getattr(held, name) for name in _HELD})
-    for partition, measured in measures.items():
-        known = before.measured.get(partition, {})
-        figures.update({name: count for name, count in measured.items() if _adds_up(name)})
-        figures.update({name: size - known.get(name, 0) for name, size in measured.items() if name.endswith(_NOW)})
+    for partition, change in changed.items():
+        known, counts, measures = before.partitions[partition], change.counts, change.measures
+        figures.update({name: getattr(counts, name) for name in _COUNTED})
+        figures.update({f"{name}_now": getattr(counts, name) - getattr(known.totals, name) for name in _HELD})
+        figures.update({name: count for name, count in measures.items() if _adds_up(name)})
+        grown = {name: size - known.measured.get(name, 0) for name, size in measures.items() if name.endswith(_NOW)}
+        figures.update(grown)
     for name in [name.removesuffix(_NOW) for name in figures if name.endswith(_NOW)]:
         figures.update({f"{name}_sum": figures[f"{name}{_NOW}"], f"{name}_count": 1})
     peaks = {f"{name}_max": max(figures[f"{name}_max"], figures[f"{name}{_NOW}"]) for name in _HELD}
     return {**figures, **peaks}
-
-
-def measured_after(before: BatchMeta, measures: Mapping[int, dict[str, int]]) -> dict[int, dict[str, int]]:
-    """Return each partition's merged measures after a batch with these measures."""
-    now = {
-        partition: merge_batches(before.measured.get(partition, {}), measured)
-        for partition, measured in measures.items()
-    }
-    return {**before.measured, **now}
 
 
 def merge_batches(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
@@ -167,9 +155,10 @@ def _merged(one: dict[str, int], other: dict[str, int], now: Callable[[int, int]
 
 def _counted(meta: BatchMeta) -> Counter[str]:
     """Return what the batch adds to totals: its records, and the measures that add up, except lateness bins."""
-    counted = Counter({name: sum(getattr(counts, name) for counts in meta.counts.values()) for name in _COUNTED})
-    for measures in meta.measures.values():
-        counted.update({name: count for name, count in measures.items() if _adds_up(name)})
+    changes = meta.changed.values()
+    counted = Counter({name: sum(getattr(change.counts, name) for change in changes) for name in _COUNTED})
+    for change in changes:
+        counted.update({name: count for name, count in change.measures.items() if _adds_up(name)})
     return counted
 
 

@@ -52,9 +52,9 @@ class OperatorMetrics:
         self.metrics.add(meta)
         self.batch.add(sum(seconds.get(part, 0.0) for part in _OF_BATCH))
         self.commit.add(seconds.get("commit", 0.0))
-        if meta.opened:
+        if any(change.opened for change in meta.changed.values()):
             self.publication.add(seconds.get("publish", 0.0))
-        if meta.recovered:
+        if any(change.recovered for change in meta.changed.values()):
             self.recovery.add(seconds.get("recover", 0.0))
 
 

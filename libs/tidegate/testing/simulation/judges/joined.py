@@ -13,7 +13,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from tidegate.contracts.config import OperatorConfig
-from tidegate.contracts.event_time import ALWAYS, NEVER, NO_STREAM_TIME
+from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.operator import OperatorState, ReadTable, StepResult
 from tidegate.contracts.records import Row
 from tidegate.contracts.schema import BatchMeta
@@ -54,17 +54,18 @@ class TableOracle(Oracle):
 
     def _prepare(self, twin: Partition, partition: int, before: BatchMeta, meta: BatchMeta) -> None:
         """Let the twin keep versions from the floor of the batch on. Raise Violation if the join needs older ones."""
-        reader, floor = self.reader.newest, meta.floor[partition]
-        needs = NO_STREAM_TIME - GRACE_MS if reader is None else reader.needs.get(partition, NO_STREAM_TIME - GRACE_MS)
-        if floor > max(before.floor.get(partition, NEVER), needs):
+        reader, floor = self.reader.newest, meta.partitions[partition].complete_from
+        known = None if reader is None else reader.partitions[partition].needs
+        needs = NO_STREAM_TIME - GRACE_MS if known is None else known
+        if floor > max(before.partitions[partition].complete_from, needs):
             raise Violation(f"batch {meta.batch} of the table: floor {floor} in {partition}, its join needs {needs}")
         twin.needs = floor
-        cast(ReadTable, twin.state).hold(before.floor.get(partition, NEVER), floor)
+        cast(ReadTable, twin.state).hold(before.partitions[partition].complete_from, floor)
 
     def _committed(self, meta: BatchMeta, ends: dict[int, int], version: int) -> None:
         super()._committed(meta, ends, version)
         for partition, twin in enumerate(self._partitions):
-            state = (twin.state.snapshot(), twin.state.stream_time, meta.floor.get(partition, NEVER))
+            state = (twin.state.snapshot(), twin.state.stream_time, meta.partitions[partition].complete_from)
             self._states[version, partition] = state
 
 
@@ -113,7 +114,7 @@ class JoinOracle(Oracle):
 
     def _prepare(self, twin: Partition, partition: int, before: BatchMeta, meta: BatchMeta) -> None:
         state = self.table.state_at(meta.inputs[TABLE].version, partition)
-        twin.read_table(state, meta.gates.get(partition, ALWAYS))
+        twin.read_table(state, meta.changed[partition].open_until)
 
     def _note(self, partition: int, result: StepResult) -> None:
         rows = result.emissions.to_pylist()

@@ -86,7 +86,7 @@ class Oracle:
 
     def offsets(self) -> dict[int, int]:
         """Return the input offsets that the log has reached."""
-        return self.newest.offsets[self.input] if self.newest is not None else {}
+        return self.newest.next_offsets if self.newest is not None else {}
 
     def everything_is_visible(self) -> bool:
         """Return True if all output of the log can be read and the committed offsets of its group confirm it."""
@@ -119,7 +119,7 @@ class Oracle:
 
         `last` identifies the commit whose state was recovered. Raise Violation if the states differ.
         """
-        if self.newest is None or self.newest.last.get(partition) != last:
+        if self.newest is None or self.newest.partitions[partition].last != last:
             return
         found, due = state.snapshot(), self.held(partition)
         if sorted_rows(found, due.column_names) != sorted_rows(due, due.column_names):
@@ -161,10 +161,10 @@ class Oracle:
             raise Violation(f"batch {meta.batch} of epoch {meta.epoch} after {before.batch} of {before.epoch}")
         if before is not None and meta.action == "claim" and meta.epoch == before.epoch:
             raise Violation(f"two claims of epoch {meta.epoch}")
-        for partition, counts in meta.counts.items():
+        for partition, change in meta.changed.items():
             result = self._play(partition, before, meta)
-            if (result.counts, result.stream_time) != (counts, meta.stream_time[partition]):
-                raise Violation(f"batch {meta.batch}, partition {partition}: {counts}, must be {result.counts}")
+            if (result.counts, result.stream_time) != (change.counts, meta.partitions[partition].stream_time):
+                raise Violation(f"batch {meta.batch}, partition {partition}: {change.counts}, must be {result.counts}")
             self._note(partition, result)
             self._expect(OUTPUT, partition, _emissions(meta.batch, result))
             letters = _dead_letters(meta.batch, partition, result, self._reused_offsets[partition])
@@ -194,7 +194,7 @@ class Oracle:
         twin = self._partitions[partition]
         twin.clock_ms = meta.clock
         self._prepare(twin, partition, before, meta)
-        start, end = before.offsets[self.input][partition], meta.offsets[self.input][partition]
+        start, end = (known.partitions[partition].next_offset for known in (before, meta))
         if start != end and partition in self.lost_from:
             raise Violation(f"partition {partition} goes on at {start}; {self.lost_from[partition]} on was lost")
         if start != end:
@@ -202,7 +202,7 @@ class Oracle:
             return twin.play([row._replace(offset=row.offset + self._reused_offsets[partition]) for row in found])
         if meta.action == "flush":
             return twin.play(Flush())
-        growth = meta.stream_time[partition] - max(0, twin.state.stream_time)
+        growth = meta.partitions[partition].stream_time - max(0, twin.state.stream_time)
         if growth > 0 and (unread := self._ends[partition] - end) > 0:  # they were there before the batch was planned
             raise Violation(f"an idle advance of partition {partition} at {end}, before {unread} offsets are read")
         return twin.play(Advance(growth))
