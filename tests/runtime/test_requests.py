@@ -174,6 +174,23 @@ def test_a_refused_request_is_answered_with_the_reason_once(tmp_path: Path) -> N
         assert outcome(tmp_path, "apply", "") == "done"
 
 
+@pytest.mark.parametrize("why", ["the topic does not exist: nowhere", "42", '["nowhere"]', '{"why": "nowhere"}', ""])
+def test_the_reason_of_a_driver_of_an_earlier_version_is_plain_text(tmp_path: Path, why: str) -> None:
+    """A driver goes on with its own version while commands are of a newer one; up to then it wrote the reason alone."""
+
+    def refuse(request: Request) -> None:
+        path = tmp_path / "requests" / f"{request.id}.{request.kind}"
+        path.with_suffix(".refused").write_text(why)
+        path.unlink()
+
+    with answering(Requests(tmp_path), refuse):
+        with pytest.raises(UserError, match="refused it: apply") as refused:
+            Requests(tmp_path).ask("apply", 30)
+        assert refused.value.value == why
+        assert refused.value.remedy.startswith("fix the cause and repeat the request")
+        assert left(tmp_path) == []
+
+
 def test_an_answer_to_a_withdrawn_request_is_not_an_error(tmp_path: Path) -> None:
     driver = Requests(tmp_path)
     with driver.holding_lock():

@@ -34,8 +34,16 @@ class Refusal(NamedTuple):
     """Why a driver has refused a request, as in the file with its answer."""
 
     problem: str
-    value: str | None
-    remedy: str
+    value: str | None = None
+    remedy: str = ""
+
+    @classmethod
+    def from_text(cls, text: str) -> Refusal:
+        """Return the refusal that a driver wrote; one of an earlier version that still runs wrote the problem alone."""
+        try:
+            return cls(**json.loads(text))
+        except (ValueError, TypeError):
+            return cls(text)
 
 
 class Requests:
@@ -159,7 +167,7 @@ class Requests:
 def _raise_refusal(kind: Kind, path: Path) -> None:
     """Raise UserError if the request was refused."""
     with suppress(FileNotFoundError):
-        refusal = Refusal(**json.loads(path.read_text()))
+        refusal = Refusal.from_text(path.read_text())
         why = refusal.problem if refusal.value is None else f"{refusal.problem}: {refusal.value}"
         remedy = refusal.remedy or "fix the cause and repeat the request; the driver continues as before"
         raise UserError(f"the driver has refused it: {kind}", value=" ".join(why.split()), remedy=remedy)
