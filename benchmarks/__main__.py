@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import json
 import sys
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from benchmarks import calibration
+from benchmarks.in_memory import calibration
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ BOUNDS: dict[str, dict[str, Bound]] = {
         "replica_s": Bound(most=30),
     },
 }
-"""Bounds by benchmark and figure. Each benchmark is the module of that name; its `measure(say)` returns the figures."""
+"""Bounds by benchmark and figure. Each benchmark is the module of that name, here or in `in_memory`; its `measure(say)`
+returns the figures."""
 
 
 def main() -> int:
@@ -87,8 +89,13 @@ def main() -> int:
 def _measured(name: str, say: Any) -> dict[str, float]:
     """Return the benchmark's figures, after printing the machine's speed for comparison."""
     say(f"{name}: {calibration.SAYS} {calibration.machine_records_per_s():,.0f}")
-    figures: dict[str, float] = importlib.import_module(f"benchmarks.{name}").measure(say)
+    figures: dict[str, float] = _module(name).measure(say)
     return figures
+
+
+def _module(name: str) -> Any:
+    folder = "benchmarks" if importlib.util.find_spec(f"benchmarks.{name}") else "benchmarks.in_memory"
+    return importlib.import_module(f"{folder}.{name}")
 
 
 def _print(figures: dict[str, dict[str, float]]) -> None:

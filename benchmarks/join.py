@@ -23,7 +23,7 @@ from confluent_kafka import Producer
 
 from benchmarks.latency import produce
 from benchmarks.load import PARTITIONS, RECORDS, RECORDS_PER_MS, load
-from benchmarks.peer import run_kafka_streams
+from benchmarks.peers.kafka_streams import run_kafka_streams
 from benchmarks.suppression import RUNS, session
 from tidegate.contracts.schema import BatchMeta
 from tidegate.devkit.embedded_broker import Broker

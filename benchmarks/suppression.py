@@ -17,7 +17,7 @@ from threading import Event
 from typing import Any
 
 from benchmarks.load import PARTITIONS, RECORDS, load
-from benchmarks.peer import run_kafka_streams
+from benchmarks.peers.kafka_streams import run_kafka_streams
 from tidegate.contracts.schema import BatchMeta
 from tidegate.devkit.embedded_broker import Broker
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring

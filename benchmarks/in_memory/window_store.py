@@ -1,6 +1,6 @@
 """The speed of the window store on one core: 4 million puts in bulk, and as many fetches of what was put.
 
-This is the access pattern of a windowed aggregation: the standard load of `benchmarks.kernel` (10,000 keys of 7 bytes,
+This is the access pattern of a windowed aggregation: the standard load of `kernel` (10,000 keys of 7 bytes,
 up to 5 s out of order) in tumbling windows of 10 s, with a value of 8 bytes per record. Windows are kept for 10
 minutes, so that every fetch finds its window. Batches have 200,000 records. Times are CPU seconds, because all work is
 in one thread.
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from benchmarks import kernel
+from benchmarks.in_memory import kernel
 from tidegate import WindowStore
 
 WINDOW_MS = 10_000

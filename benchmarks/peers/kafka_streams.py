@@ -16,7 +16,7 @@ from tidegate.runtime.install.paths import home
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.offsets import committed_offsets, latest
 
-_HERE = Path(__file__).with_name("peers")
+_HERE = Path(__file__).parent
 _JAR_LIST = _HERE / "ivy.xml"
 _POLL_S = 0.05
 TIMEOUT_S = 900.0
@@ -27,9 +27,9 @@ def run_kafka_streams(
 ) -> float:
     """Return the seconds that Kafka Streams took from ready until all input was processed and all output committed.
 
-    `program`: the name of a file in `peers`, which takes `more` as its last arguments. The start of the JVM and its
-    threads and the assignment of partitions are not counted. The end is when the group's committed offsets reach the
-    ends of the input, because they are committed in the same transactions as the output. Raise EngineError if it fails.
+    `program`: the name of a program in this folder, which takes `more` as its last arguments. The start of the JVM and
+    its threads and the assignment of partitions are not counted. The end is when the group's committed offsets reach
+    the ends of the input: they are committed in the same transactions as the output. Raise EngineError if it fails.
     """
     client = KafkaClient({"bootstrap.servers": bootstrap})
     ends = latest(client, input_topic)

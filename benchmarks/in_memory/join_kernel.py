@@ -29,7 +29,7 @@ TABLE = {"kind": "table_history", "input": "in", "history_retention": "10m"}
 JOIN = {"kind": "stream_table_join", "input": "in", "table": "facts", "join": "left"}
 VARIANTS = {
     "json": {"grace": "5s"},
-    "joiner": {"grace": "5s", "joiner": "benchmarks.join_kernel:value_of_table"},
+    "joiner": {"grace": "5s", "joiner": "benchmarks.in_memory.join_kernel:value_of_table"},
     "grace_0": {"grace": 0},
 }
 
