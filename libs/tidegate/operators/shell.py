@@ -2,6 +2,9 @@
 
 A state has a Shell, it is not one: kernels get `shell.state`, and whatever is special to the operator stays in its own
 `state.py`. Growth replaces the arrays, so `shell.state` and `shell.numbers` are to be read anew for each call.
+
+What is alike in two operators beyond this is meant to be: an `absorb` and a `_result` list all that their own operator
+does, in its order, which is the specification. They are never merged.
 """
 
 from __future__ import annotations
