@@ -1,4 +1,4 @@
-"""The rules of the house that no other tool checks."""
+"""Rules about the folders and modules of the project that no other tool checks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROOMS = [
 
 MAY_NAME_KINDS = {
     "libs/tidegate/__init__.py": "exports the public names",
-    "libs/tidegate/application": "is the Python front door, with a method per kind",
+    "libs/tidegate/application": "is the Python interface, with a method per kind",
     "libs/tidegate/operators/registry.py": "has one line per kind",
     "libs/tidegate/runtime/spark/history.py": "is the Python access to a table's history",
     "libs/tidegate/devkit/demo": "is a program of a user",
@@ -56,7 +56,7 @@ def test_imports_go_downwards_only(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 
 def test_no_folder_has_entries_that_import_each_other_in_a_cycle() -> None:
-    """So the rooms of every folder can be drawn with all arrows downwards, not only those that have a contract."""
+    """So the folders can be drawn with all arrows downwards, not only those that have a contract."""
     house = grimp.build_graph("tidegate", exclude_type_checking_imports=True, cache_dir=None)
     imports = [(module, other) for module in house.modules for other in house.find_modules_directly_imported_by(module)]
     for folder, arrows in _arrows(imports).items():

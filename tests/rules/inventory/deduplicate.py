@@ -54,7 +54,7 @@ RULES = (
     ),
     Rule(
         slug="expired-make-room",
-        name="first records that a record lets expire do not count for the bounds",
+        name="first records that expire because of the new record do not count for the bounds",
         chapter=Chapter.DEDUPLICATE,
         tests=tests(_RULES, "what_a_record_lets_expire_makes_room_for_it"),
         removals=(condition("False"),),
