@@ -20,7 +20,7 @@ def application(**settings: Any) -> tg.Application:
 
 
 def write(app: tg.Application, name: str, config: OperatorConfig) -> None:
-    """Define the operator with verbs; each of its options is given to one of them."""
+    """Define the operator with methods; each of its options is passed to one of them."""
     options = settings_of(config)
     kind = options.pop("kind")
     if kind == "table_history":
@@ -29,7 +29,7 @@ def write(app: tg.Application, name: str, config: OperatorConfig) -> None:
         return
     output, windows = options.pop("output", None), options.pop("output_windows", None)
     results = VERBS[kind](_stream(app, name, options), options)
-    assert options == {}, "every option has a verb"
+    assert options == {}, "every option has a method"
     if windows is not None:
         results.to(output or "out", key=tg.kafka_windows())
     elif output is not None:

@@ -60,7 +60,7 @@ def test_a_stream_without_output_is_a_problem() -> None:
     app = application()
     app.stream("departures", name="updates")
     [cause] = causes(app)
-    assert cause == "the stream leads nowhere"
+    assert cause == "the stream has no output"
 
 
 @pytest.mark.parametrize(

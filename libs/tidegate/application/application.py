@@ -208,7 +208,7 @@ class Application:
 
         definitions = self._definitions.operators.values()
         problems = [problem for each in definitions for problem in each.problems]
-        problems += [_leads_nowhere(stream) for stream in self._definitions.unfinished]
+        problems += [_without_output(stream) for stream in self._definitions.unfinished]
         try:
             found = configured(self._raw(), self.folder)
         except ConfigurationError as error:
@@ -338,10 +338,10 @@ def _field(timestamp: str | None) -> dict[str, str] | None:
     return None if timestamp is None else {"field": timestamp}
 
 
-def _leads_nowhere(stream: Definition) -> Problem:
+def _without_output(stream: Definition) -> Problem:
     return Problem(
         where=f"{stream.calls[-1]} of {stream.name}",
         value=stream.name,
-        cause="the stream leads nowhere",
-        remedy="add a verb such as .suppress(...), then .to(TOPIC) or .keep()",
+        cause="the stream has no output",
+        remedy="call a method such as .suppress(...), then .to(TOPIC) or .keep()",
     )

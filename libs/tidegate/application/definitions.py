@@ -15,7 +15,7 @@ lines = logging.getLogger("tidegate")
 
 
 class Call(NamedTuple):
-    """A call of the program: its place, the verb, and the options that it set."""
+    """A call of the program: its place, the method, and the options that it set."""
 
     place: Place
     verb: str

@@ -1,7 +1,7 @@
-"""Streams, windows and tables, and the verbs that make operators of them.
+"""Streams, windows and tables, and the methods that turn them into operators.
 
-Each verb returns a new frozen value; only `to` and `keep` register an operator. What is not sound is no method: windows
-alone have a close, and a table has no `to`.
+Each method returns a new frozen value; only `to` and `keep` register an operator. Unsound combinations have no method:
+only windows can be emitted when they close, and a table has no `to`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Output(Value):
     if not TYPE_CHECKING:  # a type checker reports the missing method itself
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Raise AttributeError, with what to do instead if it is a verb of streams."""
+            """Raise AttributeError, with the alternative if streams have a method of that name."""
             remedy = ""
             if hasattr(Stream, name) or name in ("filter", "require", "with_columns"):
                 remedy = (

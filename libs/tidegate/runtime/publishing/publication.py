@@ -1,4 +1,4 @@
-"""The driver's side of publishing: producers, marks, the end of transactions, and settling what was left unpublished.
+"""The driver's side of publishing: producers, marks, the end of transactions, and output left unpublished.
 
 The rules are those of `docs/protocol.md`. What has been published is read from the mark in Kafka, never assumed. After
 any unclear outcome the next request for a transactional id is InitProducerId.
