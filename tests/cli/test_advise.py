@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from tests.state.logs import commit_rows, new_log
 from tidegate.cli.main import main
-from tidegate.runtime.telemetry.metrics import merge_batches
+from tidegate.runtime.telemetry.batch_metrics import merge_batches
 
 pytestmark = pytest.mark.fast
 

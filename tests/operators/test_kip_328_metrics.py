@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from tests.hypothesis_profile import many
 from tests.operators.suppression.partitions import opened, records
-from tests.runtime.test_metrics import meta
+from tests.runtime.test_batch_metrics import meta
 from tidegate.contracts.operator import OperatorState, StepResult
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.windowed_aggregation import WindowedAggregation, WindowedAggregationConfig
-from tidegate.runtime.telemetry.metrics import metrics_of
+from tidegate.runtime.telemetry.batch_metrics import metrics_of
 
 pytestmark = pytest.mark.fast
 

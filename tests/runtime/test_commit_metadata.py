@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.metadata import described, of_each
-from tests.runtime.test_metrics import meta
+from tests.runtime.test_batch_metrics import meta
 from tidegate.contracts.errors import StateError
 from tidegate.contracts.schema import BatchMeta, Counts
 from tidegate.runtime.batch_loop.metadata import after_batch, after_claim, after_compaction

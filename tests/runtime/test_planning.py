@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.metadata import described
-from tests.runtime.test_metrics import meta
+from tests.runtime.test_batch_metrics import meta
 from tidegate.contracts.schema import Counts
 from tidegate.runtime.batch_loop.planning import (
     IDLE_STEP_MS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.metadata import described
-from tests.runtime.test_metrics import meta
+from tests.runtime.test_batch_metrics import meta
 from tidegate.contracts.errors import OffsetsGone, UserError
 from tidegate.contracts.schema import BatchMeta
 from tidegate.operators.suppression import SuppressionConfig

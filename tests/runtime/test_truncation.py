@@ -11,7 +11,7 @@ from tests.metadata import described, of_each
 from tests.runtime.kafka_peers import columns
 from tests.runtime.miniature import NAME, Jobs, application, driver_of, use_broker
 from tests.runtime.scripted_kafka import ScriptedKafka
-from tests.runtime.test_metrics import meta
+from tests.runtime.test_batch_metrics import meta
 from tidegate.contracts.errors import InputTruncated, UserError
 from tidegate.contracts.records import Row
 from tidegate.contracts.schema import BatchMeta

@@ -170,7 +170,7 @@ class BatchMeta:
     query_batch: int = -1  # the newest Spark micro-batch that is completely in the log
     topics: dict[str, str] = field(default_factory=dict)
     compacted: int = 0  # the batch of the newest compaction
-    figures: dict[str, int] = field(default_factory=dict)  # aggregates over all batches; runtime.telemetry.metrics
+    figures: dict[str, int] = field(default_factory=dict)  # totals; see runtime.telemetry.batch_metrics
     skips: tuple[tuple[int, int, int, int, int], ...] = ()  # newest `skipped`: (batch, clock, partition, from, to)
     recorded: int = -1  # the batch up to which metadata is in `meta` rows
     inputs: dict[str, Pin] = field(default_factory=dict)  # per table that was read: the version read

@@ -26,7 +26,7 @@ from tidegate.contracts.event_time import format_duration_ms
 from tidegate.contracts.naming import log_path
 from tidegate.devkit.charts import Bar, bar_chart
 from tidegate.runtime.configuration.application import Application
-from tidegate.runtime.telemetry.metrics import Metrics
+from tidegate.runtime.telemetry.batch_metrics import Metrics
 from tidegate.state.batch_metadata import has_version
 from tidegate.state.delta_log.operator_log import OperatorLog
 

@@ -13,8 +13,8 @@ from tidegate.contracts.event_time import format_duration_ms
 from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.configuration.application import select_operators
 from tidegate.runtime.service import PLAIN, configure_logging, run
+from tidegate.runtime.telemetry.batch_metrics import Metrics
 from tidegate.runtime.telemetry.log_lines import log_fields, set_log_format
-from tidegate.runtime.telemetry.metrics import Metrics
 
 lines = logging.getLogger("tidegate")
 

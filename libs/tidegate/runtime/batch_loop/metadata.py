@@ -10,7 +10,7 @@ from typing import Any
 from tidegate.contracts.errors import StateError
 from tidegate.contracts.schema import FORMAT, BatchMeta, Counts, PartitionChange, PartitionMeta, Pin
 from tidegate.runtime.task.messages import PartitionResult
-from tidegate.runtime.telemetry.metrics import figures_after, merge_batches
+from tidegate.runtime.telemetry.batch_metrics import figures_after, merge_batches
 from tidegate.state.decisions import Commit, RecoveryMethod, RecoveryPlan
 from tidegate.state.raised_offsets import after_going_back
 from tidegate.state.upkeep.batch_history import recorded_through

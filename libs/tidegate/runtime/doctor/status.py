@@ -13,6 +13,7 @@ from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import client
 from tidegate.runtime.kafka.open_transactions import OpenTransaction, open_transactions
+from tidegate.runtime.telemetry.batch_metrics import RECENT_MS, Metrics
 from tidegate.runtime.telemetry.driver_status import DriverStatus, DriverStatusFile, one_line
 from tidegate.runtime.telemetry.explanation import (
     Explanation,
@@ -21,7 +22,6 @@ from tidegate.runtime.telemetry.explanation import (
     explain_operator,
     explain_partition,
 )
-from tidegate.runtime.telemetry.metrics import RECENT_MS, Metrics
 from tidegate.state.batch_metadata import has_version, metas_since
 from tidegate.state.delta_log.operator_log import OperatorLog
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 from tidegate.contracts.schema import BatchMeta
-from tidegate.runtime.telemetry.metrics import Metrics
+from tidegate.runtime.telemetry.batch_metrics import Metrics
 
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of the histograms' buckets."""

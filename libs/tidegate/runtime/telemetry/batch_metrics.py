@@ -1,4 +1,4 @@
-"""Computes KIP-328's metrics and the record counts of an operator from the metadata of its batches.
+"""KIP-328's metrics and the record counts of an operator, computed from the metadata of its batches.
 
 Every figure is a function of the commits, so a running service and `tidegate status`, which only reads the log, report
 the same.

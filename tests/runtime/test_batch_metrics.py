@@ -8,7 +8,7 @@ from tests.metadata import described
 from tidegate.contracts.schema import FORMAT, BatchMeta, Counts
 from tidegate.runtime.batch_loop.metadata import after_batch
 from tidegate.runtime.task.messages import PartitionResult
-from tidegate.runtime.telemetry.metrics import (
+from tidegate.runtime.telemetry.batch_metrics import (
     RECENT_MS,
     Metrics,
     merge_batches,
