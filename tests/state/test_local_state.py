@@ -442,7 +442,7 @@ def test_a_header_goes_to_the_folder_of_the_lock_even_if_that_was_removed_just_b
         assert [local.header] == found
 
 
-def test_undo_rows_of_another_attempt_are_not_applied(tmp_path: Path) -> None:
+def test_undo_rows_of_a_different_attempt_are_not_applied(tmp_path: Path) -> None:
     make(tmp_path)
     with lock(tmp_path, batch=2) as local:
         local.begin(1, 2, "a2")

@@ -252,7 +252,7 @@ RULES = (
         slug="undo-names-attempt",
         name="undo rows undo only the attempt that they name",
         chapter=Chapter.LOCAL_STATE,
-        tests=tests("state/test_local_state", "undo_rows_of_another_attempt_are_not_applied"),
+        tests=tests("state/test_local_state", "undo_rows_of_a_different_attempt_are_not_applied"),
         removals=(value("rows"),),
     ),
     Rule(
