@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from tidegate.contracts.schema import FORMAT, BatchMeta, PartitionMeta, log_schema
 from tidegate.state.decisions import compaction_due
+from tidegate.state.delta_log.attempt_files import write_rows
 from tidegate.state.delta_log.checkpoints import write_checkpoint
-from tidegate.state.delta_log.data_files import write_rows
 from tidegate.state.delta_log.log_entries import entry_path, read_actions
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.delta_log.snapshot import load

@@ -27,8 +27,9 @@ from tidegate.runtime.doctor import status
 from tidegate.runtime.task.messages import PartitionResult
 from tidegate.state import batch_metadata, disk
 from tidegate.state.delta_log.actions import add, commit_info, transaction
+from tidegate.state.delta_log.attempt_files import write_file, write_rows
 from tidegate.state.delta_log.checkpoints import write_checkpoint
-from tidegate.state.delta_log.data_files import DataFile, write_file, write_rows
+from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.delta_log.log_entries import entry_path
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.delta_log.snapshot import load

@@ -83,7 +83,12 @@ def test_numba_is_imported_in_one_place() -> None:
 
 
 def test_the_wall_clock_is_read_in_one_place() -> None:
-    assert _using(_reads_the_wall_clock) == ["libs/tidegate/runtime/clock.py"]
+    assert _using(_reads_the_wall_clock) == ["libs/tidegate/contracts/clock.py"]
+
+
+def test_nothing_is_patched_in_the_library() -> None:
+    """The simulation, too, passes its world as arguments."""
+    assert _using(lambda node: _imported(node) & {"unittest", "mock", "pytest"}) == []
 
 
 def test_the_log_is_never_updated_to_whatever_is_newest() -> None:

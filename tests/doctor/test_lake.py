@@ -11,16 +11,16 @@ import pytest
 
 from tests.runtime.miniature import NAME, application
 from tests.state.logs import commit_rows, meta, rows
+from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.schema import BatchMeta, log_schema
 from tidegate.operators.registry import operator_for
-from tidegate.runtime import clock
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor import lake
 from tidegate.runtime.doctor.lake import CHECKS, DISK_CHECKS, Disk, Log
 from tidegate.state import leases
 from tidegate.state.alignment import Lease
 from tidegate.state.decisions import MAX_BATCHES
-from tidegate.state.delta_log.data_files import write_rows
+from tidegate.state.delta_log.attempt_files import write_rows
 from tidegate.state.delta_log.log_entries import entry_path
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.upkeep.orphans import MIN_AGE_MS
@@ -141,9 +141,9 @@ def test_a_log_that_is_never_compacted_is_reported_with_the_command(world: World
 def test_files_that_no_commit_names_are_counted_once_they_are_old(world: World) -> None:
     commit_rows(world.log, 0, {("state", 0): rows("a")}, operator=NAME)
     lost = write_rows(world.path, "state", 0, rows("b", "c"), batch=1, topic="t", attempt="dead", sync=False)
-    world.commit(clock=clock.now_ms())
+    world.commit(clock=SYSTEM_CLOCK.now_ms())
     assert found(world.seen()) == [], "a running attempt's files are nobody's business"
-    file, old_s = world.path / lost.path, (clock.now_ms() - 2 * MIN_AGE_MS) / 1_000
+    file, old_s = world.path / lost.path, (SYSTEM_CLOCK.now_ms() - 2 * MIN_AGE_MS) / 1_000
     for path in (file, *(world.path / "_delta_log").glob("*.json")):
         os.utime(path, (old_s, old_s))
     [(problem, value, remedy)] = found(world.seen())
@@ -154,7 +154,7 @@ def test_files_that_no_commit_names_are_counted_once_they_are_old(world: World) 
 
 
 def test_a_clock_that_went_back_is_reported(world: World) -> None:
-    world.commit(clock=clock.now_ms() + 3_600_000)
+    world.commit(clock=SYSTEM_CLOCK.now_ms() + 3_600_000)
     [(problem, value, remedy)] = found(world.seen())
     assert "in the future" in problem
     assert value in ("1h", "3599s")
@@ -191,7 +191,7 @@ def test_disks_are_checked_where_the_folders_would_be_created(tmp_path: Path) ->
 
 def test_a_reader_absent_for_longer_than_the_rewind_window_is_reported_with_its_lease(world: World) -> None:
     world.commit()
-    now_ms, window_ms = clock.now_ms(), world.application.operators[NAME].rewind_window
+    now_ms, window_ms = SYSTEM_CLOCK.now_ms(), world.application.operators[NAME].rewind_window
     leases.write(world.path, "here", Lease(1, now_ms - window_ms + 60_000, {0: 5}))
     leases.write(world.path, "gone", Lease(1, now_ms - 2 * window_ms, {0: 5}))
     [(problem, value, remedy)] = found(world.seen())

@@ -51,9 +51,9 @@ class World:
         """The records (partition, key, value, timestamp) stand in the input."""
         assert write_all(self.raw["kafka"], self.source, made) == len(made)
 
-    def driver(self):
+    def driver(self, **wiring):
         """A driver that has claimed the operator."""
-        driver = OperatorDriver(Wiring(spark=self.spark, application=self.application, name=self.name))
+        driver = OperatorDriver(Wiring(spark=self.spark, application=self.application, name=self.name, **wiring))
         driver.start()
         return driver
 

@@ -14,10 +14,10 @@ from confluent_kafka import Consumer, TopicPartition
 from deltalake import DeltaTable
 
 from tests.patience import wait_for
+from tidegate.contracts.clock import SYSTEM_CLOCK, SystemClock
 from tidegate.contracts.errors import ConfigurationError, StateError, UserError
 from tidegate.contracts.schema import Pin
 from tidegate.devkit.produce_consume import write_all
-from tidegate.runtime import clock
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.configuration.application import application_of
 from tidegate.runtime.doctor.diagnosis import diagnose
@@ -316,8 +316,8 @@ def test_a_record_waits_until_the_table_has_read_on_within_the_limit(joined, mon
     here.write("stream", (0, b"3", 90_000))
     join.round()
     assert len(here.seen()) == 1
-    now = clock.now_ms()
-    monkeypatch.setattr(clock, "now_ms", lambda: now + 3_600_001)
+    now = SYSTEM_CLOCK.now_ms()
+    monkeypatch.setattr(SystemClock, "now_ms", lambda _clock: now + 3_600_001)
     join.round()
     join.drain()
     assert here.seen()[1:] == [("k0", 2, "C", "matched")]

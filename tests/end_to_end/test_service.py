@@ -22,7 +22,6 @@ from tidegate.runtime.spark.jobs import Jobs
 from tidegate.runtime.spark.session import Spark
 from tidegate.runtime.task import run
 from tidegate.spark import register_views
-from tidegate.state import decisions
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -142,9 +141,8 @@ def test_a_due_compaction_runs_while_batches_continue_and_changes_no_result(worl
     """parts   1 2 3 | due: work begins, and is held back | 4 5 6 | it may end | 7 8, and a restart from the log"""
     here, calm = world(**SMALL), world(beside="calm", **SMALL)
     may_end, real = Event(), Jobs.each_sequentially
-    monkeypatch.setattr(decisions, "MAX_BATCHES", 3)
     monkeypatch.setattr(Jobs, "each_sequentially", lambda *work: may_end.wait(PATIENCE_S) and real(*work))
-    driver, made = here.driver(), records(1_600)
+    driver, made = here.driver(max_batches=3), records(1_600)
     parts = split(made, 8)
     for part in parts[:6]:
         take(driver, here, part)

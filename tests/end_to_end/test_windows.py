@@ -11,8 +11,8 @@ import pytest
 
 from tests.end_to_end.test_service import consume
 from tidegate.cli.main import main
+from tidegate.contracts.clock import SYSTEM_CLOCK, SystemClock
 from tidegate.contracts.errors import UserError
-from tidegate.runtime import clock
 from tidegate.spark import register_views
 from tidegate.state.committed_windows import CommittedWindows
 
@@ -118,8 +118,8 @@ def test_an_idle_partition_closes_its_windows_once(windowed, broker, monkeypatch
     here = windowed(idle_after="1s")
     here.feed([(0, b"a", b"x", 1_000)])
     driver = here.run()
-    now = clock.now_ms()
-    monkeypatch.setattr(clock, "now_ms", lambda: now + 60_000)
+    now = SYSTEM_CLOCK.now_ms()
+    monkeypatch.setattr(SystemClock, "now_ms", lambda _clock: now + 60_000)
     driver = here.driver()
     driver.operator.round()
     driver.operator.round()

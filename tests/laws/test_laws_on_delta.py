@@ -19,7 +19,7 @@ from tests.laws.test_laws import case  # noqa: F401 -- the fixture of the same p
 from tidegate.contracts.operator import Operator, StepResult
 from tidegate.contracts.schema import FORMAT, BatchMeta, log_schema
 from tidegate.operators.testing.cases import Case
-from tidegate.state.delta_log.data_files import write_rows
+from tidegate.state.delta_log.attempt_files import write_rows
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.upkeep.compaction import compact
 

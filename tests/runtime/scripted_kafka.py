@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace as Answer
 from typing import Any, Literal
 
+from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.errors import TidegateError, Unavailable
 from tidegate.runtime.kafka.client import TopicMetadata
 
@@ -22,6 +23,8 @@ class ScriptedKafka:
     metadata)}, `topics` {name: (id, number of partitions)}, `epoch_ends` {(partition, leader epoch that is asked for):
     (the newest one up to that, its end)}.
     """
+
+    clock = SYSTEM_CLOCK
 
     def __init__(self, version: Literal[1, 2] = 2, epoch: int = 0) -> None:
         self.version, self.epoch = version, epoch

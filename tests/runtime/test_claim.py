@@ -14,7 +14,7 @@ from tidegate.contracts.errors import EngineError, Unavailable
 from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.batch_loop.claim import Claimant, Claimed, Overtaken
 from tidegate.runtime.batch_loop.metadata import after_batch
-from tidegate.state.delta_log.data_files import write_rows
+from tidegate.state.delta_log.attempt_files import write_rows
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast

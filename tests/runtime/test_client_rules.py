@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from kafka.errors import KafkaError
 
+from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.errors import Unavailable
 from tidegate.runtime.kafka import client as clients
 from tidegate.runtime.kafka.client import KafkaClient, client
@@ -97,7 +98,7 @@ def test_a_sent_record_is_not_sent_again() -> None:
     network = object.__new__(clients._Network)
     network._servers = "nowhere"
     network._manager = SimpleNamespace(get_connection=found)
-    answering = network._answer(SimpleNamespace(name="EndTxnRequest"), 0, Deadline(0.2))
+    answering = network._answer(SimpleNamespace(name="EndTxnRequest"), 0, Deadline(0.2, SYSTEM_CLOCK))
     with pytest.raises(StopIteration) as done:
         answering.send(None)
     assert isinstance(done.value.value, Unavailable)

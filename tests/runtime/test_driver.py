@@ -15,15 +15,15 @@ import pytest
 from tests.metadata import described
 from tests.runtime.miniature import Jobs, application, driver_of, use_broker
 from tests.runtime.scripted_kafka import PRODUCER_ID, ScriptedKafka
+from tidegate.contracts.clock import SystemClock
 from tidegate.contracts.errors import EngineError, Fenced, StartOver, StateError, Unavailable
 from tidegate.contracts.kill_points import watched
 from tidegate.contracts.schema import Counts
-from tidegate.runtime import clock
 from tidegate.runtime.batch_loop import claimed_operator
 from tidegate.runtime.batch_loop.claimed_operator import ClaimedOperator
 from tidegate.runtime.batch_loop.driver import OperatorDriver
 from tidegate.runtime.task.messages import KafkaAttempt
-from tidegate.state.delta_log.data_files import write_rows
+from tidegate.state.delta_log.attempt_files import write_rows
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast
@@ -164,7 +164,7 @@ def test_the_clock_is_read_once_for_a_batch(
     driver: OperatorDriver, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ticks = itertools.count(1_000)
-    monkeypatch.setattr(clock, "now_ms", lambda: next(ticks))
+    monkeypatch.setattr(SystemClock, "now_ms", lambda _clock: next(ticks))
     driver.operator.round()
     assert jobs.attempts[0].clock == newest(driver).clock
 

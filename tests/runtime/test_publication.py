@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.runtime.scripted_kafka import PRODUCER_ID, ScriptedKafka
 from tests.state.logs import OPERATOR, commit_rows, new_log, reopened, rows
+from tidegate.contracts.clock import SystemClock
 from tidegate.contracts.errors import EngineError, Fenced, OutputTooLarge, StartOver, StateError
 from tidegate.contracts.naming import group_id
 from tidegate.contracts.records import Row
@@ -246,7 +247,7 @@ def test_the_marks_of_quiet_partitions_are_committed_again_well_before_they_expi
 ) -> None:
     """None: the brokers may not be asked for how long they keep offsets."""
     now = 1_000.0
-    monkeypatch.setattr(publication.time, "monotonic", lambda: now)
+    monkeypatch.setattr(SystemClock, "monotonic", lambda _clock: now)
     kafka.offset_retention = retention_s
     newest = committed(log, 1, "a")
     kafka.marks = {0: (10, f"tidegate/1 {log.table_id} 1"), 1: (0, f"tidegate/1 {log.table_id} 1")}

@@ -29,7 +29,7 @@ from tidegate.runtime.repair.redrive import (
     without,
 )
 from tidegate.runtime.repair.redriven import Redriven, format_mark, really_sent
-from tidegate.state.delta_log.data_files import write_rows
+from tidegate.state.delta_log.attempt_files import write_rows
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast

@@ -12,8 +12,8 @@ from time import sleep
 
 import pytest
 
+from tidegate.contracts.clock import SystemClock
 from tidegate.contracts.errors import EngineError, UserError
-from tidegate.runtime import clock
 from tidegate.runtime.batch_loop.requests import Kind, Request, Requests
 
 pytestmark = pytest.mark.fast
@@ -122,7 +122,7 @@ def test_each_of_two_requests_gets_its_own_answer(tmp_path: Path) -> None:
 def test_requests_are_taken_in_the_order_of_asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     requests = Requests(tmp_path)
     for now, kind in enumerate(["flush", "apply", "compact", "apply"]):
-        monkeypatch.setattr(clock, "now_ms", lambda now=now: now)
+        monkeypatch.setattr(SystemClock, "now_ms", lambda _clock, now=now: now)
         requests.put(kind)
     assert [request.kind for request in requests.pending()] == ["flush", "apply", "compact", "apply"]
 

@@ -11,6 +11,7 @@ from threading import Event
 
 import pytest
 
+from tidegate.contracts.clock import SystemClock
 from tidegate.contracts.errors import (
     BufferFull,
     EngineError,
@@ -94,7 +95,7 @@ def test_an_outage_is_reported_once_and_then_at_intervals_and_its_end_too(
     trying: Retries, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = iter(range(0, 1_000, 8))  # seconds; a try each 8 s: told at 0, 32, 64, then its end at 80
-    monkeypatch.setattr(retries.time, "monotonic", lambda: float(next(times) + 1))
+    monkeypatch.setattr(SystemClock, "monotonic", lambda _clock: float(next(times) + 1))
     with caplog.at_level(logging.INFO, "tidegate"):
         trying.run(failing(*[Unavailable("no broker", value="host:1")] * 10), Event())
     assert [record.getMessage() for record in caplog.records] == [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ import pytest
 
 from tests.runtime.miniature import use_broker
 from tests.runtime.scripted_kafka import ScriptedKafka
+from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.config import read
 from tidegate.contracts.errors import EngineError, Superseded
 from tidegate.contracts.operator import StepResult
@@ -23,6 +25,7 @@ from tidegate.contracts.records import Records, Row
 from tidegate.contracts.schema import Counts, log_schema
 from tidegate.operators.registry import operator_for
 from tidegate.operators.suppression import SuppressionConfig
+from tidegate.runtime.environment import REAL
 from tidegate.runtime.kafka.fetch import Fetched
 from tidegate.runtime.kafka.retries import Deadline
 from tidegate.runtime.kafka.transactions import Producer, init_producer
@@ -37,9 +40,9 @@ from tidegate.runtime.task.messages import (
 from tidegate.runtime.task.ports import KafkaPort
 from tidegate.state.decisions import Header, RecoveryMethod, Wanted
 from tidegate.state.delta_log.operator_log import OperatorLog
-from tidegate.state.local import local_state
 from tidegate.state.local.header import HeaderFile
 from tidegate.state.local.local_state import LocalState
+from tidegate.state.local.machine import THIS_MACHINE
 
 pytestmark = pytest.mark.fast
 
@@ -167,6 +170,10 @@ def test_a_failed_fetch_never_damages_a_local_state(attempt: KafkaAttempt) -> No
     )
 
 
+def test_the_real_environment_reaches_a_worker_process_as_it_is() -> None:
+    assert pickle.loads(pickle.dumps(REAL)) == REAL
+
+
 def test_the_header_is_dirty_while_the_state_changes_and_complete_at_the_end(attempt: KafkaAttempt) -> None:
     seen: list[Header | None] = []
     port = StandIn(on_read=lambda: seen.append(header(attempt)), on_open=lambda: seen.append(header(attempt)))
@@ -175,7 +182,7 @@ def test_the_header_is_dirty_while_the_state_changes_and_complete_at_the_end(att
     at_read, changed, at_output, done = (*seen, header(attempt))
     assert at_read is not None and (at_read.attempt, at_read.complete) == ("", True)
     assert changed is not None and (changed.epoch, changed.batch, changed.attempt) == (1, 1, "mine")
-    assert (changed.complete, changed.boot_id) == (False, local_state.boot_id())
+    assert (changed.complete, changed.boot_id) == (False, THIS_MACHINE.boot_id())
     assert done == at_output
     assert done is not None and (done.attempt, done.complete, done.before) == ("mine", True, (-1, ""))
 
@@ -249,7 +256,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> ScriptedKafka:
 def through_kafka(attempt: KafkaAttempt, kafka: ScriptedKafka, **changes: Any) -> PartitionResult:
     producer = init_producer(kafka, "id", timeout_ms=60_000)  # type: ignore[arg-type]
     given = plan(producer=producer, **changes)
-    done = run.run_plan(attempt, given, KafkaPort(attempt=attempt, deadline=Deadline(5.0)))
+    done = run.run_plan(attempt, given, KafkaPort(attempt=attempt, deadline=Deadline(5.0, SYSTEM_CLOCK)))
     assert isinstance(done, PartitionResult), done
     return done
 
@@ -275,7 +282,7 @@ def test_the_partitions_of_a_task_share_one_deadline(
     given: list[float] = []
     monkeypatch.setattr(ports, "fetch", lambda *_, deadline_s, **__: given.append(deadline_s))
     monkeypatch.setattr(ports, "open_output", lambda _client, _producer, to, _rows: given.append(to.deadline_s))
-    port = KafkaPort(attempt=attempt, deadline=Deadline(0.0))
+    port = KafkaPort(attempt=attempt, deadline=Deadline(0.0, SYSTEM_CLOCK))
     port.read(plan())
     rows = SimpleNamespace(emissions=None, late=None, rejected=None)
     port.open(plan(producer=init_producer(kafka, "id", timeout_ms=60_000)), rows, 1)  # type: ignore[arg-type]

@@ -17,7 +17,8 @@ from tidegate.contracts.records import Records, Row
 from tidegate.contracts.schema import FORMAT, BatchMeta, log_schema
 from tidegate.state.decisions import Commit, Wanted
 from tidegate.state.delta_log import operator_log
-from tidegate.state.delta_log.data_files import DataFile, write_rows
+from tidegate.state.delta_log.attempt_files import write_rows
+from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.delta_log.log_entries import entry_path, oldest_version, written_ms
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.local.local_state import LocalState

@@ -19,8 +19,9 @@ from tests.state.logs import HOUR_MS, OPERATOR, clock_of, commit_rows, meta, new
 from tidegate.contracts.errors import EngineError, Fenced, StateError, Unavailable
 from tidegate.contracts.schema import BatchMeta
 from tidegate.state.delta_log import operator_log
+from tidegate.state.delta_log.attempt_files import write_rows
 from tidegate.state.delta_log.checkpoints import write_checkpoint
-from tidegate.state.delta_log.data_files import read_files, write_rows
+from tidegate.state.delta_log.data_files import read_files
 from tidegate.state.delta_log.log_entries import (
     DELTA_LOG,
     STAGING,

@@ -23,6 +23,7 @@ from tidegate.state.decisions import Header, RecoveryMethod
 from tidegate.state.local import local_state, undo_rows
 from tidegate.state.local.header import SLOT_BYTES, HeaderFile
 from tidegate.state.local.local_state import LocalState
+from tidegate.state.local.machine import ThisMachine
 
 pytestmark = pytest.mark.fast
 
@@ -251,7 +252,7 @@ def test_a_state_of_an_earlier_boot_or_a_dirty_one_is_not_made_durable(
         assert not local.trusted
         local.complete()
     with monkeypatch.context() as patch, lock(tmp_path, batch=2) as local:
-        patch.setattr(local_state, "boot_id", lambda: "another")
+        patch.setattr(ThisMachine, "boot_id", lambda _machine: "another")
         assert not local.trusted
         with pytest.raises(AssertionError, match="trusted"):
             local.make_durable()

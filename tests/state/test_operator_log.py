@@ -24,7 +24,8 @@ from tidegate.contracts.errors import EngineError, Fenced, Outdated, StateError,
 from tidegate.contracts.schema import Counts, is_complete, log_schema
 from tidegate.state import disk
 from tidegate.state.delta_log import operator_log
-from tidegate.state.delta_log.data_files import delete_attempt, write_file, write_rows
+from tidegate.state.delta_log.attempt_files import delete_attempt, write_file, write_rows
+from tidegate.state.delta_log.lake import MountedLake
 from tidegate.state.delta_log.log_entries import (
     DELTA_LOG,
     STAGING,
@@ -368,7 +369,7 @@ def test_an_unclear_commit_that_had_landed_is_found_to_be_committed(
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrapped, calls = write_error(landed=True, times=1)
-    monkeypatch.setattr(operator_log, "put_entry", wrapped)
+    monkeypatch.setattr(MountedLake, "put_entry", staticmethod(wrapped))
     committed = commit_rows(log, 1, {("state", 0): rows("a")})
     assert (len(calls), log.version, log.newest()) == (2, 1, committed)
     assert keys(log.read("state")) == [b"a"]
@@ -379,7 +380,7 @@ def test_an_unclear_commit_that_had_not_landed_is_tried_again_byte_for_byte(
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrapped, calls = write_error(landed=False, times=2)
-    monkeypatch.setattr(operator_log, "put_entry", wrapped)
+    monkeypatch.setattr(MountedLake, "put_entry", staticmethod(wrapped))
     commit_rows(log, 1, {("state", 0): rows("a")})
     assert (len(calls), len(set(calls)), log.version, keys(log.read("state"))) == (3, 1, 1, [b"a"])
 
@@ -388,12 +389,12 @@ def test_an_unclear_commit_that_a_newer_driver_followed_is_fenced(
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def landed_and_followed(path: Path, version: int, actions: Sequence[dict[str, Any]]) -> bool:
-        monkeypatch.setattr(operator_log, "put_entry", put_entry)
+        monkeypatch.setattr(MountedLake, "put_entry", staticmethod(put_entry))
         put_entry(path, version, actions)
         commit_rows(reopened(log), 2, {}, epoch=2)
         raise OSError("no answer from the lake")
 
-    monkeypatch.setattr(operator_log, "put_entry", landed_and_followed)
+    monkeypatch.setattr(MountedLake, "put_entry", staticmethod(landed_and_followed))
     with pytest.raises(Fenced):
         commit_rows(log, 1, {("state", 0): rows("a")}, epoch=1)
 
@@ -403,7 +404,7 @@ def test_a_commit_that_stays_unclear_is_unavailable_and_the_next_claim_resolves_
 ) -> None:
     wrapped, _ = write_error(landed=False, times=99)
     with monkeypatch.context() as patch:
-        patch.setattr(operator_log, "put_entry", wrapped)
+        patch.setattr(MountedLake, "put_entry", staticmethod(wrapped))
         with pytest.raises(Unavailable, match="it is unknown"):
             commit_rows(log, 1, {("state", 0): rows("a")})
     again = reopened(log)

@@ -20,7 +20,8 @@ from tidegate.contracts.operator import Storage
 from tidegate.contracts.records import Records, Row
 from tidegate.state.decisions import RecoveryMethod
 from tidegate.state.delta_log.data_files import DataFile
-from tidegate.state.local import local_state, recovery
+from tidegate.state.local import recovery
+from tidegate.state.local.machine import ThisMachine
 from tidegate.state.local.recovery import _turns
 
 pytestmark = pytest.mark.fast
@@ -195,9 +196,7 @@ def reboot(driver: MiniDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine is started again, after a drain: its local state is durable, and another driver begins with it."""
     with driver.lock() as local:  # type: ignore[attr-defined]
         local.make_durable()
-    file = driver.root / "boot_id"
-    file.write_text("another run")
-    monkeypatch.setattr(local_state, "_BOOT_ID", file)
+    monkeypatch.setattr(ThisMachine, "boot_id", lambda _machine: "another run")
     driver.epoch += 1
 
 

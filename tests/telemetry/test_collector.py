@@ -12,8 +12,8 @@ from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.telemetry.conftest import COUNTS, SECONDS, StillDriver, application, busy, driver_status, meta
+from tidegate.contracts.clock import SystemClock
 from tidegate.contracts.schema import Counts
-from tidegate.runtime import clock
 from tidegate.runtime.telemetry import service_metrics
 from tidegate.runtime.telemetry.metric_definitions import METRICS
 from tidegate.runtime.telemetry.telemetry import Telemetry
@@ -90,7 +90,7 @@ def test_lag_is_as_of_the_last_check_of_the_topic_and_never_negative(driver: Sti
 
 
 def test_status_compares_stream_time_with_the_wall_clock(driver: StillDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clock, "now_ms", lambda: 100_000)
+    monkeypatch.setattr(SystemClock, "now_ms", lambda _clock: 100_000)
     assert value(told(driver), "tidegate_stream_time_seconds", partition="7") == 60
     assert value(told(driver), "tidegate_stream_time_behind_seconds", partition="7") == 40
 

@@ -34,7 +34,7 @@ def write_columns(client: KafkaClient, topic: str, partition: int, columns: Outg
         max_batch_bytes=client.max_message_bytes(topic),
         transactional=False,
     )
-    deadline = Deadline(deadline_s)
+    deadline = Deadline(deadline_s, client.clock)
     for batch in batches:
         _write(client, topic, partition, batch.data, deadline)
     return len(columns.timestamp)

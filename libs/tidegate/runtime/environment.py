@@ -1,7 +1,7 @@
-"""The environment of a driver and its tasks: what they reach Kafka, threads and operators through.
+"""The environment of a driver and its tasks: what they reach the clock, Kafka, threads and operators through.
 
 A service runs in `REAL`; the simulation passes an environment of its own. A driver hands its environment to its tasks
-with each attempt, so that all parts of the real one are functions that a worker process can import.
+with each attempt, so that the real one is made of what a worker process can import.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol, TypeVar
 
+from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
 from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.operator import Operator
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.kafka.client import KafkaClient, client
 from tidegate.runtime.threads import in_background, map_parallel
 from tidegate.state.decisions import Wanted
+from tidegate.state.delta_log.lake import MOUNTED_LAKE, Lake
 from tidegate.state.local.local_state import LocalState
+from tidegate.state.local.machine import THIS_MACHINE, Machine
 from tidegate.state.local.recovery import PartitionLog, Recovered, recover
 
 Item = TypeVar("Item")
@@ -41,10 +44,14 @@ class Parallel(Protocol):
 class Environment:
     """What a driver and its tasks take from outside.
 
-    `kafka`: the client for a cluster's options. `operator`: the operator for a configuration. `recover`: brings a local
-    state to the commit that is wanted.
+    `clock`: the time, and waiting. `lake`: the operations on the files of a lake. `machine`: that of a task's local
+    states. `kafka`: the client for a cluster's options. `operator`: the operator for a configuration. `recover`: brings
+    a local state to the commit that is wanted.
     """
 
+    clock: Clock
+    lake: Lake
+    machine: Machine
     kafka: Callable[[Mapping[str, str]], KafkaClient]
     operator: Callable[[OperatorRules], Operator]
     in_background: Background
@@ -58,5 +65,12 @@ def _operator(config: OperatorRules) -> Operator:
 
 
 REAL = Environment(
-    kafka=client, operator=_operator, in_background=in_background, map_parallel=map_parallel, recover=recover
+    clock=SYSTEM_CLOCK,
+    lake=MOUNTED_LAKE,
+    machine=THIS_MACHINE,
+    kafka=client,
+    operator=_operator,
+    in_background=in_background,
+    map_parallel=map_parallel,
+    recover=recover,
 )

@@ -10,7 +10,7 @@ import numpy as np
 
 from tidegate.contracts.schema import META_PARTITION, BatchMeta, Document, after_document, is_complete
 from tidegate.state.decisions import Commit
-from tidegate.state.delta_log.data_files import DataFile, read_files
+from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.delta_log.log_entries import newest_version
 from tidegate.state.delta_log.metadata import documents_before
 from tidegate.state.delta_log.operator_log import OperatorLog
@@ -95,7 +95,7 @@ def gapless_range(log: OperatorLog) -> range:
 
 def _start_of_newest(log: OperatorLog, files: Sequence[DataFile]) -> int:
     """Return the first batch of the gapless range that ends with the newest batch of the files."""
-    batches = read_files(log.path, files, log.schema, ["batch"]).column("batch").to_numpy()
+    batches = log.lake.read_files(log.path, files, log.schema, ["batch"]).column("batch").to_numpy()
     gaps = np.flatnonzero(np.diff(batches) != 1)
     return int(batches[gaps[-1] + 1] if len(gaps) else batches[0])
 

@@ -374,15 +374,15 @@ MAX_ROWS_PER_HELD = 4
 MIN_DEAD_ROWS = 100_000
 
 
-def compaction_due(batches: int, state_rows: int, held: int, files: int) -> str | None:
+def compaction_due(batches: int, state_rows: int, held: int, files: int, max_batches: int = MAX_BATCHES) -> str | None:
     """Return the reason why a compaction is due; None if it is not.
 
-    `batches` counts those since the newest compaction; `state_rows` and `files` count all in the log; `held` counts
-    what the state holds.
+    `batches` counts those since the newest compaction; with `max_batches` one is due in any case. `state_rows` and
+    `files` count all in the log; `held` counts what the state holds.
     """
-    if batches >= MAX_BATCHES:
+    if batches >= max_batches:
         return f"{batches} batches since the newest compaction"
-    if files >= MAX_FILES and batches >= MAX_BATCHES // 8:
+    if files >= MAX_FILES and batches >= max_batches // 8:
         return f"{files} files"
     if state_rows - held >= MIN_DEAD_ROWS and state_rows >= MAX_ROWS_PER_HELD * held:
         return f"{state_rows} state rows for {held} held"

@@ -50,7 +50,7 @@ RULES = (
         name="the clock is read once per batch",
         chapter=Chapter.BATCH,
         tests=tests("runtime/test_driver", "the_clock_is_read_once_for_a_batch"),
-        removals=(argument("clock", "clock.now_ms()"),),
+        removals=(argument("clock", "self._clock.now_ms()"),),
     ),
     Rule(
         slug="settled-before-plan",

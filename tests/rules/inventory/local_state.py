@@ -246,7 +246,7 @@ RULES = (
             "state/test_local_state",
             "a_header_goes_to_the_folder_of_the_lock_even_if_that_was_removed_just_before",
         ),
-        removals=(value("self.path"),),
+        removals=(value("path"),),
     ),
     Rule(
         slug="undo-names-attempt",
@@ -275,8 +275,8 @@ RULES = (
         chapter=Chapter.LOCAL_STATE,
         tests=tests("state/test_local_state", "a_state_of_an_earlier_boot_or_a_dirty_one_is_not_made_durable"),
         removals=(
-            dropped("header.durable or header.boot_id == boot_id()"),
-            value("header is not None and header.boot_id == boot_id()"),
+            dropped("header.durable or header.boot_id == self.machine.boot_id()"),
+            value("header is not None and header.boot_id == self.machine.boot_id()"),
         ),
     ),
     Rule(
@@ -316,7 +316,7 @@ RULES = (
         ),
         removals=(
             replaced(
-                "os.posix_fallocate(descriptor, status.st_size, size - status.st_size)",
+                "machine.reserve(descriptor, status.st_size, size - status.st_size)",
                 "os.ftruncate(descriptor, size)",
             ),
         ),

@@ -23,6 +23,7 @@ from tidegate.runtime.task.messages import Hold, PartitionPlan, PartitionResult
 from tidegate.runtime.telemetry.log_lines import log_fields
 from tidegate.state import leases
 from tidegate.state.alignment import Gate, Lease, is_renewal_due, live_leases, needed, seen
+from tidegate.state.delta_log.lake import MOUNTED_LAKE, Lake
 from tidegate.state.disk import disk_errors
 from tidegate.state.upkeep.cleanup import MIN_WINDOW_MS
 
@@ -119,6 +120,7 @@ class Renewal:
     reader: str
     log: Path
     grace: int
+    lake: Lake = MOUNTED_LAKE
     _written: Lease | None = None
 
     def first(self, newest: BatchMeta, clock_ms: int) -> None:
@@ -135,7 +137,7 @@ class Renewal:
     def _write(self, newest: BatchMeta, clock_ms: int) -> None:
         lease = Lease(newest.epoch, clock_ms, self._needs(newest))
         if is_renewal_due(self._written, lease):
-            leases.write(self.log, self.reader, lease)
+            self.lake.write_lease(self.log, self.reader, lease)
             self._written = lease
 
     def _needs(self, newest: BatchMeta) -> dict[int, int]:

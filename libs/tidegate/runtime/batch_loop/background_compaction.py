@@ -6,7 +6,6 @@ between two batches.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -14,16 +13,16 @@ from threading import Event
 from typing import Any
 from uuid import uuid4
 
+from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
 from tidegate.contracts.errors import EngineError
 from tidegate.contracts.kill_points import reach
 from tidegate.contracts.schema import BatchMeta
-from tidegate.runtime import clock
 from tidegate.runtime.batch_loop.metadata import after_compaction
 from tidegate.runtime.environment import Background
 from tidegate.runtime.spark.jobs import Jobs
 from tidegate.runtime.threads import in_background
-from tidegate.state.decisions import compaction_due
-from tidegate.state.delta_log.data_files import delete_attempt
+from tidegate.state.decisions import MAX_BATCHES, compaction_due
+from tidegate.state.delta_log.attempt_files import delete_attempt
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.upkeep.cleanup import clean_up
 from tidegate.state.upkeep.compaction import (
@@ -46,11 +45,11 @@ class Rewriting:
     answer: Future[Prepared]
     stopped: Event
 
-    def meta(self, newest: BatchMeta) -> BatchMeta:
+    def meta(self, newest: BatchMeta, clock_ms: int) -> BatchMeta:
         """Return the metadata of the compaction's commit, which follows `newest`."""
         through, attempt = self.planned.batch - 1, self.planned.attempt
         partitions = self.answer.result().snapshots
-        return after_compaction(newest, partitions, attempt=attempt, clock=clock.now_ms(), through=through)
+        return after_compaction(newest, partitions, attempt=attempt, clock=clock_ms, through=through)
 
     def drop(self) -> None:
         """Stop the compaction, wait for its end, and delete the files that it wrote."""
@@ -63,8 +62,8 @@ class Rewriting:
 class Compacting:
     """The compactions of one driver.
 
-    `keep_output_ms`: how long output stays in the log (None: forever). `count` and `seconds`: the number of compactions
-    committed so far, and their total duration.
+    `keep_output_ms`: how long output stays in the log (None: forever). `max_batches`: after how many batches at most
+    one is due. `count` and `seconds`: the number of compactions committed so far, and their total duration.
     """
 
     jobs: Jobs
@@ -72,6 +71,8 @@ class Compacting:
     keep_output_ms: int | None
     rewind_window_ms: int
     in_background: Background = in_background
+    clock: Clock = SYSTEM_CLOCK
+    max_batches: int = MAX_BATCHES
     rewriting: Rewriting | None = None
     count: int = 0
     seconds: float = 0.0
@@ -83,8 +84,8 @@ class Compacting:
         is dropped first.
         """
         self.drop()
-        began = time.monotonic()
-        meta = after_compaction(newest, newest.partitions, attempt=uuid4().hex, clock=clock.now_ms())
+        began = self.clock.monotonic()
+        meta = after_compaction(newest, newest.partitions, attempt=uuid4().hex, clock=self.clock.now_ms())
         compact(
             log,
             meta,
@@ -100,14 +101,14 @@ class Compacting:
 
     def begin_if_due(self, log: OperatorLog, newest: BatchMeta, published: Mapping[int, int] | None) -> None:
         """Start a background compaction if one is due and none is under way; no batch waits for it."""
-        if self.rewriting is not None or not due(log, newest):
+        if self.rewriting is not None or not due(log, newest, self.max_batches):
             return
-        planned = after_compaction(newest, (), attempt=uuid4().hex, clock=clock.now_ms())
+        planned = after_compaction(newest, (), attempt=uuid4().hex, clock=self.clock.now_ms())
         held = {partition: known.totals.held for partition, known in newest.partitions.items()}
         pinned = log.pinned_copy()
         stopped = Event()
         answer = self.in_background(lambda: self._prepared(pinned, planned, published, held, stopped), "compaction")
-        began = time.monotonic()
+        began = self.clock.monotonic()
         self.rewriting = Rewriting(log=pinned, planned=planned, began=began, answer=answer, stopped=stopped)
 
     def _prepared(
@@ -150,7 +151,7 @@ class Compacting:
                 return None
             raise failure
         self.rewriting = None
-        meta, done = rewriting.meta(newest), rewriting.answer.result()
+        meta, done = rewriting.meta(newest, self.clock.now_ms()), rewriting.answer.result()
         reach("before_compaction_commit")
         return meta, lambda: self._commit(log, meta, done, rewriting.began)
 
@@ -160,7 +161,7 @@ class Compacting:
 
     def _count(self, began: float) -> None:
         self.count += 1
-        self.seconds += time.monotonic() - began
+        self.seconds += self.clock.monotonic() - began
 
     def stop(self) -> None:
         """Stop the background compaction without waiting for its end: it will not be committed, and cores get free."""
@@ -174,8 +175,9 @@ class Compacting:
             rewriting.drop()
 
 
-def due(log: OperatorLog, newest: BatchMeta) -> bool:
+def due(log: OperatorLog, newest: BatchMeta, max_batches: int = MAX_BATCHES) -> bool:
     """Return whether the log has grown enough since the newest compaction to be worth another one."""
     held = sum(known.totals.held for known in newest.partitions.values())
     size = log.size
-    return compaction_due(newest.batch - newest.compacted, size.state_rows, held, size.files) is not None
+    batches = newest.batch - newest.compacted
+    return compaction_due(batches, size.state_rows, held, size.files, max_batches) is not None

@@ -16,9 +16,10 @@ from tidegate.contracts.naming import group_id, log_path
 from tidegate.contracts.schema import BatchMeta, log_schema
 from tidegate.control.ledger import OperatorKey
 from tidegate.operators.registry import operator_for
-from tidegate.runtime import clock
 from tidegate.runtime.batch_loop import preflight
 from tidegate.runtime.batch_loop.earlier_runs import (
+    NewestInDatabase,
+    newest_in_database,
     refuse_second_log,
     traces_in_database,
     traces_in_kafka,
@@ -27,6 +28,7 @@ from tidegate.runtime.batch_loop.earlier_runs import (
 from tidegate.runtime.batch_loop.metadata import after_claim, first_meta
 from tidegate.runtime.configuration.application import Application, config_hash, settings_of
 from tidegate.runtime.configuration.changes import as_kept, check_changes, remembered
+from tidegate.runtime.environment import REAL, Environment
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.publishing import topics
@@ -59,9 +61,17 @@ class Claimant:
     """The claims of one driver on one operator: the first one, and another whenever an outcome is in doubt."""
 
     def __init__(
-        self, application: Application, name: str, kafka: Callable[[], KafkaClient], *, deadline_s: float
+        self,
+        application: Application,
+        name: str,
+        kafka: Callable[[], KafkaClient],
+        *,
+        deadline_s: float,
+        environment: Environment = REAL,
+        newest_in_database: NewestInDatabase = newest_in_database,
     ) -> None:
         self._application, self._name, self._kafka, self._deadline_s = application, name, kafka, deadline_s
+        self._environment, self._newest_in_database = environment, newest_in_database
         self._config = application.operators[name]
         self._attempts: set[str] = set()
         self._log: OperatorLog
@@ -83,7 +93,7 @@ class Claimant:
         self._refuse_second_log(starts)
         self._log = self._open_log()
         before = self._log.newest() or first_meta(
-            self._name, self._log.table_id, clock.now_ms(), self._config.input, starts
+            self._name, self._log.table_id, self._environment.clock.now_ms(), self._config.input, starts
         )
         # rule: fenced-stops
         self._refuse_overtaken(before)
@@ -104,7 +114,8 @@ class Claimant:
         if self._attempts:
             check_log_exists(path)
         schema = log_schema(operator_for(self._config).columns)
-        return OperatorLog.open(path, self._name, schema, create=not self._attempts)
+        lake, clock = self._environment.lake, self._environment.clock
+        return OperatorLog.open(path, self._name, schema, create=not self._attempts, lake=lake, clock=clock)
 
     def _refuse_second_log(self, starts: Mapping[int, int]) -> None:
         path = log_path(self._application.lake, self._name)
@@ -119,7 +130,7 @@ class Claimant:
         # rule: no-second-log
         yield from traces_of_states(application.state / application.application, self._name)
         # rule: no-second-log
-        yield from traces_in_database(application.control_database, key)
+        yield from traces_in_database(self._newest_in_database(application.control_database, key))
         # rule: no-second-log
         yield from traces_in_kafka(self._kafka(), key, self._config.input, sorted(starts))
 
@@ -141,7 +152,7 @@ class Claimant:
         claim = after_claim(
             self._newest,
             attempt=uuid4().hex,
-            clock=clock.now_ms(),
+            clock=self._environment.clock.now_ms(),
             config=config_hash(self._config),
             topics=ids,
             settings=settings_of(self._config),
@@ -184,6 +195,7 @@ class Claimant:
             application=self._application.application,
             route=route,
             deadline_s=self._deadline_s,
+            clock=self._environment.clock,
         )
         try:
             publication.start(sorted(self._newest.partitions), self._newest)

@@ -8,7 +8,6 @@ those of `docs/protocol.md`. The decisions are pure functions in `state.decision
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from uuid import uuid4
 from tidegate.contracts.errors import BufferFull, EngineError, Fenced, InputTruncated, OffsetsGone, StartOver
 from tidegate.contracts.kill_points import reach
 from tidegate.contracts.schema import BatchMeta
-from tidegate.runtime import clock
 from tidegate.runtime.batch_loop import pace, preflight
 from tidegate.runtime.batch_loop.alignment import readers_of
 from tidegate.runtime.batch_loop.background_compaction import Compacting
@@ -46,7 +44,8 @@ from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 from tidegate.runtime.telemetry.log_lines import log_fields
 from tidegate.state import batch_metadata
 from tidegate.state.decisions import Commit, RecoveryMethod
-from tidegate.state.delta_log.data_files import DataFile, delete_attempt
+from tidegate.state.delta_log.attempt_files import delete_attempt
+from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.delta_log.log_entries import check_log_exists
 from tidegate.state.delta_log.operator_log import OperatorLog
 
@@ -91,7 +90,8 @@ class ClaimedOperator:
         self.ends: dict[int, int] = {}
         self._application, self._config = application, claimed.config
         self._compacting, self._driver, self._kafka = compacting, driver, driver.kafka
-        self._table = pinned_table(application, self.name)
+        self._clock = driver.environment.clock
+        self._table = pinned_table(application, self.name, driver.environment.lake)
         self._readers = readers_of(application, self.name)
         self._lineage: dict[int, list[Commit]] = {}
         self._seconds: dict[str, float] = {}
@@ -102,7 +102,7 @@ class ClaimedOperator:
         """Read the lineage of local states, which count as unready until they were recovered, and pin the table."""
         self._driver.recorder.note(self.newest)
         self._lineage = batch_metadata.lineage(self.log, self.newest)
-        self._table.open(self.newest, clock.now_ms())
+        self._table.open(self.newest, self._clock.now_ms())
         self._driver.recovering.mark_unready()
 
     # ---- rounds
@@ -197,13 +197,13 @@ class ClaimedOperator:
             return first
         plans = plan_records(basis, ends, self._table.full())
         # the table has moved, or time is up
-        waiting = self._table.partitions_to_resume(self.newest, clock.now_ms())
+        waiting = self._table.partitions_to_resume(self.newest, self._clock.now_ms())
         plans += plan_held(basis, waiting - {plan.partition for plan in plans})
         if idle_after is None:
             return plans
         busy = {plan.partition for plan in plans}
         # rule: idle-at-high-watermark/read
-        begun, now = offsets.latest(self._kafka(), topic), clock.now_ms()
+        begun, now = offsets.latest(self._kafka(), topic), self._clock.now_ms()
         return plans + plan_idle(basis, begun, now, idle_after, busy)
 
     def _plan_basis(self) -> PlanBasis:
@@ -237,14 +237,14 @@ class ClaimedOperator:
         answer, the next round aborts them.
         """
         # rule: new-attempt-id
-        attempt = self._attempt(uuid4().hex, clock.now_ms())
-        started = time.monotonic()
+        attempt = self._attempt(uuid4().hex, self._clock.now_ms())
+        started = self._clock.monotonic()
         try:
             plans, results, meta = self._run(attempt, plans)
         except Exception:
             self._clean_up(attempt, plans)
             raise
-        ran = time.monotonic()
+        ran = self._clock.monotonic()
         self._report_recoveries(meta, results)
         # rule: kill-points
         reach("before_commit")
@@ -254,7 +254,7 @@ class ClaimedOperator:
         reach("after_commit")
         self._table.note_used(plans, results, attempt.clock)
         self._readers.log_dropped_versions(plans, results, attempt.batch)
-        self._seconds = {"job": ran - started, **_slowest(results), "commit": time.monotonic() - ran}
+        self._seconds = {"job": ran - started, **_slowest(results), "commit": self._clock.monotonic() - ran}
         self._bytes_per_partition = pace.next_piece(
             self._bytes_per_partition, ran - started, pace.left_behind(plans, results)
         )
@@ -325,10 +325,10 @@ class ClaimedOperator:
             self.publication.abort(opened)
 
     def _publish(self, results: Sequence[PartitionResult]) -> None:
-        started = time.monotonic()
+        started = self._clock.monotonic()
         opened = {r.partition: r.producer for r in results if r.producer is not None and r.producer.opened}
         self.publication.end(opened, self.newest)
-        self._seconds["publish"] = time.monotonic() - started
+        self._seconds["publish"] = self._clock.monotonic() - started
 
     def _clean_up(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> None:
         # rule: failed-attempt-files
@@ -370,10 +370,10 @@ class ClaimedOperator:
 
     def _renew_lease_and_report_wait(self) -> None:
         """Renew the lease on the table, and write to the status which partitions wait for the table."""
-        self._table.renew_lease(self.newest, clock.now_ms())
+        self._table.renew_lease(self.newest, self._clock.now_ms())
         waiting = self._table.waiting()
-        self._waiting_since = (self._waiting_since or time.monotonic()) if waiting else None
-        if self._waiting_since is None or time.monotonic() - self._waiting_since >= REPORT_WAIT_AFTER_S:
+        self._waiting_since = (self._waiting_since or self._clock.monotonic()) if waiting else None
+        if self._waiting_since is None or self._clock.monotonic() - self._waiting_since >= REPORT_WAIT_AFTER_S:
             self._driver.status.write_waits(self._table.name, waiting)
 
     def _compact_in_background(self) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from threading import Event
@@ -19,6 +18,7 @@ from tidegate.runtime.batch_loop import preflight
 from tidegate.runtime.batch_loop.background_compaction import Compacting
 from tidegate.runtime.batch_loop.claim import Claimant
 from tidegate.runtime.batch_loop.claimed_operator import ATTEMPT_DEADLINE_S, ClaimedOperator, DriverParts, Listener
+from tidegate.runtime.batch_loop.earlier_runs import NewestInDatabase, newest_in_database
 from tidegate.runtime.batch_loop.requests import Request, Requests
 from tidegate.runtime.batch_loop.retries import Retries
 from tidegate.runtime.batch_loop.state_recovery import Recovering
@@ -30,6 +30,7 @@ from tidegate.runtime.kafka.client import KafkaClient, NoSuchTopic
 from tidegate.runtime.spark.jobs import Jobs
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 from tidegate.runtime.telemetry.observation import Observation
+from tidegate.state.decisions import MAX_BATCHES
 
 lines = logging.getLogger("tidegate")
 
@@ -43,13 +44,19 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, kw_only=True)
 class Wiring:
-    """What a service passes to its driver."""
+    """What a service passes to its driver.
+
+    `newest_in_database`: looks up an operator's newest batch in the control database. `max_batches`: after how many
+    batches at most a compaction is due.
+    """
 
     spark: Any
     application: Application
     name: str
     listener: Listener = lambda meta, seconds: None
     environment: Environment = REAL
+    newest_in_database: NewestInDatabase = newest_in_database
+    max_batches: int = MAX_BATCHES
 
 
 class OperatorDriver:
@@ -62,20 +69,29 @@ class OperatorDriver:
     def __init__(self, wiring: Wiring) -> None:
         self.name = wiring.name
         folder = wiring.application.state / wiring.application.application / self.name
-        jobs, status = Jobs(wiring.spark), DriverStatusFile(folder)
+        self._clock = wiring.environment.clock
+        jobs, status = Jobs(wiring.spark), DriverStatusFile(folder, self._clock)
         self._parts = DriverParts(
             kafka=self._kafka,
             jobs=jobs,
             environment=wiring.environment,
             recovering=Recovering(jobs, status, wiring.environment.in_background),
             status=status,
-            recorder=Recorder(wiring.application, self.name, status),
+            recorder=Recorder(wiring.application, self.name, status, self._clock),
             listener=wiring.listener,
         )
+        self._max_batches = wiring.max_batches
         self._configure(wiring.application)
-        self.requests = Requests(folder)
-        self._claimant = Claimant(wiring.application, self.name, self._kafka, deadline_s=ATTEMPT_DEADLINE_S)
-        self._retries = Retries(self.name, status)
+        self.requests = Requests(folder, self._clock)
+        self._claimant = Claimant(
+            wiring.application,
+            self.name,
+            self._kafka,
+            deadline_s=ATTEMPT_DEADLINE_S,
+            environment=wiring.environment,
+            newest_in_database=wiring.newest_in_database,
+        )
+        self._retries = Retries(self.name, status, self._clock)
         self.operator: ClaimedOperator | None = None
         self._owned: ClaimedOperator | None = None
         self._last_try_succeeded = self._shares_lake = False
@@ -88,7 +104,7 @@ class OperatorDriver:
             operator=self.name,
             input=self._config.input,
             status=self._parts.status.last,
-            loop_age_s=None if self._last_try_at is None else time.monotonic() - self._last_try_at,
+            loop_age_s=None if self._last_try_at is None else self._clock.monotonic() - self._last_try_at,
             compactions=self._compacting.count,
             compaction_s=self._compacting.seconds,
         )
@@ -108,6 +124,8 @@ class OperatorDriver:
             keep_output_ms=None if keep == "forever" else keep,
             rewind_window_ms=self._config.rewind_window,
             in_background=self._parts.environment.in_background,
+            clock=self._clock,
+            max_batches=self._max_batches,
         )
 
     # ---- the claim
@@ -188,7 +206,7 @@ class OperatorDriver:
 
         Claim the operator first if it is not certain that this driver still owns it.
         """
-        self._last_try_at = time.monotonic()
+        self._last_try_at = self._clock.monotonic()
         try:
             if not self._last_try_succeeded:
                 self._kafka().probe(PROBE_TIMEOUT_S)

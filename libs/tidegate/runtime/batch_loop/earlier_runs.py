@@ -6,7 +6,7 @@ hide the state that the operator held.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tidegate.contracts.errors import EngineError, Unavailable
@@ -19,6 +19,9 @@ from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.offsets import committed_offsets
 from tidegate.state.decisions import parse_mark
 from tidegate.state.local.local_state import tables_here
+
+NewestInDatabase = Callable[[Address | None, OperatorKey], int | None]
+"""A function like `newest_in_database`."""
 
 PROBLEM = "has run before, but its log is not there"
 REMEDY = "mount the lake, or correct `lake`; to start from the beginning on purpose, give the operator a new name"
@@ -36,23 +39,28 @@ def traces_of_states(states: Path, name: str) -> Iterator[str]:
         yield f"local state of table {table} in {states / name}"
 
 
-def traces_in_database(address: Address | None, key: OperatorKey) -> Iterator[str]:
-    """Yield the operator's newest batch in the control database.
+def newest_in_database(address: Address | None, key: OperatorKey) -> int | None:
+    """Return the operator's newest batch in the control database at that address; None if it has none.
 
-    Yield nothing if the database does not answer: services never wait for it.
+    None as well if the database does not answer: services never wait for it.
     """
     if address is None or (address.kind == "sqlite" and not address.file.exists()):
-        return
+        return None
     database = Database(address)
     try:
         if revisions.current(database) is None:
-            return
+            return None
         with database.begin() as connection:
             known = ledger.lock_and_read_newest(connection, key)
     except EngineError:
-        return
-    if known is not None:
-        yield f"batch {known.batch} in the control database"
+        return None
+    return None if known is None else known.batch
+
+
+def traces_in_database(newest: int | None) -> Iterator[str]:
+    """Yield a line for the operator's newest batch in the control database, if there is one."""
+    if newest is not None:
+        yield f"batch {newest} in the control database"
 
 
 def traces_in_kafka(client: KafkaClient, key: OperatorKey, topic: str, partitions: Sequence[int]) -> Iterator[str]:

@@ -11,14 +11,13 @@ import fcntl
 import json
 import os
 import secrets
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal, NamedTuple, TextIO, get_args
 
+from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
 from tidegate.contracts.errors import ConfigurationError, EngineError, TidegateError, UserError
-from tidegate.runtime import clock
 
 Kind = Literal["apply", "compact", "flush"]
 
@@ -49,7 +48,8 @@ class Refusal(NamedTuple):
 class Requests:
     """The requests to the driver of one operator."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Path, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self._folder = state / "requests"
         self._lock = state / "driver.lock"
         self._held: TextIO | None = None
@@ -88,7 +88,7 @@ class Requests:
     def put(self, kind: Kind, content: str = "") -> Request:
         """Write a request for the driver and return it; `content` is its argument. Do not wait for an answer."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        request = Request(f"{clock.now_ms():013d}-{kind}-{secrets.token_hex(8)}", kind)
+        request = Request(f"{self._clock.now_ms():013d}-{kind}-{secrets.token_hex(8)}", kind)
         _put(self._path(request), content)
         return request
 
@@ -98,10 +98,10 @@ class Requests:
         Raise UserError with the driver's reason if it refuses; EngineError if the driver ends or `timeout_s` passes.
         """
         path = self._path(self.put(kind, content))
-        deadline = time.monotonic() + timeout_s
+        deadline = self._clock.monotonic() + timeout_s
         try:
-            while path.exists() and self.is_driver_running() and time.monotonic() < deadline:
-                time.sleep(0.05)
+            while path.exists() and self.is_driver_running() and self._clock.monotonic() < deadline:
+                self._clock.sleep(0.05)
             if path.with_suffix(".done").exists():
                 return
             _raise_refusal(kind, path.with_suffix(".refused"))

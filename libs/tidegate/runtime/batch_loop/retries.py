@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from threading import Event
 from typing import TypeVar
 
+from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
 from tidegate.contracts.errors import EngineError, Fenced, OutputTooLarge, Superseded, Unavailable
 from tidegate.runtime.batch_loop.claim import Overtaken
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile, one_line
@@ -37,12 +37,12 @@ def pause_after(failure: Exception, tries: int) -> float | None:
 class Retries:
     """The retry policy of one driver, which also logs failures and writes them to the driver's status."""
 
-    def __init__(self, name: str, condition: DriverStatusFile) -> None:
-        self._name, self._condition = name, condition
+    def __init__(self, name: str, condition: DriverStatusFile, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._name, self._condition, self._clock = name, condition, clock
 
     def run(self, work: Callable[[], Answer], stop: Event) -> Answer | None:
         """Return the work's result, with retries; None if `stop` is set first. Raise errors that are not retried."""
-        tries, waiting = {True: 0, False: 0}, _Waiting(self._name)
+        tries, waiting = {True: 0, False: 0}, _Waiting(self._name, self._clock)
         while not stop.is_set():
             try:
                 answer = work()
@@ -65,13 +65,13 @@ class Retries:
 class _Waiting:
     """The log lines about one series of failures; during an outage they are written at intervals."""
 
-    def __init__(self, name: str) -> None:
-        self._name, self._fields = name, log_fields(name)
+    def __init__(self, name: str, clock: Clock) -> None:
+        self._name, self._clock, self._fields = name, clock, log_fields(name)
         self._since = self._logged_at = 0.0
 
     def log_failure(self, failure: Exception, pause_s: float, *, away: bool) -> None:
         """Log the failure; during an outage only every LOG_INTERVAL_S seconds."""
-        now = time.monotonic()
+        now = self._clock.monotonic()
         self._since = self._since or now
         if not away:
             line = "%s: trying again in %.1f s: %s"
@@ -84,4 +84,6 @@ class _Waiting:
     def log_success(self) -> None:
         """Log that the work has succeeded, if it had failed before."""
         if self._since:
-            lines.info("%s continues, after %.1f s", self._name, time.monotonic() - self._since, extra=self._fields)
+            lines.info(
+                "%s continues, after %.1f s", self._name, self._clock.monotonic() - self._since, extra=self._fields
+            )

@@ -28,6 +28,7 @@ from tidegate.state.batch_metadata import touched
 from tidegate.state.decisions import NO_COMMIT, Commit, Wanted
 from tidegate.state.delta_log.actions import data_file
 from tidegate.state.delta_log.data_files import DataFile
+from tidegate.state.delta_log.lake import MOUNTED_LAKE, Lake
 from tidegate.state.delta_log.log_entries import (
     document_of,
     fingerprint_of,
@@ -50,7 +51,7 @@ class Added(NamedTuple):
     file: DataFile | None
 
 
-def pinned_table(application: Application, reader: str) -> PinnedTable | NoTable:
+def pinned_table(application: Application, reader: str, lake: Lake = MOUNTED_LAKE) -> PinnedTable | NoTable:
     """Return the table that the operator reads, not opened yet."""
     read = application.operators[reader].reads()
     if read is None:
@@ -64,8 +65,9 @@ def pinned_table(application: Application, reader: str) -> PinnedTable | NoTable
         config=config,
         path=path,
         topic=config.input,
-        lease=Renewal(reader=reader, log=path, grace=read.grace) if is_history else None,
+        lease=Renewal(reader=reader, log=path, grace=read.grace, lake=lake) if is_history else None,
         gates=Gates(grace=read.grace, wait=read.wait) if read.grace else None,
+        lake=lake,
     )
 
 
@@ -86,6 +88,7 @@ class PinnedTable:
     topic: str = ""
     lease: Renewal | None = None
     gates: Gates | None = None
+    lake: Lake = MOUNTED_LAKE
     version: int = -1
     added: dict[int, list[Added]] = field(default_factory=dict)
     replica_batches: dict[int, int] = field(default_factory=dict)
@@ -111,7 +114,7 @@ class PinnedTable:
             self.lease.first(newest, clock_ms)
             reach("after_lease")
         version = newest_version(self.path)
-        meta = None if version is None else OperatorLog.at(self.path, version).newest()
+        meta = None if version is None else OperatorLog.at(self.path, version, self.lake).newest()
         if version is None or meta is None:
             # rule: wait-for-table
             raise Unavailable(f"the table {self.name} has no log yet", value=self.path, remedy="start its service")

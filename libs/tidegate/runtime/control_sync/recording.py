@@ -16,13 +16,13 @@ from threading import Event, Thread
 from typing import get_args
 from uuid import uuid4
 
+from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
 from tidegate.contracts.schema import BatchMeta
 from tidegate.control import instances, revisions
 from tidegate.control.address import Address
 from tidegate.control.database import Database
 from tidegate.control.instances import DriverEnd, Heartbeat
 from tidegate.control.ledger import OperatorKey
-from tidegate.runtime import clock
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.control_sync.backfill import append, catch_up
 from tidegate.runtime.telemetry.driver_status import (
@@ -50,10 +50,12 @@ MAX_PENDING = 1_000
 class Recorder:
     """The recording of one driver in the control database. Without such a database it does nothing."""
 
-    def __init__(self, application: Application, name: str, status_file: DriverStatusFile) -> None:
+    def __init__(
+        self, application: Application, name: str, status_file: DriverStatusFile, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
         address = application.control_database
         self._writer = None if address is None else Writer(address, application, name)
-        self._name, self._status_file = name, status_file
+        self._name, self._status_file, self._clock = name, status_file, clock
         self._instance, self._started_ms = uuid4().hex, clock.now_ms()
         self._epoch: int | None = None
         self._noted: deque[BatchMeta] = deque(maxlen=MAX_PENDING)
@@ -136,7 +138,7 @@ class Recorder:
             epoch=self._epoch,
             state=self._status_file.last.state,
             started_ms=self._started_ms,
-            heartbeat_ms=clock.now_ms(),
+            heartbeat_ms=self._clock.now_ms(),
         )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import cast
 
+from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.event_time import format_duration_ms
 from tidegate.contracts.naming import log_path
@@ -17,7 +18,6 @@ from tidegate.contracts.records import Records
 from tidegate.contracts.schema import BatchMeta, Pin
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
-from tidegate.runtime import clock
 from tidegate.runtime.batch_loop.alignment import readers_of
 from tidegate.runtime.configuration.application import Application, config_hash, config_of
 from tidegate.runtime.configuration.changes import Change, as_kept, changes_since
@@ -122,7 +122,7 @@ def _history_kept(config: OperatorConfig) -> int:
 def _partitions(
     application: Application, name: str, log: OperatorLog, newest: BatchMeta, config: OperatorConfig
 ) -> Iterator[Forecast]:
-    holds = readers_of(application, name).held(newest, newest.partitions, clock.now_ms())[1]
+    holds = readers_of(application, name).held(newest, newest.partitions, SYSTEM_CLOCK.now_ms())[1]
     for partition, known in sorted(newest.partitions.items()):
         if known.totals.held:
             state = committed_state(log, newest, partition, config)
@@ -132,7 +132,7 @@ def _partitions(
                 cast(TableReader, state).read_table(
                     table_state(application, table, pin, partition, prefer_longer_history=True)
                 )
-            step = state.step(Records.from_rows([]), clock.now_ms())
+            step = state.step(Records.from_rows([]), SYSTEM_CLOCK.now_ms())
             released = step.emissions.num_rows
             yield Forecast(
                 held=known.totals.held,

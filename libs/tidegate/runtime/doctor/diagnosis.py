@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
+from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.errors import TidegateError
-from tidegate.runtime import clock
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor import instances, lake, machine, states, topics
 from tidegate.runtime.doctor.findings import Finding, Findings, of_error
@@ -38,7 +38,7 @@ def _checks(application: Application, progress: Callable[[str], None]) -> Iterat
     tables = {name: log.newest.table_id for name, log in logs.items() if log.newest is not None}
     yield from _of(states.CHECKS, states.collect(application, tables))
     if (address := application.control_database) is not None:
-        control = instances.collect(address, application.application, application.operators, clock.now_ms())
+        control = instances.collect(address, application.application, application.operators, SYSTEM_CLOCK.now_ms())
         yield from _of(instances.CHECKS, [] if control is None else [control])
 
 
@@ -68,5 +68,5 @@ def _operator_topics(
         config=application.operators[name],
         topics=cluster.topics,
         newest=logs[name].newest if name in logs else None,
-        now_ms=clock.now_ms(),
+        now_ms=SYSTEM_CLOCK.now_ms(),
     )

@@ -9,15 +9,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.errors import TidegateError
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.schema import BatchMeta, log_schema
 from tidegate.control.ledger import OperatorKey
 from tidegate.operators.registry import operator_for
-from tidegate.runtime import clock
 from tidegate.runtime.batch_loop.earlier_runs import (
     PROBLEM,
     REMEDY,
+    newest_in_database,
     traces_in_database,
     traces_of_states,
 )
@@ -119,7 +120,7 @@ def collect_logs(application: Application) -> dict[str, Log]:
 
 
 def _log(application: Application, name: str) -> Log | None:
-    path, now_ms = log_path(application.lake, name), clock.now_ms()
+    path, now_ms = log_path(application.lake, name), SYSTEM_CLOCK.now_ms()
     try:
         with disk.disk_errors(path):
             if not has_version(path, None):
@@ -172,7 +173,7 @@ def collect_lost_logs(application: Application) -> list[LostLog]:
         path, key = log_path(application.lake, name), OperatorKey(application.application, name)
         traces = [*traces_of_states(application.state / application.application, name)]
         with suppress(TidegateError):  # an unreachable database is a finding of its own
-            traces += traces_in_database(application.control_database, key)
+            traces += traces_in_database(newest_in_database(application.control_database, key))
         with suppress(TidegateError), disk.disk_errors(path):  # a damaged log is a finding of its own
             if traces and not has_version(path, None):
                 found.append(LostLog(name=name, path=path, traces=traces))

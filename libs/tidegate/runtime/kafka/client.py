@@ -27,6 +27,7 @@ from kafka.net.selector import NetworkSelector
 from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 
+from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
 from tidegate.contracts.errors import EngineError, TidegateError, Unavailable, UserError
 from tidegate.runtime.kafka.decoder_lock import serialise_compilation
 from tidegate.runtime.kafka.login_errors import login_error
@@ -80,8 +81,10 @@ class NoSuchTopic(UserError):
 class KafkaClient:
     """Sends requests, and caches partition leaders and coordinators.
 
-    Threads may share it; one call of `send` or `send_all` runs at a time.
+    Threads may share it; one call of `send` or `send_all` runs at a time. `clock` measures the deadlines of requests.
     """
+
+    clock: Clock = SYSTEM_CLOCK
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._settings = kafka_python_options(options)
@@ -113,7 +116,7 @@ class KafkaClient:
         """
         # rule: one-request-at-a-time
         with self._lock:
-            deadline = Deadline(self._timeout_s if timeout_s is None else timeout_s)
+            deadline = Deadline(self._timeout_s if timeout_s is None else timeout_s, self.clock)
             answers = self._connected(deadline).send_all(requests, deadline)
             if any(isinstance(answer, TidegateError) for answer in answers):
                 # rule: close-after-timeout
@@ -191,7 +194,7 @@ class KafkaClient:
 
         None if this client is not authorized to read the broker's configuration.
         """
-        node = self.coordinator(GROUP, group, Deadline(self._timeout_s))
+        node = self.coordinator(GROUP, group, Deadline(self._timeout_s, self.clock))
         result = self._setting(_BROKER_RESOURCE, str(node), "offsets.retention.minutes", node)
         if result.error_code and issubclass(for_code(result.error_code), AuthorizationError):
             return None

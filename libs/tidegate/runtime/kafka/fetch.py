@@ -64,7 +64,7 @@ def fetch(
     InputTruncated when the records before `start`, read in leader epoch `epoch`, are no longer in the partition.
     """
     parts: list[Records] = []
-    position, held, uncompressed, deadline = start, 0, 0, Deadline(deadline_s)
+    position, held, uncompressed, deadline = start, 0, 0, Deadline(deadline_s, client.clock)
     while position < end and held <= max_bytes // 2 and uncompressed <= LARGEST_BATCH_BYTES:
         read, epoch = _read_some(client, topic, partition, position, end, epoch, max_bytes - held, deadline)
         parts += [read.records] if len(read.records) else []

@@ -52,7 +52,7 @@ def committed_offsets(
 
     Waits until the transactions that are committing offsets have ended. Raises Unavailable if that takes too long.
     """
-    code, what, deadline = 0, f"read the offsets of group {group}", Deadline(TIMEOUT_S)
+    code, what, deadline = 0, f"read the offsets of group {group}", Deadline(TIMEOUT_S, client.clock)
     # rule: stable-marks
     request = OffsetFetchRequest(
         group_id=group,
@@ -96,7 +96,7 @@ def newest_batch_header(client: KafkaClient, topic: str, partition: int, operato
 
 def _ended(client: KafkaClient, topic: str, partition: int) -> int:
     """Wait until no transaction is open below the partition's end, and return that end."""
-    end, deadline = latest(client, topic)[partition], Deadline(TIMEOUT_S)
+    end, deadline = latest(client, topic)[partition], Deadline(TIMEOUT_S, client.clock)
     for _attempt in deadline.attempts():
         # rule: absent-mark-nothing-open
         if stable(client, topic)[partition] >= end:

@@ -78,7 +78,11 @@ def epoch_before(client: KafkaClient, topic: str, partition: int, offset: int, n
 
 
 def _epoch_end(client: KafkaClient, topic: str, partition: int, epoch: int) -> EpochEnd | None:
-    code, what, deadline = 0, f"ask for the end of a leader epoch of {topic}/{partition}", Deadline(TIMEOUT_S)
+    code, what, deadline = (
+        0,
+        f"ask for the end of a leader epoch of {topic}/{partition}",
+        Deadline(TIMEOUT_S, client.clock),
+    )
     wanted = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
     asked = wanted.OffsetForLeaderPartition(partition=partition, current_leader_epoch=-1, leader_epoch=epoch)
     request = OffsetForLeaderEpochRequest(
@@ -99,7 +103,7 @@ def _epoch_end(client: KafkaClient, topic: str, partition: int, epoch: int) -> E
 def _offsets(client: KafkaClient, topic: str, timestamp: int, isolation: int) -> dict[int, int]:
     """Return each partition's offset from its leader; retry until all leaders have responded."""
     found: dict[int, int] = {}
-    code, what, deadline = 0, f"list the offsets of {topic}", Deadline(TIMEOUT_S)
+    code, what, deadline = 0, f"list the offsets of {topic}", Deadline(TIMEOUT_S, client.clock)
     for _attempt in deadline.attempts():
         missing = {
             partition: leader for partition, leader in client.topic(topic).leaders.items() if partition not in found

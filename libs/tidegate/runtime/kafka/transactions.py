@@ -82,7 +82,7 @@ def init_producer(
     that producer's id and epoch, and Fenced is raised if another producer has taken over since. `timeout_ms`: the
     transaction timeout, after which the broker aborts an open transaction; UserError if the broker does not allow it.
     """
-    deadline = Deadline(INITIALISE_TIMEOUT_S)
+    deadline = Deadline(INITIALISE_TIMEOUT_S, client.clock)
     # rule: own-epoch/asked, transaction-version/producer
     producer = Producer(
         transactional_id=transactional_id,
@@ -144,7 +144,7 @@ def send_emissions(
         base_sequence=producer.sequences.get(topic, 0),
         max_batch_bytes=max_batch_bytes,
     )
-    deadline, half = Deadline(deadline_s), (len(batches) + 1) // 2
+    deadline, half = Deadline(deadline_s, client.clock), (len(batches) + 1) // 2
     if not batches:
         return producer
     # rule: v1-announces-first
@@ -167,7 +167,7 @@ def produce(
 
     The batches must be encoded for this producer, starting at its next sequence number.
     """
-    deadline = Deadline(deadline_s)
+    deadline = Deadline(deadline_s, client.clock)
     return _produce(client, _join(client, producer, topic, partition, deadline), topic, partition, batches, deadline)
 
 
@@ -182,7 +182,7 @@ def commit_offset(
     deadline_s: float,
 ) -> Producer:
     """Add the commit of the group's offset, with its metadata, to the transaction; it takes effect with its commit."""
-    deadline = Deadline(deadline_s)
+    deadline = Deadline(deadline_s, client.clock)
     # rule: v2-announces-nothing/offsets
     if producer.version == 1:
         # rule: v1-announces-first
@@ -224,7 +224,7 @@ def end_all(
 
     If a transaction's end is refused, or its outcome unknown, the error takes the producer's place.
     """
-    deadline, results = Deadline(deadline_s), list[Producer | TidegateError](producers)
+    deadline, results = Deadline(deadline_s, client.clock), list[Producer | TidegateError](producers)
     for _attempt in deadline.attempts():
         open_ones = {place: got for place, got in enumerate(results) if _is_open(got)}
         if not open_ones:

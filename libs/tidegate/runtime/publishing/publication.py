@@ -7,12 +7,12 @@ any unclear outcome the next request for a transactional id is InitProducerId.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
 from tidegate.contracts.errors import StartOver, StateError, Undecided
 from tidegate.contracts.kill_points import armed, reach
 from tidegate.contracts.naming import transactional_id
@@ -52,8 +52,9 @@ class Publication:
         application: str,
         route: OutputRoute,
         deadline_s: float,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._client, self._log, self.route = client, log, route
+        self._client, self._log, self.route, self._clock = client, log, route, clock
         self._application, self._operator = application, route.operator
         self._input, self._outlets = route.input, route.outlets
         self._deadline_s = deadline_s
@@ -65,7 +66,7 @@ class Publication:
         self._marked_at: dict[int, float] = {}
         # rule: mark-renewed/interval
         self._renew_after_s = (client().offset_retention_s(route.group) or UNKNOWN_RETENTION_S) / RENEWALS
-        self._offsets_committed_at = time.monotonic()
+        self._offsets_committed_at = self._clock.monotonic()
 
     def start(self, partitions: Iterable[int], newest: BatchMeta) -> None:
         """Fence older drivers, abort their open transactions, and publish committed output that was not published."""
@@ -128,7 +129,7 @@ class Publication:
                 if isinstance(answer, Producer):
                     self.producers[partition] = answer
                     self._committed_offsets[partition] = newest.partitions[partition].next_offset
-                    self._marked_at[partition] = time.monotonic()
+                    self._marked_at[partition] = self._clock.monotonic()
                     self.unclear.discard(partition)
             # rule: kill-points
             reach("between_ends")
@@ -140,7 +141,7 @@ class Publication:
         Do nothing if the last such commit was less than `every_s` ago. A partition without output gets a transaction
         with the offset and the mark alone. So marks of quiet partitions are renewed long before brokers expire them.
         """
-        known, now = newest.partitions, time.monotonic()
+        known, now = newest.partitions, self._clock.monotonic()
         # rule: mark-renewed/committed
         behind = [
             partition

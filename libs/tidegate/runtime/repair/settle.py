@@ -9,7 +9,6 @@ from tidegate.contracts.errors import UserError
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.schema import BatchMeta, log_schema
 from tidegate.operators.registry import operator_for
-from tidegate.runtime import clock
 from tidegate.runtime.batch_loop import preflight
 from tidegate.runtime.batch_loop.claim import route_of
 from tidegate.runtime.batch_loop.metadata import after_claim, after_settling
@@ -42,7 +41,12 @@ def settle(
     """
     config, kafka = application.operators[name], environment.kafka(application.kafka)
     log = OperatorLog.open(
-        log_path(application.lake, name), name, log_schema(operator_for(config).columns), create=False
+        log_path(application.lake, name),
+        name,
+        log_schema(operator_for(config).columns),
+        create=False,
+        lake=environment.lake,
+        clock=environment.clock,
     )
     newest = log.newest()
     wanted = topics.Outlets(None, None) if newest is None else topics.claimed(newest, config.input)
@@ -55,13 +59,16 @@ def settle(
         application=application.application,
         route=route_of(application.application, name, config, wanted, kafka),
         deadline_s=DEADLINE_S,
+        clock=environment.clock,
     )
     undecided = {
         p: batch for p, batch in publication.undecided(newest).items() if partitions is None or p in partitions
     }
     if not undecided:
         raise NothingUndecided("Kafka still knows what was published", value=name, remedy="run the operator")
-    claim = after_claim(newest, attempt=uuid4().hex, clock=clock.now_ms(), config=newest.config, topics=newest.topics)
+    claim = after_claim(
+        newest, attempt=uuid4().hex, clock=environment.clock.now_ms(), config=newest.config, topics=newest.topics
+    )
     claim = after_settling(claim, undecided, published=published)
     # rule: absent-mark-person-decides/recorded
     log.commit(claim, [])

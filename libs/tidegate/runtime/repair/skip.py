@@ -9,7 +9,6 @@ from tidegate.contracts.errors import UserError
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.schema import log_schema
 from tidegate.operators.registry import operator_for
-from tidegate.runtime import clock
 from tidegate.runtime.batch_loop import preflight
 from tidegate.runtime.batch_loop.metadata import after_claim, after_skip
 from tidegate.runtime.configuration.application import Application
@@ -49,7 +48,12 @@ def skip(application: Application, name: str, named: Ranges, *, environment: Env
     """
     config, kafka = application.operators[name], environment.kafka(application.kafka)
     log = OperatorLog.open(
-        log_path(application.lake, name), name, log_schema(operator_for(config).columns), create=False
+        log_path(application.lake, name),
+        name,
+        log_schema(operator_for(config).columns),
+        create=False,
+        lake=environment.lake,
+        clock=environment.clock,
     )
     newest = log.newest()
     if newest is None:
@@ -57,7 +61,9 @@ def skip(application: Application, name: str, named: Ranges, *, environment: Env
     preflight.check_topics(newest, config, preflight.find_topics(kafka, config, newest.topics))
     lost = preflight.lost_ranges(newest, offsets.earliest(kafka, config.input))
     check_skip(lost | preflight.truncated_ranges(kafka, newest, config.input), named)
-    claim = after_claim(newest, attempt=uuid4().hex, clock=clock.now_ms(), config=newest.config, topics=newest.topics)
+    claim = after_claim(
+        newest, attempt=uuid4().hex, clock=environment.clock.now_ms(), config=newest.config, topics=newest.topics
+    )
     epochs = preflight.remaining_epochs(kafka, newest, config.input, named)
     # rule: skip-keeps-leader-epoch/passed
     log.commit(after_skip(claim, named, epochs), [])

@@ -6,7 +6,6 @@ Spark decides what is read next and runs a batch again after a crash; the log kn
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -16,11 +15,11 @@ from uuid import uuid4
 
 from pyspark.sql import DataFrame
 
+from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.errors import BufferFull, EngineError, Fenced, StateError
 from tidegate.contracts.kill_points import reach
 from tidegate.contracts.schema import BatchMeta, log_schema
 from tidegate.operators.registry import operator_for
-from tidegate.runtime import clock
 from tidegate.runtime.batch_loop.background_compaction import Compacting, due
 from tidegate.runtime.batch_loop.earlier_runs import refuse_second_log, traces_of_states
 from tidegate.runtime.batch_loop.metadata import after_batch, after_claim
@@ -44,7 +43,7 @@ from tidegate.runtime.task.messages import Attempt, PartitionFailure, PartitionR
 from tidegate.runtime.task.results import results_of
 from tidegate.state import batch_metadata
 from tidegate.state.decisions import Commit
-from tidegate.state.delta_log.data_files import delete_attempt
+from tidegate.state.delta_log.attempt_files import delete_attempt
 from tidegate.state.delta_log.log_entries import check_log_exists, newest_version
 from tidegate.state.delta_log.operator_log import OperatorLog
 
@@ -81,13 +80,15 @@ class StreamDriver:
         self._log = self._open_log()
         # rule: no-second-log/claimed
         self._claimed = True
-        before = self._log.newest() or first_meta(config.name, self._log.table_id, clock.now_ms(), config.partitions)
+        before = self._log.newest() or first_meta(
+            config.name, self._log.table_id, SYSTEM_CLOCK.now_ms(), config.partitions
+        )
         check_same_input(before, config.partitions)
         check_same_query(before, query_id(config.checkpoint), config.checkpoint)
         claim = after_claim(
             before,
             attempt=uuid4().hex,
-            clock=clock.now_ms(),
+            clock=SYSTEM_CLOCK.now_ms(),
             config=config_hash(config.rules),
             topics={},
             settings=settings_of(config.rules),
@@ -115,7 +116,7 @@ class StreamDriver:
                 if pause_s is None:
                     raise
                 lines.warning("%s: trying again in %.1f s: %s", self._config.name, pause_s, error)
-            time.sleep(pause_s)
+            SYSTEM_CLOCK.sleep(pause_s)
             self._claim_again()
 
     def _run(self, rows: DataFrame, query: str, spark_batch: int) -> None:
@@ -218,7 +219,7 @@ class StreamDriver:
             epoch=self.newest.epoch,
             batch=self.newest.batch + 1,
             attempt=uuid4().hex,
-            clock=clock.now_ms(),
+            clock=SYSTEM_CLOCK.now_ms(),
         )
 
 

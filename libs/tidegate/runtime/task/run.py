@@ -8,7 +8,6 @@ anything fails after the kernel, here or elsewhere, the next attempt undoes the 
 from __future__ import annotations
 
 import os
-import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -16,6 +15,7 @@ from typing import TypeVar, cast
 
 from pyspark import TaskContext
 
+from tidegate.contracts.clock import Clock
 from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.errors import EngineError, Superseded, TidegateError
 from tidegate.contracts.event_time import ALWAYS
@@ -35,7 +35,8 @@ from tidegate.runtime.task.messages import (
 from tidegate.runtime.task.ports import KafkaPort, Port
 from tidegate.runtime.task.warm_up import freeze_loaded_objects, warm_codec, warm_operator
 from tidegate.state.decisions import RecoveryMethod
-from tidegate.state.delta_log.data_files import DataFile, write_rows
+from tidegate.state.delta_log.attempt_files import write_rows
+from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.local.local_state import LocalState, partitions_here
 from tidegate.state.local.recovery import PartitionLog, Recovered, choose_recovery
 from tidegate.state.raised_offsets import raised_now
@@ -48,13 +49,13 @@ _TABLES = (("state", "changes"), ("emission", "emissions"), ("late", "late"), ("
 class Stopwatch:
     """The seconds spent in each named part of some work; the parts follow each other."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
         self.seconds: dict[str, float] = {}
-        self._since = time.monotonic()
+        self._clock, self._since = clock, clock.monotonic()
 
     def lap(self, part: str) -> None:
         """Add the time since the last lap to `part`."""
-        now = time.monotonic()
+        now = self._clock.monotonic()
         self.seconds[part] = self.seconds.get(part, 0.0) + now - self._since
         self._since = now
 
@@ -62,7 +63,7 @@ class Stopwatch:
 def run_group(attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> Iterator[PartitionResult | PartitionFailure]:
     """Run the plans, some in parallel, and yield a result or a failure for each, in order."""
     freeze_loaded_objects()
-    port = KafkaPort(attempt=attempt, deadline=Deadline(attempt.deadline_s))
+    port = KafkaPort(attempt=attempt, deadline=Deadline(attempt.deadline_s, attempt.environment.clock))
     return attempt.environment.map_parallel(lambda plan: run_plan(attempt, plan, port), plans)
 
 
@@ -80,14 +81,15 @@ def recover_states(
 
 
 def _recover_state(attempt: Attempt, plan: PartitionPlan, *, rebuilds: bool) -> RecoveryOutcome:
-    began, operator = time.monotonic(), attempt.environment.operator(attempt.config)
+    clock, operator = attempt.environment.clock, attempt.environment.operator(attempt.config)
+    began = clock.monotonic()
     with _locked_state(attempt, plan.partition) as local:
         how = choose_recovery(local, operator, plan.wanted, plan.stream_time)
         if not rebuilds and how.method is RecoveryMethod.REBUILD and plan.wanted.last is not None:
             return RecoveryOutcome(plan.partition, False, how, 0.0)
         with _replica(attempt, plan):
             recovered = attempt.environment.recover(local, operator, plan.wanted, _log_of(attempt, plan))
-    return RecoveryOutcome(plan.partition, True, recovered.plan, time.monotonic() - began)
+    return RecoveryOutcome(plan.partition, True, recovered.plan, clock.monotonic() - began)
 
 
 def run_plan(attempt: Attempt, plan: PartitionPlan, port: Port) -> PartitionResult | PartitionFailure:
@@ -112,7 +114,7 @@ def run_partition(attempt: Attempt, plan: PartitionPlan, port: Port) -> Partitio
     Afterwards the local state is that after the batch, the rows are in data files, and the output is in an open
     transaction.
     """
-    watch = Stopwatch()
+    watch = Stopwatch(attempt.environment.clock)
     operator = attempt.environment.operator(attempt.config)
     with _locked_state(attempt, plan.partition) as local, _replica(attempt, plan) as replica:
         recovered = attempt.environment.recover(local, operator, plan.wanted, _log_of(attempt, plan))
@@ -170,12 +172,18 @@ def _locked_state(attempt: Attempt, partition: int) -> AbstractContextManager[Lo
         operator=attempt.operator,
         table_id=attempt.table_id,
         token=(attempt.epoch, attempt.batch),
+        machine=attempt.environment.machine,
+        clock=attempt.environment.clock,
     )
 
 
 def _log_of(attempt: Attempt, plan: PartitionPlan) -> PartitionLog:
     return PartitionLog(
-        log=attempt.log, version=attempt.version, partition=plan.partition, stream_time=plan.stream_time
+        log=attempt.log,
+        version=attempt.version,
+        partition=plan.partition,
+        stream_time=plan.stream_time,
+        lake=attempt.environment.lake,
     )
 
 
@@ -189,7 +197,13 @@ def _replica(attempt: Attempt, plan: PartitionPlan) -> Iterator[Recovered | None
     wanted, operator = table.wanted, attempt.environment.operator(table.config)
     token = (wanted.epoch, wanted.batch)
     with LocalState.lock(
-        attempt.state, plan.partition, operator=table.name, table_id=table.table_id, token=token
+        attempt.state,
+        plan.partition,
+        operator=table.name,
+        table_id=table.table_id,
+        token=token,
+        machine=attempt.environment.machine,
+        clock=attempt.environment.clock,
     ) as local:
         source = PartitionLog(
             log=table.log,
@@ -197,6 +211,7 @@ def _replica(attempt: Attempt, plan: PartitionPlan) -> Iterator[Recovered | None
             partition=plan.partition,
             stream_time=table.stream_time,
             tail=table.tail,
+            lake=attempt.environment.lake,
         )
         replica = attempt.environment.recover(local, operator, wanted, source)
         if table.floor is not None:
@@ -235,6 +250,7 @@ def _write(attempt: Attempt, plan: PartitionPlan, step: StepResult) -> tuple[Dat
             batch=attempt.batch,
             topic=attempt.topic,
             attempt=attempt.attempt,
+            lake=attempt.environment.lake,
         )
         for kind, table in tables
         if table.num_rows

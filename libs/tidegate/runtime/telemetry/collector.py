@@ -9,9 +9,9 @@ from typing import Any, get_args
 
 from prometheus_client.registry import Collector
 
+from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.schema import BatchMeta, Counts
-from tidegate.runtime import clock
 from tidegate.runtime.telemetry.driver_status import State
 from tidegate.runtime.telemetry.metric_definitions import METRICS, Family
 from tidegate.runtime.telemetry.observation import Observation
@@ -116,7 +116,7 @@ def imbalance(counts: Counts) -> int:
 
 
 def _progress(samples: Samples, observation: Observation, newest: BatchMeta) -> None:
-    operator, now_ms = observation.operator, clock.now_ms()
+    operator, now_ms = observation.operator, SYSTEM_CLOCK.now_ms()
     for partition, known in newest.partitions.items():
         samples.add("tidegate_next_offset", known.next_offset, operator, partition)
         if partition in observation.ends:

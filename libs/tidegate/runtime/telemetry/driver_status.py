@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
+from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
 from tidegate.contracts.errors import BufferFull, Fenced, StateError, TidegateError, UserError
-from tidegate.runtime import clock
 
 FailureState = Literal["bound reached", "fenced", "refused", "stopped"]
 """Ways in which a driver ends unasked. `refused`: with a UserError or StateError, before it ever ran."""
@@ -42,8 +42,8 @@ class DriverStatus:
 class DriverStatusFile:
     """The status file of one operator, written by the last driver on this machine."""
 
-    def __init__(self, state: Path) -> None:
-        self._path = state / "condition.json"
+    def __init__(self, state: Path, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._path, self._clock = state / "condition.json", clock
         self._last = DriverStatus(state="drained", since=0)
         self._ran = False
 
@@ -69,7 +69,7 @@ class DriverStatusFile:
         """Write the status, with the current time as `since`, if it changed."""
         self._ran = self._ran or state == "running"
         if (state, why) != (self._last.state, self._last.why):
-            self._save(replace(self._last, state=state, why=why, since=clock.now_ms()))
+            self._save(replace(self._last, state=state, why=why, since=self._clock.now_ms()))
 
     def write_unclear(self, partitions: Iterable[int]) -> None:
         """Write which partitions' publications are not confirmed, if that changed."""

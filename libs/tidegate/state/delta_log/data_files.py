@@ -1,23 +1,20 @@
-"""Write, read, check and delete the Parquet data files of an operator log."""
+"""Write, read and check the Parquet data files of an operator log."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import count, takewhile
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow import fs
 
 from tidegate.contracts.errors import EngineError, StateError
-from tidegate.contracts.naming import data_folder
 from tidegate.contracts.schema import PARTITION_COLUMNS
 from tidegate.state import disk
 from tidegate.state.delta_log.log_entries import check_log_exists
@@ -53,63 +50,8 @@ class DataFile:
     written_ms: int
 
 
-def write_rows(
-    log: Path,
-    kind: str,
-    partition: int,
-    table: pa.Table,
-    *,
-    batch: int,
-    topic: str | None,
-    attempt: str,
-    sync: bool = True,
-) -> DataFile:
-    """Write the rows, in the table's order, to one data file of the batch, and return the file.
-
-    Add the columns `batch`, `seq` (from 0) and, unless it is None, `topic`. Columns of the log that the table lacks
-    read as null. The file is no part of the log until a commit names it.
-    """
-    rows = table.num_rows
-    added = {"batch": pa.repeat(pa.scalar(batch, pa.int64()), rows), "seq": pa.array(np.arange(rows, dtype=np.int64))}
-    if topic is not None:
-        added["topic"] = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int8), [topic])
-    columns = dict(zip(table.column_names, table.columns, strict=True)) | added
-    return write_file(log, kind, partition, pa.table(columns), batch=batch, attempt=attempt, sync=sync)
-
-
-def write_file(
-    log: Path, kind: str, partition: int, table: pa.Table, *, batch: int, attempt: str, sync: bool = True
-) -> DataFile:
-    """Write the rows, with the `batch` and `seq` that they have, to one data file, and return the file.
-
-    The file is named after `batch` and `attempt`. Files of an attempt are numbered from 0 within their folder, so that
-    they can be found without listing it.
-    """
-    folder = log / data_folder(kind, partition)
-    with disk.disk_errors(folder):
-        disk.make_folder(folder, synced=sync)
-        path = next(path for path in _attempt_files(folder, batch, attempt) if not path.exists())
-        _write_parquet(table, path, sync=sync)
-        written = path.stat()
-    batches = pc.min_max(table.column("batch") if table.num_rows else pa.array([batch]))
-    return DataFile(
-        path=str(path.relative_to(log)),
-        kind=kind,
-        partition=partition,
-        rows=table.num_rows,
-        size=written.st_size,
-        min_batch=batches["min"].as_py(),
-        max_batch=batches["max"].as_py(),
-        written_ms=written.st_mtime_ns // 1_000_000,
-    )
-
-
-def _attempt_files(folder: Path, batch: int, attempt: str) -> Iterator[Path]:
-    """Yield the paths of an attempt's files in the folder, in the order in which they are used; without end."""
-    return (folder / f"{batch}-{attempt}-{number}.parquet" for number in count())
-
-
-def _write_parquet(table: pa.Table, path: Path, *, sync: bool) -> None:
+def write_parquet(table: pa.Table, path: Path, *, sync: bool) -> None:
+    """Write the rows to a new Parquet file; with `sync`, fsync the file and its folder."""
     integers = [column.name for column in table.schema if pa.types.is_integer(column.type)]
     with path.open("xb") as sink:
         pq.write_table(
@@ -155,7 +97,7 @@ def read_files(
             list(dict.fromkeys([*wanted, *ORDER])),
             filter=(ds.field("batch") > after_batch) & (ds.field("batch") <= up_to),
         )
-    return _in_order(rows).select(wanted)
+    return in_order(rows).select(wanted)
 
 
 def _constants(file: DataFile, schema: pa.Schema) -> ds.Expression:
@@ -165,7 +107,8 @@ def _constants(file: DataFile, schema: pa.Schema) -> ds.Expression:
     return kind & partition
 
 
-def _in_order(table: pa.Table) -> pa.Table:
+def in_order(table: pa.Table) -> pa.Table:
+    """Return the rows in ORDER."""
     if _is_ordered(*(table.column(name).to_numpy() for name in ORDER)):
         return table
     return table.sort_by([(name, "ascending") for name in ORDER])
@@ -208,32 +151,6 @@ def _fault(path: Path, size: int) -> str | None:
         return f"{found} bytes, not {size}"
     # rule: committed-files-whole/end
     return None if end == _PARQUET_END else "its Parquet footer is missing"
-
-
-def delete_attempt(log: Path, batch: int, attempt: str) -> int:
-    """Delete the data files of an attempt that is known to have failed; return how many were found.
-
-    Ignore errors of the disk. Files that stay, and files that a task writes after its attempt has ended, are swept
-    later.
-    """
-    folders = log.glob("kind=*/partition=*")
-    found = [path for folder in folders for path in takewhile(Path.exists, _attempt_files(folder, batch, attempt))]
-    for path in found:
-        with suppress(OSError):
-            # rule: failed-attempt-files
-            path.unlink(missing_ok=True)
-    return len(found)
-
-
-def delete_files(log: Path, batch: int, attempt: str, files: Iterable[DataFile]) -> None:
-    """Delete all files of an attempt whose commit was not made: `files`, and those named after the batch and attempt.
-
-    `files` is needed because files of a compaction may be named after an earlier batch than that of its commit.
-    """
-    delete_attempt(log, batch, attempt)
-    for file in files:
-        with suppress(OSError):
-            (log / file.path).unlink(missing_ok=True)
 
 
 @contextmanager

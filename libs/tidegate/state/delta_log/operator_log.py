@@ -7,19 +7,18 @@ listed and the table's file list is kept in memory. delta-rs creates the table.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable, Schema
-from deltalake.exceptions import DeltaError
+from deltalake import Schema
 
+from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
 from tidegate.contracts.errors import EngineError, Fenced, Outdated, StateError, Unavailable
 from tidegate.contracts.naming import app_transaction_id
-from tidegate.contracts.schema import FORMAT, PARTITION_COLUMNS, READABLE_FORMATS, BatchMeta
+from tidegate.contracts.schema import FORMAT, READABLE_FORMATS, BatchMeta
 from tidegate.state import disk
 from tidegate.state.decisions import Entry, Verdict, judge_winners
 from tidegate.state.delta_log.actions import (
@@ -29,14 +28,15 @@ from tidegate.state.delta_log.actions import (
     remove,
     transaction,
 )
+from tidegate.state.delta_log.attempt_files import delete_files
 from tidegate.state.delta_log.checkpoints import write_checkpoint
+from tidegate.state.delta_log.creation import FORMAT_KEY
 from tidegate.state.delta_log.data_files import (
     ANY_BATCH,
     DataFile,
-    delete_files,
-    read_files,
     require_whole,
 )
+from tidegate.state.delta_log.lake import MOUNTED_LAKE, Lake
 from tidegate.state.delta_log.log_entries import (
     DELTA_LOG,
     check_log_exists,
@@ -44,7 +44,6 @@ from tidegate.state.delta_log.log_entries import (
     entry_path,
     newest_entries,
     newest_version,
-    put_entry,
 )
 from tidegate.state.delta_log.metadata import Newest, newest_metadata
 from tidegate.state.delta_log.snapshot import Snapshot, load
@@ -61,13 +60,6 @@ So the cost of a checkpoint, spread over the commits since the last one, is at m
 RETRY_PAUSES_S = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 """Pauses before each try of the identical commit while its outcome is unknown, s."""
 
-_FORMAT_KEY = "tidegate.format"
-# rule: no-delta-cleanup
-_CONFIGURATION = {
-    "delta.enableExpiredLogCleanup": "false",
-    "delta.deletedFileRetentionDuration": "interval 1 hours",  # a foreign VACUUM spares files of a running attempt
-    _FORMAT_KEY: str(FORMAT),
-}
 _PROTOCOL = (1, 2)
 """The highest reader and writer version of Delta's protocol that is supported."""
 
@@ -83,14 +75,23 @@ class LogSize:
 class OperatorLog:
     """A handle on an operator's log at one version of its Delta table."""
 
-    def __init__(self, path: Path, snapshot: Snapshot) -> None:
-        self.path = path
+    def __init__(self, path: Path, snapshot: Snapshot, lake: Lake = MOUNTED_LAKE, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.path, self.lake, self._clock = path, lake, clock
         self.schema = pa.schema(Schema.from_json(snapshot.metadata["schemaString"]))
         self._snapshot = snapshot
         self._newest: Newest | None = None
 
     @classmethod
-    def open(cls, path: Path, operator: str, schema: pa.Schema, *, create: bool) -> OperatorLog:
+    def open(
+        cls,
+        path: Path,
+        operator: str,
+        schema: pa.Schema,
+        *,
+        create: bool,
+        lake: Lake = MOUNTED_LAKE,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> OperatorLog:
         """Return a handle at the newest version, for the driver; with `create`, create the table if there is none.
 
         Raise StateError, with a remedy, if there is no log, if it is damaged, if it has another format, operator or
@@ -99,7 +100,7 @@ class OperatorLog:
         with disk.disk_errors(path):
             newest = newest_version(path)
             if newest is None and create:
-                _create(path, operator, schema)
+                lake.create_table(path, operator, schema)
                 newest = newest_version(path)
             if newest is None:
                 raise StateError(
@@ -107,20 +108,20 @@ class OperatorLog:
                 )
             # rule: foreign-change-refused/data
             _refuse_foreign_changes(path, newest_entries(path, newest))
-            log = cls(path, load(path, newest))
+            log = cls(path, load(path, newest), lake, clock)
         _refuse_another(path, log._snapshot, operator, log.schema, schema)
         log.newest()
         return log
 
     @classmethod
-    def at(cls, path: Path, version: int | None) -> OperatorLog:
+    def at(cls, path: Path, version: int | None, lake: Lake = MOUNTED_LAKE) -> OperatorLog:
         """Return a handle at that version (None: the newest) for reading.
 
         It is cheap enough for every task that recovers a local state.
         """
         with disk.disk_errors(path):
             wanted = newest_version(path) if version is None else version
-            return cls(path, load(path, -1 if wanted is None else wanted))
+            return cls(path, load(path, -1 if wanted is None else wanted), lake)
 
     @property
     def operator(self) -> str:
@@ -145,7 +146,7 @@ class OperatorLog:
     @property
     def format(self) -> int:
         """Return the version of the log's format (`tidegate.format`)."""
-        return int(self._snapshot.metadata["configuration"][_FORMAT_KEY])
+        return int(self._snapshot.metadata["configuration"][FORMAT_KEY])
 
     @property
     def size(self) -> LogSize:
@@ -200,11 +201,12 @@ class OperatorLog:
         None for `partition` means all partitions, None for `columns` all columns of the log.
         """
         files = self.data_files(kind, partition, after_batch=after_batch, up_to=up_to)
-        return read_files(self.path, files, self.schema, columns, after_batch=after_batch, up_to=up_to)
+        return self.lake.read_files(self.path, files, self.schema, columns, after_batch=after_batch, up_to=up_to)
 
     def pinned_copy(self) -> OperatorLog:
         """Return a copy of the handle that stays at this version, for a thread that runs beside the committing one."""
-        handle = OperatorLog(self.path, replace(self._snapshot, files=dict(self._snapshot.files)))
+        snapshot = replace(self._snapshot, files=dict(self._snapshot.files))
+        handle = OperatorLog(self.path, snapshot, self.lake, self._clock)
         handle._newest = self._newest
         return handle
 
@@ -283,7 +285,7 @@ class OperatorLog:
         metadata = self._snapshot.metadata
         if self.format == FORMAT:
             return []
-        return [{"metaData": {**metadata, "configuration": {**metadata["configuration"], _FORMAT_KEY: str(FORMAT)}}}]
+        return [{"metaData": {**metadata, "configuration": {**metadata["configuration"], FORMAT_KEY: str(FORMAT)}}}]
 
     def _refuse_reuse(self, meta: BatchMeta) -> None:
         newest = self.newest()
@@ -318,7 +320,7 @@ class OperatorLog:
         """
         unclear: Exception | None = None
         for pause_s in RETRY_PAUSES_S:
-            time.sleep(pause_s)
+            self._clock.sleep(pause_s)
             try:
                 return self._try_commit(actions, meta, replaces)
             except OSError as error:
@@ -334,7 +336,7 @@ class OperatorLog:
         # rule: compaction-not-outdated
         self._refuse_outdated(meta, replaces)
         # rule: handle-at-own-commit
-        while not put_entry(self.path, self.version + 1, actions):
+        while not self.lake.put_entry(self.path, self.version + 1, actions):
             above = entries_above(self.path, self.version)
             verdict = judge_winners(above, meta.attempt, meta.epoch)
             if verdict is Verdict.COMMITTED:
@@ -383,28 +385,6 @@ class OperatorLog:
         return newest
 
 
-def _create(path: Path, operator: str, schema: pa.Schema) -> None:
-    """Create the table, unless there is one, at protocol 1/2, which every Delta reader supports; sync it to disk.
-
-    Delta chooses the table id.
-    """
-    disk.make_folder(path, synced=True)
-    try:
-        DeltaTable.create(
-            str(path),
-            schema=Schema.from_arrow(schema),
-            mode="ignore",
-            partition_by=PARTITION_COLUMNS,
-            name=operator,
-            configuration=_CONFIGURATION,
-            raise_if_key_not_exists=False,
-        )
-    except DeltaError as error:
-        raise Unavailable(f"the lake failed: {error}", value=path, remedy="check the lake") from error
-    for written in (entry_path(path, 0), path / DELTA_LOG, path):
-        disk.sync(written)
-
-
 def _refuse_foreign_changes(path: Path, entries: Sequence[Entry]) -> None:
     foreign = [entry.version for entry in entries if entry.foreign_change]
     if foreign:
@@ -429,7 +409,7 @@ def _refuse_another(path: Path, snapshot: Snapshot, operator: str, found: pa.Sch
             "the operator log needs an unsupported Delta protocol", value=f"{needed} in {path}", remedy=remedy
         )
     # rule: known-format
-    if (written := snapshot.metadata["configuration"].get(_FORMAT_KEY)) not in map(str, READABLE_FORMATS):
+    if (written := snapshot.metadata["configuration"].get(FORMAT_KEY)) not in map(str, READABLE_FORMATS):
         remedy = f"this program reads format {FORMAT}: use the release that wrote the log, or migrate it"
         raise StateError("the operator log has a different format", value=f"{written} in {path}", remedy=remedy)
     # rule: own-log

@@ -8,12 +8,12 @@ CRC-32 of sequence and payload (u32), and the payload (JSON).
 from __future__ import annotations
 
 import json
-import os
 import struct
 import zlib
 from pathlib import Path
 
 from tidegate.state.decisions import Header
+from tidegate.state.local.machine import THIS_MACHINE, Machine
 
 SLOT_BYTES = 4_096
 MAGIC = b"TIDEGATE"
@@ -26,8 +26,8 @@ class HeaderFile:
     `folder` is the file descriptor of that folder. Writes go to it even if another folder has taken its name meanwhile.
     """
 
-    def __init__(self, path: Path, folder: int | None = None) -> None:
-        self.path = path
+    def __init__(self, path: Path, folder: int | None = None, machine: Machine = THIS_MACHINE) -> None:
+        self.path, self._machine = path, machine
         self._folder = folder
         self._sequence = 0
 
@@ -47,16 +47,9 @@ class HeaderFile:
     def write(self, header: Header, *, synced: bool) -> None:
         """Write the header to the older slot; with `synced`, fsync it, so that it survives a loss of power."""
         sequence = self._sequence + 1
-        # rule: header-in-locked-folder
-        path = self.path if self._folder is None else self.path.name
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644, dir_fd=self._folder)
-        try:
-            # rule: two-header-slots/written
-            os.pwrite(descriptor, _encode(sequence, header), sequence % 2 * SLOT_BYTES)
-            if synced:
-                os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        # rule: two-header-slots/written
+        place = sequence % 2 * SLOT_BYTES
+        self._machine.write(self.path, _encode(sequence, header), place, folder=self._folder, synced=synced)
         self._sequence = sequence
 
 

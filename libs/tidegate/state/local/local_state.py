@@ -22,7 +22,6 @@ import fcntl
 import hashlib
 import mmap
 import os
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -32,21 +31,17 @@ from threading import Lock
 import numpy as np
 import pyarrow as pa
 
+from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
 from tidegate.contracts.errors import EngineError, Superseded
 from tidegate.contracts.operator import SEED, Array, Layout
 from tidegate.state import disk
 from tidegate.state.decisions import NO_COMMIT, Commit, Header, check_not_superseded
 from tidegate.state.local import undo_rows
 from tidegate.state.local.header import HeaderFile
+from tidegate.state.local.machine import THIS_MACHINE, Machine
 
 LOCK_TIMEOUT_S = 30.0
 _LOCK_PAUSE_S = 0.002
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-
-
-def boot_id() -> str:
-    """Return the machine's boot id. If it has changed, data that was not synced may be lost."""
-    return _BOOT_ID.read_text().strip()
 
 
 def tables_here(root: Path, operator: str) -> list[str]:
@@ -72,11 +67,13 @@ def seed_of(table_id: str) -> bytes:
 class LocalState:
     """The local state of one partition; this task holds its lock."""
 
-    def __init__(self, folder: Path, table_id: str, descriptor: int | None = None) -> None:
-        self.folder = folder
+    def __init__(
+        self, folder: Path, table_id: str, descriptor: int | None = None, machine: Machine = THIS_MACHINE
+    ) -> None:
+        self.folder, self.machine = folder, machine
         self.table_id = table_id
         self.header: Header | None = None
-        self._file = HeaderFile(folder / "header", descriptor)
+        self._file = HeaderFile(folder / "header", descriptor, machine)
         self._storage: MappedStorage | None = None
         self._begun_from: Commit | None = None
         self._held = -1
@@ -92,6 +89,8 @@ class LocalState:
         table_id: str,
         token: tuple[int, int],
         timeout_s: float = LOCK_TIMEOUT_S,
+        machine: Machine = THIS_MACHINE,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> Iterator[LocalState]:
         """Lock the partition's state for this task and yield it; `token` is the task's (epoch, batch).
 
@@ -99,8 +98,8 @@ class LocalState:
         still holds the lock after `timeout_s`.
         """
         folder = root / operator / table_id / str(partition)
-        with _opened(folder) as descriptor, _flock(folder / "lock", descriptor, timeout_s) as held:
-            local = cls(folder, table_id, descriptor)
+        with _opened(folder) as descriptor, _flock(folder / "lock", descriptor, timeout_s, clock) as held:
+            local = cls(folder, table_id, descriptor, machine)
             local._held = held
             with disk.disk_errors(folder):
                 local.header = local._file.read()
@@ -176,7 +175,7 @@ class LocalState:
             epoch=epoch,
             batch=batch,
             attempt=attempt,
-            boot_id=boot_id(),
+            boot_id=self.machine.boot_id(),
             complete=False,
             durable=False,
             before=None,
@@ -221,7 +220,7 @@ class LocalState:
         """Return True if the state is complete and no page of it was lost: it is durable, or written since the boot."""
         header = self.header
         # rule: torn-never-durable
-        return header is not None and header.complete and (header.durable or header.boot_id == boot_id())
+        return header is not None and header.complete and (header.durable or header.boot_id == self.machine.boot_id())
 
     def make_durable(self) -> None:
         """Sync the arrays to disk and mark the state as durable, for a drain. The state must be trusted."""
@@ -231,7 +230,7 @@ class LocalState:
             folder = self._generation(self.header.generation)
             for path in (*folder.iterdir(), folder, self.folder):
                 # rule: synced-before-durable
-                disk.sync(path)  # on Linux this writes what shared mappings changed, too
+                self.machine.sync(path)  # on Linux this writes what shared mappings changed, too
         self.header = replace(self.header, durable=True)
         self._write(synced=True)
 
@@ -310,7 +309,8 @@ class MappedStorage:
         sizes = _sizes(self.layout, self._capacity)
         with disk.disk_errors(self.folder):
             state = str(self.folder.parent)
-            mappings = {name: _map((state, name), self.folder / name, size) for name, size in sizes.items()}
+            machine = self._owner.machine
+            mappings = {name: _map(machine, (state, name), self.folder / name, size) for name, size in sizes.items()}
         return {spec.name: np.frombuffer(mappings[spec.name], spec.dtype) for spec in self.layout.arrays}
 
 
@@ -355,12 +355,12 @@ They are kept because a new mapping costs a page fault for each page that a batc
 _KEEPING = Lock()
 
 
-def _map(place: tuple[str, str], path: Path, size: int) -> mmap.mmap:
+def _map(machine: Machine, place: tuple[str, str], path: Path, size: int) -> mmap.mmap:
     """Return a mapping of `size` bytes of the file; reuse the kept one if it has that size and is of the same file."""
     with _KEEPING:
         kept = _KEPT.pop(place, None)
     if kept is None or len(kept.mapping) != size or kept.inode != _inode(path):
-        kept = _mapped_file(path, size)
+        kept = _mapped_file(machine, path, size)
     with _KEEPING:
         _KEPT[place] = kept
         for oldest in list(_KEPT)[:-KEPT]:
@@ -368,13 +368,13 @@ def _map(place: tuple[str, str], path: Path, size: int) -> mmap.mmap:
     return kept.mapping
 
 
-def _mapped_file(path: Path, size: int) -> _Kept:
+def _mapped_file(machine: Machine, path: Path, size: int) -> _Kept:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         status = os.fstat(descriptor)
         if status.st_size < size:
             # rule: space-reserved
-            os.posix_fallocate(descriptor, status.st_size, size - status.st_size)
+            machine.reserve(descriptor, status.st_size, size - status.st_size)
         return _Kept((status.st_dev, status.st_ino), mmap.mmap(descriptor, size))
     finally:
         os.close(descriptor)
@@ -405,27 +405,27 @@ def _opened(folder: Path) -> Iterator[int]:
 
 
 @contextmanager
-def _flock(path: Path, folder: int, timeout_s: float) -> Iterator[int]:
+def _flock(path: Path, folder: int, timeout_s: float, clock: Clock) -> Iterator[int]:
     """Hold the lock inside the block; yield the lock file's descriptor. Tidegate never removes this empty file."""
     with disk.disk_errors(path):
         descriptor = os.open(path.name, os.O_RDWR | os.O_CREAT, 0o644, dir_fd=folder)
     try:
-        _wait_for_lock(descriptor, path, time.monotonic() + timeout_s)
+        _wait_for_lock(descriptor, path, clock.monotonic() + timeout_s, clock)
         yield descriptor
     finally:
         os.close(descriptor)
 
 
-def _wait_for_lock(descriptor: int, path: Path, deadline: float) -> None:
+def _wait_for_lock(descriptor: int, path: Path, deadline: float, clock: Clock) -> None:
     while True:
         try:
             # rule: partition-lock
             return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if time.monotonic() >= deadline:
+            if clock.monotonic() >= deadline:
                 raise EngineError(
                     "another task holds the partition's local state",
                     value=path,
                     remedy="a task of a failed attempt still runs; the driver tries again",
                 ) from None
-            time.sleep(_LOCK_PAUSE_S)
+            clock.sleep(_LOCK_PAUSE_S)

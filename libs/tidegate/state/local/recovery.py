@@ -12,9 +12,10 @@ from tidegate.contracts.errors import StateError
 from tidegate.contracts.operator import Operator, OperatorState
 from tidegate.contracts.schema import log_schema
 from tidegate.state.decisions import NO_COMMIT, RecoveryMethod, RecoveryPlan, Wanted, choose_state
-from tidegate.state.delta_log.data_files import DataFile, read_files
+from tidegate.state.delta_log.data_files import DataFile
+from tidegate.state.delta_log.lake import MOUNTED_LAKE, Lake
 from tidegate.state.delta_log.operator_log import OperatorLog
-from tidegate.state.local.local_state import LocalState, boot_id
+from tidegate.state.local.local_state import LocalState
 from tidegate.state.slots import last_rows
 
 _COLUMNS = ("op", "key", "value", "headers", "timestamp", "offset")
@@ -43,6 +44,7 @@ class PartitionLog:
     partition: int
     stream_time: int
     tail: Sequence[DataFile] | None = None
+    lake: Lake = MOUNTED_LAKE
 
     @property
     def lacks_files(self) -> bool:
@@ -98,7 +100,7 @@ def _opened(local: LocalState, operator: Operator, wanted: Wanted) -> OperatorSt
 
 def choose_recovery(local: LocalState, operator: Operator, wanted: Wanted, stream_time: int) -> RecoveryPlan:
     """Return how to recover the local state, by its header; rebuild it if its arrays are damaged."""
-    plan = choose_state(local.header, wanted, boot_id(), (operator.layout.kind, operator.layout.version))
+    plan = choose_state(local.header, wanted, local.machine.boot_id(), (operator.layout.kind, operator.layout.version))
     if plan.method is not RecoveryMethod.REBUILD and (
         damage := _damage(local, operator, wanted, stream_time, plan.method)
     ):
@@ -118,7 +120,7 @@ def _damage(
     if not local.fits(operator.layout):
         return "a file is missing or cut short"
     # rule: check-once/same-boot
-    if local.header is None or local.header.boot_id == boot_id():
+    if local.header is None or local.header.boot_id == local.machine.boot_id():
         return None
     storage = local.storage(operator.layout)
     # rule: check-after-reboot/seed
@@ -144,10 +146,10 @@ def _rows_to_apply(
     # rule: replica-deletes
     if plan.method is RecoveryMethod.CATCH_UP and source.tail is not None:
         files = [file for file in source.tail if file.max_batch > plan.after_batch]
-        return [last_rows(read_files(source.log, files, log_schema(operator.columns)), operator.slot)]
+        return [last_rows(source.lake.read_files(source.log, files, log_schema(operator.columns)), operator.slot)]
     if plan.method is RecoveryMethod.UNDO and plan.after_batch == (wanted.last or NO_COMMIT)[0]:
         return []
-    log = OperatorLog.at(source.log, source.version)
+    log = OperatorLog.at(source.log, source.version, source.lake)
     # rule: same-table
     _refuse_another(log, table_id)
     if plan.method in (RecoveryMethod.UNDO, RecoveryMethod.CATCH_UP):
@@ -155,7 +157,7 @@ def _rows_to_apply(
         return [last_rows(log.read("state", partition, plan.after_batch), operator.slot)]
     columns = list(dict.fromkeys([*_COLUMNS, *operator.slot, *(column.name for column in operator.columns)]))
     turns = list(_turns(log.data_files("state", partition))) or [[]]
-    return (read_files(log.path, files, log.schema, columns) for files in turns)
+    return (log.lake.read_files(log.path, files, log.schema, columns) for files in turns)
 
 
 def _refuse_another(log: OperatorLog, table_id: str) -> None:

@@ -14,7 +14,8 @@ from itertools import takewhile
 import pyarrow as pa
 
 from tidegate.contracts.schema import META_PARTITION, BatchMeta, Document, is_complete
-from tidegate.state.delta_log.data_files import DataFile, write_file
+from tidegate.state.delta_log.attempt_files import write_file
+from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.delta_log.metadata import documents_before
 from tidegate.state.delta_log.operator_log import OperatorLog
 
@@ -103,4 +104,4 @@ def record(log: OperatorLog, meta: BatchMeta, *, after_batch: int) -> list[DataF
             "timestamp": pa.array([document["clock"] for document in found], pa.int64()),
         }
     )
-    return [write_file(log.path, "meta", META_PARTITION, rows, batch=meta.batch, attempt=meta.attempt)]
+    return [write_file(log.path, "meta", META_PARTITION, rows, batch=meta.batch, attempt=meta.attempt, lake=log.lake)]

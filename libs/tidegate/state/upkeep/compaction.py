@@ -18,13 +18,11 @@ import pyarrow as pa
 from tidegate.contracts.errors import Outdated
 from tidegate.contracts.schema import META_PARTITION, PARTITION_COLUMNS, BatchMeta
 from tidegate.state.decisions import newest_old
+from tidegate.state.delta_log.attempt_files import delete_attempt, delete_files, write_file
 from tidegate.state.delta_log.data_files import (
     DataFile,
-    delete_attempt,
-    delete_files,
-    read_files,
-    write_file,
 )
+from tidegate.state.delta_log.lake import Lake
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.slots import last_rows, live_rows
 from tidegate.state.upkeep.batch_history import base_of, clocks, record
@@ -54,6 +52,7 @@ class Rewrite:
     """
 
     log: Path
+    lake: Lake
     schema: pa.Schema
     files: tuple[DataFile, ...]
     slot: tuple[str, ...]
@@ -188,6 +187,7 @@ def plan(
                 parts.append(
                     Rewrite(
                         log=log.path,
+                        lake=log.lake,
                         schema=log.schema,
                         files=worth,
                         slot=tuple(slot),
@@ -272,10 +272,19 @@ def _mergeable(small: list[DataFile]) -> list[DataFile]:
 def rewrite(part: Rewrite) -> Rewritten:
     """Write the rows that are kept, with their `batch` and `seq`, to new files; commit nothing."""
     needed = [file for file in part.files if file.max_batch > part.drop_through]
-    rows = read_files(part.log, needed, part.schema, after_batch=part.drop_through).drop_columns(PARTITION_COLUMNS)
+    rows = part.lake.read_files(part.log, needed, part.schema, after_batch=part.drop_through)
+    kept = _kept(part, rows.drop_columns(PARTITION_COLUMNS))
     written = [
-        write_file(part.log, part.kind, part.partition, _without_empty(piece), batch=part.batch, attempt=part.attempt)
-        for piece in _pieces(_kept(part, rows))
+        write_file(
+            part.log,
+            part.kind,
+            part.partition,
+            _without_empty(piece),
+            batch=part.batch,
+            attempt=part.attempt,
+            lake=part.lake,
+        )
+        for piece in _pieces(kept)
     ]
     # rule: compaction-replaces-read/files
     return Rewritten(files=tuple(written), replaces=part.files, snapshot=part.snapshot)

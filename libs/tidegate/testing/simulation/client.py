@@ -8,6 +8,7 @@ from typing import Any
 
 from tidegate.contracts.errors import TidegateError, Unavailable
 from tidegate.runtime.kafka.client import TopicMetadata
+from tidegate.testing.simulation.clock import ProcessClock
 from tidegate.testing.simulation.kafka.broker import OFFSET_RETENTION_S
 from tidegate.testing.simulation.world import World
 
@@ -23,6 +24,7 @@ class SimulatedClient:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self.clock = ProcessClock(world.clock, world.sleep)
 
     def send(self, request: Any, node_id: int | None = None, *, timeout_s: float | None = None) -> Any:
         """Send the request and return the answer. Raise Unavailable if none comes."""

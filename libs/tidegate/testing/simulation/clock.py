@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 EPOCH_MS = 1_700_000_000_000
 
 
@@ -27,3 +29,10 @@ class VirtualClock:
     def now_ms(self) -> int:
         """Return the wall clock in milliseconds since the epoch."""
         return EPOCH_MS + self._set_by_ms + int(self._now_s * 1_000)
+
+
+class ProcessClock:
+    """The clock that processes are given: the virtual one, on which waiting lets other processes run."""
+
+    def __init__(self, clock: VirtualClock, sleep: Callable[[float], None]) -> None:
+        self.now_ms, self.monotonic, self.sleep = clock.now_ms, clock.monotonic, sleep

@@ -1,6 +1,7 @@
-"""The environment of simulated drivers and tasks: one broker, no threads, small operators, and states that are checked.
+"""The environment of simulated drivers and tasks: all that they reach outside of themselves.
 
-What is left to be replaced below it, clocks and files, is in `seams`.
+It has a virtual clock, one broker, no threads, a lake and machines that fail, small operators, and states that are
+checked.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from tidegate.state.decisions import RecoveryMethod, Wanted
 from tidegate.state.local.local_state import LocalState
 from tidegate.state.local.recovery import PartitionLog, Recovered, recover
 from tidegate.testing.simulation.client import SimulatedClient
+from tidegate.testing.simulation.current_machine import CurrentMachine
+from tidegate.testing.simulation.lake import SimulatedLake
 from tidegate.testing.simulation.world import World
 
 
-def environment_of(world: World) -> Environment:
+def environment_of(world: World, lake: SimulatedLake) -> Environment:
     """Return the environment of the drivers and tasks of that world."""
     client: Any = SimulatedClient(world)
 
@@ -30,6 +33,9 @@ def environment_of(world: World) -> Environment:
         return _Later(world, work) if name == "compaction" else _done(Future(), work)
 
     return Environment(
+        clock=client.clock,
+        lake=lake,
+        machine=CurrentMachine(world),
         kafka=lambda _options: client,
         operator=cache(_small_operator),
         in_background=in_background,

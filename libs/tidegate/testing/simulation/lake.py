@@ -7,6 +7,7 @@ tables.
 from __future__ import annotations
 
 import errno
+import json
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -18,14 +19,16 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable, Schema
+from deltalake import Schema
 
 from tidegate.contracts.errors import StateError
 from tidegate.contracts.schema import PARTITION_COLUMNS, BatchMeta, after_document
-from tidegate.state import disk
-from tidegate.state.delta_log import data_files, log_entries
+from tidegate.state import disk, leases
+from tidegate.state.alignment import Lease
+from tidegate.state.delta_log import log_entries
 from tidegate.state.delta_log.actions import add, remove
-from tidegate.state.delta_log.data_files import ANY_BATCH, ORDER, DataFile
+from tidegate.state.delta_log.creation import create_table
+from tidegate.state.delta_log.data_files import ANY_BATCH, ORDER, DataFile, in_order
 from tidegate.state.delta_log.snapshot import load
 from tidegate.testing.simulation.world import World
 
@@ -34,27 +37,26 @@ _FATES = ("lost", "done", "late")
 _LANDING_PROBABILITY = 0.1
 """Probability that a delayed entry lands when another entry is written."""
 
-_put, _read_actions = log_entries.put_entry, log_entries.read_actions
 
-
-class Lake:
+class SimulatedLake:
     """The operator logs of a run and their data files."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._tables: dict[Path, pa.Table] = {}
-        self._entries: dict[tuple[Path, int], list[Any]] = {}
         self._under_way: list[tuple[Path, int, Sequence[Any]]] = []
         self._newest: dict[Path, BatchMeta] = {}
+        self._created = 0
 
-    def create(self, path: str, *, schema: Any, **properties: Any) -> None:
-        """Replacement for `DeltaTable.create`."""
-        entry = log_entries.entry_path(Path(path), 0)
-        entry.parent.mkdir(exist_ok=True)
-        entry.write_bytes(_first_entry(schema.to_json(), _frozen(properties)))
+    def create_table(self, path: Path, operator: str, schema: pa.Schema) -> None:
+        """Create the table of an operator's log, with an id that is the same in each run."""
+        self._created += 1
+        entry = log_entries.entry_path(path, 0)
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        entry.write_text("\n".join(map(json.dumps, _first_actions(operator, schema, f"{operator}-{self._created}"))))
 
-    def put(self, log: Path, version: int, actions: Sequence[Any]) -> bool:
-        """Replacement for `log_entries.put_entry`.
+    def put_entry(self, log: Path, version: int, actions: Sequence[Any]) -> bool:
+        """Write the entry, unless its answer or the entry itself gets lost.
 
         Return True if the entry was written and False if the version exists already. Raise OSError if the outcome is
         unclear.
@@ -115,7 +117,9 @@ class Lake:
         )
         removed = [remove(each, self._world.clock.now_ms()) for each in merged]
         self._world.say("OPTIMIZE as version %d: %s", version + 1, path)
-        _put(log, version + 1, [{"commitInfo": {"operation": "OPTIMIZE"}}, *removed, add(file, changes_data=False)])
+        log_entries.put_entry(
+            log, version + 1, [{"commitInfo": {"operation": "OPTIMIZE"}}, *removed, add(file, changes_data=False)]
+        )
         self._world.note_foreign_version(log.name, version + 1)
 
     def finish_delayed(self) -> None:
@@ -131,15 +135,15 @@ class Lake:
                 self._write_entry(*entry)
 
     def _write_entry(self, log: Path, version: int, actions: Sequence[Any]) -> bool:
-        if not _put(log, version, actions):
+        if not log_entries.put_entry(log, version, actions):
             return False
         if (document := log_entries.document_of(actions)) is not None:
             self._newest[log] = after_document(self._newest.get(log), document)
             self._world.committed(self._newest[log], version)
         return True
 
-    def write(self, table: pa.Table, path: Path, *, sync: bool) -> None:
-        """Replacement for `data_files._write_parquet`."""
+    def write_parquet(self, table: pa.Table, path: Path, *, sync: bool) -> None:
+        """Keep the rows in memory, with a stub in the place of their file, unless the disk is full."""
         self._world.step("before a data file")
         if self._world.chance.happens("disk_full"):
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -147,7 +151,7 @@ class Lake:
             file.write(b"PAR1")
         self._tables[path] = table
 
-    def read(
+    def read_files(
         self,
         log: Path,
         files: Iterable[DataFile],
@@ -157,7 +161,7 @@ class Lake:
         after_batch: int = -1,
         up_to: int = ANY_BATCH,
     ) -> pa.Table:
-        """Replacement for `data_files.read_files`."""
+        """Return the rows of the files, unless the lake fails."""
         with disk.disk_errors(log):
             if self._world.chance.happens("lake_failure"):
                 raise OSError(errno.EIO, "Input/output error")
@@ -166,14 +170,15 @@ class Lake:
         log_entries.check_log_exists(log)
         found = [self._rows(log / file.path, file, narrow, (after_batch, up_to)) for file in files]
         rows = pa.concat_tables(found) if found else narrow.empty_table()
-        return data_files._in_order(rows).select(wanted)
+        return in_order(rows).select(wanted)
 
-    def entry(self, log: Path, version: int) -> list[Any] | None:
-        """Replacement for `log_entries.read_actions`. Entries are cached, because they never change."""
-        found = self._entries.get((log, version)) if _is_there(log) else None
-        if found is None and (found := _read_actions(log, version)) is not None:
-            self._entries[log, version] = found
-        return found
+    def write_lease(self, log: Path, reader: str, lease: Lease) -> None:
+        """Write the lease, unless the disk fails."""
+        self._world.step("before a lease")
+        if self._world.chance.happens("lost_lease"):
+            raise OSError(errno.EIO, "Input/output error")
+        leases.write(log, reader, lease)
+        self._world.step("after a lease")
 
     def _rows(self, path: Path, file: DataFile, schema: pa.Schema, between: tuple[int, int]) -> pa.Table:
         if not path.exists():
@@ -201,19 +206,18 @@ def _column(table: pa.Table, field: pa.Field, constant: object) -> Any:
     return pa.repeat(pa.scalar(constant, field.type), table.num_rows)
 
 
-def _frozen(properties: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
-    plain = properties | {"configuration": tuple(properties["configuration"].items())}
-    return tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in plain.items())
+def _first_actions(operator: str, schema: pa.Schema, table_id: str) -> list[dict[str, Any]]:
+    """Return the first log entry as delta-rs writes it, but for the table's id."""
+    actions = [json.loads(line) for line in _first_entry(operator, schema).splitlines()]
+    return [
+        action | {"metaData": action["metaData"] | {"id": table_id}} if "metaData" in action else action
+        for action in actions
+    ]
 
 
 @lru_cache(maxsize=4)
-def _first_entry(schema: str, properties: tuple[tuple[str, Any], ...]) -> bytes:
-    """Return the first log entry as delta-rs writes it, cached per schema."""
-    values = dict(properties)
+def _first_entry(operator: str, schema: pa.Schema) -> bytes:
+    """Return the first log entry as delta-rs writes it, cached per operator and schema."""
     with TemporaryDirectory() as folder:
-        DeltaTable.create(
-            folder,
-            schema=Schema.from_json(schema),
-            **values | {"configuration": dict(values["configuration"]), "partition_by": list(values["partition_by"])},
-        )
+        create_table(Path(folder), operator, schema)
         return log_entries.entry_path(Path(folder), 0).read_bytes()

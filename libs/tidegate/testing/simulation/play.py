@@ -13,8 +13,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from tidegate.contracts import kill_points
 from tidegate.contracts.errors import EngineError, Fenced, InputTruncated, Superseded, Undecided
 from tidegate.contracts.naming import log_path
+from tidegate.control.ledger import OperatorKey
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.batch_loop.requests import Kind, Requests
 from tidegate.runtime.configuration.application import Application, application_of
@@ -37,9 +39,8 @@ from tidegate.testing.simulation.judges.oracle import (
     sorted_rows,
 )
 from tidegate.testing.simulation.kafka.broker import OFFSET_RETENTION_S
-from tidegate.testing.simulation.lake import Lake
+from tidegate.testing.simulation.lake import SimulatedLake
 from tidegate.testing.simulation.machine import Machine
-from tidegate.testing.simulation.seams import substituted
 from tidegate.testing.simulation.settings import (
     APPLICATION,
     CLOCK_DEPENDENT,
@@ -59,6 +60,7 @@ from tidegate.testing.simulation.world import World
 
 MOST_DRIVERS = 3
 CALM_MOMENTS = 300
+_BATCHES_BETWEEN_COMPACTIONS = 6
 _COMES_BACK = 0.3
 """Probability that an unmounted lake is mounted again at the next moment."""
 _EXPECTED_ENDS = (Crash, EngineError, Fenced, InputTruncated, NothingUndecided, Superseded, Undecided)
@@ -87,7 +89,7 @@ def simulate(settings: Settings) -> Report:
         application = _application(settings.operator)
         world = World(settings, Path(name), _oracle(application, settings.partitions))
         play = Play(world, application)
-        with substituted(world, play.lake):
+        with kill_points.watched(world.step):
             problem = play.problem()
         return Report(
             settings=settings, problem=problem, counts=world.chance.counts, events=world.events, story=world.story
@@ -166,9 +168,9 @@ class Play:
         folder = world.folder / "lake"
         folder.mkdir()
         self._application = application.model_copy(update={"lake": folder})
-        self.lake = Lake(world)
+        self.lake = SimulatedLake(world)
         self._feed = Feed(world)
-        self._environment = environment_of(world)
+        self._environment = environment_of(world, self.lake)
         self._drivers: list[Running] = []
         self._chance = world.chance.of("director")
         self._started = 0
@@ -248,13 +250,25 @@ class Play:
 
         def drive() -> None:
             spark = SimulatedSpark(self._world)
-            wiring = Wiring(spark=spark, application=application, name=name, environment=self._environment)
+            wiring = Wiring(
+                spark=spark,
+                application=application,
+                name=name,
+                environment=self._environment,
+                newest_in_database=self._newest_in_database,
+                max_batches=_BATCHES_BETWEEN_COMPACTIONS,
+            )
             driver = OperatorDriver(wiring)
             driver.run(stop)  # type: ignore[arg-type]
 
         self._started += 1
         actor = self._world.stage.enter(f"driver {self._started} of {name}", machine, drive)
         self._drivers.append(Running(name, actor, stop))
+
+    def _newest_in_database(self, _address: object, key: OperatorKey) -> int | None:
+        """Return the operator's newest batch, which the control database always has."""
+        newest = self._world.oracles[key.operator].newest
+        return None if newest is None else newest.batch
 
     def _inject_broker_faults(self) -> None:
         world, chance = self._world, self._world.chance
@@ -333,7 +347,7 @@ class Play:
             self._check_end(actor)
 
     def _ask(self, machine: Machine, kind: Kind) -> None:
-        Requests(machine.folder / APPLICATION / OPERATOR).put(kind)
+        Requests(machine.folder / APPLICATION / OPERATOR, self._environment.clock).put(kind)
 
     def _kill(self, actors: list[Actor]) -> None:
         for actor in actors:
@@ -419,7 +433,7 @@ class Play:
         """Compare the readable output, the state in the log and an undisturbed run with the oracle."""
         world, oracle = self._world, self._world.oracle
         by_itself = world.settings.operator not in CLOCK_DEPENDENT and not oracle.flushed and not oracle.truncated
-        written = OperatorLog.at(log_path(self._application.lake, OPERATOR), None)
+        written = OperatorLog.at(log_path(self._application.lake, OPERATOR), None, self.lake)
         for (topic, partition), due in oracle.expected.items():
             there = self._readable(topic, partition) + world.broker.logs[topic, partition].deleted
             _require_equal(f"records to read in {topic}/{partition}", there, len(due))
@@ -430,7 +444,7 @@ class Play:
                 )
             world.events["emissions" if topic == OUTPUT else "dead letters"] += len(due)
         for name, watching in world.oracles.items():
-            log = OperatorLog.at(log_path(self._application.lake, name), None)
+            log = OperatorLog.at(log_path(self._application.lake, name), None, self.lake)
             world.events["batches"] += log.newest().batch  # type: ignore[union-attr]
             for partition in range(world.settings.partitions):
                 rows, held = live_rows(log.read("state", partition), watching.slot), watching.held(partition)
