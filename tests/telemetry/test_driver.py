@@ -62,7 +62,7 @@ def test_compactions_are_counted_in_the_foreground_and_in_the_background(
     one._run_owned(ClaimedOperator.round)
     one.operator.compact()
     assert one.observe().compactions == 1
-    monkeypatch.setattr(background_compaction, "due", lambda log, newest: one.observe().compactions == 1)
+    monkeypatch.setattr(background_compaction, "due", lambda log, newest, _max_batches: one.observe().compactions == 1)
     monkeypatch.setattr(
         Jobs, "each_sequentially", lambda self, work, items: [work(item) for item in items], raising=False
     )
