@@ -26,7 +26,7 @@ from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.local.local_state import LocalState
 
-pytestmark = pytest.mark.fast
+pytestmark = [pytest.mark.fast, pytest.mark.usefixtures("impatient")]
 
 FAULTS = {
     ("machine", "jars are missing"),

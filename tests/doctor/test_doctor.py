@@ -35,6 +35,7 @@ def findings(file: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.fast
+@pytest.mark.usefixtures("impatient")
 def test_an_unavailable_broker_is_a_finding_not_a_failure(tmp_path: Path) -> None:
     [port] = free_ports(1)
     file = written(tmp_path, kafka={"bootstrap.servers": f"127.0.0.1:{port}"})
@@ -46,12 +47,14 @@ def test_an_unavailable_broker_is_a_finding_not_a_failure(tmp_path: Path) -> Non
 
 
 @pytest.mark.fast
+@pytest.mark.usefixtures("impatient")
 def test_an_invalid_file_is_a_usage_error_not_a_finding(tmp_path: Path) -> None:
     assert doctor(written(tmp_path, lake=None)).exit_code == 2
     assert doctor(tmp_path / "none.yaml").exit_code == 2
 
 
 @pytest.mark.fast
+@pytest.mark.usefixtures("impatient")
 def test_no_secret_of_the_file_is_shown(tmp_path: Path) -> None:
     file = written(tmp_path, control=RAW["control"])
     for options in ((), ("--json",)):

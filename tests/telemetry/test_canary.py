@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from tests.telemetry.conftest import CANARY, RAW
 from tidegate.cli.main import main
 
-pytestmark = pytest.mark.fast
+pytestmark = [pytest.mark.fast, pytest.mark.usefixtures("impatient")]
 
 LOGIN = RAW["kafka"]["sasl.jaas.config"]
 SERVERS = {"bootstrap.servers": "127.0.0.1:1"}

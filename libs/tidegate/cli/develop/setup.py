@@ -59,7 +59,7 @@ def compile_kernels(stamp: Path) -> None:
 
 
 def _run_scenarios() -> None:
-    """Run the operators' recorded scenarios, which calls the kernels of all steps. Raise StateError if a result is wrong."""
+    """Run the operators' recorded scenarios, which calls all steps. Raise StateError if a result is wrong."""
     results = run_files(sorted(_PACKAGE.glob("operators/*/scenarios/*.jsonl")))
     if failed := [f"{result.operator} {result.file}" for result in results if result.failed]:
         raise StateError("scenarios fail on this machine", value=", ".join(failed), remedy="install Tidegate again")
