@@ -6,9 +6,7 @@ from collections.abc import Collection
 from uuid import uuid4
 
 from tidegate.contracts.errors import UserError
-from tidegate.contracts.naming import log_path
-from tidegate.contracts.schema import BatchMeta, log_schema
-from tidegate.operators.registry import operator_for
+from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.batch_loop import preflight
 from tidegate.runtime.batch_loop.claim import route_of
 from tidegate.runtime.batch_loop.metadata import after_claim, after_settling
@@ -16,7 +14,7 @@ from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.environment import REAL, Environment
 from tidegate.runtime.publishing import topics
 from tidegate.runtime.publishing.publication import Publication
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.runtime.repair.logs import existing_log
 
 DEADLINE_S = 60.0
 """Deadline for publishing, and for each request."""
@@ -40,14 +38,7 @@ def settle(
     Raise NothingUndecided if there is no such output; StateError if a topic changed since the log was written.
     """
     config, kafka = application.operators[name], environment.kafka(application.kafka)
-    log = OperatorLog.open(
-        log_path(application.lake, name),
-        name,
-        log_schema(operator_for(config).columns),
-        create=False,
-        lake=environment.lake,
-        clock=environment.clock,
-    )
+    log = existing_log(application, name, environment)
     newest = log.newest()
     wanted = topics.Outlets(None, None) if newest is None else topics.claimed(newest, config.input)
     if newest is None or not wanted.topics:

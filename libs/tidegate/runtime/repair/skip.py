@@ -6,15 +6,12 @@ from collections.abc import Mapping
 from uuid import uuid4
 
 from tidegate.contracts.errors import UserError
-from tidegate.contracts.naming import log_path
-from tidegate.contracts.schema import log_schema
-from tidegate.operators.registry import operator_for
 from tidegate.runtime.batch_loop import preflight
 from tidegate.runtime.batch_loop.metadata import after_claim, after_skip
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.environment import REAL, Environment
 from tidegate.runtime.kafka import offsets
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.runtime.repair.logs import existing_log
 
 Ranges = Mapping[int, tuple[int, int]]
 """Per partition the lost offsets [from, to): lost before they were read.
@@ -47,14 +44,7 @@ def skip(application: Application, name: str, named: Ranges, *, environment: Env
     Raise UserError if a range is not lost; StateError if a topic changed since the log was written.
     """
     config, kafka = application.operators[name], environment.kafka(application.kafka)
-    log = OperatorLog.open(
-        log_path(application.lake, name),
-        name,
-        log_schema(operator_for(config).columns),
-        create=False,
-        lake=environment.lake,
-        clock=environment.clock,
-    )
+    log = existing_log(application, name, environment)
     newest = log.newest()
     if newest is None:
         raise UserError("nothing has been read yet, so nothing is lost", value=name, remedy="run the operator")
