@@ -27,19 +27,19 @@ def test_a_configuration_error_lists_every_problem():
 
 
 @pytest.mark.parametrize(
-    ("reason", "remedy"),
+    ("limit", "remedy"),
     [
         (
-            "buffer.max_keys is reached",
+            "buffer.max_keys",
             "raise buffer.max_keys, or change buffer.when_full; the operator continues there",
         ),
-        ("window.max_length is reached", "raise window.max_length; the operator continues there"),
+        ("window.max_length", "raise window.max_length; the operator continues there"),
     ],
 )
-def test_a_stop_at_a_limit_names_the_limit_to_raise(reason, remedy):
-    full = pickle.loads(pickle.dumps(BufferFull.before("offset 7 of partition 2", "sessions", reason)))
+def test_a_stop_at_a_limit_names_the_limit_to_raise(limit, remedy):
+    full = pickle.loads(pickle.dumps(BufferFull.before("offset 7 of partition 2", "sessions", limit)))
     assert (full.problem, full.value, full.remedy) == (
         "sessions stopped before offset 7 of partition 2",
-        reason,
+        f"{limit} is reached",
         remedy,
     )

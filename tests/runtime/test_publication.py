@@ -18,7 +18,7 @@ from tidegate.contracts.clock import SystemClock
 from tidegate.contracts.errors import EngineError, Fenced, OutputTooLarge, StartOver, StateError
 from tidegate.contracts.naming import group_id
 from tidegate.contracts.records import Row
-from tidegate.contracts.schema import BatchMeta
+from tidegate.contracts.schema import BatchMeta, Outcome, Settled
 from tidegate.kernels.record_format.record_batch import decode, decode_headers
 from tidegate.runtime.kafka.transactions import Producer, end
 from tidegate.runtime.publishing import publication
@@ -230,7 +230,7 @@ def test_a_settlement_is_carried_out(
     committed(log, 1, "a")
     kafka.starts = {0: 1_000}
     monkeypatch.setattr(publication, "newest_batch_header", lambda *_place: None)
-    claim = commit_rows(log, 2, {}, next_offset={0: 10, 1: 0}, settled={0: (1, word)})
+    claim = commit_rows(log, 2, {}, next_offset={0: 10, 1: 0}, settled={0: Settled(1, Outcome(word))})
     started = published(kafka, log, claim)
     started.commit_offsets(claim)
     assert len(payloads(kafka)) == due

@@ -93,17 +93,16 @@ class BufferFull(TidegateError):
     """A limit would be exceeded, so the operator stopped. Everything before the offset is committed."""
 
     @classmethod
-    def before(cls, place: str, operator: str, reason: str) -> BufferFull:
+    def before(cls, place: str, operator: str, limit: str) -> BufferFull:
         """Return the error of an operator that stopped before `place`, a position in its input.
 
-        `reason` begins with the option of the limit: `buffer.max_keys is reached`.
+        `limit` is the option that sets the limit, such as `buffer.max_keys`.
         """
-        bound = reason.partition(" ")[0]
-        way_out = ", or change buffer.when_full" if bound.startswith("buffer.") else ""
+        way_out = ", or change buffer.when_full" if limit.startswith("buffer.") else ""
         return cls(
             f"{operator} stopped before {place}",
-            value=reason,
-            remedy=f"raise {bound}{way_out}; the operator continues there",
+            value=f"{limit} is reached",
+            remedy=f"raise {limit}{way_out}; the operator continues there",
         )
 
 

@@ -76,9 +76,9 @@ class StepResult:
     `undo` is the way back: restored onto the state after the batch, with the T from before the batch, it gives the
     state from before the batch; it may have columns of its own.
 
-    `stopped_at` is the offset before which a `shut_down` limit stopped the batch. `floor`, for a history: the first
-    time from which all versions are kept. `needs`, for a reader of a table: the earliest time that it may still look
-    up.
+    `stopped_at` is the offset before which a limit stopped the batch, `stopped_by` the option that sets the limit.
+    `floor`, for a history: the first time from which all versions are kept. `needs`, for a reader of a table: the
+    earliest time that it may still look up.
     """
 
     emissions: pa.Table
@@ -89,7 +89,7 @@ class StepResult:
     counts: Counts
     stream_time: int
     stopped_at: int | None = None
-    stop_reason: str = ""
+    stopped_by: str = ""
     measures: dict[str, int] = field(default_factory=dict)
     floor: int | None = None
     needs: int | None = None

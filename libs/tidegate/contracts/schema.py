@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import MISSING, dataclass, field, fields
+from enum import StrEnum
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
@@ -82,6 +83,26 @@ class Pin(NamedTuple):
     def from_raw(cls, raw: int | Sequence[Any]) -> Pin:
         """Return the pin that metadata holds for a table; older metadata has only the version."""
         return Pin(raw, "") if isinstance(raw, int) else Pin(*raw)
+
+
+class Outcome(StrEnum):
+    """What a person has decided about output of which Kafka can no longer tell whether it was published."""
+
+    PUBLISHED = "published"
+    UNPUBLISHED = "unpublished"
+
+
+class Settled(NamedTuple):
+    """The decision about a partition's newest output, which is of this batch."""
+
+    batch: int
+    outcome: Outcome
+
+    @classmethod
+    def from_raw(cls, raw: Sequence[Any]) -> Settled:
+        """Return the decision that metadata holds."""
+        batch, outcome = raw
+        return cls(batch, Outcome(outcome))
 
 
 Raised = tuple[tuple[int, int], ...]
@@ -179,8 +200,7 @@ class BatchMeta:
     dead_letters_from: int = 0  # the batch in which that topic was configured
     # offsets [from, to) that were lost before they were read:
     skipped: dict[int, tuple[int, int]] = field(default_factory=dict, metadata=OF_THE_BATCH)
-    # action `settle`: what a person decided about the newest output: (batch, `published` or `unpublished`):
-    settled: dict[int, tuple[int, str]] = field(default_factory=dict, metadata=OF_THE_BATCH)
+    settled: dict[int, Settled] = field(default_factory=dict, metadata=OF_THE_BATCH)  # action `settle`
     settings: dict[str, Any] = field(default_factory=dict)  # the configuration, as a file would have it
     applied: str = ""  # hash of the configuration that was applied to the held state
     readers: dict[str, tuple[int, int]] = field(default_factory=dict)  # of a table: epoch and clock of each lease

@@ -171,12 +171,12 @@ def blocks_of(arrays: Mapping[str, Array], name: str = "arena") -> Arena:
 
 
 class Stop(NamedTuple):
-    """Where and why a batch stopped before its end: `stopped_at` and `stop_reason` of a StepResult."""
+    """Where a batch stopped before its end, and at which limit: `stopped_at` and `stopped_by` of a StepResult."""
 
     offset: int | None
-    reason: str
+    limit: str
 
 
-def stop_of(signal: int, reasons: Mapping[int, str], batch: FlatRecords, row: int) -> Stop:
+def stop_of(signal: int, limits: Mapping[int, str], batch: FlatRecords, row: int) -> Stop:
     """Return the stop that the kernel's last signal stands for. `row`: the first row that was not processed."""
-    return Stop(int(batch.offset[row]), reasons[signal]) if signal in reasons else Stop(None, "")
+    return Stop(int(batch.offset[row]), limits[signal]) if signal in limits else Stop(None, "")

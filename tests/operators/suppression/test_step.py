@@ -63,7 +63,7 @@ def test_a_record_exactly_max_ahead_of_the_clock_is_accepted() -> None:
 def test_shut_down_stops_before_the_record_and_commits_earlier_ones() -> None:
     state = opened(buffer={"max_keys": 1, "when_full": "shut_down"})
     result = state.step(records(("A", "1", 1), ("A", "2", 2), ("B", "3", 9), ("C", "4", 9), first=40), 0)
-    assert (result.stopped_at, result.stop_reason) == (42, "buffer.max_keys is reached")
+    assert (result.stopped_at, result.stopped_by) == (42, "buffer.max_keys")
     assert (result.counts.records_in, result.stream_time, changed(result)) == (2, 2, [("put", b"A")])
 
 

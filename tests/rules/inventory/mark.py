@@ -128,7 +128,7 @@ RULES = (
         removals=(
             replaced("earliest(self._client(), topic)[partition] == 0", "True", way="whole"),
             dropped("not self._client().is_compacted(topic)", way="compacted"),
-            replaced("said[1] == 'published'", "True", way="answer"),
+            replaced("said.outcome is Outcome.PUBLISHED", "True", way="answer"),
             replaced("any((tail.whole for tail in tails))", "tails", way="decided"),
             deleted(way="recorded"),
         ),

@@ -36,7 +36,7 @@ def command(file: Path, operator: str, published: bool | None, partitions: tuple
     if requests_of(application, name).is_driver_running():
         raise UserError("a driver of the operator is running", value=name, remedy="stop the driver, then try again")
     claim = settle(application, name, published=published, partitions=partitions or None)
-    settled = {str(partition): batch for partition, (batch, _word) in sorted(claim.settled.items())}
+    settled = {str(partition): decision.batch for partition, decision in sorted(claim.settled.items())}
     result = {"operator": name, "batch": claim.batch, "published": published, "settled": settled}
     places = ", ".join(f"partition {partition} batch {batch}" for partition, batch in settled.items())
     did = "marked as published" if published else "published"

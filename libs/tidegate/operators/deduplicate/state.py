@@ -51,7 +51,7 @@ LAYOUT = Layout(
     capacity={"fixed": 1, "slots": 1024, "index": 2048, "arena": 65536},
 )
 
-_STOP_REASONS = {kernel.FULL_KEYS: "buffer.max_keys is reached", kernel.FULL_BYTES: "buffer.max_bytes is reached"}
+_STOP_LIMITS = {kernel.FULL_KEYS: "buffer.max_keys", kernel.FULL_BYTES: "buffer.max_bytes"}
 _NO_RECORDS = flat_records(Records.from_rows([]))
 
 
@@ -123,7 +123,7 @@ class DeduplicateState:
         signal = run(
             lambda: kernel.absorb(self._shell.state, batch, keys, missing, newest, self._rules, outcome),
             lambda lack: self._make_room(lack, keys, outcome),
-            ends=(kernel.DONE, *_STOP_REASONS),
+            ends=(kernel.DONE, *_STOP_LIMITS),
         )
         return self._result(batch, outcome, own, newest, signal)
 
@@ -199,7 +199,7 @@ class DeduplicateState:
         rejected = acceptance.rejected(state.payloads, own, unaccepted, newest)
         kernel.release(state, outcome.expired[: tally[kernel.EXPIRED]])
         self._shell.stream_time = tally[kernel.STREAM_TIME]
-        stop = stop_of(signal, _STOP_REASONS, batch, tally[kernel.NEXT_ROW])
+        stop = stop_of(signal, _STOP_LIMITS, batch, tally[kernel.NEXT_ROW])
         return StepResult(
             emissions=self._keys.with_record_keys(emissions),
             late=late,
@@ -209,7 +209,7 @@ class DeduplicateState:
             counts=measures.counts(outcome, *self._held()),
             stream_time=self.stream_time,
             stopped_at=stop.offset,
-            stop_reason=stop.reason,
+            stopped_by=stop.limit,
             measures=measures.measures(outcome, self._config, *self._held()),
         )
 

@@ -57,7 +57,7 @@ _RECORD = np.dtype([*((name, "i8") for name in _RECORD_LONGS), *((name, "i4") fo
 Heap positions are in an array of their own: the heap changes those of many slots whose other fields are not read.
 """
 
-_STOP_REASONS = {kernel.FULL_KEYS: "buffer.max_keys is reached", kernel.FULL_BYTES: "buffer.max_bytes is reached"}
+_STOP_LIMITS = {kernel.FULL_KEYS: "buffer.max_keys", kernel.FULL_BYTES: "buffer.max_bytes"}
 _NO_RECORDS = flat_records(Records.from_rows([]))
 
 
@@ -140,7 +140,7 @@ class SuppressionState:
         stopped = run(
             lambda: kernel.absorb(self._shell.state, batch, places, missing, newest, self._rules, outcome),
             self._add_slots,
-            ends=(kernel.DONE, *_STOP_REASONS),
+            ends=(kernel.DONE, *_STOP_LIMITS),
         )
         return self._result(batch, outcome, own, newest, stopped)
 
@@ -245,7 +245,7 @@ class SuppressionState:
         undo = tables.undo(state, batch, outcome, changed, changes["key"])
         self._settle(batch, outcome)
         self._shell.stream_time = outcome.tally[kernel.STREAM_TIME]
-        stop = stop_of(stopped, _STOP_REASONS, batch, outcome.tally[kernel.NEXT_ROW])
+        stop = stop_of(stopped, _STOP_LIMITS, batch, outcome.tally[kernel.NEXT_ROW])
         held, held_bytes = (int(number) for number in self._shell.state.time.numbers)
         return StepResult(
             emissions=emissions,
@@ -256,7 +256,7 @@ class SuppressionState:
             counts=measures.counts(outcome, held, held_bytes),
             stream_time=self.stream_time,
             stopped_at=stop.offset,
-            stop_reason=stop.reason,
+            stopped_by=stop.limit,
             measures=measures.measures(outcome, self._config, *self._in_buffer()),
         )
 

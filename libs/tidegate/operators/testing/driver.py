@@ -66,7 +66,9 @@ class Driver:
         row = Row(_bytes(key), _bytes(value), timestamp, self._offset, headers)
         result = self._state.step(Records.from_rows([row]), self.clock_ms)
         if result.stopped_at is not None:
-            raise BufferFull(result.stop_reason, value=f"offset {result.stopped_at}", remedy="raise the bound")
+            raise BufferFull(
+                f"{result.stopped_by} is reached", value=f"offset {result.stopped_at}", remedy="raise the bound"
+            )
         self._offset += 1
         return self._taken(result)
 

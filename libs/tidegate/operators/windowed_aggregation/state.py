@@ -37,9 +37,9 @@ STREAM_TIME, WIDTH, OPENED = range(RULES.stop, RULES.stop + 3)
 NUMBERS = RULES.stop + 3
 
 STOP_REASONS = {
-    FULL_KEYS: "buffer.max_keys is reached",
-    FULL_BYTES: "buffer.max_bytes is reached",
-    kernel.FULL_LENGTH: "window.max_length is reached",
+    FULL_KEYS: "buffer.max_keys",
+    FULL_BYTES: "buffer.max_bytes",
+    kernel.FULL_LENGTH: "window.max_length",
 }
 _NO_RECORDS = Records.from_rows([])
 
@@ -255,7 +255,7 @@ class WindowsState:
             counts=measures.counts(self._shell.state.windows.order, outcome),
             stream_time=self.stream_time,
             stopped_at=stop.offset,
-            stop_reason=stop.reason,
+            stopped_by=stop.limit,
             measures=measures.measures(self._shell.state.numbers, outcome, self._config),
         )
 

@@ -21,7 +21,7 @@ from tidegate.runtime.batch_loop import pace, preflight
 from tidegate.runtime.batch_loop.alignment import readers_of
 from tidegate.runtime.batch_loop.background_compaction import Compacting
 from tidegate.runtime.batch_loop.claim import Claimed
-from tidegate.runtime.batch_loop.metadata import after_batch
+from tidegate.runtime.batch_loop.metadata import Alignment, after_batch
 from tidegate.runtime.batch_loop.planning import (
     PlanBasis,
     plan_apply,
@@ -137,7 +137,7 @@ class ClaimedOperator:
         for result in results:
             if result.stopped_at is not None:
                 place = f"offset {result.stopped_at} of partition {result.partition}"
-                raise BufferFull.before(place, self.name, result.stop_reason)
+                raise BufferFull.before(place, self.name, result.stopped_by)
 
     def flush(self) -> bool:
         """Release all held records, with cause `flush`. Return False if local states are not ready for that."""
@@ -268,6 +268,7 @@ class ClaimedOperator:
         results = self._results(attempt, plans)
         # rule: topic-ids-checked
         self._check_topics()  # what was read is of these topics
+        gates = {plan.partition: plan.table.open_until for plan in plans if plan.table is not None}
         # rule: one-clock
         meta = after_batch(
             self.newest,
@@ -275,9 +276,7 @@ class ClaimedOperator:
             batch=attempt.batch,
             attempt=attempt.attempt,
             clock=attempt.clock,
-            inputs=self._table.inputs,
-            readers=readers,
-            gates={plan.partition: plan.table.open_until for plan in plans if plan.table is not None},
+            alignment=Alignment(self._table.inputs, readers, gates),
         )
         return plans, results, meta
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidegate.contracts.errors import StateError
-from tidegate.contracts.schema import FORMAT, BatchMeta, Counts, PartitionChange, PartitionMeta, Pin
+from tidegate.contracts.schema import FORMAT, BatchMeta, Counts, Outcome, PartitionChange, PartitionMeta, Pin, Settled
 from tidegate.runtime.task.messages import PartitionResult
 from tidegate.runtime.telemetry.batch_metrics import figures_after, merge_batches
 from tidegate.state.decisions import Commit, RecoveryMethod, RecoveryPlan
@@ -24,6 +24,23 @@ MOST_SKIPS = 64
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 NO_PARTITIONS: Mapping[int, int] = MappingProxyType({})
+
+
+class Alignment(NamedTuple):
+    """How a batch was aligned with those of other operators: with the table that it read, or with its own readers.
+
+    `inputs`: the pin of each table that was read. `readers`: of a table, epoch and clock of the readers that it kept
+    versions for. `gates`: of a reader, per partition the event time up to which the table allowed the release of
+    records, ms.
+    """
+
+    inputs: Mapping[str, Pin] = NOTHING
+    readers: Mapping[str, tuple[int, int]] = NOTHING
+    gates: Mapping[int, int] = NO_PARTITIONS
+
+
+ALONE = Alignment()
+"""That of an operator that reads no table and has no readers."""
 
 
 def first_meta(operator: str, table_id: str, clock: int, topic: str, starts: dict[int, int]) -> BatchMeta:
@@ -105,13 +122,13 @@ def _moved(known: PartitionMeta, start: int, end: int, leader_epoch: int) -> Par
     return replace(known, next_offset=end, raised=raised, leader_epoch=leader_epoch)
 
 
-def after_settling(claim: BatchMeta, batches: Mapping[int, int], *, published: bool) -> BatchMeta:
+def after_settling(claim: BatchMeta, batches: Mapping[int, int], outcome: Outcome) -> BatchMeta:
     """Return the metadata of a claim that records whether the partitions' newest output was published.
 
     A person has decided that. `batches`: the batch of that output, per partition.
     """
-    word = "published" if published else "unpublished"
-    return replace(claim, action="settle", settled={partition: (batch, word) for partition, batch in batches.items()})
+    settled = {partition: Settled(batch, outcome) for partition, batch in batches.items()}
+    return replace(claim, action="settle", settled=settled)
 
 
 def after_batch(
@@ -121,14 +138,10 @@ def after_batch(
     batch: int,
     attempt: str,
     clock: int,
-    inputs: Mapping[str, Pin] = NOTHING,
-    readers: Mapping[str, tuple[int, int]] = NOTHING,
-    gates: Mapping[int, int] = NO_PARTITIONS,
+    alignment: Alignment = ALONE,
 ) -> BatchMeta:
     """Return the metadata of a batch: of all partitions, with one new value for each that took part.
 
-    `inputs`: the pin of each table that was read. `readers`: of a table, the readers that it kept versions for.
-    `gates`: of a reader, per partition the event time up to which the table allowed the release of records.
     Raise StateError if a partition's counts do not balance: no record may be lost silently.
     """
     for result in results:
@@ -136,7 +149,7 @@ def after_batch(
     action = max((r.action for r in results), key=_ACTIONS.index, default="batch")
     before = {r.partition: newest.partitions[r.partition] for r in results}
     after = {r.partition: _partition_after(before[r.partition], r, (batch, attempt), clock) for r in results}
-    changed = {r.partition: _change(before[r.partition], r, gates.get(r.partition)) for r in results}
+    changed = {r.partition: _change(before[r.partition], r, alignment.gates.get(r.partition)) for r in results}
     # rule: offsets-of-all
     return replace(
         newest,
@@ -148,8 +161,8 @@ def after_batch(
         partitions={**newest.partitions, **after},
         changed=changed,
         figures=figures_after(newest, changed, clock),
-        inputs=dict(inputs),
-        readers=dict(readers),
+        inputs=dict(alignment.inputs),
+        readers=dict(alignment.readers),
     )
 
 

@@ -16,7 +16,7 @@ from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
 from tidegate.contracts.errors import StartOver, StateError, Undecided
 from tidegate.contracts.kill_points import armed, reach
 from tidegate.contracts.naming import transactional_id
-from tidegate.contracts.schema import BatchMeta
+from tidegate.contracts.schema import BatchMeta, Outcome
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.offsets import committed_offsets, earliest, newest_batch_header
 from tidegate.runtime.kafka.transactions import Producer, commit_offset, end, end_all, init_producer
@@ -226,11 +226,11 @@ class Publication:
         # rule: absent-mark-newest-output/asked
         decision = decide_from_topics(outputs[-1], self._topic_ends(partition, outputs[-1], newest))
         said = newest.settled.get(partition)
-        if decision.what is PublishAction.ASK and said is not None and said[0] == decision.batch:
+        if decision.what is PublishAction.ASK and said is not None and said.batch == decision.batch:
             # rule: absent-mark-person-decides/answer
             return (
                 PublishDecision(PublishAction.NOTHING)
-                if said[1] == "published"
+                if said.outcome is Outcome.PUBLISHED
                 else PublishDecision(PublishAction.PUBLISH, decision.batch)
             )
         return decision

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from uuid import uuid4
 
 from tidegate.contracts.errors import UserError
-from tidegate.contracts.schema import BatchMeta
+from tidegate.contracts.schema import BatchMeta, Outcome
 from tidegate.runtime.batch_loop import preflight
 from tidegate.runtime.batch_loop.claim import route_of
 from tidegate.runtime.batch_loop.metadata import after_claim, after_settling
@@ -60,7 +60,7 @@ def settle(
     claim = after_claim(
         newest, attempt=uuid4().hex, clock=environment.clock.now_ms(), config=newest.config, topics=newest.topics
     )
-    claim = after_settling(claim, undecided, published=published)
+    claim = after_settling(claim, undecided, Outcome.PUBLISHED if published else Outcome.UNPUBLISHED)
     # rule: absent-mark-person-decides/recorded
     log.commit(claim, [])
     publication.start(sorted(undecided), claim)

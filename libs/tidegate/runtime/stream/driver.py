@@ -163,7 +163,7 @@ class StreamDriver:
         for result in results:
             if result.stopped_at is not None:
                 place = f"record {result.stopped_at} of partition {result.partition}"
-                raise BufferFull.before(place, self._config.name, result.stop_reason)
+                raise BufferFull.before(place, self._config.name, result.stopped_by)
 
     def _compact(self) -> None:
         """Compact the log: write a snapshot of each partition's state and merge small files.

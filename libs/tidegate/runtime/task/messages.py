@@ -125,7 +125,7 @@ class PartitionResult:
     files: tuple[DataFile, ...]
     producer: Producer | None
     stopped_at: int | None = None
-    stop_reason: str = ""
+    stopped_by: str = ""
     floor: int | None = None
     needs: int | None = None
     recovery: RecoveryPlan | None = None

@@ -154,7 +154,7 @@ def run_partition(attempt: Attempt, plan: PartitionPlan, port: Port) -> Partitio
         files=files,
         producer=producer,
         stopped_at=stopped_at,
-        stop_reason=step.stop_reason,
+        stopped_by=step.stopped_by,
         floor=step.floor,
         needs=step.needs,
         recovery=recovered.plan,

@@ -356,7 +356,7 @@ class ElementsState:
             counts=measures.counts(self._shell.state.windows.order, outcome, more, more_bytes),
             stream_time=self.stream_time,
             stopped_at=stop.offset,
-            stop_reason=stop.reason,
+            stopped_by=stop.limit,
             measures=measures.measures(self._shell.state.numbers, outcome, self._config, kernel.CAUSES),
         )
 
