@@ -51,6 +51,7 @@ pytestmark = pytest.mark.fast
 
 def test_imports_go_downwards_only(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("logging.config.dictConfig", lambda config: None)  # it would silence the loggers of later tests
     status = lint_imports(config_filename=str(ROOT / "pyproject.toml"), cache_dir=None)
     assert status == EXIT_STATUS_SUCCESS, capsys.readouterr().out
 
