@@ -47,6 +47,25 @@ def test_changed_content_under_the_same_name_replaces_the_definition_and_is_logg
     assert "updates" in line and "replaces" in line and "test_definitions.py" in line
 
 
+def test_a_cell_that_is_corrected_and_runs_again_has_no_problem_left() -> None:
+    app = application()
+    stream = app.stream("departures", name="updates")
+    stream.suppress(tg.time_limit("30s"), tg.time_limit("1m")).keep()
+    with pytest.raises(UserError, match="1 problem"):
+        app.check()
+    stream.suppress(tg.time_limit("30s")).keep()
+    app.check()
+
+
+def test_a_cell_that_runs_again_gives_its_new_lines_to_problems() -> None:
+    app = application()
+    cell = "app.stream('departures', name='updates', max_ahead='soon').suppress(tg.time_limit('1s')).keep()"
+    for above in (0, 3):
+        exec(compile("\n" * above + cell, "<ipython-input>", "exec"), {"app": app, "tg": tg})
+        with pytest.raises(UserError, match=rf"<cell>:{above + 1} \.stream"):
+            app.check()
+
+
 def application_of_one_minute() -> tg.Application:
     app = application()
     limited(app, timedelta(minutes=1)).keep()

@@ -276,11 +276,11 @@ class Application:
             return
         from tidegate.application.running import run
 
-        self._definitions.is_running = lambda: True
+        before, self._definitions.is_running = self._definitions.is_running, lambda: True
         try:
             run(self.configuration(), self.folder)
         finally:
-            self._definitions.is_running = lambda: False
+            self._definitions.is_running = before
 
     def start(self) -> Handle:
         """Start all operators in the background, and return a handle; nothing can be defined until it is stopped.

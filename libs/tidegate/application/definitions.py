@@ -73,8 +73,8 @@ class Definition:
 class Definitions:
     """The definitions of one application, by name, in the order of the program.
 
-    The same name with the same content changes nothing; with other content it replaces, unless the application
-    runs: then it is refused.
+    The same name with the same content changes nothing but its places, such as those of a notebook's cell that runs
+    again; with other content it replaces, unless the application runs: then it is refused.
     """
 
     def __init__(self, operators: Iterable[Definition] = ()) -> None:
@@ -94,19 +94,17 @@ class Definitions:
 
     def begin(self, stream: Definition) -> None:
         """Register a stream. An operator that grew from another stream of that name is forgotten."""
-        if self._streams.get(stream.name) == stream:
-            return
-        self._check_not_running(stream)
-        self._note_replaced(stream)
+        if self._streams.get(stream.name) != stream:
+            self._check_not_running(stream)
+            self._note_replaced(stream)
+            self._operators[stream.name] = None
         self._streams[stream.name] = stream
-        self._operators[stream.name] = None
 
     def add(self, operator: Definition) -> None:
         """Register a complete operator."""
-        if self._operators.get(operator.name) == operator:
-            return
-        self._check_not_running(operator)
-        self._note_replaced(operator)
+        if self._operators.get(operator.name) != operator:
+            self._check_not_running(operator)
+            self._note_replaced(operator)
         self._operators[operator.name] = operator
 
     def _check_not_running(self, new: Definition) -> None:

@@ -55,10 +55,30 @@ def start(configuration: Configuration, folder: Path) -> Handle:
         if running is not None and running.is_running:
             if running.configuration == configuration:
                 return running
-            running.stop()
+            with suppress(TidegateError):  # of an operator that ended before; it has been logged
+                running.stop()
         _let_functions_load(folder)
         handle = _running[_key(configuration)] = Handle(configuration)
+        _drain_on_sigterm()
     return handle
+
+
+def _drain_on_sigterm() -> None:
+    """Finish the current batches when the process is asked to end, unless the program handles that itself."""
+    if current_thread() is main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _drain)
+
+
+def _drain(number: int, frame: object) -> None:
+    """Stop all running applications at once, then let the signal end the process."""
+    handles = list(_running.values())
+    for handle in handles:
+        handle.ask_to_stop()
+    for handle in handles:
+        with suppress(TidegateError):
+            handle.stop()
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
 
 
 def _let_functions_load(folder: Path) -> None:
@@ -79,7 +99,6 @@ class Handle:
         self._stop = Event()
         self._drivers: Sequence[OperatorDriver] = ()
         self._ended: Future[None] = in_background(self._run, "tidegate application")
-        self._drain_on_sigterm()
 
     def _run(self) -> None:
         names = list(self.configuration.operators)
@@ -88,19 +107,6 @@ class Handle:
     def _watch(self, drivers: Sequence[OperatorDriver]) -> None:
         self._drivers = drivers
 
-    def _drain_on_sigterm(self) -> None:
-        """Finish the current batches when the process is asked to end, unless the program handles that itself."""
-        if current_thread() is not main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-            return
-
-        def drain(number: int, frame: object) -> None:
-            with suppress(TidegateError):
-                self.stop()
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
-
-        signal.signal(signal.SIGTERM, drain)
-
     @property
     def is_running(self) -> bool:
         """Return whether the operators run; False after `stop`, and once all of them have ended."""
@@ -108,8 +114,12 @@ class Handle:
 
     def stop(self) -> None:
         """Finish and publish the current batches, then end. Raise the error of an operator that had ended before."""
-        self._stop.set()
+        self.ask_to_stop()
         self._ended.result()
+
+    def ask_to_stop(self) -> None:
+        """Let the operators finish and publish the current batches, without waiting for that."""
+        self._stop.set()
 
     def __enter__(self) -> Handle:
         return self

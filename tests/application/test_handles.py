@@ -1,0 +1,106 @@
+"""Handles of applications whose operators only wait: what start, stop and signals do to them, without Spark."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+import tidegate as tg
+from tidegate.application import running
+from tidegate.contracts.errors import EngineError, UserError
+
+pytestmark = pytest.mark.fast
+
+
+class Waiting:
+    """Operators that wait until they are to stop. `error`: what they raise then, as one that failed before would."""
+
+    def __init__(self) -> None:
+        self.error: EngineError | None = None
+        self.stopped: list[str] = []
+
+    def run(self, application: Any, names: list[str], *, stop: Event, watch: object) -> None:
+        """Wait for `stop`."""
+        stop.wait(30)
+        self.stopped.append(application.application)
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Waiting]:
+    """The operators of all applications; the process's paths and its signal handler are restored."""
+    operators = Waiting()
+    monkeypatch.setattr(running.service, "run", operators.run)
+    monkeypatch.setattr(running, "_running", {})
+    monkeypatch.setattr("sys.path", [])
+    monkeypatch.setenv("PYTHONPATH", "")
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield operators
+    signal.signal(signal.SIGTERM, before)
+
+
+def application(folder: Path, name: str = "flights", limit: str = "30s") -> tg.Application:
+    app = tg.Application(name, kafka="x:1", lake=folder, keep_output="30d")
+    app.stream("departures", name="updates").suppress(tg.time_limit(limit)).keep()
+    return app
+
+
+def test_a_refused_run_leaves_the_running_application_closed_for_definitions(waiting: Waiting, tmp_path: Path) -> None:
+    app = application(tmp_path)
+    with app.start():
+        with pytest.raises(UserError, match="runs already"):
+            app.run()
+        with pytest.raises(UserError, match="cannot change while the application runs"):
+            app.stream("arrivals", name="other")
+    app.stream("arrivals", name="other")
+
+
+def test_a_changed_application_starts_although_an_operator_of_the_running_one_has_failed(
+    waiting: Waiting, tmp_path: Path
+) -> None:
+    waiting.error = EngineError("an operator had failed")
+    first = application(tmp_path).start()
+    second = application(tmp_path, limit="1m").start()
+    assert not first.is_running and second.is_running
+    waiting.error = None
+    second.stop()
+
+
+def test_an_application_can_start_again_after_a_failure(waiting: Waiting, tmp_path: Path) -> None:
+    app = application(tmp_path)
+    waiting.error = EngineError("an operator had failed")
+    failed = app.start()
+    for _ in range(2):
+        with pytest.raises(EngineError, match="had failed"):
+            failed.stop()
+    waiting.error = None
+    with app.start() as again:
+        assert again is not failed and again.is_running
+    again.stop()
+
+
+def test_sigterm_drains_every_running_application_also_after_a_restart(
+    waiting: Waiting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    application(tmp_path).start().stop()
+    handles = [application(tmp_path, name).start() for name in ("flights", "trains")]
+    waiting.stopped.clear()
+    killed: list[tuple[int, int]] = []
+    monkeypatch.setattr(running.os, "kill", lambda *each: killed.append(each))
+    signal.raise_signal(signal.SIGTERM)
+    assert sorted(waiting.stopped) == ["flights", "trains"]
+    assert not any(handle.is_running for handle in handles)
+    assert killed == [(os.getpid(), signal.SIGTERM)] and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_handler_of_the_program_itself_stays(waiting: Waiting, tmp_path: Path) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    with application(tmp_path).start():
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
