@@ -87,6 +87,48 @@ def test_a_program_that_fails_is_named_with_its_line(program: Path, line: str) -
     assert caught.value.value == f"{program}:2"
 
 
+@pytest.mark.parametrize("module", ["import json\n\njson.loads('{')", "\n\n\ndef"])
+def test_an_error_of_an_imported_module_is_named_with_the_line_of_the_import(program: Path, module: str) -> None:
+    (program.parent / f"broken_{len(module)}.py").write_text(module)
+    program.write_text(f"import sys\nimport broken_{len(module)}\n")
+    with pytest.raises(UserError, match="the program failed") as caught:
+        load(Path(f"{program}:app"))
+    assert caught.value.value == f"{program}:2"
+
+
+def test_an_error_that_has_a_line_number_of_its_own_is_named_with_the_line_of_the_program(program: Path) -> None:
+    program.write_text("import json\njson.loads('\\n' * 9 + '{')\n")
+    with pytest.raises(UserError, match="JSONDecodeError") as caught:
+        load(Path(f"{program}:app"))
+    assert caught.value.value == f"{program}:2"
+
+
+def test_a_program_that_changes_the_working_directory_keeps_its_folder_and_lines(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(program.parent)
+    program.write_text("import os\nos.chdir('/')\n" + PROGRAM)
+    assert load(Path("app.py:app")).lake == program.parent / "lake"
+    monkeypatch.chdir(program.parent)
+    program.write_text("import os\nos.chdir('/')\n" + PROGRAM.replace("30s", "thirty"))
+    with pytest.raises(ConfigurationError, match=r"app\.py:6 \.suppress"):
+        load(Path("app.py:app"))
+
+
+def test_what_a_program_prints_is_not_part_of_the_result_of_a_command(program: Path) -> None:
+    program.write_text(PROGRAM + "print('ready')\n")
+    ran = CliRunner().invoke(main, ["validate", f"{program}:app", "--json"])
+    assert json.loads(ran.stdout)["operators"] == ["updates"]
+    assert ran.stderr == "ready\n"
+
+
+def test_a_program_does_not_see_the_arguments_of_the_command(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["tidegate", "validate", "app.py:app"])
+    program.write_text("import argparse\nargparse.ArgumentParser().parse_args()\n" + PROGRAM)
+    assert list(load(Path(f"{program}:app")).operators) == ["updates"]
+    assert sys.argv == ["tidegate", "validate", "app.py:app"]
+
+
 def test_problems_of_a_program_name_its_lines(program: Path) -> None:
     program.write_text(PROGRAM.replace("30s", "thirty"))
     with pytest.raises(ConfigurationError) as caught:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import runpy
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any
@@ -44,14 +47,32 @@ def _split(target: Path) -> tuple[Path, str]:
 def _run(file: Path) -> dict[str, Any]:
     """Run the program as a module and return what it defines. Raise its errors as UserError, with the line."""
     let_workers_import(file.resolve().parent)
-    with loading():
+    path = str(file.absolute())  # so that the program's places stay valid if it changes the working directory
+    with loading(), _apart_from_the_command(path):
         try:
-            return runpy.run_path(str(file), run_name=PROGRAM)
+            return runpy.run_path(path, run_name=PROGRAM)
         except TidegateError:
             raise
         except (Exception, SystemExit) as error:
-            lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == str(file)]
-            line = getattr(error, "lineno", None) or (lines[-1] if lines else None)
             remedy = f"run `python {file}` to see the whole error"
             problem = f"the program failed: {type(error).__name__}: {error}"
-            raise UserError(problem, value=f"{file}:{line or 1}", remedy=remedy) from error
+            raise UserError(problem, value=f"{file}:{_line(path, error)}", remedy=remedy) from error
+
+
+@contextmanager
+def _apart_from_the_command(path: str) -> Iterator[None]:
+    """Hide the command's arguments from the program, and keep what the program prints out of the command's results."""
+    arguments, sys.argv = sys.argv, [path]
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        sys.argv = arguments
+
+
+def _line(path: str, error: BaseException) -> int:
+    """Return the line of the program at which the error came up."""
+    if isinstance(error, SyntaxError) and error.filename == path:
+        return error.lineno or 1
+    lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == path]
+    return (lines[-1] if lines else None) or 1
