@@ -28,8 +28,10 @@ from tidegate.state.alignment import Lease
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.slots import live_rows
 from tidegate.testing.simulation.chance import Chance
-from tidegate.testing.simulation.client import SimulatedClient
-from tidegate.testing.simulation.environment import environment_of
+from tidegate.testing.simulation.environment.client import SimulatedClient
+from tidegate.testing.simulation.environment.lake import SimulatedLake
+from tidegate.testing.simulation.environment.simulated import environment_of
+from tidegate.testing.simulation.environment.spark import SimulatedSpark
 from tidegate.testing.simulation.feed import Feed
 from tidegate.testing.simulation.judges.joined import JoinOracle, TableOracle
 from tidegate.testing.simulation.judges.oracle import (
@@ -39,7 +41,6 @@ from tidegate.testing.simulation.judges.oracle import (
     sorted_rows,
 )
 from tidegate.testing.simulation.kafka.broker import OFFSET_RETENTION_S
-from tidegate.testing.simulation.lake import SimulatedLake
 from tidegate.testing.simulation.machine import Machine
 from tidegate.testing.simulation.settings import (
     APPLICATION,
@@ -54,7 +55,6 @@ from tidegate.testing.simulation.settings import (
     TABLE_OPTIONS,
     Settings,
 )
-from tidegate.testing.simulation.spark import SimulatedSpark
 from tidegate.testing.simulation.stage import Actor, Crash
 from tidegate.testing.simulation.world import World
 

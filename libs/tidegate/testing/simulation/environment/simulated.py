@@ -19,9 +19,9 @@ from tidegate.runtime.environment import Environment
 from tidegate.state.decisions import RecoveryMethod, Wanted
 from tidegate.state.local.local_state import LocalState
 from tidegate.state.local.recovery import PartitionLog, Recovered, recover
-from tidegate.testing.simulation.client import SimulatedClient
-from tidegate.testing.simulation.current_machine import CurrentMachine
-from tidegate.testing.simulation.lake import SimulatedLake
+from tidegate.testing.simulation.environment.client import SimulatedClient
+from tidegate.testing.simulation.environment.current_machine import CurrentMachine
+from tidegate.testing.simulation.environment.lake import SimulatedLake
 from tidegate.testing.simulation.world import World
 
 

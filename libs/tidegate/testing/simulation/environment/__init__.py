@@ -1,0 +1,1 @@
+"""What simulated drivers and tasks reach outside of themselves: Kafka, the lake, Spark and their machine."""
