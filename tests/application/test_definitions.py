@@ -5,6 +5,9 @@ from __future__ import annotations
 import logging
 from dataclasses import FrozenInstanceError
 from datetime import timedelta
+from enum import StrEnum
+from types import MappingProxyType
+from urllib.parse import quote
 
 import pytest
 
@@ -102,6 +105,49 @@ def test_a_function_of_a_program_is_allowed_and_named() -> None:
     app.stream("orders", name="priced").join(prices, how="left", joiner=dashed).keep()
     assert app.configuration().allow == ("tidegate.operators.testing.joiners",)
     assert app.configuration().operators["priced"].functions() == ("tidegate.operators.testing.joiners:dashed",)
+
+
+def test_one_module_may_be_allowed_by_its_name_alone() -> None:
+    assert application(allow="gates").configuration().allow == ("gates",)
+
+
+def test_settings_may_be_any_mapping() -> None:
+    app = application(kafka=MappingProxyType({"bootstrap.servers": "x:1"}))
+    assert app.configuration().kafka == {"bootstrap.servers": "x:1"}
+
+
+def test_names_may_be_members_of_an_enumeration() -> None:
+    class Topic(StrEnum):
+        DEPARTURES = "departures"
+
+    app, same = application(), application()
+    app.stream(Topic.DEPARTURES, name="updates").suppress(tg.time_limit("30s")).keep()
+    same.stream("departures", name="updates").suppress(tg.time_limit("30s")).keep()
+    assert app.to_yaml() == same.to_yaml()
+
+
+def test_only_operators_that_hold_windows_and_have_run_have_windows_to_read() -> None:
+    app = application(lake="no-such-lake")
+    limited(app, "30s").keep()
+    app.stream("visits", name="visits").window(tg.tumbling("1h", grace=0)).count().keep()
+    for name in ("vsits", "updates"):
+        with pytest.raises(UserError, match="no such operator"):
+            app.windows(name)
+    with pytest.raises(UserError, match="has no log yet"):
+        app.windows("visits")
+
+
+SECRET = "not to be shown"
+
+
+def test_no_text_of_an_application_shows_a_secret() -> None:
+    kafka = {"bootstrap.servers": "x:1", "sasl.jaas.config": SECRET}
+    control = f"postgresql+psycopg://user:{quote(SECRET)}@host/control"
+    app = application(kafka=kafka, control=control, spark_conf={"spark.hadoop.fs.s3a.secret.key": SECRET})
+    stream = app.stream("departures", name="updates")
+    stream.suppress(tg.time_limit("30s")).keep()
+    shown = [repr(app), app._repr_html_(), repr(stream), repr(app.configuration()), str(app.configuration())]
+    assert not [text for text in shown if SECRET in text or quote(SECRET) in text]
 
 
 def test_relative_folders_start_at_the_folder_of_the_program() -> None:

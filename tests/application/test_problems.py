@@ -92,6 +92,28 @@ def test_a_function_that_workers_cannot_import_is_a_problem() -> None:
     assert cause == "Spark's Python workers cannot import it"
 
 
+def test_an_aggregate_that_is_not_called_is_a_problem() -> None:
+    app = application()
+    app.stream("gates", name="sizes").window(tg.unlimited()).aggregate(tg.count).keep()
+    with pytest.raises(ConfigurationError, match=r"tg\.count\(\)"):
+        app.check()
+
+
+def test_a_refused_name_with_dots_has_the_line_of_its_own_call() -> None:
+    app = application()
+    app.table("weather.readings", history="30d")
+    app.stream("departures", name="weather").suppress(tg.time_limit("30s")).keep()
+    here = test_a_refused_name_with_dots_has_the_line_of_its_own_call
+    [(place, _)] = problems(app)
+    assert place == f"test_problems.py:{lines(here, 'app.table')} .table() of weather.readings"
+
+
+@pytest.mark.parametrize("setting", ["kafka", "lake", "keep_output"])
+def test_a_setting_that_is_none_is_a_problem(setting: str) -> None:
+    [(place, cause)] = problems(application(**{setting: None}))
+    assert place.endswith(setting) and cause == "required, but missing"
+
+
 def test_a_grace_that_is_given_twice_and_results_on_time_that_are_final_are_problems() -> None:
     app = application()
     windows = app.stream("gates", name="hourly").window(tg.tumbling("1h", grace="5m"))

@@ -50,6 +50,7 @@ UNSOUND = {
     "windows.to('x')": "attr-defined",
     "tg.max_keys(9, when_full='wait')": "call-overload",
     "app.stream('x')": "call-arg",
+    "tg.near_last(5, 'delay', distance='module:function')": "call-overload",
     "tg.tumbling('1h')": "call-arg",
 }
 

@@ -26,6 +26,8 @@ FILES: dict[str, dict[str, Any]] = {
     "settings that are no texts": {"kafka": RAW["kafka"] | {"sasl.jaas.config": [LOGIN]}},
     "settings that are a text": {"kafka": LOGIN},
     "a database of another kind": {"control": f"mysql://tidegate:{CANARY}@db/control"},
+    "Spark settings that are refused": {"spark": {"conf": {"spark.a.secret": CANARY, "spark.task.maxFailures": "4"}}},
+    "Spark settings that are no texts": {"spark": {"conf": {"spark.a.secret": [CANARY]}}},
     "an unknown part": {"kafak": RAW["kafka"]},
     "an operator that is none": {"operators": {"updates": {"kind": "suppression", "input": "in", "pasword": CANARY}}},
 }

@@ -63,13 +63,13 @@ class Application:
         """
         settings = {
             "application": name,
-            "lake": str(lake),
-            "state": None if state is None else str(state),
+            "lake": str(lake) if isinstance(lake, Path) else lake,
+            "state": str(state) if isinstance(state, Path) else state,
             "keep_output": keep_output,
-            "kafka": {"bootstrap.servers": kafka} if isinstance(kafka, str) else dict(kafka),
+            "kafka": dict(kafka) if isinstance(kafka, Mapping) else _broker(kafka),
             "spark": _section(master=spark_master, conf=None if spark_conf is None else dict(spark_conf)),
             "trigger": trigger,
-            "allow": list(allow) or None,
+            "allow": ([allow] if isinstance(allow, str) else list(allow)) or None,
             "telemetry": _section(port=telemetry_port, host=telemetry_host),
             "log": log,
         }
@@ -99,9 +99,14 @@ class Application:
         return application
 
     def to_yaml(self) -> str:
-        """Return the application as the text of a YAML file. Raise ConfigurationError with all problems."""
+        """Return the application as the text of a YAML file. Raise ConfigurationError with all problems.
+
+        Passwords that the program contains are in the text, too; those of environment variables are not.
+        """
+        from tidegate.runtime.configuration.application import plain
+
         self.check()
-        return str(yaml.safe_dump(self._raw(), sort_keys=False, allow_unicode=True))
+        return str(yaml.safe_dump(plain(self._raw()), sort_keys=False, allow_unicode=True))
 
     @property
     def name(self) -> str:
@@ -242,9 +247,11 @@ class Application:
 
     def _placed(self, problem: Problem) -> Problem:
         section, _, rest = problem.where.partition(".")
-        if section == "operators":
-            definition = self._definitions.operators.get(rest.partition(".")[0])
-            return problem if definition is None else definition.placed(problem)
+        if section == "operators":  # a name that is refused may have dots itself, as topics have
+            concerned = [
+                each for name, each in self._definitions.operators.items() if f"{rest}.".startswith(f"{name}.")
+            ]
+            return max(concerned, key=lambda each: len(each.name)).placed(problem) if concerned else problem
         if self._place is None:
             return problem
         return replace(problem, where=f"{self._place} Application(), {problem.where}")
@@ -300,15 +307,26 @@ class Application:
     # ---- what is read
 
     def windows(self, name: str, version: int | None = None) -> CommittedWindows:
-        """Return the windows that an operator holds, as of a version of its log; default: the newest (KIP-428)."""
+        """Return the windows that an operator holds, as of a version of its log; default: the newest (KIP-428).
+
+        Raise UserError if there is no such operator, if it holds no windows, or if it has not run yet.
+        """
+        from tidegate.operators.registry import kinds_where
+        from tidegate.runtime.configuration.application import select_operators
         from tidegate.state.committed_windows import CommittedWindows
 
-        return CommittedWindows(log_path(self.configuration().lake, name), version)
+        configuration = self.configuration()
+        select_operators(configuration, name, kinds_where("holds_windows"))
+        return CommittedWindows(log_path(configuration.lake, name), version)
 
 
 def _section(**options: Any) -> dict[str, Any] | None:
     """Return a section of the file; None if all of its options are left out."""
     return options if any(value is not None for value in options.values()) else None
+
+
+def _broker(servers: str | None) -> dict[str, str] | None:
+    return None if servers is None else {"bootstrap.servers": servers}
 
 
 def _input(

@@ -31,6 +31,14 @@ def recent(age: Duration, *, when: When | None = None) -> Evictor:
     return Evictor({"time": age, "when": when})
 
 
+@overload
+def near_last(threshold: float, field: str | None = None, *, when: When | None = None) -> Evictor: ...
+
+
+@overload
+def near_last(threshold: float, *, distance: Function, when: When | None = None) -> Evictor: ...
+
+
 def near_last(
     threshold: float, field: str | None = None, *, distance: Function | None = None, when: When | None = None
 ) -> Evictor:

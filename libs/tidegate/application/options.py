@@ -51,6 +51,8 @@ def function_name(function: Function) -> FunctionName:
     if isinstance(function, str):
         return FunctionName(function)
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if name is not None and str(module).startswith(f"{__package__}."):
+        return FunctionName("unknown:function", Fault(f"tg.{name}", "the function is not called", f"write tg.{name}()"))
     if module not in (None, "__main__", PROGRAM) and name is not None and name.isidentifier():
         return FunctionName(f"{module}:{name}")
     cause = "Spark's Python workers cannot import it"

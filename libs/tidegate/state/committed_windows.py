@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.contracts.errors import UserError
+from tidegate.state.delta_log.log_entries import newest_version
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.slots import live_rows
 
@@ -40,10 +41,12 @@ class Window(NamedTuple):
 class CommittedWindows:
     """The windows of a log at one version (None: the newest), with the reads of KIP-428 over all partitions.
 
-    Raises UserError if the log holds no windows.
+    Raises UserError if there is no log, or if it holds no windows.
     """
 
     def __init__(self, log: Path, version: int | None = None) -> None:
+        if newest_version(log) is None:
+            raise UserError("the operator has no log yet", value=log, remedy="run it: tidegate run")
         rows = OperatorLog.at(log, version).read("state")
         if "phase" not in rows.column_names:
             raise UserError(

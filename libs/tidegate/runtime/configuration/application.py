@@ -90,7 +90,7 @@ class Application(Config):
     """
     kafka: dict[str, str] = Field(repr=False)
     """Kafka settings, by the Java client's names."""
-    spark: SparkConfig = SparkConfig()
+    spark: SparkConfig = Field(default=SparkConfig(), repr=False)
     """The connection to Spark."""
     trigger: Duration = 200
     """Pause between micro-batches; 0: as fast as possible."""
@@ -246,12 +246,18 @@ def _place(error: yaml.YAMLError) -> str:
     return f"line {mark.line + 1}: {getattr(error, 'problem', '')}" if mark is not None else type(error).__name__
 
 
+def plain(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of the configuration in the plain types of YAML; members of a StrEnum, say, are text."""
+    copied: dict[str, Any] = json.loads(json.dumps(raw, default=str))
+    return copied
+
+
 def override(raw: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
     """Return the configuration with environment variables applied: `TIDEGATE_A__B=x` sets a.b to x.
 
     In names of Kafka settings `_` stands for `.`: `TIDEGATE_KAFKA__BOOTSTRAP_SERVERS`.
     """
-    result: dict[str, Any] = json.loads(json.dumps(raw, default=str))
+    result = plain(raw)
     for variable, value in environment.items():
         if variable.startswith(ENVIRONMENT_PREFIX) and variable not in _OTHER_VARIABLES:
             path = variable.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
