@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -65,16 +66,20 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
 
 def strict(program: Path) -> dict[int, str]:
     """The errors that `mypy --strict` finds in the program, by line."""
+    return strict_all([program]).get(program.name, {})
+
+
+def strict_all(programs: Sequence[Path]) -> dict[str, dict[int, str]]:
+    """The errors that `mypy --strict` finds in the programs, by the file's name and by line."""
     cache = ROOT / ".mypy_cache"
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", f"--cache-dir={cache}"]
-    command += [f"--config-file={ROOT / 'pyproject.toml'}", str(program)]
+    command += [f"--config-file={ROOT / 'pyproject.toml'}", *map(str, programs)]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode in (0, 1), ran.stderr
-    return {
-        int(line): code
-        for name, line, code in re.findall(r"^(\S+?):(\d+): error: .*\[([a-z-]+)\]$", ran.stdout, re.MULTILINE)
-        if name == str(program) or Path(name).name == program.name
-    }
+    found: dict[str, dict[int, str]] = {}
+    for name, line, code in re.findall(r"^(\S+?):(\d+): error: .*\[([a-z-]+)\]$", ran.stdout, re.MULTILINE):
+        found.setdefault(Path(name).name, {})[int(line)] = code
+    return found
 
 
 def test_valid_programs_type_check(found: dict[int, str]) -> None:

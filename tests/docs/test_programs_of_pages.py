@@ -11,14 +11,18 @@ from pathlib import Path
 import pytest
 
 import tidegate as tg
-from tests.application.test_types import strict
+from tests.application.test_types import strict_all
 from tests.docs.pages import Block, blocks, pages
 from tidegate.application.loading import load_application
 
 pytestmark = pytest.mark.fast
 
-FUNCTIONS = {"delays": "worst"}
+FUNCTIONS = {"delays": "worst", "gates": "worst"}
 """Modules of functions that programs import, by the name of the function."""
+
+
+SPARK = "from pyspark.sql import SparkSession\n\nspark: SparkSession\n"
+"""What a reader has before the first block."""
 
 
 def programs() -> Iterator[tuple[Block, Block]]:
@@ -48,13 +52,22 @@ def test_a_program_and_the_file_beside_it_are_one_application(
     assert load_application(tmp_path / "app.py:app") == tg.Application.from_yaml(file.text)
 
 
-def test_programs_are_typed(tmp_path: Path) -> None:
+def test_the_python_of_every_page_type_checks(tmp_path: Path) -> None:
+    """Blocks of a page continue each other; a program of its own, `# app.py`, is a function."""
     for module, function in FUNCTIONS.items():
         (tmp_path / f"{module}.py").write_text(f"def {function}(*arguments: object) -> object: return arguments\n")
-    parts = [f"def program_{at}() -> None:\n" + _indented(one.text) for at, (one, _) in enumerate(PROGRAMS)]
-    program = tmp_path / "app.py"
-    program.write_text("\n".join(parts))
-    assert strict(program) == {}
+    assert strict_all([file for page in pages() if (file := _typed_page(page, tmp_path)) is not None]) == {}
+
+
+def _typed_page(page: Path, folder: Path) -> Path | None:
+    """Write the page's Python to a file; None if it has none."""
+    texts = [block.text for block in blocks(page) if block.language == "python"]
+    programs = [text for text in texts if text.startswith("# app.py\n")]
+    plain = [text for text in texts if text not in programs]
+    file = folder / f"{page.stem.replace('-', '_')}_page.py"
+    functions = [f"def program_{at}() -> None:\n" + _indented(text) for at, text in enumerate(programs)]
+    file.write_text("\n".join([SPARK, *plain, *functions]))
+    return file if texts else None
 
 
 def _indented(text: str) -> str:
