@@ -17,7 +17,7 @@ from tidegate.testing.simulation.chance import RATES
 from tidegate.testing.simulation.settings import JOINED
 
 REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.json"))
-FAST_SEEDS, SLOW_SEEDS = range(60), range(100_000, 100_400)
+FAST_SEEDS, SLOW_SEEDS = range(60), range(100_000, 101_000)
 
 
 @pytest.mark.fast
@@ -37,10 +37,10 @@ def test_no_record_is_lost_repeated_or_reordered_in_many_runs() -> None:
     died_at = {point for point in reached if campaign.events[f"crash {point}"]}
     assert set(get_args(KillPoint)) - reached == {"during_configuration_change"}
     assert reached - died_at == set()
-    assert min(campaign.counts[fault] for fault in RATES) > 8
-    assert campaign.events["ended by Overtaken"] > 8
-    assert campaign.events["transactions timed out"] > 8
-    assert min(campaign.events[f"recovered by {way.value}"] for way in RecoveryMethod) > 8
+    assert min(campaign.counts[fault] for fault in RATES) > 20
+    assert campaign.events["ended by Overtaken"] > 20
+    assert campaign.events["transactions timed out"] > 20
+    assert min(campaign.events[f"recovered by {way.value}"] for way in RecoveryMethod) > 20
 
 
 @pytest.mark.fast

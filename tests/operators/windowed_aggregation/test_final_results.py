@@ -131,3 +131,12 @@ def test_a_longer_grace_does_not_reopen_a_window_with_a_final_result() -> None:
     later = tested.restarted(driver({"tumbling": "10ms", "grace": "1m"}, retention="1h").operator)
     assert later.pipe("a", "x", 2) == []
     assert [row["timestamp"] for row in later.late] == [2]
+
+
+@pytest.mark.parametrize("aggregate", [{"count": True}, {"last": True}], ids=["numbers", "elements"])
+def test_windows_that_a_shorter_grace_closes_are_emitted_before_the_next_record(aggregate: dict[str, Any]) -> None:
+    tested = driver({"tumbling": "10ms", "grace": "1m"}, aggregate=aggregate)
+    tested.pipe("a", "1", 1)
+    tested.pipe("b", "1", 15)
+    later = tested.restarted(driver({"tumbling": "10ms", "grace": 0}, aggregate=aggregate).operator)
+    assert [(each.key, each.cause) for each in later.pipe("b", "1", 15)] == [(b"a", "window_close")]
