@@ -526,7 +526,7 @@ def test_a_commit_with_a_file_that_is_incomplete_for_the_driver_is_not_written(
     written = files(log, batch, {("state", 0): rows("b"), ("emission", 0): rows("c")})
     [one] = [file for file in written if file.kind == kind]
     DAMAGE[damage](log.path / one.path)
-    with pytest.raises(EngineError, match="is not whole where the driver looks for it") as refused:
+    with pytest.raises(EngineError, match="is missing or incomplete on the driver's machine") as refused:
         log.commit(batch, written)
     assert one.path in str(refused.value.value)
     assert "same lake" in refused.value.remedy

@@ -27,9 +27,9 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True)
 class Definition:
-    """A named operator, or the stream that it is to grow from: options as in YAML. Two are equal if their options are.
+    """A named operator, or a stream without an operator yet: options as in YAML. Equal if the options are equal.
 
-    `trusted`: modules of functions that the program has named. `problems`: what YAML could not even express.
+    `trusted`: modules of functions that the program has named. `problems`: mistakes in the calls themselves.
     """
 
     name: str
@@ -73,8 +73,8 @@ class Definition:
 class Definitions:
     """The definitions of one application, by name, in the order of the program.
 
-    The same name with the same content changes nothing but its places, such as those of a notebook's cell that runs
-    again; with other content it replaces, unless the application runs: then it is refused.
+    A definition with the same name and content updates only the places, for instance when a notebook's cell runs again.
+    One with different content replaces the earlier definition; while the application runs it is refused.
     """
 
     def __init__(self, operators: Iterable[Definition] = ()) -> None:
@@ -89,11 +89,11 @@ class Definitions:
 
     @property
     def unfinished(self) -> list[Definition]:
-        """Return the streams from which no operator has grown."""
+        """Return the streams without an operator."""
         return [self._streams[name] for name, operator in self._operators.items() if operator is None]
 
     def begin(self, stream: Definition) -> None:
-        """Register a stream. An operator that grew from another stream of that name is forgotten."""
+        """Register a stream. If it replaces a different stream of that name, drop that stream's operator."""
         if self._streams.get(stream.name) != stream:
             self._check_not_running(stream)
             self._note_replaced(stream)

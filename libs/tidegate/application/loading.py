@@ -61,7 +61,7 @@ def _run(file: Path) -> dict[str, Any]:
 
 @contextmanager
 def _apart_from_the_command(path: str) -> Iterator[None]:
-    """Hide the command's arguments from the program, and keep what the program prints out of the command's results."""
+    """Hide the command's arguments from the program, and send what it prints to stderr, not into the results."""
     arguments, sys.argv = sys.argv, [path]
     try:
         with redirect_stdout(sys.stderr):

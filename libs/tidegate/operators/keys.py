@@ -1,8 +1,8 @@
 """Converts between the keys of records and the keys under which an operator holds them.
 
 With windowed input an operator's key is (window start, window end, record key): it identifies a slot and a changelog
-row, and is what the fingerprint is taken of. Kernels see it as one byte string. Only this conversion, on input and on
-output, knows its parts.
+row, and the fingerprint is computed from it. Kernels see it as one byte string. Only the conversions in this module, on
+input and on output, know the parts of that string.
 """
 
 from __future__ import annotations
@@ -137,6 +137,6 @@ def _windows(rows: pa.RecordBatch) -> int:
 def key_kind_error() -> UserError:
     """Return the error for state whose keys are windowed and the configuration's are not, or the other way round."""
     return UserError(
-        "what is held has other keys than the configuration asks for: windows' keys or plain ones",
+        "the held keys have windows and those of the configuration do not, or the other way round",
         remedy="give the operator a new name, or take back the change of `windows`",
     )

@@ -1,10 +1,10 @@
-"""What the state of every operator does with its arrays: map them, make room and retry, restore, keep stream time.
+"""The arrays of an operator's state: map them, make room and retry, restore them, keep stream time.
 
-A state has a Shell, it is not one: kernels get `shell.state`, and whatever is special to the operator stays in its own
-`state.py`. Growth replaces the arrays, so `shell.state` and `shell.numbers` are to be read anew for each call.
+A state contains a Shell and does not inherit from it: kernels get `shell.state`, and what is special to an operator
+stays in its own `state.py`. Growth replaces the arrays, so read `shell.state` and `shell.numbers` anew for each call.
 
-What is alike in two operators beyond this is meant to be: an `absorb` and a `_result` list all that their own operator
-does, in its order, which is the specification. They are never merged.
+Other code of two operators may look alike. That is intended: each `absorb` and each `_result` lists everything that its
+own operator does, in order, and so specifies the operator. Do not merge them.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ BUFFER_ARRAYS = (
     ArraySpec("heap", "int32", "slots"),
     ArraySpec("place", "int64", "slots"),
 )
-"""The arrays of a buffer of records in a layout, beside the fields of its slots and the bytes of its arena."""
+"""The arrays that a layout has for a buffer of records, in addition to the fields of its slots and its arena."""
 
 DONE = 0
 """What every kernel returns when it has read all of its rows."""
 
 
 class Header(NamedTuple):
-    """Where the `numbers` of a state hold stream time, and the 1 that marks the state as initialized."""
+    """Indexes in the `numbers` of a state: of stream time, and of the 1 that marks the state as initialized."""
 
     stream_time: int
     opened: int
@@ -132,8 +132,8 @@ class Shell(Generic[State]):
 def run(kernel: Callable[[], int], make_room: Callable[[int], None], ends: Container[int] = (DONE,)) -> int:
     """Call the kernel until it returns one of `ends`, and return that signal.
 
-    Any other signal says what the kernel lacks: `make_room` is called with it, then the kernel again. A kernel goes on
-    where it stopped, so nothing is done twice.
+    Any other signal says what the kernel lacks: `make_room` is called with the signal, then the kernel is called again.
+    A kernel continues where it stopped, so nothing is done twice.
     """
     while (signal := kernel()) not in ends:
         make_room(signal)
@@ -141,7 +141,7 @@ def run(kernel: Callable[[], int], make_room: Callable[[int], None], ends: Conta
 
 
 def settle(shell: Shell[Any], kernel: Callable[..., int], batch: FlatRecords, outcome: Any, settled: Array) -> None:
-    """Run a kernel that stores the payloads of touched slots; make room for a record for which there is none.
+    """Run a kernel that stores the payloads of touched slots; make room whenever a record does not fit.
 
     `settled`: its first number says how many of the touched slots are done. `row` of a slot is 1 + that of its record.
     """

@@ -12,7 +12,7 @@ from tidegate.contracts.errors import UserError
 def load(name: str, what: str) -> Callable[..., Any]:
     """Return the function of that name. Raise UserError if it cannot be loaded or is not callable.
 
-    `what`: what the operator uses it as, for error messages.
+    `what`: the function's role in the operator, for error messages.
     """
     module, _, function = name.partition(":")
     try:

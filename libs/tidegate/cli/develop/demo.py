@@ -1,4 +1,4 @@
-"""`tidegate demo`: run the operators on a year of real data, and check their results with other code."""
+"""`tidegate demo`: run the operators on a year of real data, and check their results with independent code."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tidegate.runtime.configuration.application import select_operators
 def command(file: Path, name: str | None, as_json: bool) -> None:
     """Write state snapshots and merge small files in the logs of FILE's operators.
 
-    A running driver does this itself; if none is running, this command does it.
+    If a driver is running, it does the work; otherwise this command does it.
 
     Example: tidegate compact flights.yaml --operator carrier_updates
     """

@@ -19,7 +19,7 @@ from tidegate.runtime.configuration.application import select_operators
 def command(file: Path, operator: str, as_json: bool) -> None:
     """Emit everything that OPERATOR of FILE holds, now, with the cause `flush`.
 
-    A running driver does this itself; if none is running, this command does it.
+    If a driver is running, it does the work; otherwise this command does it.
 
     Example: tidegate flush flights.yaml carrier_updates
     """

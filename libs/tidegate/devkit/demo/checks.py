@@ -1,7 +1,7 @@
 """The checks of the demo's results against code that shares nothing with the operators.
 
-What is expected follows from the configuration, so that an application with other durations and limits is checked too.
-An operator that is gone, or that differs in more than those, is named as not checked.
+The expected results are computed from the configuration, so an application with other durations and limits is checked
+too. An operator that was removed, or that differs in another option, is reported as not checked.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ UPDATES, WEATHER, JOIN = "carrier_updates", "weather", "flights_with_weather"
 HOURS, ANY_HOURS = "departures_per_hour", "airport_traffic"
 
 _FREE = {"time_limit", "max_keys", "grace", "tumbling", "hopping", "advance"}
-"""Options that the expectations follow."""
+"""Options that the expected results take into account."""
 
 Record = tuple[bytes | None, bytes | None, int]
 
@@ -105,10 +105,11 @@ CHECKS: dict[str, Callable[[Results], bool]] = {
 
 
 def check(results: Results, operator: str) -> bool:
-    """Check the results of the operator if the other code knows its rules. Return False if they are wrong."""
+    """Check the results of the operator if the independent code knows its rules. Return False if they are wrong."""
     if is_known(results.application.operators.get(operator), original().operators[operator]):
         return CHECKS[operator](results)
-    results.console.print(f"[yellow]Not checked:[/] {operator}, which differs from the demo's in more than durations.")
+    difference = "it differs from the demo's in more than durations and limits."
+    results.console.print(f"[yellow]Not checked:[/] {operator}: {difference}")
     return True
 
 
@@ -118,12 +119,12 @@ def original() -> Application:
 
 
 def is_known(config: OperatorConfig | None, shipped: OperatorConfig) -> bool:
-    """Return whether the operator differs from the shipped one in nothing but what the expectations follow."""
+    """Return whether the operator equals the shipped one, except in _FREE options and its output topic."""
     return config is not None and _shape(settings_of(config)) == _shape(settings_of(shipped))
 
 
 def _shape(settings: Any, name: str = "") -> Any:
-    """Return the settings with a placeholder for each free option, and for a topic that is written."""
+    """Return the settings with a placeholder for each option in _FREE and for the output topic."""
     if isinstance(settings, Mapping):
         return {option: _shape(value, option) for option, value in settings.items()}
     return "any" if name in _FREE or name == "output" else settings

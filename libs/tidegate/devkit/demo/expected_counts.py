@@ -32,8 +32,8 @@ def counted(
 ) -> Counted:
     """Return the counts of departures per key in windows of that length, one starting every `advance_ms`.
 
-    A window accepts a departure if the window's end is after the partition's stream time minus the grace. It is final
-    if it accepts no more departures at the end of the input.
+    A window accepts a departure if the window's end is after the partition's stream time minus the grace. A
+    window is final if it accepts no more departures at the end of the input.
     """
     table = _in_order_of_arrival(stream, key_of)
     places = _places(table, length_ms, advance_ms)

@@ -29,7 +29,7 @@ from tidegate.runtime.spark.session import start_session
 from tidegate.spark import register_views
 
 REPLAY_GRACE, REPLAY_RETENTION = "2h", "30d"
-"""Grace and retention that suffice if readings and departures arrive as in that year; the demo sends them at once."""
+"""Grace and retention for a replay in the order in which the year's records arrived, in which they suffice."""
 
 _DAY_MS = 86_400_000
 _QUESTIONS = (
@@ -38,7 +38,7 @@ _QUESTIONS = (
     (UPDATES, updates.STORM),
     (HOURS, counting.LATE),
 )
-"""Questions to the results, with the operator whose views answer them."""
+"""SQL queries over the results, each with the operator whose views it reads."""
 
 progress = Console(stderr=True)
 
@@ -127,7 +127,7 @@ def _process(application: Application) -> None:
 
 
 def _checked(results: Results, operator: str) -> bool:
-    with _step(f"computing what {operator} should have given, with other code"):
+    with _step(f"computing the expected results of {operator} with independent code"):
         return checks.check(results, operator)
 
 
@@ -143,7 +143,7 @@ def _produce(application: Application, input_: Input) -> None:
 
 @contextmanager
 def _step(what: str) -> Iterator[None]:
-    """Show the step while it runs: for as long as it takes on a terminal, elsewhere as a line."""
+    """Show the step: on a terminal while it runs; otherwise as a line with its duration, when it has ended."""
     started = time.monotonic()
     with progress.status(f"{what} ..."):
         yield

@@ -1,4 +1,4 @@
-"""The configuration of deduplication: the first record of each key within a time."""
+"""The configuration of deduplication: the first record of each key, within a period or for ever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the adapters of several kinds do with recorded scenarios."""
+"""Run recorded scenarios: functions that the adapters of several operators share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ def piped(
 ) -> tuple[Rows, int | None]:
     """Pipe the records; return what they emit, as `shown`, and the offset at which a full buffer stops the operator.
 
-    What that last record would have caused is included. None: nothing stops it.
+    The emissions include those that the record at this offset causes without a limit. The offset is None if the buffer
+    is never full.
     """
     output: Rows = []
     for offset, record in enumerate(records):

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for histories, and parts of configurations. Those of a kind are in the kind's folder.
+"""Hypothesis strategies for histories, and parts of configurations. Each operator's folder has its own.
 
 Alphabets and numbers are small, so that keys repeat, timestamps tie and bounds are reached; offsets have gaps, as in a
 compacted topic. A history spans a few milliseconds, at the epoch, around the present or at the end of the time range.

@@ -36,9 +36,9 @@ from tidegate.state.delta_log.operator_log import OperatorLog
 RENEWALS = 4
 """How often a mark is committed again within the brokers' retention of offsets."""
 CLOSE_TIMEOUT_S = 5.0
-"""Timeout of the check whether a broker answers, before the end of a driver."""
+"""How long a driver that is about to end waits for a broker's answer."""
 UNKNOWN_RETENTION_S = 86_400.0
-"""Assumed retention of offsets if the brokers deny access to it: Kafka's former default, which is seven days now."""
+"""Retention of offsets that is assumed if the brokers deny access to the setting: the default of old Kafka versions."""
 
 
 class Publication:
@@ -96,7 +96,7 @@ class Publication:
             raise self._undecided(undecided)
 
     def undecided(self, newest: BatchMeta) -> dict[int, int]:
-        """Return {partition: batch} of newest output of which it is unknown whether it was published."""
+        """Return {partition: batch} of the newest output, where it is unknown whether that was published."""
         decisions = self._decisions(newest.partitions, newest)
         return {p: batch for p, (what, batch) in decisions if what is PublishAction.ASK and batch is not None}
 
@@ -177,7 +177,7 @@ class Publication:
             self.unclear.update(partitions)
 
     def abort(self, partitions: Sequence[int]) -> None:
-        """Abort the partitions' open transactions. Output that the log has of them is still to be published."""
+        """Abort the partitions' open transactions. Their output that the log contains must still be published."""
         # rule: abort-at-end
         self.mark_unclear(partitions)
         for partition in partitions:
@@ -191,7 +191,7 @@ class Publication:
         self.commit_offsets(newest)
 
     def published(self, newest: BatchMeta) -> Mapping[int, int] | None:
-        """Return per partition the newest batch with output, all of which is published once no partition is unclear."""
+        """Return per partition the newest batch with output, which is published unless the partition is unclear."""
         return {partition: known.output_batch for partition, known in newest.partitions.items()}
 
     def clear_up(self, newest: BatchMeta) -> None:
@@ -207,7 +207,7 @@ class Publication:
             self.unclear.discard(partition)
 
     def _waves(self, partitions: list[int]) -> list[list[int]]:
-        """Return all partitions as one wave; one by one if the kill point between two ends is armed."""
+        """Return all partitions as one wave; one by one if the kill point between two ends of transactions is armed."""
         # rule: ends-together
         return [[partition] for partition in partitions] if armed("between_ends") else [partitions]
 

@@ -70,7 +70,7 @@ def running_spark() -> Spark | None:
 
 
 def share_python_path() -> None:
-    """Let the Python workers of a running Spark import what PYTHONPATH has now; those of a later one do anyway."""
+    """Give the current PYTHONPATH to the Python workers of a running Spark; a later Spark reads it by itself."""
     running = running_spark()
     if running is not None and "PYTHONPATH" in os.environ:
         running.sparkContext.environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
@@ -94,7 +94,7 @@ def is_submitted() -> bool:
 
 
 def _submitted(settings: Mapping[str, str]) -> SparkConf:
-    """Return the settings of spark-submit, with these where it has none; those for which we have no choice stay."""
+    """Return spark-submit's settings. Add `settings` that it lacks; those in _EVERY_TASK_ONCE replace its own."""
     SparkContext._ensure_initialized()  # only then does the configuration have what spark-submit was given
     conf = SparkConf()
     for name, value in settings.items():

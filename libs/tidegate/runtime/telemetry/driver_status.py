@@ -16,7 +16,7 @@ from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
 from tidegate.contracts.errors import BufferFull, Fenced, StateError, TidegateError, UserError
 
 FailureState = Literal["bound reached", "fenced", "refused", "stopped"]
-"""Ways in which a driver ends unasked. `refused`: with a UserError or StateError, before it ever ran."""
+"""States of a driver that ended without a request. `refused`: with a UserError or StateError, before it ever ran."""
 
 State = Literal["starting", "running", "waiting", "drained", FailureState]
 
@@ -27,7 +27,7 @@ class DriverStatus:
 
     `waits`: the table that due records wait for, and their partitions. `unclear`: partitions whose newest publication
     Kafka has not confirmed. `recovered`: per partition how its local state was recovered, if it could not be used as it
-    was. `recovering`: per partition that waits for its local state, why that is being rebuilt.
+    was. `recovering`: per partition that waits for its local state, the reason for the rebuild.
     """
 
     state: State

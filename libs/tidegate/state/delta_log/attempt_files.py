@@ -1,4 +1,4 @@
-"""Write and delete the data files of one attempt at a batch, which are named after both."""
+"""Write and delete the data files of one attempt at a batch. Their names contain the batch and the attempt."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def _attempt_files(folder: Path, batch: int, attempt: str) -> Iterator[Path]:
 def delete_attempt(log: Path, batch: int, attempt: str) -> int:
     """Delete the data files of an attempt that is known to have failed; return how many were found.
 
-    Ignore errors of the disk. Files that stay, and files that a task writes after its attempt has ended, are swept
-    later.
+    Ignore errors of the disk. Files that could not be deleted, and files that a task writes after its attempt
+    has ended, are deleted by a later clean-up.
     """
     folders = log.glob("kind=*/partition=*")
     found = [path for folder in folders for path in takewhile(Path.exists, _attempt_files(folder, batch, attempt))]

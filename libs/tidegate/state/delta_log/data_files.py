@@ -26,7 +26,7 @@ ANY_BATCH = 2**63 - 1
 """At least as large as any batch number: no upper bound."""
 
 ROW_GROUP_BYTES = 8 * 2**20
-"""Approximate uncompressed size of a row group, the least that a reader of a few batches reads."""
+"""Approximate uncompressed size of a row group. A reader of a few batches reads at least one row group."""
 
 _DICTIONARY = {"op", "cause", "topic", "batch"}
 _PARQUET_END = b"PAR1"
@@ -133,7 +133,7 @@ def require_whole(log: Path, files: Iterable[DataFile]) -> None:
     for file in files:
         if fault := _fault(log / file.path, file.size):
             raise EngineError(
-                "a data file that a task has written is not whole where the driver looks for it",
+                "a data file that a task has written is missing or incomplete on the driver's machine",
                 value=f"{log / file.path}: {fault}",
                 remedy="give the driver and all executors the same lake under the same path; nothing was committed",
             )
@@ -155,7 +155,7 @@ def _fault(path: Path, size: int) -> str | None:
 
 @contextmanager
 def _damage_named(log: Path) -> Iterator[None]:
-    """Raise StateError, naming the file, if one is missing or damaged inside; Unavailable if the lake is away."""
+    """Raise StateError, naming the file, if a file is missing or damaged; Unavailable if the lake cannot be read."""
     try:
         yield
     except (FileNotFoundError, pa.ArrowInvalid) as error:
