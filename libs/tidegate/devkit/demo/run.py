@@ -29,7 +29,7 @@ from tidegate.runtime.spark.session import start_session
 from tidegate.spark import register_views
 
 REPLAY_GRACE, REPLAY_RETENTION = "2h", "30d"
-"""Grace and retention for a replay in the order in which the year's records arrived, in which they suffice."""
+"""Grace and retention that suffice if the records are replayed in the order in which they arrived in that year."""
 
 _DAY_MS = 86_400_000
 _QUESTIONS = (
