@@ -142,7 +142,7 @@ RULES = (
     ),
     Rule(
         slug="expected-version",
-        name="the version found is the one expected",
+        name="no entry lies above the version that the search finds",
         chapter=Chapter.FENCE,
         tests=tests("state/test_operator_log", "a_log_whose_newest_entry_is_missing_under_a_checkpoint_is_refused"),
         removals=(condition("False"),),

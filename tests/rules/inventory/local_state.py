@@ -32,7 +32,7 @@ RULES = (
     ),
     Rule(
         slug="complete-after-kernel",
-        name="the header is complete after the kernel, and never in it",
+        name="the header is marked complete after the kernel, and never while it runs",
         chapter=Chapter.LOCAL_STATE,
         tests=tests("runtime/test_task", "a_task_that_fails_in_its_kernel_leaves_a_dirty_header"),
         removals=(preceded("local.complete()"),),
@@ -98,7 +98,7 @@ RULES = (
     ),
     Rule(
         slug="attempt-not-number",
-        name="a batch number alone is not enough: a failed attempt is rebuilt",
+        name="a state is compared by attempt, not only by batch number: that of a failed attempt is not used",
         chapter=Chapter.LOCAL_STATE,
         tests=tests("state/test_decisions", "a_failed_attempt_with_the_same_batch_number_is_rebuilt"),
         removals=(condition("here[0] == (wanted.last or NO_COMMIT)[0]"),),

@@ -149,7 +149,7 @@ RULES = (
     ),
     Rule(
         slug="own-claim",
-        name="the driver's own claim in doubt is not a takeover",
+        name="a driver that finds its own claim in the log does not take it for a takeover",
         chapter=Chapter.UNCLEAR,
         tests=tests("runtime/test_claim", "a_driver_s_own_claim_in_doubt_is_not_a_takeover"),
         removals=(dropped("found.attempt not in self._attempts"),),

@@ -1,4 +1,4 @@
-"""Deduplication: emits the first record of each key within a time, or for ever.
+"""Deduplication: emits the first record of each key, within a period or for ever.
 
 `DeduplicateRules` configure the time; `Deduplicate` is the operator.
 """
