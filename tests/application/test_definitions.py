@@ -107,6 +107,14 @@ def test_a_function_of_a_program_is_allowed_and_named() -> None:
     assert app.configuration().operators["priced"].functions() == ("tidegate.operators.testing.joiners:dashed",)
 
 
+def test_environment_variables_may_be_all_that_defines_an_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(
+        "TIDEGATE_OPERATORS", "{updates: {kind: suppression, input: departures, until: {time_limit: 1s}}}"
+    )
+    text = "{application: flights, lake: lake, keep_output: 30d, kafka: {bootstrap.servers: 'x:1'}}"
+    assert list(tg.Application.from_yaml(text).configuration().operators) == ["updates"]
+
+
 def test_one_module_may_be_allowed_by_its_name_alone() -> None:
     assert application(allow="gates").configuration().allow == ("gates",)
 

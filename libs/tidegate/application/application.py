@@ -95,7 +95,8 @@ class Application:
         application = cls.__new__(cls)
         application._settings = {name: value for name, value in raw.items() if name != "operators"}
         application._place, application.folder = None, folder
-        application._definitions = Definitions(Definition(name, each) for name, each in raw["operators"].items())
+        operators = raw.get("operators", {})  # environment variables may be all that defines them
+        application._definitions = Definitions(Definition(name, each) for name, each in operators.items())
         return application
 
     def to_yaml(self) -> str:
