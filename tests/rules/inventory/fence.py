@@ -174,7 +174,7 @@ RULES = (
         name="a log of another format is refused at start",
         chapter=Chapter.FENCE,
         tests=tests("state/test_operator_log", "a_log_of_a_different_format_is_refused"),
-        removals=(condition("(written := snapshot.metadata['configuration'].get(_FORMAT_KEY)) is None"),),
+        removals=(condition("(written := snapshot.metadata['configuration'].get(FORMAT_KEY)) is None"),),
     ),
     Rule(
         slug="own-log",
