@@ -10,9 +10,7 @@ import pytest
 
 from tests import hypothesis_profile, quick_java  # noqa: F401
 from tidegate.devkit.embedded_broker import Broker
-from tidegate.runtime.doctor import status
 from tidegate.runtime.install import paths
-from tidegate.runtime.kafka import inspection
 from tidegate.runtime.kafka.topics import create_topic
 
 quick_java.use()
@@ -44,8 +42,8 @@ def topic(broker: Broker) -> NewTopic:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands give up on a broker that is not there within half a second instead of five."""
-    for module in (inspection, status):
-        monkeypatch.setattr(module, "PROBE_TIMEOUT_S", 0.5)
+    for module in ("kafka.inspection", "doctor.status"):
+        monkeypatch.setattr(f"tidegate.runtime.{module}.PROBE_TIMEOUT_S", 0.5)
 
 
 LONGEST = (

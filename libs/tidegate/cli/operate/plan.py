@@ -19,11 +19,10 @@ from tidegate.runtime.batch_loop.preflight import check_surroundings
 from tidegate.runtime.configuration.application import Application, select_operators
 from tidegate.runtime.configuration.changes import REMEDY
 from tidegate.runtime.doctor.change_preview import ChangePreview, preview_change
-from tidegate.runtime.kafka.client import client
+from tidegate.runtime.kafka.client import PROBE_TIMEOUT_S, client
 from tidegate.runtime.telemetry.driver_status import one_line
 
 REFUSED = 1
-PROBE_TIMEOUT_S = 5.0
 
 _STATUS_TEXT = {
     "new": "new: it starts with the next `tidegate run`",

@@ -26,7 +26,7 @@ from tidegate.runtime.configuration.application import Application, config_of
 from tidegate.runtime.configuration.changes import check_changes
 from tidegate.runtime.control_sync.recording import Recorder
 from tidegate.runtime.environment import REAL, Environment
-from tidegate.runtime.kafka.client import KafkaClient, NoSuchTopic
+from tidegate.runtime.kafka.client import PROBE_TIMEOUT_S, KafkaClient, NoSuchTopic
 from tidegate.runtime.spark.jobs import Jobs
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 from tidegate.runtime.telemetry.observation import Observation
@@ -36,8 +36,6 @@ lines = logging.getLogger("tidegate")
 
 IDLE_POLL_S = 0.01
 """Pause after a round that found nothing to do, if `trigger` is shorter."""
-PROBE_TIMEOUT_S = 5.0
-"""Timeout of the check whether a broker answers; a signal is handled after this at the latest."""
 
 Answer = TypeVar("Answer")
 

@@ -11,7 +11,7 @@ from tidegate.contracts.schema import BatchMeta, PartitionMeta
 from tidegate.runtime.batch_loop.requests import Requests
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.kafka import offsets
-from tidegate.runtime.kafka.client import client
+from tidegate.runtime.kafka.client import PROBE_TIMEOUT_S, client
 from tidegate.runtime.kafka.open_transactions import OpenTransaction, open_transactions
 from tidegate.runtime.telemetry.batch_metrics import RECENT_MS, Metrics
 from tidegate.runtime.telemetry.driver_status import DriverStatus, DriverStatusFile, one_line
@@ -24,8 +24,6 @@ from tidegate.runtime.telemetry.explanation import (
 )
 from tidegate.state.batch_metadata import has_version, metas_since
 from tidegate.state.delta_log.operator_log import OperatorLog
-
-PROBE_TIMEOUT_S = 5.0
 
 
 def operator_status(application: Application, name: str) -> dict[str, Any]:

@@ -45,6 +45,8 @@ GROUP, TRANSACTION = 0, 1
 """Coordinator types of FindCoordinator: of a consumer group, of a transactional id."""
 
 DEFAULT_TIMEOUT_S = 30.0
+PROBE_TIMEOUT_S = 5.0
+"""Timeout of a check whether a broker answers; a driver handles a signal after this at the latest."""
 _LARGEST_ANSWER_BYTES = 2**31 - 1
 _UNLIMITED = 2**31
 _RECONNECT_PAUSE_S = 0.02

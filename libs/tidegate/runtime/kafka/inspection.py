@@ -12,10 +12,8 @@ from typing import Any
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from tidegate.runtime.kafka import offsets
-from tidegate.runtime.kafka.client import NoSuchTopic, client
+from tidegate.runtime.kafka.client import PROBE_TIMEOUT_S, NoSuchTopic, client
 from tidegate.runtime.kafka.topics import admin_client
-
-PROBE_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
