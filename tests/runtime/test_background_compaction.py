@@ -51,7 +51,7 @@ def begun(log: OperatorLog) -> tuple[Compacting, HeldUp]:
     compacting = Compacting(jobs=jobs, slot=("key",), keep_output_ms=None, rewind_window_ms=HOUR_MS)  # type: ignore[arg-type]
     newest = log.newest()
     assert newest is not None
-    compacting.begin_if_due(log, newest, None)
+    compacting.begin_if_due(log, newest, lambda newest: None)
     assert jobs.under_way.wait(60)
     return compacting, jobs
 

@@ -99,15 +99,20 @@ class Compacting:
         self._count(began)
         return meta
 
-    def begin_if_due(self, log: OperatorLog, newest: BatchMeta, published: Mapping[int, int] | None) -> None:
-        """Start a background compaction if one is due and none is under way; no batch waits for it."""
+    def begin_if_due(
+        self, log: OperatorLog, newest: BatchMeta, published: Callable[[BatchMeta], Mapping[int, int] | None]
+    ) -> None:
+        """Start a background compaction if one is due and none is under way; no batch waits for it.
+
+        `published` is asked only then: every round comes here, also those that find nothing to do.
+        """
         if self.rewriting is not None or not due(log, newest, self.max_batches):
             return
         planned = after_compaction(newest, (), attempt=uuid4().hex, clock=self.clock.now_ms())
         held = {partition: known.totals.held for partition, known in newest.partitions.items()}
-        pinned = log.pinned_copy()
+        pinned, spared = log.pinned_copy(), published(newest)
         stopped = Event()
-        answer = self.in_background(lambda: self._prepared(pinned, planned, published, held, stopped), "compaction")
+        answer = self.in_background(lambda: self._prepared(pinned, planned, spared, held, stopped), "compaction")
         began = self.clock.monotonic()
         self.rewriting = Rewriting(log=pinned, planned=planned, began=began, answer=answer, stopped=stopped)
 

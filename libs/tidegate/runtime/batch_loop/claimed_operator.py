@@ -8,7 +8,7 @@ those of `docs/protocol.md`. The decisions are pure functions in `state.decision
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -47,7 +47,6 @@ from tidegate.state.decisions import Commit, RecoveryMethod
 from tidegate.state.delta_log.attempt_files import delete_attempt
 from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.delta_log.log_entries import check_log_exists
-from tidegate.state.delta_log.operator_log import OperatorLog
 
 lines = logging.getLogger("tidegate")
 
@@ -152,7 +151,7 @@ class ClaimedOperator:
 
         Later results are the same as without the compaction.
         """
-        self._compacted(self._start_over_if_unclear(lambda: self._compacting.compact_now(*self._to_compact())))
+        self._compacted(self._start_over_if_unclear(lambda: self._compact_now()))
 
     def drain(self) -> None:
         """Sync the local state of every partition to disk, so that a reboot need not rebuild it.
@@ -377,15 +376,15 @@ class ClaimedOperator:
 
     def _compact_in_background(self) -> None:
         """Start a background compaction if one is due, and commit the one that has finished."""
-        self._compacting.begin_if_due(*self._to_compact())
+        self._compacting.begin_if_due(self.log, self.newest, self.publication.published)
         finished = self._compacting.take_finished(self.log, self.newest)
         if finished is not None:
             meta, commit = finished
             self._start_over_if_unclear(commit)
             self._compacted(meta)
 
-    def _to_compact(self) -> tuple[OperatorLog, BatchMeta, Mapping[int, int] | None]:
-        return self.log, self.newest, self.publication.published(self.newest)
+    def _compact_now(self) -> BatchMeta:
+        return self._compacting.compact_now(self.log, self.newest, self.publication.published(self.newest))
 
     def _compacted(self, meta: BatchMeta) -> None:
         reach("after_compaction_commit")
