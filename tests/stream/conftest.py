@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,6 +66,14 @@ class Place:
     def run(self, **changes: Any) -> None:
         """Everything that is in the input is in the log. Raises what has ended the query."""
         self.start(**changes).awaitTermination()
+
+    def await_batch(self, spark_batch: int) -> None:
+        """Return once Spark's batch is committed. Raise TimeoutError after two minutes."""
+        deadline = time.monotonic() + 120
+        while self.metas()[-1].query_batch < spark_batch:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"Spark batch {spark_batch} was not committed")
+            time.sleep(0.05)
 
     @property
     def checkpoint(self) -> Path:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from threading import Event
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -17,6 +18,7 @@ from tests.kill.service import QUICK_START
 from tests.stream.conftest import PARTITIONS, Place, records_in
 from tests.stream.program import KEYS, made
 from tidegate.contracts.errors import ConfigurationError, StateError, UserError
+from tidegate.runtime.stream.query import BatchGate
 from tidegate.spark import start
 
 pytestmark = pytest.mark.spark
@@ -127,9 +129,7 @@ def test_a_query_is_stopped_between_batches(place, capfd):
     here = place()
     here.write([row(1)])
     query = here.start(trigger={"processingTime": "0 seconds"})
-    deadline = time.monotonic() + 120
-    while not here.metas()[-1].query_id and time.monotonic() < deadline:
-        time.sleep(0.05)
+    here.await_batch(0)
     for number in range(2, 5):
         here.write([row(number)])
     query.stop()
@@ -137,6 +137,31 @@ def test_a_query_is_stopped_between_batches(place, capfd):
     assert "StackOverflow" not in capfd.readouterr().err
     here.run()
     assert records_in(here.metas()) == 4
+
+
+def test_a_batch_that_begins_during_a_stop_is_refused_and_runs_again_later(place, capfd, monkeypatch):
+    arrived, pass_on = Event(), BatchGate.batch
+
+    def arrive_late(gate, rows, spark_batch):
+        if spark_batch:
+            arrived.set()
+            time.sleep(2)
+        pass_on(gate, rows, spark_batch)
+
+    monkeypatch.setattr(BatchGate, "batch", arrive_late)
+    here = place()
+    here.write([row(1)])
+    query = here.start(trigger={"processingTime": "0 seconds"})
+    here.await_batch(0)
+    here.write([row(2)])
+    assert arrived.wait(120)
+    query.stop()
+    assert not query.isActive
+    assert records_in(here.metas()) == 1
+    assert "StackOverflow" not in capfd.readouterr().err
+    monkeypatch.undo()
+    here.run()
+    assert records_in(here.metas()) == 2
 
 
 def test_unusable_columns_and_frames_are_refused_before_anything_is_written(spark, place):

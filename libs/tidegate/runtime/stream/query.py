@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Any
 
@@ -29,12 +28,15 @@ class BatchGate:
                 raise EngineError("the query is being stopped", value=f"Spark batch {spark_batch}")
             self._work(rows, spark_batch)
 
-    @contextmanager
-    def closed(self) -> Iterator[None]:
-        """Wait for the running batch, then let no further batch begin, even after the block."""
+    def close(self) -> None:
+        """Let no further batch begin, and wait for the running one.
+
+        A batch that arrives while Spark stops the query is refused at once. If it waited for the end of the stop, both
+        would wait for ever, because Spark's stop waits for the batch.
+        """
+        self._open = False
         with self._lock:
-            self._open = False
-            yield
+            pass
 
 
 class OperatorQuery(StreamingQuery):  # type: ignore[misc]
@@ -46,8 +48,8 @@ class OperatorQuery(StreamingQuery):  # type: ignore[misc]
 
     def stop(self) -> None:
         """Wait until the running batch is committed, then stop the query."""
-        with self._gate.closed():
-            super().stop()
+        self._gate.close()
+        super().stop()
 
 
 def start_query(
