@@ -25,7 +25,7 @@ from benchmarks.latency import produce
 from benchmarks.load import PARTITIONS, RECORDS, RECORDS_PER_MS, load
 from benchmarks.peers.kafka_streams import run_kafka_streams
 from benchmarks.suppression import RUNS, session
-from tidegate.contracts.schema import BatchMeta
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.devkit.embedded_broker import Broker
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.configuration.application import Application, application_of

@@ -32,15 +32,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.contracts.schema import BatchMeta
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.devkit.bulk_load import write_columns
 from tidegate.devkit.embedded_broker import Broker
 from tidegate.kernels.record_format.record_batch import OutgoingColumns
 from tidegate.runtime.install.paths import jars
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.topics import create_topic
-from tidegate.state.batch_metadata import metas_of
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.earlier_batches import metas_of
 
 HELD, KILLS, PARTITIONS = 10_000_000, 20, 1
 CHUNK, RATE, STEP_S = 250_000, 2_000, 0.05

@@ -18,21 +18,22 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from tidegate.contracts.schema import FORMAT, META_PARTITION, BatchMeta, Counts, Document, PartitionMeta, log_schema
+from tidegate.contracts.batch_metadata import BatchMeta, Counts, Document, PartitionMeta
+from tidegate.contracts.log_schema import FORMAT, META_PARTITION, log_schema
 from tidegate.operators.registry import operator_for
-from tidegate.runtime.batch_loop.metadata import after_batch, after_claim, after_compaction
+from tidegate.runtime.batch_loop.next_metadata import after_batch, after_claim, after_compaction
 from tidegate.runtime.configuration.application import Application, application_of
 from tidegate.runtime.control_sync.backfill import TOGETHER
 from tidegate.runtime.doctor import status
 from tidegate.runtime.task.messages import PartitionResult
-from tidegate.state import batch_metadata, disk
+from tidegate.state import disk, earlier_batches
 from tidegate.state.delta_log.actions import add, commit_info, transaction
 from tidegate.state.delta_log.attempt_files import write_file, write_rows
 from tidegate.state.delta_log.checkpoints import write_checkpoint
 from tidegate.state.delta_log.data_files import DataFile
+from tidegate.state.delta_log.delta_snapshot import load
 from tidegate.state.delta_log.log_entries import entry_path
 from tidegate.state.delta_log.operator_log import OperatorLog
-from tidegate.state.delta_log.snapshot import load
 
 NAME, TOPIC = "updates", "in"
 PARTITIONS, COMMITS, TAIL = 100, 600_000, 100
@@ -92,16 +93,16 @@ def claim(application: Application) -> OperatorLog:
     assert newest is not None
     claimed = after_claim(newest, attempt=uuid4().hex, clock=newest.clock + 1, config=newest.config, topics={})
     log.commit(claimed, [])
-    batch_metadata.lineage(log, claimed)
+    earlier_batches.lineage(log, claimed)
     return log
 
 
 def catch_up_to_the_last(application: Application) -> list[BatchMeta]:
     """Read what the control database reads when it lacks the last batches."""
     log = OperatorLog.at(application.lake / NAME, None)
-    batches = batch_metadata.gapless_range(log)
+    batches = earlier_batches.gapless_range(log)
     assert batches.stop - batches.start <= TOGETHER * 1_000
-    return batch_metadata.metas_of(log, range(batches.stop - 5, batches.stop))
+    return earlier_batches.metas_of(log, range(batches.stop - 5, batches.stop))
 
 
 def batch(newest: BatchMeta, partition: int) -> BatchMeta:

@@ -25,11 +25,12 @@ import pyarrow.compute as pc
 from benchmarks.latency import PARTITIONS, started
 from benchmarks.load import TIMEOUT_S
 from benchmarks.suppression import session
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.config import read
 from tidegate.contracts.event_time import NO_STREAM_TIME
+from tidegate.contracts.log_schema import FORMAT, log_schema
 from tidegate.contracts.operator import Operator, StepResult
 from tidegate.contracts.records import Records
-from tidegate.contracts.schema import FORMAT, BatchMeta, log_schema
 from tidegate.devkit.bulk_load import write_columns
 from tidegate.devkit.embedded_broker import Broker
 from tidegate.kernels.record_format.record_batch import OutgoingColumns

@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.load import PARTITIONS, RECORDS, load
 from benchmarks.peers.kafka_streams import run_kafka_streams
-from tidegate.contracts.schema import BatchMeta
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.devkit.embedded_broker import Broker
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.configuration.application import application_of

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from tidegate.contracts.schema import BatchMeta, Counts, PartitionChange, PartitionMeta
+from tidegate.contracts.batch_metadata import BatchMeta, Counts, PartitionChange, PartitionMeta
 
 _KNOWN = {each.name for each in fields(PartitionMeta)}
 _CHANGES = {each.name for each in fields(PartitionChange)}

@@ -15,7 +15,7 @@ from tidegate.runtime.configuration.application import Application, load
 from tidegate.runtime.spark.asof import asof_join
 from tidegate.runtime.spark.history import history_as_of
 from tidegate.runtime.stream.config import StreamConfig
-from tidegate.state.batch_metadata import has_version
+from tidegate.state.earlier_batches import has_version
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -10,8 +10,8 @@ from tidegate.contracts.naming import group_id, log_path
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.kafka.client import client
 from tidegate.runtime.kafka.offsets import committed_offsets, latest
-from tidegate.state.batch_metadata import has_version
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.earlier_batches import has_version
 
 WITHIN_S = 600.0
 _EVERY_S = 1.0

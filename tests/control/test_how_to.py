@@ -13,7 +13,7 @@ from sqlalchemy import text
 from tests.control.test_db_commands import file  # noqa: F401
 from tests.control.test_ledger import World
 from tidegate.cli.main import main
-from tidegate.contracts.schema import Counts
+from tidegate.contracts.batch_metadata import Counts
 from tidegate.control.address import Address
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "control-database.md"

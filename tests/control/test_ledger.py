@@ -15,7 +15,8 @@ from sqlalchemy import select, text
 from tests.control.contents import batches, batches_of_log, from_the_logs, rows
 from tests.runtime.miniature import NAME, application
 from tests.state.logs import meta
-from tidegate.contracts.schema import BatchMeta, Counts, log_schema
+from tidegate.contracts.batch_metadata import BatchMeta, Counts
+from tidegate.contracts.log_schema import log_schema
 from tidegate.control import ledger, revisions
 from tidegate.control.address import Address
 from tidegate.control.database import Database
@@ -24,8 +25,8 @@ from tidegate.control.models import Configuration
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.control_sync import backfill
-from tidegate.state.batch_metadata import metas
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.earlier_batches import metas
 from tidegate.state.upkeep.compaction import compact
 
 KEY = OperatorKey("app", NAME)

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from tests.runtime.miniature import NAME, application
 from tests.state.logs import meta
 from tidegate.cli.main import main
-from tidegate.contracts.schema import log_schema
+from tidegate.contracts.log_schema import log_schema
 from tidegate.control import instances, ledger, revisions
 from tidegate.control.address import Address
 from tidegate.control.database import Database

@@ -11,14 +11,15 @@ import pytest
 
 from tests.runtime.miniature import NAME, application
 from tests.state.logs import commit_rows, meta, rows
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.clock import SYSTEM_CLOCK
-from tidegate.contracts.schema import BatchMeta, log_schema
+from tidegate.contracts.log_schema import log_schema
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor import lake
 from tidegate.runtime.doctor.lake import CHECKS, DISK_CHECKS, Disk, Log
 from tidegate.state import leases
-from tidegate.state.alignment import Lease
+from tidegate.state.alignment_decisions import Lease
 from tidegate.state.decisions import MAX_BATCHES
 from tidegate.state.delta_log.attempt_files import write_rows
 from tidegate.state.delta_log.log_entries import entry_path

@@ -37,7 +37,7 @@ from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.batch_loop.requests import Requests
 from tidegate.runtime.configuration.application import load, settings_of
 from tidegate.runtime.kafka.client import client
-from tidegate.state import batch_metadata
+from tidegate.state import earlier_batches
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -216,7 +216,7 @@ class Changing:
 
     def batches(self):
         """The numbers of the log's batches."""
-        return [meta.batch for meta in batch_metadata.metas(OperatorLog.at(self.folder / "lake" / NAME, None))]
+        return [meta.batch for meta in earlier_batches.metas(OperatorLog.at(self.folder / "lake" / NAME, None))]
 
     def emitted(self):
         """(key, value, timestamp, cause) of what left, in order."""

@@ -14,9 +14,9 @@ from confluent_kafka import Consumer, TopicPartition
 from deltalake import DeltaTable
 
 from tests.patience import wait_for
+from tidegate.contracts.batch_metadata import Pin
 from tidegate.contracts.clock import SYSTEM_CLOCK, SystemClock
 from tidegate.contracts.errors import ConfigurationError, StateError, UserError
-from tidegate.contracts.schema import Pin
 from tidegate.devkit.produce_consume import write_all
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.configuration.application import application_of

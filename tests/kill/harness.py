@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tidegate.contracts.schema import BatchMeta, after_document, is_complete
+from tidegate.contracts.batch_metadata import BatchMeta, after_document, is_complete
 
 PARTITIONS = 4
 OPERATOR = "updates"

@@ -21,7 +21,12 @@ from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.stream_table_join import StreamTableJoin, StreamTableJoinConfig
 from tidegate.operators.table_history import TableHistory, TableHistoryConfig
 from tidegate.operators.testing.laws import small
-from tidegate.state.alignment import Gate, Lease, needed, seen
+from tidegate.state.alignment_decisions import (
+    Gate,
+    Lease,
+    needed,
+    seen,
+)
 
 pytestmark = pytest.mark.fast
 

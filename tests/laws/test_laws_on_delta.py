@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from tests.laws import test_laws as laws
 from tests.laws.test_laws import case  # noqa: F401 -- the fixture of the same parameters
+from tidegate.contracts.batch_metadata import BatchMeta
+from tidegate.contracts.log_schema import FORMAT, log_schema
 from tidegate.contracts.operator import Operator, StepResult
-from tidegate.contracts.schema import FORMAT, BatchMeta, log_schema
 from tidegate.operators.testing.cases import Case
 from tidegate.state.delta_log.attempt_files import write_rows
 from tidegate.state.delta_log.operator_log import OperatorLog

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidegate.contracts.errors import UserError
-from tidegate.contracts.schema import log_schema
+from tidegate.contracts.log_schema import log_schema
 from tidegate.operators import registry
 from tidegate.operators.suppression import Suppression, SuppressionConfig
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.fast
 
 FIRST, SECOND = (0, 10), (10, 20)
 UPDATES = Records.from_rows([of_window(b"a", b"1", 8, FIRST, 0), of_window(b"a", b"2", 11, SECOND, 1)])
-UNEXPECTED_WINDOWS = "its key is of a window; write windows: headers, or windows: ignore to leave windows out of keys"
+UNEXPECTED_WINDOWS = "it names a window, but windows: none is configured; write windows: headers, or windows: ignore"
 
 
 def suppression(**given):

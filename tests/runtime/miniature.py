@@ -12,8 +12,8 @@ from unittest.mock import patch
 import pytest
 
 from tests.runtime.scripted_kafka import ScriptedKafka
+from tidegate.contracts.batch_metadata import Counts
 from tidegate.contracts.errors import EngineError
-from tidegate.contracts.schema import Counts
 from tidegate.runtime.batch_loop import driver as drivers
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.configuration.application import Application, application_of

@@ -5,8 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.metadata import described
-from tidegate.contracts.schema import FORMAT, BatchMeta, Counts
-from tidegate.runtime.batch_loop.metadata import after_batch
+from tidegate.contracts.batch_metadata import BatchMeta, Counts
+from tidegate.contracts.log_schema import FORMAT
+from tidegate.runtime.batch_loop.next_metadata import after_batch
 from tidegate.runtime.task.messages import PartitionResult
 from tidegate.runtime.telemetry.batch_metrics import (
     RECENT_MS,

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.metadata import described
+from tidegate.contracts.batch_metadata import BatchMeta, Counts
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.errors import UserError
-from tidegate.contracts.schema import BatchMeta, Counts
 from tidegate.operators.suppression import SuppressionConfig
 from tidegate.operators.windowed_aggregation.config import WindowedAggregationConfig
 from tidegate.runtime.configuration.application import config_hash, settings_of

@@ -10,10 +10,10 @@ import pytest
 from tests.runtime.miniature import NAME, application
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tests.runtime.test_publication import emissions
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.errors import EngineError, Unavailable
-from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.batch_loop.claim import Claimant, Claimed, Overtaken
-from tidegate.runtime.batch_loop.metadata import after_batch
+from tidegate.runtime.batch_loop.next_metadata import after_batch
 from tidegate.state.delta_log.attempt_files import write_rows
 from tidegate.state.delta_log.operator_log import OperatorLog
 

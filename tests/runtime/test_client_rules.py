@@ -16,7 +16,7 @@ from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.errors import Unavailable
 from tidegate.runtime.kafka import client as clients
 from tidegate.runtime.kafka.client import KafkaClient, client
-from tidegate.runtime.kafka.retries import Deadline
+from tidegate.runtime.kafka.request_retries import Deadline
 
 pytestmark = pytest.mark.fast
 

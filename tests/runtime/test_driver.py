@@ -15,10 +15,10 @@ import pytest
 from tests.metadata import described
 from tests.runtime.miniature import Jobs, application, driver_of, use_broker
 from tests.runtime.scripted_kafka import PRODUCER_ID, ScriptedKafka
+from tidegate.contracts.batch_metadata import Counts
 from tidegate.contracts.clock import SystemClock
 from tidegate.contracts.errors import EngineError, Fenced, StartOver, StateError, Unavailable
 from tidegate.contracts.kill_points import watched
-from tidegate.contracts.schema import Counts
 from tidegate.runtime.batch_loop import claimed_operator
 from tidegate.runtime.batch_loop.claimed_operator import ClaimedOperator
 from tidegate.runtime.batch_loop.driver import OperatorDriver

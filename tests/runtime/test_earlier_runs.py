@@ -10,9 +10,9 @@ from pydantic import SecretStr
 
 from tests.runtime.miniature import NAME, application
 from tests.runtime.scripted_kafka import ScriptedKafka
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.errors import StateError, Unavailable
 from tidegate.contracts.naming import log_path
-from tidegate.contracts.schema import BatchMeta
 from tidegate.control import ledger, revisions
 from tidegate.control.database import Database
 from tidegate.control.ledger import OperatorKey

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from tidegate.contracts.batch_metadata import BatchMeta, Counts, PartitionMeta
 from tidegate.contracts.config import TimeWindows
 from tidegate.contracts.errors import ConfigurationError
-from tidegate.contracts.schema import FORMAT, BatchMeta, Counts, PartitionMeta
+from tidegate.contracts.log_schema import FORMAT
 from tidegate.runtime.configuration.application import (
     Application,
     application_of,
@@ -140,7 +141,7 @@ def test_a_windowed_table_accepts_only_windowed_streams() -> None:
             "headers do not say whether windows are sessions",
         ),
         (LIMITED | {"input": topic("counts", window="headers")}, "input", "not a topic"),
-        (LIMITED | {"windows": "somewhere"}, "windows", "not a way to name windows"),
+        (LIMITED | {"windows": "somewhere"}, "windows", "it is not a way to name windows"),
         (COUNTS | {"window": {"unlimited": True}} | {"output": topic("o", windows="kafka")}, "output_windows", "Kafka"),
     ],
 )

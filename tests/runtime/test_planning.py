@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.metadata import described
 from tests.runtime.test_batch_metrics import meta
-from tidegate.contracts.schema import Counts
+from tidegate.contracts.batch_metadata import Counts
 from tidegate.runtime.batch_loop.planning import (
     IDLE_STEP_MS,
     PlanBasis,

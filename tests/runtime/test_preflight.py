@@ -12,7 +12,7 @@ from tidegate.contracts.config import read
 from tidegate.contracts.errors import ConfigurationError, StateError, UserError
 from tidegate.operators.stream_table_join import StreamTableJoinConfig
 from tidegate.operators.suppression import SuppressionConfig
-from tidegate.runtime.batch_loop.metadata import first_meta
+from tidegate.runtime.batch_loop.next_metadata import first_meta
 from tidegate.runtime.batch_loop.preflight import (
     check_functions,
     check_topics,

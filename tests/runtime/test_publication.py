@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from tests.runtime.scripted_kafka import PRODUCER_ID, ScriptedKafka
 from tests.state.logs import OPERATOR, commit_rows, new_log, reopened, rows
+from tidegate.contracts.batch_metadata import BatchMeta, Outcome, Settled
 from tidegate.contracts.clock import SystemClock
 from tidegate.contracts.errors import EngineError, Fenced, OutputTooLarge, StartOver, StateError
 from tidegate.contracts.naming import group_id
 from tidegate.contracts.records import Row
-from tidegate.contracts.schema import BatchMeta, Outcome, Settled
 from tidegate.kernels.record_format.record_batch import decode, decode_headers
 from tidegate.runtime.kafka.transactions import Producer, end
 from tidegate.runtime.publishing import publication

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from tests.runtime.miniature import NAME, application
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tidegate.contracts.errors import EngineError, UserError
+from tidegate.contracts.log_schema import log_schema
 from tidegate.contracts.records import Row
-from tidegate.contracts.schema import log_schema
 from tidegate.kernels.record_format.record_batch import decode, decode_headers, encode_headers
 from tidegate.operators.registry import operator_for
-from tidegate.runtime.batch_loop.metadata import after_claim, first_meta
+from tidegate.runtime.batch_loop.next_metadata import after_claim, first_meta
 from tidegate.runtime.repair import redrive as redrives
 from tidegate.runtime.repair.redrive import (
     Choice,

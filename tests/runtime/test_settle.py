@@ -13,8 +13,8 @@ from tests.runtime.scripted_kafka import ScriptedKafka
 from tests.runtime.test_publication import emissions, marks_sent, payloads
 from tests.state.logs import commit_rows
 from tidegate.cli.main import main
+from tidegate.contracts.log_schema import log_schema
 from tidegate.contracts.naming import log_path
-from tidegate.contracts.schema import log_schema
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.batch_loop.requests import Requests
 from tidegate.runtime.configuration.application import Application

@@ -6,10 +6,10 @@ import pytest
 
 from tests.metadata import described
 from tests.runtime.test_batch_metrics import meta
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.errors import OffsetsGone, UserError
-from tidegate.contracts.schema import BatchMeta
 from tidegate.operators.suppression import SuppressionConfig
-from tidegate.runtime.batch_loop.metadata import after_claim, after_skip
+from tidegate.runtime.batch_loop.next_metadata import after_claim, after_skip
 from tidegate.runtime.batch_loop.preflight import check_nothing_lost, lost_ranges
 from tidegate.runtime.repair.skip import check_skip, shown
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.runtime.test_task import plan
+from tidegate.contracts.batch_metadata import Counts
 from tidegate.contracts.errors import Unavailable
-from tidegate.contracts.schema import Counts
 from tidegate.runtime.batch_loop.state_recovery import Recovering
 from tidegate.runtime.task.messages import PartitionPlan, PartitionResult, RecoveryOutcome
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile

@@ -14,21 +14,22 @@ from deltalake import DeltaTable, write_deltalake
 from tests.metadata import described
 from tests.state.logs import HOUR_MS, MiniDriver, files, meta, new_log, rows
 from tests.state.tally_operator import Tally, TallyState
+from tidegate.contracts.batch_metadata import BatchMeta, Counts, PartitionMeta, Pin
 from tidegate.contracts.config import OperatorConfig, read
 from tidegate.contracts.errors import EngineError, StateError, Unavailable, UserError
 from tidegate.contracts.event_time import ALWAYS, NEVER
+from tidegate.contracts.log_schema import FORMAT
 from tidegate.contracts.records import Records, Row
-from tidegate.contracts.schema import FORMAT, BatchMeta, Counts, PartitionMeta, Pin
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 from tidegate.operators.table_history import TableHistory, TableHistoryConfig
 from tidegate.operators.table_history.state import TableHistoryState
-from tidegate.runtime.batch_loop.alignment import Gates, Renewal
 from tidegate.runtime.batch_loop.table_pin import PinnedTable
+from tidegate.runtime.batch_loop.table_stream_alignment import Gates, Renewal
 from tidegate.runtime.configuration.application import config_hash, settings_of
 from tidegate.runtime.task.messages import PartitionPlan, PartitionResult, TablePlan
 from tidegate.state import leases
-from tidegate.state.alignment import Lease
+from tidegate.state.alignment_decisions import Lease
 from tidegate.state.decisions import RecoveryMethod, Wanted
 from tidegate.state.local.local_state import LocalState
 from tidegate.state.local.recovery import PartitionLog, Recovered, recover

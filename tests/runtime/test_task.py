@@ -17,17 +17,18 @@ import pytest
 
 from tests.runtime.miniature import use_broker
 from tests.runtime.scripted_kafka import ScriptedKafka
+from tidegate.contracts.batch_metadata import Counts
 from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.config import read
 from tidegate.contracts.errors import EngineError, Superseded
+from tidegate.contracts.log_schema import log_schema
 from tidegate.contracts.operator import StepResult
 from tidegate.contracts.records import Records, Row
-from tidegate.contracts.schema import Counts, log_schema
 from tidegate.operators.registry import operator_for
 from tidegate.operators.suppression import SuppressionConfig
 from tidegate.runtime.environment import REAL
 from tidegate.runtime.kafka.fetch import Fetched
-from tidegate.runtime.kafka.retries import Deadline
+from tidegate.runtime.kafka.request_retries import Deadline
 from tidegate.runtime.kafka.transactions import Producer, init_producer
 from tidegate.runtime.publishing.topics import Outlets, OutputRoute
 from tidegate.runtime.task import ports, run

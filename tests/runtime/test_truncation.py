@@ -12,13 +12,13 @@ from tests.runtime.kafka_peers import columns
 from tests.runtime.miniature import NAME, Jobs, application, driver_of, use_broker
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tests.runtime.test_batch_metrics import meta
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.errors import InputTruncated, UserError
 from tidegate.contracts.records import Row
-from tidegate.contracts.schema import BatchMeta
 from tidegate.kernels.record_format.record_batch import encode
 from tidegate.operators.suppression import SuppressionConfig
 from tidegate.runtime.batch_loop.claimed_operator import ClaimedOperator
-from tidegate.runtime.batch_loop.metadata import after_claim, after_skip
+from tidegate.runtime.batch_loop.next_metadata import after_claim, after_skip
 from tidegate.runtime.batch_loop.planning import PlanBasis, plan_records
 from tidegate.runtime.batch_loop.preflight import check_nothing_truncated, truncated_ranges
 from tidegate.runtime.kafka.fetch import fetch

@@ -104,7 +104,7 @@ def test_a_client_without_a_certificate_that_the_broker_trusts_is_reported_with_
     without = {name: value for name, value in guarded.by_certificate().items() if "keystore" not in name}
     for options in (with_a_strangers, without):
         told = refusal(options)
-        assert "does not take this client's certificate" in told
+        assert "does not accept this client's certificate" in told
         assert "ssl.keystore.location" in told
 
 

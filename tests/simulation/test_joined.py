@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.metadata import described
+from tidegate.contracts.batch_metadata import BatchMeta, PartitionMeta
 from tidegate.contracts.config import read
+from tidegate.contracts.log_schema import FORMAT
 from tidegate.contracts.records import Row
-from tidegate.contracts.schema import FORMAT, BatchMeta, PartitionMeta
 from tidegate.operators.registry import operator_for
 from tidegate.operators.stream_table_join import StreamTableJoinConfig
 from tidegate.operators.table_history import TableHistoryConfig

@@ -12,9 +12,10 @@ import pytest
 
 from tests.metadata import described
 from tests.state.tally_operator import Tally, TallyState
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.event_time import NO_STREAM_TIME
+from tidegate.contracts.log_schema import FORMAT, log_schema
 from tidegate.contracts.records import Records, Row
-from tidegate.contracts.schema import FORMAT, BatchMeta, log_schema
 from tidegate.state.decisions import Commit, Wanted
 from tidegate.state.delta_log import operator_log
 from tidegate.state.delta_log.attempt_files import write_rows

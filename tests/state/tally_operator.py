@@ -10,9 +10,9 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
+from tidegate.contracts.batch_metadata import Counts
 from tidegate.contracts.operator import SEED, Array, ArraySpec, Layout, StepResult, Storage
 from tidegate.contracts.records import Records
-from tidegate.contracts.schema import Counts
 
 EMPTY = pa.table({"key": pa.array([], pa.binary())})
 

@@ -16,12 +16,13 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.state.logs import HOUR_MS, OPERATOR, clock_of, commit_rows, meta, new_log, reopened, rows
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.errors import EngineError, Fenced, StateError, Unavailable
-from tidegate.contracts.schema import BatchMeta
 from tidegate.state.delta_log import operator_log
 from tidegate.state.delta_log.attempt_files import write_rows
 from tidegate.state.delta_log.checkpoints import write_checkpoint
 from tidegate.state.delta_log.data_files import read_files
+from tidegate.state.delta_log.delta_snapshot import load
 from tidegate.state.delta_log.log_entries import (
     DELTA_LOG,
     STAGING,
@@ -31,7 +32,6 @@ from tidegate.state.delta_log.log_entries import (
     version_at,
 )
 from tidegate.state.delta_log.operator_log import OperatorLog
-from tidegate.state.delta_log.snapshot import load
 from tidegate.state.upkeep import cleanup, compaction, orphans
 from tidegate.state.upkeep.cleanup import clean_up
 from tidegate.state.upkeep.compaction import (

@@ -13,9 +13,10 @@ import pytest
 
 from tests.metadata import described
 from tests.state.logs import OPERATOR, reopened
-from tidegate.contracts.schema import FORMAT, BatchMeta
-from tidegate.runtime.batch_loop.metadata import after_claim, after_compaction
-from tidegate.state import batch_metadata
+from tidegate.contracts.batch_metadata import BatchMeta
+from tidegate.contracts.log_schema import FORMAT
+from tidegate.runtime.batch_loop.next_metadata import after_claim, after_compaction
+from tidegate.state import earlier_batches
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.upkeep.compaction import compact
 
@@ -43,32 +44,32 @@ def test_a_log_of_format_1_is_read(log: OperatorLog) -> None:
     newest = log.newest()
     assert newest is not None
     assert (newest.format, newest.batch, newest.next_offsets) == (1, 20, {0: 9, 1: 10})
-    assert [meta.batch for meta in batch_metadata.metas(log)] == list(range(21))
-    assert [meta.next_offsets for meta in batch_metadata.metas_of(log, range(5, 7))] == [{0: 2, 1: 3}, {0: 3, 1: 3}]
-    assert batch_metadata.gapless_range(log) == range(21)
-    assert batch_metadata.lineage(log, newest) == {
+    assert [meta.batch for meta in earlier_batches.metas(log)] == list(range(21))
+    assert [meta.next_offsets for meta in earlier_batches.metas_of(log, range(5, 7))] == [{0: 2, 1: 3}, {0: 3, 1: 3}]
+    assert earlier_batches.gapless_range(log) == range(21)
+    assert earlier_batches.lineage(log, newest) == {
         0: [(batch, f"a{batch}") for batch in (14, 16, 18, 20)],
         1: [(batch, f"a{batch}") for batch in (13, 15, 17, 19)],
     }
 
 
 def test_a_claim_upgrades_a_log_of_format_1(log: OperatorLog) -> None:
-    before, state = batch_metadata.metas(log), log.read("state")
+    before, state = earlier_batches.metas(log), log.read("state")
     mine, claim = claimed(log)
     batch = described(claim, batch=22, attempt="b", action="batch", next_offset={1: 11}, recovered={1: "new"})
     mine.commit(batch, [])
     for handle in (mine, reopened(mine), OperatorLog.at(log.path, None)):
         assert handle.newest() == batch
-        assert batch_metadata.metas(handle) == [*before, claim, batch]
-        assert batch_metadata.gapless_range(handle) == range(23)
+        assert earlier_batches.metas(handle) == [*before, claim, batch]
+        assert earlier_batches.gapless_range(handle) == range(23)
         assert handle.read("state") == state
         assert handle.format == FORMAT
 
 
 def test_a_compaction_of_format_1_keeps_each_batch_s_metadata_exactly_once(log: OperatorLog) -> None:
-    before = batch_metadata.metas(log)
+    before = earlier_batches.metas(log)
     mine, claim = claimed(log)
     compaction = after_compaction(claim, [0, 1], attempt="c", clock=claim.clock + 1_000)
     compact(mine, compaction, slot=("key",), keep_output_ms=None, rewind_window_ms=0)
-    assert batch_metadata.metas(reopened(mine)) == [*before, claim, compaction]
+    assert earlier_batches.metas(reopened(mine)) == [*before, claim, compaction]
     assert mine.batches("meta", -1) == list(range(22))

@@ -11,8 +11,8 @@ import pytest
 
 from tests.metadata import described
 from tests.state.logs import OPERATOR, meta, new_log
-from tidegate.contracts.schema import BatchMeta, Counts, Document, after_document
-from tidegate.runtime.batch_loop.metadata import after_batch
+from tidegate.contracts.batch_metadata import BatchMeta, Counts, Document, after_document
+from tidegate.runtime.batch_loop.next_metadata import after_batch
 from tidegate.runtime.task.messages import PartitionResult
 from tidegate.state.delta_log.log_entries import entry_path
 from tidegate.state.delta_log.operator_log import OperatorLog

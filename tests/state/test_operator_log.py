@@ -20,11 +20,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.state.logs import OPERATOR, SCHEMA, commit_rows, files, meta, new_log, reopened, rows
+from tidegate.contracts.batch_metadata import Counts, is_complete
 from tidegate.contracts.errors import EngineError, Fenced, Outdated, StateError, Unavailable, UserError
-from tidegate.contracts.schema import Counts, is_complete, log_schema
+from tidegate.contracts.log_schema import log_schema
 from tidegate.state import disk
 from tidegate.state.delta_log import operator_log
 from tidegate.state.delta_log.attempt_files import delete_attempt, write_file, write_rows
+from tidegate.state.delta_log.delta_snapshot import load
 from tidegate.state.delta_log.lake import MountedLake
 from tidegate.state.delta_log.log_entries import (
     DELTA_LOG,
@@ -37,7 +39,6 @@ from tidegate.state.delta_log.log_entries import (
     read_actions,
 )
 from tidegate.state.delta_log.operator_log import OperatorLog
-from tidegate.state.delta_log.snapshot import load
 
 pytestmark = pytest.mark.fast
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.metadata import of_each
-from tidegate.contracts.schema import BatchMeta, PartitionMeta, Raised
-from tidegate.runtime.batch_loop.metadata import after_claim, after_skip
+from tidegate.contracts.batch_metadata import BatchMeta, PartitionMeta, Raised
+from tidegate.runtime.batch_loop.next_metadata import after_claim, after_skip
 from tidegate.state.raised_offsets import after_going_back, input_offsets, raised_now
 
 pytestmark = pytest.mark.fast

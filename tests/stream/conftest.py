@@ -13,11 +13,11 @@ import pytest
 from deltalake import write_deltalake
 
 from tidegate import SuppressionRules
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.naming import log_path
-from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.spark.session import start_session
 from tidegate.spark import start
-from tidegate.state import batch_metadata
+from tidegate.state import earlier_batches
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 PARTITIONS = 3
@@ -86,7 +86,7 @@ class Place:
 
     def metas(self) -> list[BatchMeta]:
         """Every batch's metadata, oldest first."""
-        return batch_metadata.metas(self.log())
+        return earlier_batches.metas(self.log())
 
     def rows(self, kind: str, partition: int | None = None) -> list[dict[str, Any]]:
         """The log's rows of a kind, without the batch that wrote them."""

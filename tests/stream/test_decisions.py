@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.metadata import described
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.errors import StateError
-from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.stream.decisions import (
     BatchDecision,
     check_same_input,

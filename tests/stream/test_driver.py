@@ -30,7 +30,7 @@ from tidegate.operators.testing.laws import Trace
 from tidegate.runtime.stream import driver as driver_module
 from tidegate.runtime.stream.config import StreamConfig
 from tidegate.runtime.stream.driver import StreamDriver
-from tidegate.state import batch_metadata
+from tidegate.state import earlier_batches
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast
@@ -146,7 +146,7 @@ def test_laws_1_and_8_a_stream_equals_the_reference_and_counts_every_record_once
     for partition in range(PARTITIONS):
         expected = foretold(rules, rows, partition)
         assert stream.seen(partition, expected) == expected
-    metas = batch_metadata.metas(stream.log())
+    metas = earlier_batches.metas(stream.log())
     assert all(change.counts.balanced for meta in metas for change in meta.changed.values())
     assert records_in(metas) == len(rows)
     shutil.rmtree(stream.folder)
@@ -272,7 +272,7 @@ class Failing(PlainColumns):
 def test_a_failed_attempt_leaves_no_file_and_the_next_one_starts_from_a_new_claim(tmp_path, no_pauses):
     stream = Stream(HELD, tmp_path).start(Failing(2))
     stream.batch([Row(b"a", b"1", 0, 0), Row(b"b", b"1", 1, 0)])
-    assert [meta.action for meta in batch_metadata.metas(stream.log())] == ["claim", "claim", "claim", "batch"]
+    assert [meta.action for meta in earlier_batches.metas(stream.log())] == ["claim", "claim", "claim", "batch"]
     named = {file.path for kind in ("meta", "state", "emission") for file in stream.log().data_files(kind)}
     assert {str(path.relative_to(stream.log().path)) for path in stream.log().path.glob("kind=*/*/*")} == named
     assert sum(known.totals.held for known in stream.driver.newest.partitions.values()) == 2
@@ -298,7 +298,7 @@ def test_a_partition_whose_rows_are_in_two_tasks_stops_the_query_and_nothing_is_
     stream = Stream(HELD, tmp_path).start(Spread())
     with pytest.raises(StateError, match="spread over tasks"):
         stream.batch([Row(b"a", b"%d" % place, place, 0) for place in range(4)])
-    assert [meta.action for meta in batch_metadata.metas(stream.log())] == ["claim"]
+    assert [meta.action for meta in earlier_batches.metas(stream.log())] == ["claim"]
 
 
 def test_a_second_driver_fences_the_first(tmp_path, no_pauses):
@@ -307,7 +307,7 @@ def test_a_second_driver_fences_the_first(tmp_path, no_pauses):
     with pytest.raises(Fenced):
         first.batch([Row(b"a", b"1", 0, 0)])
     second.batch([Row(b"a", b"2", 0, 0)])
-    assert records_in(batch_metadata.metas(second.log())) == 1
+    assert records_in(earlier_batches.metas(second.log())) == 1
 
 
 def test_a_batch_without_rows_is_committed_too(tmp_path):

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.metadata import described
-from tidegate.contracts.schema import FORMAT, BatchMeta, Counts
+from tidegate.contracts.batch_metadata import BatchMeta, Counts
+from tidegate.contracts.log_schema import FORMAT
 from tidegate.runtime.configuration.application import Application, application_of
 from tidegate.runtime.telemetry.driver_status import DriverStatus
 from tidegate.runtime.telemetry.observation import Observation

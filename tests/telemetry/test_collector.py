@@ -12,8 +12,8 @@ from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.telemetry.conftest import COUNTS, SECONDS, StillDriver, application, busy, driver_status, meta
+from tidegate.contracts.batch_metadata import Counts
 from tidegate.contracts.clock import SystemClock
-from tidegate.contracts.schema import Counts
 from tidegate.runtime.telemetry import service_metrics
 from tidegate.runtime.telemetry.metric_definitions import METRICS
 from tidegate.runtime.telemetry.telemetry import Telemetry

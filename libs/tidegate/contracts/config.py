@@ -53,7 +53,7 @@ def _keep(value: object) -> object:
     if value == "forever":
         return value
     if not isinstance(value, str | int | timedelta):
-        raise ValueError("neither a duration nor forever; write 30d, or forever")
+        raise ValueError("it is neither a duration nor forever; write 30d, or forever")
     return _duration(value)
 
 
@@ -134,7 +134,7 @@ class OperatorRules(Config):
     kind: str
     """Kind of operator."""
     timestamp: TimestampField | None = None
-    """Where the event timestamp is; default: the timestamp of the Kafka record."""
+    """Where the event timestamp is; default: it is the timestamp of the Kafka record."""
     key_format: Format = "bytes"
     """Format in which views show keys."""
     value_format: Format = "bytes"
@@ -173,7 +173,7 @@ def _read_windows(value: object) -> object:
         return TimeWindows.model_validate(value)
     if value is None or value in ("none", "ignore", "headers", "session") or isinstance(value, TimeWindows):
         return value
-    raise ValueError("not a way to name windows; write windows: headers, session, {time: 1h}, none or ignore")
+    raise ValueError("it is not a way to name windows; write windows: headers, session, {time: 1h}, none or ignore")
 
 
 Windows: TypeAlias = Annotated[

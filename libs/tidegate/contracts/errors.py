@@ -17,7 +17,7 @@ TidegateError
        |- Outdated          files that a commit should replace are no longer in the log: nothing was committed
        `- OutputTooLarge    a record is larger than the output topic accepts
 
-Bad *data* never raises: it becomes a row of kind `rejected` or `late` (see `contracts.schema`).
+Bad *data* never raises: it becomes a row of kind `rejected` or `late` (see `contracts.log_schema`).
 """
 
 from __future__ import annotations

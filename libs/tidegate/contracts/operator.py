@@ -13,9 +13,9 @@ from typing import Any, Protocol
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidegate.contracts.batch_metadata import Counts
 from tidegate.contracts.event_time import ALWAYS
 from tidegate.contracts.records import Records
-from tidegate.contracts.schema import Counts
 
 Array = npt.NDArray[Any]
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, delete, select, update
 
-from tidegate.contracts.schema import BatchMeta, Counts
+from tidegate.contracts.batch_metadata import BatchMeta, Counts
 from tidegate.control.database import insert
 from tidegate.control.models import (
     Application,

@@ -6,7 +6,7 @@ from kafka.protocol.producer import ProduceRequest
 
 from tidegate.kernels.record_format.record_batch import OutgoingColumns, encode
 from tidegate.runtime.kafka.client import KafkaClient
-from tidegate.runtime.kafka.retries import (
+from tidegate.runtime.kafka.request_retries import (
     Deadline,
     error_for,
     is_retriable,

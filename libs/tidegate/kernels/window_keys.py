@@ -22,9 +22,9 @@ from tidegate.kernels.record_format.varint import read_varint
 
 REASONS = (
     "no window: headers with its bounds are missing",
-    "no window: its bounds are no interval within the range of time",
-    "no window: its key is too short to name one in Kafka's bytes",
-    "its key is of a window; write windows: headers, or windows: ignore to leave windows out of keys",
+    "no window: its start and end do not form an interval within the range of time",
+    "no window: its key is too short for Kafka's format of windowed keys",
+    "it names a window, but windows: none is configured; write windows: headers, or windows: ignore",
 )
 NO_BOUNDS, BAD_BOUNDS, TOO_SHORT, UNEXPECTED_WINDOWS = 1, 2, 3, 4
 

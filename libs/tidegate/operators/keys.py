@@ -18,7 +18,7 @@ from tidegate.contracts.operator import Array
 from tidegate.kernels import window_keys
 from tidegate.kernels.columns import int_column
 from tidegate.kernels.payloads import FlatRecords
-from tidegate.operators import acceptance
+from tidegate.operators import late_and_rejected
 
 WINDOW = ("window_start", "window_end")
 """The columns that identify a windowed key, together with `key`."""
@@ -27,7 +27,7 @@ WINDOW = ("window_start", "window_end")
 class Keyed(NamedTuple):
     """Records under the operator's keys, with a window end (plain keys: 0) and a code for each.
 
-    `missing`: 0, or the code in `acceptance` of what the record lacks: a timestamp or a window.
+    `missing`: 0, or the code in `late_and_rejected` of what the record lacks: a timestamp or a window.
     """
 
     batch: FlatRecords
@@ -124,7 +124,7 @@ def slot_of(config: KeyRules, *more: str) -> tuple[str, ...]:
 
 def _missing(missing: Array, code: Array) -> Array:
     """Return a code per row: the one of `missing`; where that is 0, the one for the window's `code`, if any."""
-    return np.where((missing == 0) & (code > 0), acceptance.NO_WINDOW - 1 + code, missing).astype(np.int8)
+    return np.where((missing == 0) & (code > 0), late_and_rejected.NO_WINDOW - 1 + code, missing).astype(np.int8)
 
 
 def _windows(rows: pa.RecordBatch) -> int:

@@ -37,7 +37,7 @@ def key_and_window(row: Row, config: KeyRules) -> KeyAndWindow:
     return _by_bytes(row.key, windows.time if isinstance(windows, TimeWindows) else None)
 
 
-_UNEXPECTED_WINDOW = "its key is of a window; write windows: headers, or windows: ignore to leave windows out of keys"
+_UNEXPECTED_WINDOW = "it names a window, but windows: none is configured; write windows: headers, or windows: ignore"
 
 
 def _names(row: Row) -> set[str]:
@@ -60,7 +60,7 @@ def _by_bytes(key: bytes, size: int | None) -> KeyAndWindow:
     """
     added = 16 if size is None else 8
     if len(key) < added:
-        return KeyAndWindow(key, None, "no window: its key is too short to name one in Kafka's bytes")
+        return KeyAndWindow(key, None, "no window: its key is too short for Kafka's format of windowed keys")
     start = int.from_bytes(key[-8:], "big", signed=True)
     end = int.from_bytes(key[-16:-8], "big", signed=True) if size is None else start + size
     return _within(key[:-added], start, end)
@@ -68,5 +68,5 @@ def _by_bytes(key: bytes, size: int | None) -> KeyAndWindow:
 
 def _within(key: bytes | None, start: int, end: int) -> KeyAndWindow:
     if not (0 <= start <= MAX_TIME and start <= end and (end <= MAX_WINDOW_END or end == MAX_TIMESTAMP)):
-        return KeyAndWindow(key, None, "no window: its bounds are no interval within the range of time")
+        return KeyAndWindow(key, None, "no window: its start and end do not form an interval within the range of time")
     return KeyAndWindow(key, (start, end))

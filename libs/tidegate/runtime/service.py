@@ -15,7 +15,7 @@ from functools import partial
 from threading import Event, current_thread, main_thread
 from typing import Any
 
-from tidegate.contracts.schema import BatchMeta
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.spark.session import (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidegate.state.alignment import Lease
+from tidegate.state.alignment_decisions import Lease
 
 FOLDER = "_readers"
 

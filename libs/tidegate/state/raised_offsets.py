@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tidegate.contracts.batch_metadata import Raised
 from tidegate.contracts.operator import Array
-from tidegate.contracts.schema import Raised
 
 
 def raised_now(raised: Raised) -> int:

@@ -13,17 +13,17 @@ from typing import cast
 
 import pyarrow as pa
 
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.operator import OperatorState, StepResult, TableReader
-from tidegate.contracts.schema import BatchMeta
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor.change_preview import table_state
 from tidegate.runtime.kafka.client import client
 from tidegate.runtime.kafka.fetch import fetch
-from tidegate.state.batch_metadata import metas
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.earlier_batches import metas
 
 PIECE_BYTES, DEADLINE_S = 2**24, 60.0
 OUTPUT = ("emission", "late", "rejected")

@@ -3,7 +3,7 @@
 from tests.rules.removals import argument, condition, deleted, dropped, instead, replaced
 from tests.rules.rule import Chapter, Rule, tests
 
-_LOG, _LEDGER = "state/delta_log/operator_log", "runtime/batch_loop/metadata"
+_LOG, _LEDGER = "state/delta_log/operator_log", "runtime/batch_loop/next_metadata"
 
 RULES = (
     Rule(
@@ -31,21 +31,21 @@ RULES = (
         slug="claim-takes-number",
         name="a claim takes a batch number",
         chapter=Chapter.COMMIT,
-        tests=tests("runtime/test_commit_metadata", "a_claim_and_a_compaction_take_a_batch_each_and_keep_last"),
+        tests=tests("runtime/test_next_metadata", "a_claim_and_a_compaction_take_a_batch_each_and_keep_last"),
         removals=(argument("batch", "newest.batch"),),
     ),
     Rule(
         slug="compaction-takes-number",
         name="a compaction takes a batch number",
         chapter=Chapter.COMMIT,
-        tests=tests("runtime/test_commit_metadata", "a_claim_and_a_compaction_take_a_batch_each_and_keep_last"),
+        tests=tests("runtime/test_next_metadata", "a_claim_and_a_compaction_take_a_batch_each_and_keep_last"),
         removals=(dropped("1"),),
     ),
     Rule(
         slug="claim-raises-epoch",
         name="every claim raises the epoch",
         chapter=Chapter.COMMIT,
-        tests=tests("runtime/test_commit_metadata", "a_claim_and_a_compaction_take_a_batch_each_and_keep_last"),
+        tests=tests("runtime/test_next_metadata", "a_claim_and_a_compaction_take_a_batch_each_and_keep_last"),
         removals=(argument("epoch", "newest.epoch"),),
     ),
     Rule(
@@ -59,21 +59,21 @@ RULES = (
         slug="last-commit",
         name="a partition's `last` is the batch and attempt of the newest commit that changed it",
         chapter=Chapter.COMMIT,
-        tests=tests("runtime/test_commit_metadata", "metadata_is_complete_for_partitions_that_took_no_part"),
+        tests=tests("runtime/test_next_metadata", "metadata_is_complete_for_partitions_that_took_no_part"),
         removals=(dropped("last="),),
     ),
     Rule(
         slug="offsets-of-all",
         name="metadata has the offsets and stream times of all partitions",
         chapter=Chapter.COMMIT,
-        tests=tests("runtime/test_commit_metadata", "metadata_is_complete_for_partitions_that_took_no_part"),
+        tests=tests("runtime/test_next_metadata", "metadata_is_complete_for_partitions_that_took_no_part"),
         removals=(argument("partitions", "after"),),
     ),
     Rule(
         slug="counts-balance",
         name="a batch whose counts do not balance is not committed",
         chapter=Chapter.COMMIT,
-        tests=tests("runtime/test_commit_metadata", "a_batch_whose_counts_do_not_balance_is_not_committed"),
+        tests=tests("runtime/test_next_metadata", "a_batch_whose_counts_do_not_balance_is_not_committed"),
         removals=(condition("False"),),
     ),
     Rule(

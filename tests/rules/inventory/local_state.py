@@ -133,7 +133,7 @@ RULES = (
         slug="compaction-is-snapshot",
         name="a compaction records that it is the newest snapshot",
         chapter=Chapter.LOCAL_STATE,
-        tests=tests("runtime/test_commit_metadata", "a_claim_and_a_compaction_take_a_batch_each_and_keep_last"),
+        tests=tests("runtime/test_next_metadata", "a_claim_and_a_compaction_take_a_batch_each_and_keep_last"),
         removals=(argument("snapshot_batch", "newest.partitions[p].snapshot_batch"),),
     ),
     Rule(

@@ -9,9 +9,9 @@ _PINS, _TASK, _DRIVER, _RECOVERY = (
     "runtime/batch_loop/driver",
     "state/local/recovery",
 )
-_ALIGNMENT, _HISTORY, _JOIN = "state/alignment", "operators/table_history", "operators/stream_table_join"
+_ALIGNMENT, _HISTORY, _JOIN = "state/alignment_decisions", "operators/table_history", "operators/stream_table_join"
 _DRIVERS, _LAW = (
-    "runtime/batch_loop/alignment",
+    "runtime/batch_loop/table_stream_alignment",
     tests("laws/test_alignment", "every_schedule_of_table_and_join_gives_the_same_join_in_the_same_order"),
 )
 
@@ -136,7 +136,7 @@ RULES = (
         name="the gate opens only for records that were due before the end that the table has read",
         chapter=Chapter.TABLES,
         tests=tests(
-            "state/test_alignment",
+            "state/test_alignment_decisions",
             "a_gate_opens_for_records_that_were_due_before_the_end_that_the_table_has_read",
             "a_gate_that_stays_closed_for_long_merges_entries_and_opens_no_earlier",
         ),
@@ -154,7 +154,7 @@ RULES = (
         name="a superseded driver's lease, or an unreadable one, releases no version",
         chapter=Chapter.TABLES,
         tests=tests(
-            "state/test_alignment",
+            "state/test_alignment_decisions",
             "a_superseded_driver_s_lease_releases_no_version",
             "a_lease_round_trips_and_an_unreadable_lease_needs_everything",
         ),
@@ -171,7 +171,7 @@ RULES = (
         slug="lease-expires",
         name="a lease older than the rewind window no longer counts",
         chapter=Chapter.TABLES,
-        tests=tests("state/test_alignment", "a_lease_older_than_the_rewind_window_no_longer_counts"),
+        tests=tests("state/test_alignment_decisions", "a_lease_older_than_the_rewind_window_no_longer_counts"),
         removals=(dropped("lease.clock >= clock - rewind_window_ms"),),
     ),
     Rule(
@@ -213,7 +213,7 @@ RULES = (
         slug="waiting-bounded",
         name="while 64 MiB wait for the table in a partition, its stream is not read",
         chapter=Chapter.TABLES,
-        tests=tests("runtime/test_alignment", "with_64_mib_waiting_a_partition_pauses_reading_the_stream"),
+        tests=tests("runtime/test_table_stream_alignment", "with_64_mib_waiting_a_partition_pauses_reading_the_stream"),
         removals=(replaced("used.waiting_bytes >= MOST_WAITING_BYTES", "False"),),
     ),
     Rule(
@@ -221,7 +221,8 @@ RULES = (
         name="records due by an idle advance wait for an end of the table's topic that is read after it",
         chapter=Chapter.TABLES,
         tests=tests(
-            "runtime/test_alignment", "records_due_by_an_idle_advance_wait_for_a_later_end_of_the_table_s_topic"
+            "runtime/test_table_stream_alignment",
+            "records_due_by_an_idle_advance_wait_for_a_later_end_of_the_table_s_topic",
         ),
         removals=(
             dropped("plan.action != 'idle'", way="gate"),

@@ -4,7 +4,7 @@ from tests.rules.removals import condition, replaced, value
 from tests.rules.rule import Chapter, Rule, tests
 
 _REFUSALS, _SUPPRESSION, _WINDOWS = (
-    "operators/acceptance",
+    "operators/late_and_rejected",
     "operators/suppression/step",
     "operators/windowed_aggregation/step",
 )

@@ -27,8 +27,8 @@ from tidegate.contracts.naming import log_path
 from tidegate.devkit.charts import Bar, bar_chart
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.telemetry.batch_metrics import Metrics
-from tidegate.state.batch_metadata import has_version
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.earlier_batches import has_version
 
 _BAR_WIDTH = 30
 

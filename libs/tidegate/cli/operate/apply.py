@@ -12,14 +12,14 @@ from tidegate.application.target import load
 from tidegate.cli.driver_client import DRIVER_TIMEOUT_S, carry_out, requests_of
 from tidegate.cli.operate.plan import REFUSED, previews_of, show_previews
 from tidegate.cli.shared import json_option, show, wants_json
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.errors import EngineError
 from tidegate.contracts.event_time import parse_duration_ms
 from tidegate.contracts.naming import log_path
-from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.configuration.application import Application, config_hash, settings_of
 from tidegate.runtime.doctor.change_preview import ChangePreview, as_logs_go_on
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile
-from tidegate.state import batch_metadata
+from tidegate.state import earlier_batches
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 POLL_S = 0.1
@@ -69,7 +69,7 @@ def _apply(application: Application, name: str) -> tuple[str, BatchMeta | None]:
     before = _log(application, name).newest()
     done_by = carry_out("apply", application, name, json.dumps(settings_of(config)))
     log = _until_applied(application, name)
-    metas = batch_metadata.metas(log, -1 if before is None else before.batch)
+    metas = earlier_batches.metas(log, -1 if before is None else before.batch)
     return done_by, next((meta for meta in metas if meta.action == "apply"), None)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from tidegate.application.target import load
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.event_time import format_duration_ms
-from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.configuration.application import select_operators
 from tidegate.runtime.service import PLAIN, configure_logging, run
 from tidegate.runtime.telemetry.batch_metrics import Metrics

@@ -34,7 +34,7 @@ class DeduplicateRules(KeyRules):
     within: Within
     """Records of a key that are less than this apart are duplicates of the one that came first; or `forever`."""
     grace: Duration | None = Field(default=None, validate_default=True)
-    """How far behind stream time a record is accepted; required with a time in `within`, refused with `forever`."""
+    """How far behind stream time a record is accepted. Required with a duration in `within`, refused with `forever`."""
     buffer: StrictBuffer | None = None
     """How many keys may be remembered, and what to do if there are more; omitted: any number."""
 
@@ -55,7 +55,8 @@ class DeduplicateRules(KeyRules):
         # rule: expiry-has-grace/time
         if within not in (None, FOREVER) and grace is None:
             raise ValueError(
-                "keys are forgotten, so records must be late at some time; write grace: 1h (0: no record may be late)"
+                "required with a duration in within, because keys are then forgotten; "
+                "write grace: 1h (with 0, every record behind stream time is late)"
             )
         return grace
 

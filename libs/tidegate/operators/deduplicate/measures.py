@@ -5,8 +5,8 @@ The name of a measure says how batches combine: of `*_now` the newest counts, of
 
 from __future__ import annotations
 
-from tidegate.contracts.schema import Counts
-from tidegate.operators import acceptance
+from tidegate.contracts.batch_metadata import Counts
+from tidegate.operators import late_and_rejected
 from tidegate.operators.bounds import sizes
 from tidegate.operators.deduplicate import step
 from tidegate.operators.deduplicate.config import DeduplicateRules
@@ -17,7 +17,7 @@ def counts(outcome: step.Outcome, held: int, held_bytes: int) -> Counts:
 
     `held`: how many first records are remembered, and the bytes of their keys.
     """
-    unaccepted, late = (int(number) for number in outcome.unaccepted.numbers[: acceptance.LATENESS_SUM])
+    unaccepted, late = (int(number) for number in outcome.unaccepted.numbers[: late_and_rejected.LATENESS_SUM])
     first = int(outcome.tally[step.EMITTED])
     return Counts(
         records_in=int(outcome.tally[step.NEXT_ROW]),
@@ -35,7 +35,7 @@ def measures(outcome: step.Outcome, config: DeduplicateRules, held: int, held_by
     """Return lateness in ms, how many first records expired, and how much is remembered, now and at most."""
     largest, largest_bytes = (int(outcome.tally[name]) for name in (step.HELD_MAX, step.HELD_BYTES_MAX))
     return (
-        acceptance.measures(outcome.unaccepted, int(outcome.tally[step.NEXT_ROW]))
+        late_and_rejected.measures(outcome.unaccepted, int(outcome.tally[step.NEXT_ROW]))
         | {"expired": int(outcome.tally[step.EXPIRED])}
         | sizes(config.buffer, held, held_bytes, "now")
         | sizes(config.buffer, largest, largest_bytes, "max")

@@ -18,7 +18,7 @@ from tidegate.kernels import columns, time_buffer
 from tidegate.kernels.hash_index import Index
 from tidegate.kernels.memory import arena, slots
 from tidegate.kernels.payloads import FlatRecords, Payloads, flat_records, record_length
-from tidegate.operators import acceptance
+from tidegate.operators import late_and_rejected
 from tidegate.operators.deduplicate import measures, tables
 from tidegate.operators.deduplicate import step as kernel
 from tidegate.operators.deduplicate.config import FOREVER, DeduplicateRules
@@ -117,7 +117,7 @@ class DeduplicateState:
 
         Every record is counted once, up to the one at which `shut_down` stops.
         """
-        own, missing, newest = acceptance.with_timestamps(records, self._config, clock_ms)
+        own, missing, newest = late_and_rejected.with_timestamps(records, self._config, clock_ms)
         batch, _, missing = self._keys.keyed(own, missing)
         keys, outcome = _keys_alone(batch), self._outcome(len(records))
         signal = run(
@@ -157,7 +157,7 @@ class DeduplicateState:
             emitted=np.empty(records, np.int64),
             opened=np.empty(records, np.int32),
             expired=np.empty(held + records, np.int32),
-            unaccepted=acceptance.none_yet(records),
+            unaccepted=late_and_rejected.none_yet(records),
             tally=tally,
         )
 
@@ -195,8 +195,8 @@ class DeduplicateState:
         slots_changed, gone = tables.net_changes(state, outcome, int(batch.offset[0]) if len(batch.offset) else 2**62)
         emissions = tables.emissions(state, batch, outcome.emitted[: tally[kernel.EMITTED]])
         changes, undo = (tables.changes(state, batch, slots_changed, is_gone) for is_gone in (gone, ~gone))
-        late = acceptance.late(state.payloads, own, unaccepted, self._rules.grace, "older than grace")
-        rejected = acceptance.rejected(state.payloads, own, unaccepted, newest)
+        late = late_and_rejected.late(state.payloads, own, unaccepted, self._rules.grace, "older than grace")
+        rejected = late_and_rejected.rejected(state.payloads, own, unaccepted, newest)
         kernel.release(state, outcome.expired[: tally[kernel.EXPIRED]])
         self._shell.stream_time = tally[kernel.STREAM_TIME]
         stop = stop_of(signal, _STOP_LIMITS, batch, tally[kernel.NEXT_ROW])

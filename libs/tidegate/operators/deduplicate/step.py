@@ -20,8 +20,8 @@ from tidegate.kernels.memory import slots
 from tidegate.kernels.memory.slots import SlotPool
 from tidegate.kernels.payloads import FlatRecords, Payloads
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES, TimeBuffer
-from tidegate.operators import acceptance
-from tidegate.operators.acceptance import ACCEPTED, LATE, Unaccepted
+from tidegate.operators import late_and_rejected
+from tidegate.operators.late_and_rejected import ACCEPTED, LATE, Unaccepted
 
 DONE, NEEDS_SLOT, NEEDS_ROOM, FULL_KEYS, FULL_BYTES = range(5)
 """Why a kernel returned: all rows are done; the row at tally[NEXT_ROW] needs a slot or room in the arena, or would
@@ -88,7 +88,7 @@ def absorb(
         code = _verdict(batch, row, missing[row], newest, rules, tally[STREAM_TIME])
         # rule: unaccepted-changes-nothing
         if code != ACCEPTED:
-            acceptance.note(outcome.unaccepted, row, code, timestamp, tally[STREAM_TIME])
+            late_and_rejected.note(outcome.unaccepted, row, code, timestamp, tally[STREAM_TIME])
             continue
         stream_time = max(tally[STREAM_TIME], timestamp)
         due = due_until(rules, stream_time)
@@ -101,7 +101,7 @@ def absorb(
             if signal != DONE:
                 return signal
         tally[STREAM_TIME] = stream_time
-        acceptance.observe_lateness(outcome.unaccepted, timestamp, stream_time)
+        late_and_rejected.observe_lateness(outcome.unaccepted, timestamp, stream_time)
         expire(state, due, outcome)
         tally[HELD_MAX] = max(tally[HELD_MAX], state.time.numbers[HELD])
         tally[HELD_BYTES_MAX] = max(tally[HELD_BYTES_MAX], state.time.numbers[HELD_BYTES])
@@ -206,8 +206,8 @@ def _has_key(stored: Payloads, batch: FlatRecords, slot: int, row: int) -> bool:
 @inlined
 def _verdict(batch: FlatRecords, row: int, missing: int, newest: int, rules: Rules, stream_time: int) -> Any:
     if batch.key_length[row] < 0:
-        return acceptance.NULL_KEY
-    code = acceptance.bad_timestamp(batch.timestamp[row], missing, newest)
+        return late_and_rejected.NULL_KEY
+    code = late_and_rejected.bad_timestamp(batch.timestamp[row], missing, newest)
     if code != ACCEPTED:
         return code
     # rule: late-beyond-grace

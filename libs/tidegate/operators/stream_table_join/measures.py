@@ -9,14 +9,14 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.contracts.schema import Counts
-from tidegate.operators import acceptance
+from tidegate.contracts.batch_metadata import Counts
+from tidegate.operators import late_and_rejected
 from tidegate.operators.stream_table_join import step, tables
 
 
 def counts(outcome: step.Outcome, emitted: int, held: int, held_bytes: int) -> Counts:
     """Return the counts of a batch: a record is rejected or applied, whether it is joined at once or buffered."""
-    records, rejected = int(outcome.tally[step.NEXT_ROW]), int(outcome.unaccepted.numbers[acceptance.COUNT])
+    records, rejected = int(outcome.tally[step.NEXT_ROW]), int(outcome.unaccepted.numbers[late_and_rejected.COUNT])
     return Counts(
         records_in=records,
         applied=records - rejected,
@@ -36,7 +36,7 @@ def measures(
     """
     tally = [int(number) for number in outcome.tally]
     emitted = {row["values"]: row["counts"] for row in pc.value_counts(emissions["cause"]).to_pylist()}
-    found = acceptance.measures(outcome.unaccepted, tally[step.NEXT_ROW])
+    found = late_and_rejected.measures(outcome.unaccepted, tally[step.NEXT_ROW])
     found |= {f"emitted_{cause}": emitted.get(cause, 0) for cause in tables.CAUSES.to_pylist()}
     dropped, dropped_expired = tally[step.EMITTED] - emissions.num_rows, tally[step.EXPIRED] - found["emitted_expired"]
     return found | {

@@ -21,9 +21,9 @@ from tidegate.kernels.memory import slots
 from tidegate.kernels.payloads import FlatRecords, Payloads, flat_records
 from tidegate.kernels.touched import net_buffer_changes
 from tidegate.kernels.version_chains import READABLE_FROM, VersionedState
-from tidegate.operators import acceptance, result_tables
-from tidegate.operators.acceptance import Timestamped
+from tidegate.operators import late_and_rejected, result_tables
 from tidegate.operators.keys import PlainKeys, WindowKeys
+from tidegate.operators.late_and_rejected import Timestamped
 from tidegate.operators.shell import BUFFER_ARRAYS, Header, Shell, blocks_of, buffer_of, deletions, run, settle
 from tidegate.operators.stream_table_join import measures, tables
 from tidegate.operators.stream_table_join import step as kernel
@@ -116,7 +116,7 @@ class StreamTableJoinState:
         The result's changelog describes all changes of the state. Raise UserError, in the middle of the batch, if the
         stream is before the history of its table and `before_history` is `stop`.
         """
-        own, missing, newest = acceptance.with_timestamps(records, self._config, clock_ms)
+        own, missing, newest = late_and_rejected.with_timestamps(records, self._config, clock_ms)
         batch, _, missing = self._keys.keyed(own, missing)
         dated = Timestamped(batch, missing, newest)
         outcome = self._outcome(len(records))
@@ -168,7 +168,7 @@ class StreamTableJoinState:
             emitted=np.empty(held + records, np.int64),
             late=np.empty(held + records, np.bool_),
             touched=np.empty(held + records, np.int32),
-            unaccepted=acceptance.none_yet(records),
+            unaccepted=late_and_rejected.none_yet(records),
             tally=tally,
         )
 
@@ -226,7 +226,7 @@ class StreamTableJoinState:
         touched = outcome.touched[: outcome.tally[kernel.TOUCHED]]
         changed = touched[net_buffer_changes(state.time, state.payloads, touched)]
         emissions = self._emissions(batch, outcome)
-        rejected = acceptance.rejected(state.payloads, own, outcome.unaccepted, dated.newest)
+        rejected = late_and_rejected.rejected(state.payloads, own, outcome.unaccepted, dated.newest)
         changes = tables.changes(state, batch, changed)
         undo = tables.undo(state, batch, changed, changes["key"])
         self._settle(batch, outcome)
@@ -248,7 +248,7 @@ class StreamTableJoinState:
         )
 
     def _without_records(self, outcome: kernel.Outcome) -> StepResult:
-        dated = acceptance.with_timestamps(_NO_RECORDS, self._config, 0)
+        dated = late_and_rejected.with_timestamps(_NO_RECORDS, self._config, 0)
         return self._result(dated, outcome, dated.batch)
 
     def _emissions(self, batch: FlatRecords, outcome: kernel.Outcome) -> pa.Table:

@@ -28,8 +28,8 @@ from tidegate.kernels.memory.slots import SlotPool
 from tidegate.kernels.payloads import FlatRecords, Located, Payloads
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES, TimeBuffer
 from tidegate.kernels.version_chains import FAR_AHEAD, NONE, READABLE_FROM, LookupScratch, Versions
-from tidegate.operators import acceptance
-from tidegate.operators.acceptance import ACCEPTED, Timestamped, Unaccepted
+from tidegate.operators import late_and_rejected
+from tidegate.operators.late_and_rejected import ACCEPTED, Timestamped, Unaccepted
 
 DONE, NEEDS_SLOT, BEFORE_HISTORY, NEEDS_ARENA = range(4)
 """Why a kernel returned: all rows are done, it needs a slot or bytes, or the stream is before the table's history."""
@@ -122,7 +122,7 @@ def absorb(state: State, dated: Timestamped, limits: Limits, rules: Rules, outco
         timestamp = dated.batch.timestamp[row]
         code = _verdict(dated, row, rules)
         if code != ACCEPTED:
-            acceptance.note(outcome.unaccepted, row, code, timestamp, tally[STREAM_TIME])
+            late_and_rejected.note(outcome.unaccepted, row, code, timestamp, tally[STREAM_TIME])
         elif dated.batch.key_length[row] >= 0 and max(timestamp, tally[STREAM_TIME]) < limits.complete_from:
             # rule: stream-behind-history
             return BEFORE_HISTORY
@@ -142,10 +142,10 @@ def absorb(state: State, dated: Timestamped, limits: Limits, rules: Rules, outco
 @inlined
 def _verdict(dated: Timestamped, row: int, rules: Rules) -> Any:
     if dated.batch.value_length[row] < 0:
-        return acceptance.NULL_VALUE
-    code = acceptance.bad_timestamp(dated.batch.timestamp[row], dated.missing[row], dated.newest)
+        return late_and_rejected.NULL_VALUE
+    code = late_and_rejected.bad_timestamp(dated.batch.timestamp[row], dated.missing[row], dated.newest)
     if code == ACCEPTED and rules.keyed and dated.batch.key_length[row] < 0:
-        return acceptance.NULL_KEY
+        return late_and_rejected.NULL_KEY
     return code
 
 
@@ -163,7 +163,7 @@ def _join_at_once(batch: FlatRecords, row: int, rules: Rules, outcome: Outcome) 
     if rules.grace == 0 and has_key:
         _observe_time(outcome, timestamp)
     else:
-        acceptance.observe_lateness(outcome.unaccepted, timestamp, outcome.tally[STREAM_TIME])
+        late_and_rejected.observe_lateness(outcome.unaccepted, timestamp, outcome.tally[STREAM_TIME])
     _emit(outcome, row, rules.grace > 0 and has_key)
 
 
@@ -367,7 +367,7 @@ def _observe_time(outcome: Outcome, timestamp: int) -> None:
     """Advance stream time to at least the timestamp, and count the record's lateness."""
     tally = outcome.tally
     tally[STREAM_TIME] = max(tally[STREAM_TIME], timestamp)
-    acceptance.observe_lateness(outcome.unaccepted, timestamp, tally[STREAM_TIME])
+    late_and_rejected.observe_lateness(outcome.unaccepted, timestamp, tally[STREAM_TIME])
 
 
 @inlined

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tidegate.contracts.schema import Counts
-from tidegate.operators import acceptance
+from tidegate.contracts.batch_metadata import Counts
+from tidegate.operators import late_and_rejected
 from tidegate.operators.bounds import sizes
 from tidegate.operators.suppression import step
 from tidegate.operators.suppression.config import SuppressionRules
@@ -19,7 +19,7 @@ from tidegate.operators.suppression.config import SuppressionRules
 def counts(outcome: step.Outcome, held: int, held_bytes: int) -> Counts:
     """Return how many records were applied, superseded, late, rejected and emitted, and how many are held."""
     tally = [int(number) for number in outcome.tally]
-    unaccepted, late = (int(number) for number in outcome.unaccepted.numbers[: acceptance.LATENESS_SUM])
+    unaccepted, late = (int(number) for number in outcome.unaccepted.numbers[: late_and_rejected.LATENESS_SUM])
     return Counts(
         records_in=tally[step.NEXT_ROW],
         applied=tally[step.APPLIED],
@@ -39,7 +39,7 @@ def measures(outcome: step.Outcome, config: SuppressionRules, held: int, held_by
     """
     tally = [int(number) for number in outcome.tally]
     causes = np.bincount(outcome.cause[: tally[step.EMITTED]], minlength=len(step.CAUSES))
-    found = acceptance.measures(outcome.unaccepted, tally[step.NEXT_ROW])
+    found = late_and_rejected.measures(outcome.unaccepted, tally[step.NEXT_ROW])
     found |= {f"emitted_{cause}": int(count) for cause, count in zip(step.CAUSES, causes, strict=True)}
     found["suppressed"] = tally[step.SUPERSEDED]
     if tally[step.OVERTIME_MIN] != step.MAX:

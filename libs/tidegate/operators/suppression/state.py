@@ -20,7 +20,7 @@ from tidegate.kernels.hash_index import Index
 from tidegate.kernels.memory import slots
 from tidegate.kernels.payloads import FlatRecords, Payloads, flat_records
 from tidegate.kernels.touched import net_buffer_changes
-from tidegate.operators import acceptance
+from tidegate.operators import late_and_rejected
 from tidegate.operators.bounds import EagerBuffer, StrictBuffer
 from tidegate.operators.keys import key_kind_error, keys_of
 from tidegate.operators.shell import BUFFER_ARRAYS, Header, Shell, blocks_of, buffer_of, deletions, run, settle, stop_of
@@ -133,7 +133,7 @@ class SuppressionState:
         Every record is counted once, up to the one at which `shut_down` stops. The result's changelog describes all
         changes of the state.
         """
-        own, missing, newest = acceptance.with_timestamps(records, self._config, clock_ms)
+        own, missing, newest = late_and_rejected.with_timestamps(records, self._config, clock_ms)
         batch, ends, missing = self._keys.keyed(own, missing)
         places = ends if self._config.timer == "window_end" else batch.timestamp
         outcome = self._outcome(len(records))
@@ -201,7 +201,7 @@ class SuppressionState:
             touched=np.empty(held + records, np.int32),
             place_before=np.empty(held + records, np.int64),
             arrival_before=np.empty(held + records, np.int64),
-            unaccepted=acceptance.none_yet(records),
+            unaccepted=late_and_rejected.none_yet(records),
             tally=tally,
         )
 
@@ -239,8 +239,8 @@ class SuppressionState:
         if self._rules.closes:
             kernel.forget_tombstones(state, batch, outcome)
         emissions = keys.with_record_keys(tables.emissions(state, batch, outcome))
-        late = acceptance.late(payloads, own, unaccepted, *self._lateness())
-        rejected = acceptance.rejected(payloads, own, unaccepted, newest)
+        late = late_and_rejected.late(payloads, own, unaccepted, *self._lateness())
+        rejected = late_and_rejected.rejected(payloads, own, unaccepted, newest)
         changes = tables.changes(state, batch, outcome.touched[changed])
         undo = tables.undo(state, batch, outcome, changed, changes["key"])
         self._settle(batch, outcome)

@@ -23,8 +23,8 @@ from tidegate.kernels.memory import slots
 from tidegate.kernels.memory.slots import SlotPool
 from tidegate.kernels.payloads import FlatRecords, Payloads
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES, TimeBuffer
-from tidegate.operators import acceptance
-from tidegate.operators.acceptance import ACCEPTED, LATE, Unaccepted
+from tidegate.operators import late_and_rejected
+from tidegate.operators.late_and_rejected import ACCEPTED, LATE, Unaccepted
 
 CAUSES = ("time", "keys", "bytes", "flush", "idle", "window_close")
 TIME, KEYS, BYTES, FLUSH, IDLE, WINDOW_CLOSE = range(6)
@@ -33,7 +33,7 @@ DONE, NEEDS_SLOT, FULL_KEYS, FULL_BYTES, NEEDS_ARENA = range(5)
 """Why a kernel returned: all rows are done, it needs a slot or bytes, or a row would exceed a bound of `shut_down`."""
 
 NEVER = -1
-"""A due time that makes nothing due: no place is that small."""
+"""A due time at which no slot is due: every place is larger."""
 
 LISTED = -1
 """The `row` of a touched slot that has no record in the batch."""
@@ -112,7 +112,7 @@ def absorb(
         timestamp = batch.timestamp[row]
         code = _verdict(batch, row, places[row], missing[row], newest, rules, tally[STREAM_TIME])
         if code != ACCEPTED:
-            acceptance.note(outcome.unaccepted, row, code, timestamp, tally[STREAM_TIME])
+            late_and_rejected.note(outcome.unaccepted, row, code, timestamp, tally[STREAM_TIME])
             continue
         stream_time = max(tally[STREAM_TIME], timestamp)
         due = due_until(rules.time_limit, stream_time)
@@ -120,7 +120,7 @@ def absorb(
         slot = _find(state, batch, row, fingerprint)
         # rule: flushed-window-closed/absorb
         if slot >= 0 and is_closed(state, slot):
-            acceptance.note(outcome.unaccepted, row, wide(LATE), timestamp, tally[STREAM_TIME])
+            late_and_rejected.note(outcome.unaccepted, row, wide(LATE), timestamp, tally[STREAM_TIME])
             continue
         full = _full(state, batch, row, slot, places[row], due, rules)
         if full != DONE:
@@ -128,7 +128,7 @@ def absorb(
         if slot < 0 and not slots.has_slot(state.pool):
             return NEEDS_SLOT
         tally[STREAM_TIME] = stream_time
-        acceptance.observe_lateness(outcome.unaccepted, timestamp, stream_time)
+        late_and_rejected.observe_lateness(outcome.unaccepted, timestamp, stream_time)
         _insert_or_update(state, batch, row, slot, fingerprint, places[row], rules, outcome)
         evict(state, due, cause, rules, outcome)
         _observe_size(tally, state)
@@ -142,8 +142,8 @@ def _verdict(
 ) -> Any:
     timestamp = batch.timestamp[row]
     if batch.key_length[row] < 0:
-        return acceptance.NULL_KEY
-    code = acceptance.bad_timestamp(timestamp, missing, newest)
+        return late_and_rejected.NULL_KEY
+    code = late_and_rejected.bad_timestamp(timestamp, missing, newest)
     if code != ACCEPTED:
         return code
     if rules.closes:
@@ -220,7 +220,10 @@ def due_until(time_limit: int, stream_time: int) -> Any:
 
 @inlined
 def evict(state: State, due: int, cause_of_due: int, rules: Rules, outcome: Outcome) -> None:
-    """Emit the oldest slots while they are due, or while keys or bytes exceed a bound; closed windows only leave."""
+    """Emit the oldest slots while they are due, or while keys or bytes exceed a bound.
+
+    A closed window that is due is removed without an emission.
+    """
     numbers = state.time.numbers
     while numbers[HELD] > 0:
         slot = wide(state.time.heap[0])
@@ -472,7 +475,7 @@ def recount(state: State, rules: Rules) -> None:
 
 @inlined
 def _observe_overtime(tally: Array, overtime: int) -> None:
-    acceptance.add(tally, OVERTIME_SUM, overtime)
+    late_and_rejected.add(tally, OVERTIME_SUM, overtime)
     tally[OVERTIME_MIN] = min(tally[OVERTIME_MIN], overtime)
     tally[OVERTIME_COUNT] += 1
 

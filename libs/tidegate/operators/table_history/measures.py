@@ -5,8 +5,8 @@ The name of a measure says how batches combine: of `*_now` the newest counts, of
 
 from __future__ import annotations
 
-from tidegate.contracts.schema import Counts
-from tidegate.operators import acceptance
+from tidegate.contracts.batch_metadata import Counts
+from tidegate.operators import late_and_rejected
 from tidegate.operators.table_history import step
 
 
@@ -15,7 +15,7 @@ def counts(state: step.State, outcome: step.Outcome) -> Counts:
 
     The versions held include the newest of each key.
     """
-    unaccepted, late = (int(number) for number in outcome.unaccepted.numbers[: acceptance.LATENESS_SUM])
+    unaccepted, late = (int(number) for number in outcome.unaccepted.numbers[: late_and_rejected.LATENESS_SUM])
     return Counts(
         records_in=int(outcome.tally[step.NEXT_ROW]),
         applied=int(outcome.tally[step.APPLIED]),
@@ -29,7 +29,7 @@ def counts(state: step.State, outcome: step.Outcome) -> Counts:
 
 def measures(state: step.State, outcome: step.Outcome) -> dict[str, int]:
     """Return lateness in ms, and the numbers of expired versions, of those that readers still needed, and of keys."""
-    return acceptance.measures(outcome.unaccepted, int(outcome.tally[step.NEXT_ROW])) | {
+    return late_and_rejected.measures(outcome.unaccepted, int(outcome.tally[step.NEXT_ROW])) | {
         "expired": int(outcome.tally[step.EXPIRED]),
         "given_up": int(outcome.tally[step.GIVEN_UP]),
         "keys_now": int(state.numbers[step.KEYS_HELD]),

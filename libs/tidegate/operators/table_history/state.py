@@ -28,7 +28,7 @@ from tidegate.kernels.payloads import FlatRecords, Payloads, flat_records
 from tidegate.kernels.time_buffer import TimeBuffer
 from tidegate.kernels.touched import STORED, net_changes
 from tidegate.kernels.version_chains import READABLE_FROM, TIMELESS, LookupScratch, Versions
-from tidegate.operators import acceptance
+from tidegate.operators import late_and_rejected
 from tidegate.operators.keys import keys_of
 from tidegate.operators.result_tables import EMISSIONS
 from tidegate.operators.shell import Header, Shell, deletions, run
@@ -166,11 +166,11 @@ class TableHistoryState:
         batch = flat_records(Records.from_rows([row]))
         outcome = self._absorb(batch, np.zeros(1, np.int8), MAX_TIMESTAMP, self._outcome(1))
         self._settle(outcome)
-        return bool(outcome.unaccepted.numbers[acceptance.COUNT] == 0)
+        return bool(outcome.unaccepted.numbers[late_and_rejected.COUNT] == 0)
 
     def step(self, records: Records, clock_ms: int) -> StepResult:
         """Process a batch: count every record once, and return the changelog of all changes of the state."""
-        own, missing, newest = acceptance.with_timestamps(records, self._config, clock_ms)
+        own, missing, newest = late_and_rejected.with_timestamps(records, self._config, clock_ms)
         keyed = self._keys.keyed(own, missing)
         outcome = self._absorb(keyed.batch, keyed.missing, newest, self._outcome(len(records)))
         return self._result(keyed.batch, outcome, own, newest)
@@ -221,7 +221,7 @@ class TableHistoryState:
         room = int(self._shell.state.pool.numbers[slots.USED]) + records
         lengths_and_times = (np.empty(records, np.int64) for _ in kernel.Replaced._fields[1:])
         replaced = kernel.Replaced(np.empty(REPLACED_BYTES, np.uint8), *lengths_and_times)
-        return kernel.Outcome(np.empty(room, np.int32), replaced, acceptance.none_yet(records), tally)
+        return kernel.Outcome(np.empty(room, np.int32), replaced, late_and_rejected.none_yet(records), tally)
 
     def _absorb(self, batch: FlatRecords, missing: Array, newest: int, outcome: kernel.Outcome) -> kernel.Outcome:
         """Apply the records and remove what expires; return the outcome, which may be an enlarged copy."""
@@ -301,8 +301,8 @@ class TableHistoryState:
         stored, unaccepted = self.versions.payloads, outcome.unaccepted
         changes = tables.changes(self._shell.state, batch, outcome.touched[changed])
         undo = tables.undo(self._shell.state, outcome, changed, changes["key"])
-        late = acceptance.late(stored, own, unaccepted, self._retention, "older than history_retention")
-        rejected = acceptance.rejected(stored, own, unaccepted, newest)
+        late = late_and_rejected.late(stored, own, unaccepted, self._retention, "older than history_retention")
+        rejected = late_and_rejected.rejected(stored, own, unaccepted, newest)
         self._settle(outcome)
         return StepResult(
             emissions=EMISSIONS.empty_table(),

@@ -23,8 +23,8 @@ from tidegate.kernels.payloads import FlatRecords
 from tidegate.kernels.time_buffer import TimeBuffer
 from tidegate.kernels.touched import FREE, OPENED, STORED
 from tidegate.kernels.version_chains import AHEAD, FAR_AHEAD, NONE, LookupScratch, Versions
-from tidegate.operators import acceptance
-from tidegate.operators.acceptance import ACCEPTED, LATE, Unaccepted
+from tidegate.operators import late_and_rejected
+from tidegate.operators.late_and_rejected import ACCEPTED, LATE, Unaccepted
 
 DONE, NEEDS_SLOT, NEEDS_KEY, NEEDS_ARENA, NEEDS_CHAINS, NEEDS_REPLACED = range(6)
 """Why a kernel returned: all rows are done, or it needs more room."""
@@ -107,7 +107,7 @@ def absorb(
         timestamp = batch.timestamp[row]
         code = _verdict(batch, row, missing[row], newest, retention, tally[STREAM_TIME])
         if code != ACCEPTED:
-            acceptance.note(outcome.unaccepted, row, code, timestamp, tally[STREAM_TIME])
+            late_and_rejected.note(outcome.unaccepted, row, code, timestamp, tally[STREAM_TIME])
             continue
         key = _find(state, batch, row, scratch)
         at, replaces = _locate(state.versions, key, timestamp, retention)
@@ -115,7 +115,7 @@ def absorb(
         if lacking != DONE:
             return lacking
         tally[STREAM_TIME] = max(tally[STREAM_TIME], timestamp)
-        acceptance.observe_lateness(outcome.unaccepted, timestamp, tally[STREAM_TIME])
+        late_and_rejected.observe_lateness(outcome.unaccepted, timestamp, tally[STREAM_TIME])
         tally[SUPERSEDED if replaces and version_chains.time_at(state.versions, key, at) == timestamp else APPLIED] += 1
         if replaces:
             _save_replaced(state, version_chains.version_at(state.versions, key, at), outcome)
@@ -130,8 +130,8 @@ def absorb(
 @inlined
 def _verdict(batch: FlatRecords, row: int, missing: int, newest: int, retention: int, stream_time: int) -> Any:
     if batch.key_length[row] < 0:
-        return acceptance.NULL_KEY
-    code = acceptance.bad_timestamp(batch.timestamp[row], missing, newest)
+        return late_and_rejected.NULL_KEY
+    code = late_and_rejected.bad_timestamp(batch.timestamp[row], missing, newest)
     if code == ACCEPTED and retention != LATEST and batch.timestamp[row] < stream_time - retention:
         return LATE
     return code

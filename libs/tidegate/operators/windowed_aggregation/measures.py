@@ -10,12 +10,12 @@ from typing import Protocol
 
 import numpy as np
 
+from tidegate.contracts.batch_metadata import Counts
 from tidegate.contracts.operator import Array
-from tidegate.contracts.schema import Counts
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES, TimeBuffer
-from tidegate.operators import acceptance
-from tidegate.operators.acceptance import Unaccepted
+from tidegate.operators import late_and_rejected
 from tidegate.operators.bounds import sizes
+from tidegate.operators.late_and_rejected import Unaccepted
 from tidegate.operators.windowed_aggregation import step
 from tidegate.operators.windowed_aggregation.bookkeeping import CHECKSUM
 from tidegate.operators.windowed_aggregation.config import WindowedAggregationRules
@@ -43,7 +43,7 @@ class KernelOutcome(Protocol):
 def counts(order: TimeBuffer, outcome: KernelOutcome, elements: int = 0, elements_bytes: int = 0) -> Counts:
     """Return where each record went, and what is held: windows, closed ones included, and `elements` beside them."""
     tally = outcome.tally
-    unaccepted, late = (int(number) for number in outcome.unaccepted.numbers[: acceptance.LATENESS_SUM])
+    unaccepted, late = (int(number) for number in outcome.unaccepted.numbers[: late_and_rejected.LATENESS_SUM])
     return Counts(
         records_in=int(tally[step.NEXT_ROW]),
         applied=int(tally[step.APPLIED]),
@@ -65,7 +65,7 @@ def measures(
     """
     tally = [int(number) for number in outcome.tally]
     causes = np.bincount(outcome.cause[: tally[step.EMITTED_COUNT]], minlength=len(names))
-    found = acceptance.measures(outcome.unaccepted, tally[step.NEXT_ROW])
+    found = late_and_rejected.measures(outcome.unaccepted, tally[step.NEXT_ROW])
     found |= {f"emitted_{cause}": int(count) for cause, count in zip(names, causes, strict=True)}
     found["suppressed"] = tally[step.SUPPRESSED]
     if tally[step.OVERTIME_COUNT]:

@@ -20,7 +20,7 @@ from tidegate.kernels import windows as windows_kernel
 from tidegate.kernels.payloads import FlatRecords, flat_records
 from tidegate.kernels.time_buffer import HELD
 from tidegate.kernels.touched import net_changes
-from tidegate.operators import acceptance
+from tidegate.operators import late_and_rejected
 from tidegate.operators.json_values import numbers
 from tidegate.operators.shell import Header, Shell, deletions, run, stop_of
 from tidegate.operators.windowed_aggregation import aggregates, bookkeeping, measures, tables
@@ -105,9 +105,9 @@ class WindowsState:
 
         The state is then what the changelog describes.
         """
-        batch, missing, newest = acceptance.with_timestamps(records, self._config, clock_ms)
+        batch, missing, newest = late_and_rejected.with_timestamps(records, self._config, clock_ms)
         read = numbers.read_numbers(records, self._fields)
-        missing = np.where((missing == 0) & (read.code > 0), acceptance.NO_NUMBER - 1 + read.code, missing)
+        missing = np.where((missing == 0) & (read.code > 0), late_and_rejected.NO_NUMBER - 1 + read.code, missing)
         codes, values = missing.astype(np.int8), Numbers(read.whole, read.double, read.is_double)
         keys = keys_of(batch)
         progress = _Batch(self._outcome(len(records)))
@@ -188,7 +188,7 @@ class WindowsState:
                 timestamp=np.empty(slots, np.int64),
                 offset=np.empty(slots, np.int64),
             ),
-            unaccepted=acceptance.none_yet(records),
+            unaccepted=late_and_rejected.none_yet(records),
             tally=tally,
         )
 
@@ -242,7 +242,7 @@ class WindowsState:
         undo = tables.undo(self._shell.state, outcome, changed, self._plan)
         stored = self._shell.state.windows.versions.payloads
         late = tables.late(stored, batch, outcome.unaccepted, self._rules)
-        rejected = acceptance.rejected(stored, batch, outcome.unaccepted, newest)
+        rejected = late_and_rejected.rejected(stored, batch, outcome.unaccepted, newest)
         kernel.settle(self._shell.state, self._plan, outcome)
         self._shell.stream_time = outcome.tally[kernel.STREAM_TIME]
         stop = stop_of(stopped, STOP_REASONS, batch, outcome.tally[kernel.NEXT_ROW])

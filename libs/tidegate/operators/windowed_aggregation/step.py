@@ -5,8 +5,9 @@ closing, then the expiry. A removed window keeps its slot until the batch's tabl
 bounds. Until then it is a ghost, which is in no chain. Every window that a batch touches is listed once.
 
 A key's chain has its windows by start. Closed sessions stand in it at `CLOSED_OFFSET` + end instead, so that open
-sessions, which alone take records, follow behind all closed ones; they are more than a gap apart. Closed sessions are
-ordered by end because they may overlap: a record that touches both a closed and an open session is in the open one.
+sessions, which alone take records, follow behind all closed ones. Open sessions are more than a gap apart. Closed
+sessions are ordered by end because they may overlap: a record that touches both a closed and an open session is in the
+open one.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from tidegate.kernels.time_buffer import HELD
 from tidegate.kernels.touched import STORED
 from tidegate.kernels.version_chains import NONE
 from tidegate.kernels.windows import DONE, Windows
-from tidegate.operators import acceptance
-from tidegate.operators.acceptance import ACCEPTED, LATE, Unaccepted
+from tidegate.operators import late_and_rejected
+from tidegate.operators.late_and_rejected import ACCEPTED, LATE, Unaccepted
 from tidegate.operators.windowed_aggregation import aggregates, bookkeeping
 from tidegate.operators.windowed_aggregation.aggregates import Numbers, Plan, Words
 from tidegate.operators.windowed_aggregation.bookkeeping import CHECKSUM, OPEN, OPEN_BYTES
@@ -59,8 +60,8 @@ OVERTIME_SUM, OVERTIME_MIN, OVERTIME_COUNT, OPEN_MAX, OPEN_BYTES_MAX, SUPPRESSED
 TALLIES = 13
 """Tallies of a batch.
 
-NEXT_START: start of the window at which a row resumes after the kernel returned for room, else NEXT_RECORD. NEEDED: how
-many bytes (or emissions) were lacking when a kernel returned.
+NEXT_START: if the kernel returned for lack of room in the middle of a row, the start of the window at which it resumes;
+otherwise NEXT_RECORD. NEEDED: how many bytes (or emissions) were lacking when a kernel returned.
 """
 
 STOP = 64
@@ -68,7 +69,7 @@ STOP = 64
 
 NEXT_RECORD = -1
 CLOSED_OFFSET = -(2**63)
-"""Added to the end of a closed session, it gives its place in its key's chain: below 0, in the order of ends."""
+"""Closed sessions stand in their key's chain at their end plus this: below 0, so before all open ones."""
 
 WINDOW_BYTES = 16
 """Bytes that count for a window beside its key and its words: its bounds."""
@@ -144,15 +145,15 @@ def absorb(
         timestamp = batch.timestamp[row]
         key = find_key(state.windows, batch, row)
         if tally[NEXT_START] == NEXT_RECORD:
-            code = acceptance.NULL_KEY
+            code = late_and_rejected.NULL_KEY
             if batch.key_length[row] >= 0:
-                code = acceptance.bad_timestamp(timestamp, missing[row], newest)
+                code = late_and_rejected.bad_timestamp(timestamp, missing[row], newest)
             if code == ACCEPTED:
                 code = _verdict(state, batch, row, key, rules, plan, outcome)
             if code > STOP:
                 return code - STOP
             if code != ACCEPTED:
-                acceptance.note(outcome.unaccepted, row, code, timestamp, tally[STREAM_TIME])
+                late_and_rejected.note(outcome.unaccepted, row, code, timestamp, tally[STREAM_TIME])
                 continue
             tally[STREAM_TIME] = max(tally[STREAM_TIME], timestamp)
             tally[NEXT_START] = 0
@@ -164,7 +165,7 @@ def absorb(
             return lacking
         tally[NEXT_START] = NEXT_RECORD
         tally[APPLIED] += 1
-        acceptance.observe_lateness(outcome.unaccepted, timestamp, tally[STREAM_TIME])
+        late_and_rejected.observe_lateness(outcome.unaccepted, timestamp, tally[STREAM_TIME])
         pass_time(state, wide(ON_TIME), wide(WINDOW_CLOSE), rules, plan, outcome)
         tally[OPEN_MAX] = max(tally[OPEN_MAX], state.numbers[OPEN])
         tally[OPEN_BYTES_MAX] = max(tally[OPEN_BYTES_MAX], state.numbers[OPEN_BYTES])
@@ -310,7 +311,10 @@ def _merged_end(state: State, key: int, first: int, last: int, timestamp: int) -
 
 @inlined
 def _effects_on_session(state: State, batch: FlatRecords, row: int, key: int, stream_time: int, rules: Rules) -> Any:
-    """Return whether a session takes the row's record, how many more are open then, and the most emissions caused."""
+    """Return whether a session takes the row's record, and what that changes at most.
+
+    These are the change in the number of open sessions, and an upper bound on the number of emissions.
+    """
     timestamp = batch.timestamp[row]
     first, last = _touching(state, key, timestamp, rules)
     end = _merged_end(state, key, first, last, timestamp)
@@ -496,7 +500,7 @@ def _remove(state: State, slot: int, rules: Rules, plan: Plan, outcome: Outcome)
 @inlined
 def observe_overtime(tally: Array, overtime: int) -> None:
     """Count how long after it was due a final result was emitted."""
-    acceptance.add(tally, OVERTIME_SUM, overtime)
+    late_and_rejected.add(tally, OVERTIME_SUM, overtime)
     tally[OVERTIME_MIN] = min(tally[OVERTIME_MIN], overtime)
     tally[OVERTIME_COUNT] += 1
 

@@ -11,8 +11,8 @@ from tidegate.contracts.records import Records
 from tidegate.kernels.columns import record_columns
 from tidegate.kernels.payloads import FlatRecords, Payloads, flat_records
 from tidegate.kernels.touched import OPENED, REMOVED
-from tidegate.operators import acceptance
-from tidegate.operators.acceptance import Unaccepted
+from tidegate.operators import late_and_rejected
+from tidegate.operators.late_and_rejected import Unaccepted
 from tidegate.operators.result_tables import EMISSIONS as RECORD_EMISSIONS
 from tidegate.operators.result_tables import changes_schema, dictionary_column, ops
 from tidegate.operators.windowed_aggregation import step
@@ -58,7 +58,7 @@ def emissions(state: State, batch: FlatRecords, outcome: Outcome, plan: Plan) ->
 
 def late(stored: Payloads, batch: FlatRecords, unaccepted: Unaccepted, rules: Rules) -> pa.Table:
     """Return the late records, with the smallest timestamp whose window was still open."""
-    rows = acceptance.late(stored, batch, unaccepted, 0, "its windows are closed")
+    rows = late_and_rejected.late(stored, batch, unaccepted, 0, "its windows are closed")
     stream_time = rows["bound"].to_numpy()
     at = rows.schema.get_field_index("bound")
     return rows.set_column(at, rows.schema.field(at), pa.array(_bound(stream_time, rules)))

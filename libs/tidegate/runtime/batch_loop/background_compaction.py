@@ -13,11 +13,11 @@ from threading import Event
 from typing import Any
 from uuid import uuid4
 
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
 from tidegate.contracts.errors import EngineError
 from tidegate.contracts.kill_points import reach
-from tidegate.contracts.schema import BatchMeta
-from tidegate.runtime.batch_loop.metadata import after_compaction
+from tidegate.runtime.batch_loop.next_metadata import after_compaction
 from tidegate.runtime.environment import Background
 from tidegate.runtime.spark.jobs import Jobs
 from tidegate.runtime.threads import in_background

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.errors import Fenced, StateError
 from tidegate.contracts.kill_points import reach
+from tidegate.contracts.log_schema import log_schema
 from tidegate.contracts.naming import group_id, log_path
-from tidegate.contracts.schema import BatchMeta, log_schema
 from tidegate.control.ledger import OperatorKey
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.batch_loop import preflight
@@ -25,7 +26,7 @@ from tidegate.runtime.batch_loop.earlier_runs import (
     traces_in_kafka,
     traces_of_states,
 )
-from tidegate.runtime.batch_loop.metadata import after_claim, first_meta
+from tidegate.runtime.batch_loop.next_metadata import after_claim, first_meta
 from tidegate.runtime.configuration.application import Application, config_hash, settings_of
 from tidegate.runtime.configuration.changes import as_kept, check_changes, remembered
 from tidegate.runtime.environment import REAL, Environment

@@ -2,7 +2,7 @@
 
 One micro-batch = one Spark job + one Delta commit + one Kafka transaction per partition with output. The rules are
 those of `docs/protocol.md`. The decisions are pure functions in `state.decisions`, `batch_loop.planning` and
-`batch_loop.metadata`; this module puts them in order.
+`batch_loop.next_metadata`; this module puts them in order.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from typing import TypeVar
 from uuid import uuid4
 
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.errors import BufferFull, EngineError, Fenced, InputTruncated, OffsetsGone, StartOver
 from tidegate.contracts.kill_points import reach
-from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.batch_loop import pace, preflight
-from tidegate.runtime.batch_loop.alignment import readers_of
 from tidegate.runtime.batch_loop.background_compaction import Compacting
 from tidegate.runtime.batch_loop.claim import Claimed
-from tidegate.runtime.batch_loop.metadata import Alignment, after_batch
+from tidegate.runtime.batch_loop.next_metadata import Alignment, after_batch
 from tidegate.runtime.batch_loop.planning import (
     PlanBasis,
     plan_apply,
@@ -32,6 +31,7 @@ from tidegate.runtime.batch_loop.planning import (
 )
 from tidegate.runtime.batch_loop.state_recovery import Recovering
 from tidegate.runtime.batch_loop.table_pin import pinned_table
+from tidegate.runtime.batch_loop.table_stream_alignment import readers_of
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.control_sync.recording import Recorder
 from tidegate.runtime.environment import Environment
@@ -42,7 +42,7 @@ from tidegate.runtime.task.messages import KafkaAttempt, PartitionPlan, Partitio
 from tidegate.runtime.task.results import results_of
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 from tidegate.runtime.telemetry.log_lines import log_fields
-from tidegate.state import batch_metadata
+from tidegate.state import earlier_batches
 from tidegate.state.decisions import Commit, RecoveryMethod
 from tidegate.state.delta_log.attempt_files import delete_attempt
 from tidegate.state.delta_log.data_files import DataFile
@@ -100,7 +100,7 @@ class ClaimedOperator:
     def open(self) -> None:
         """Read the lineage of local states, which count as unready until they were recovered, and pin the table."""
         self._driver.recorder.note(self.newest)
-        self._lineage = batch_metadata.lineage(self.log, self.newest)
+        self._lineage = earlier_batches.lineage(self.log, self.newest)
         self._table.open(self.newest, self._clock.now_ms())
         self._driver.recovering.mark_unready()
 
@@ -128,7 +128,7 @@ class ClaimedOperator:
     def batch(self, plans: Sequence[PartitionPlan]) -> None:
         """Run, commit and publish one micro-batch. Raise BufferFull afterwards if a bound stopped a partition."""
         results = self._commit(plans)
-        batch_metadata.extend_lineage(self._lineage, self.newest)
+        earlier_batches.extend_lineage(self._lineage, self.newest)
         try:
             self._publish(results)
         finally:  # the batch is committed, even if publishing it failed
@@ -390,7 +390,7 @@ class ClaimedOperator:
         reach("after_compaction_commit")
         self.newest = meta
         self._driver.recorder.note(meta)
-        self._lineage = batch_metadata.above_snapshots(self._lineage, meta)
+        self._lineage = earlier_batches.above_snapshots(self._lineage, meta)
 
     def _start_over_if_unclear(self, commit: Callable[[], Answer]) -> Answer:
         """Make the commit. Raise StartOver if its outcome is unclear, because only a new claim can settle that."""

@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.event_time import NO_STREAM_TIME
-from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.kafka.transactions import Producer
 from tidegate.runtime.task.messages import PartitionPlan
-from tidegate.state.batch_metadata import LINEAGE
 from tidegate.state.decisions import Commit, Wanted, idle_advance
+from tidegate.state.earlier_batches import LINEAGE
 
 IDLE_STEP_MS = 1_000
 """Smallest idle advance of stream time that is committed: so there is one commit a second, not one per trigger."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.errors import EngineError, InputTruncated, OffsetsGone, StateError, TidegateError, UserError
-from tidegate.contracts.schema import BatchMeta
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.kafka import offsets

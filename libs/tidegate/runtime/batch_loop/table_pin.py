@@ -13,18 +13,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tidegate.contracts.batch_metadata import BatchMeta, Pin, after_document
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.errors import StartOver, StateError, Unavailable, UserError
 from tidegate.contracts.event_time import ALWAYS
 from tidegate.contracts.kill_points import reach
 from tidegate.contracts.naming import log_path
-from tidegate.contracts.schema import BatchMeta, Pin, after_document
-from tidegate.runtime.batch_loop.alignment import Gates, Renewal
+from tidegate.runtime.batch_loop.table_stream_alignment import Gates, Renewal
 from tidegate.runtime.configuration.application import Application, config_of
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.task.messages import PartitionPlan, PartitionResult, TablePlan
-from tidegate.state.batch_metadata import touched
 from tidegate.state.decisions import NO_COMMIT, Commit, Wanted
 from tidegate.state.delta_log.actions import data_file
 from tidegate.state.delta_log.data_files import DataFile
@@ -36,6 +35,7 @@ from tidegate.state.delta_log.log_entries import (
     read_actions,
 )
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.earlier_batches import touched
 
 REMEMBERED = 256
 """How many commits of a partition are remembered with their files; an older replica is rebuilt."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.config import KeyRules, OperatorConfig
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.event_time import MAX_TIMESTAMP
-from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.configuration.application import config_hash, config_of, settings_of
 
 LIVE = frozenset({"output", "dead_letters", "idle_after", "max_ahead", "rewind_window", "key_format", "value_format"})

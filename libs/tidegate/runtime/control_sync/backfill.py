@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 
 from sqlalchemy import Connection
 
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.naming import log_path
-from tidegate.contracts.schema import BatchMeta
 from tidegate.control import ledger
 from tidegate.control.database import Database
 from tidegate.control.ledger import Known, OperatorKey
 from tidegate.runtime.configuration.application import Application
-from tidegate.state.batch_metadata import gapless_range, has_version, metas_of
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.earlier_batches import gapless_range, has_version, metas_of
 
 TOGETHER = 5_000
 """How many batches are read and written at once, which bounds the memory."""

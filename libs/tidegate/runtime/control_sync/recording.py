@@ -16,8 +16,8 @@ from threading import Event, Thread
 from typing import get_args
 from uuid import uuid4
 
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
-from tidegate.contracts.schema import BatchMeta
 from tidegate.control import instances, revisions
 from tidegate.control.address import Address
 from tidegate.control.database import Database

@@ -9,20 +9,20 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import cast
 
+from tidegate.contracts.batch_metadata import BatchMeta, Pin
 from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.event_time import format_duration_ms
 from tidegate.contracts.naming import log_path
 from tidegate.contracts.operator import OperatorState, ReadTable, TableReader
 from tidegate.contracts.records import Records
-from tidegate.contracts.schema import BatchMeta, Pin
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
-from tidegate.runtime.batch_loop.alignment import readers_of
+from tidegate.runtime.batch_loop.table_stream_alignment import readers_of
 from tidegate.runtime.configuration.application import Application, config_hash, config_of
 from tidegate.runtime.configuration.changes import Change, as_kept, changes_since
-from tidegate.state.batch_metadata import has_version
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.earlier_batches import has_version
 
 KEPT = (
     "windows: this log continues without windows in its keys, so that a record of one window replaces another's; give "

@@ -9,10 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.errors import TidegateError
+from tidegate.contracts.log_schema import log_schema
 from tidegate.contracts.naming import log_path
-from tidegate.contracts.schema import BatchMeta, log_schema
 from tidegate.control.ledger import OperatorKey
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.batch_loop.earlier_runs import (
@@ -25,8 +26,7 @@ from tidegate.runtime.batch_loop.earlier_runs import (
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor.findings import Finding, Findings, of_error, roughly
 from tidegate.state import disk, leases
-from tidegate.state.alignment import Lease, live_leases
-from tidegate.state.batch_metadata import has_version
+from tidegate.state.alignment_decisions import Lease, live_leases
 from tidegate.state.decisions import MAX_BATCHES
 from tidegate.state.delta_log.operator_log import (
     CHECKPOINT_EVERY,
@@ -34,6 +34,7 @@ from tidegate.state.delta_log.operator_log import (
     LogSize,
     OperatorLog,
 )
+from tidegate.state.earlier_batches import has_version
 from tidegate.state.upkeep.cleanup import MIN_WINDOW_MS
 from tidegate.state.upkeep.orphans import Orphans, orphans
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from tidegate.contracts.batch_metadata import BatchMeta, PartitionMeta
 from tidegate.contracts.errors import TidegateError
 from tidegate.contracts.naming import log_path
-from tidegate.contracts.schema import BatchMeta, PartitionMeta
 from tidegate.runtime.batch_loop.requests import Requests
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import PROBE_TIMEOUT_S, client
 from tidegate.runtime.kafka.open_transactions import OpenTransaction, open_transactions
 from tidegate.runtime.telemetry.batch_metrics import RECENT_MS, Metrics
+from tidegate.runtime.telemetry.consumer_lag import consumer_lag
 from tidegate.runtime.telemetry.driver_status import DriverStatus, DriverStatusFile, one_line
 from tidegate.runtime.telemetry.explanation import (
     Explanation,
@@ -22,8 +23,8 @@ from tidegate.runtime.telemetry.explanation import (
     explain_operator,
     explain_partition,
 )
-from tidegate.state.batch_metadata import has_version, metas_since
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.earlier_batches import has_version, metas_since
 
 
 def operator_status(application: Application, name: str) -> dict[str, Any]:
@@ -145,7 +146,7 @@ def _partition(partition: int, known: PartitionMeta, facts: PartitionFacts, oper
     return {
         "partition": partition,
         "offset": known.next_offset,
-        "lag": None if facts.stable is None else facts.stable - known.next_offset,
+        "lag": None if facts.stable is None else consumer_lag(facts.stable, known.next_offset),
         "end": facts.end,
         "stream_time": known.stream_time,
         "last_batch": None if known.last is None else known.last[0],

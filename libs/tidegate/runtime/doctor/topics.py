@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.errors import TidegateError
-from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.batch_loop import preflight
-from tidegate.runtime.batch_loop.metadata import first_meta
+from tidegate.runtime.batch_loop.next_metadata import first_meta
 from tidegate.runtime.doctor.findings import Finding, Findings, of_error, roughly
 from tidegate.runtime.kafka.inspection import Cluster, Inspected, inspect
 from tidegate.runtime.publishing.topics import configured

@@ -32,7 +32,7 @@ from tidegate.contracts.errors import EngineError, TidegateError, Unavailable, U
 from tidegate.runtime.kafka.decoder_lock import serialise_compilation
 from tidegate.runtime.kafka.login_errors import login_error
 from tidegate.runtime.kafka.options import kafka_python_options
-from tidegate.runtime.kafka.retries import (
+from tidegate.runtime.kafka.request_retries import (
     Deadline,
     error_for,
     is_retriable,

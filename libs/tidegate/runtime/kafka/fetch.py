@@ -22,7 +22,7 @@ from tidegate.kernels.record_format.record_batch import Decoded, decode
 from tidegate.kernels.record_format.record_frames import MAGIC, frames
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.positions import earliest
-from tidegate.runtime.kafka.retries import Deadline, error_for, is_retriable
+from tidegate.runtime.kafka.request_retries import Deadline, error_for, is_retriable
 
 NO_EPOCH = -1
 _READ_COMMITTED = 1

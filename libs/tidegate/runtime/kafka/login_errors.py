@@ -20,18 +20,18 @@ _TLS = (
     ),
     (
         ("certificate_verify_failed",),
-        "the broker's certificate is of an authority that is not trusted here",
+        "the broker's certificate is signed by an authority that this machine does not trust",
         "name the authority's PEM file in ssl.truststore.location, with ssl.truststore.type: PEM",
     ),
     (
         ("alert bad certificate", "alert certificate", "alert unknown ca", "alert handshake failure"),
-        "the broker does not take this client's certificate",
+        "the broker does not accept this client's certificate",
         "name a PEM file with certificate and key that the broker trusts in ssl.keystore.location",
     ),
     (
         ("wrong version number", "record layer failure"),
         "the broker does not speak TLS at this address",
-        "take the port of its TLS listener, or another security.protocol",
+        "use the port of its TLS listener, or another security.protocol",
     ),
 )
 
@@ -39,8 +39,8 @@ _TLS = (
 def login_error(cause: BaseException, servers: str) -> UserError | None:
     """Return the UserError for a login or certificate that a retry cannot fix; None for any other error."""
     if isinstance(cause, UnsupportedSaslMechanismError):
-        remedy = "write one that the broker has in sasl.mechanism"
-        return UserError("the broker does not have this sasl.mechanism", value=f"{servers}: {cause}", remedy=remedy)
+        remedy = "write a mechanism that the broker supports in sasl.mechanism"
+        return UserError("the broker does not support this sasl.mechanism", value=f"{servers}: {cause}", remedy=remedy)
     if isinstance(cause, _REFUSED_LOGIN):
         remedy = (
             "correct user and password in sasl.jaas.config; check that the broker has the user for this sasl.mechanism"

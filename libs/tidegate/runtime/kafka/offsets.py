@@ -18,7 +18,12 @@ from tidegate.kernels.record_format.record_batch import decode_headers
 from tidegate.runtime.kafka.client import GROUP, KafkaClient
 from tidegate.runtime.kafka.fetch import fetch
 from tidegate.runtime.kafka.positions import earliest, epoch_before, epoch_ends, latest, stable
-from tidegate.runtime.kafka.retries import Deadline, error_for, is_retriable, timed_out
+from tidegate.runtime.kafka.request_retries import (
+    Deadline,
+    error_for,
+    is_retriable,
+    timed_out,
+)
 
 __all__ = [
     "CommittedOffset",

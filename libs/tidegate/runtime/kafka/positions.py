@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 
 from tidegate.runtime.kafka.client import KafkaClient
-from tidegate.runtime.kafka.retries import (
+from tidegate.runtime.kafka.request_retries import (
     Deadline,
     error_for,
     is_retriable,

@@ -39,7 +39,7 @@ from tidegate.kernels.record_format.record_batch import (
     encode,
 )
 from tidegate.runtime.kafka.client import GROUP, TRANSACTION, KafkaClient
-from tidegate.runtime.kafka.retries import (
+from tidegate.runtime.kafka.request_retries import (
     Deadline,
     error_for,
     is_retriable,

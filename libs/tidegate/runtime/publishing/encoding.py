@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.contracts.batch_metadata import Raised
 from tidegate.contracts.config import AddedWindows
 from tidegate.contracts.errors import OutputTooLarge
 from tidegate.contracts.kill_points import reach
-from tidegate.contracts.schema import Raised
 from tidegate.kernels import window_keys
 from tidegate.kernels.record_format.record_batch import Origin, OutgoingColumns, Stamp
 from tidegate.runtime.kafka.client import KafkaClient

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from tidegate.contracts.batch_metadata import BatchMeta, Outcome
 from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
 from tidegate.contracts.errors import StartOver, StateError, Undecided
 from tidegate.contracts.kill_points import armed, reach
 from tidegate.contracts.naming import transactional_id
-from tidegate.contracts.schema import BatchMeta, Outcome
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.offsets import committed_offsets, earliest, newest_batch_header
 from tidegate.runtime.kafka.transactions import Producer, commit_offset, end, end_all, init_producer

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.config import AddedWindows, OperatorConfig
-from tidegate.contracts.schema import BatchMeta
 
 
 class Outlets(NamedTuple):

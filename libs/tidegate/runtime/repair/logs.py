@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tidegate.contracts.log_schema import log_schema
 from tidegate.contracts.naming import log_path
-from tidegate.contracts.schema import log_schema
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.environment import Environment

@@ -30,8 +30,8 @@ from tidegate.runtime.repair.redriven import (
     format_mark,
     really_sent,
 )
-from tidegate.state.batch_metadata import has_version
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.earlier_batches import has_version
 
 DEADLINE_S = 60.0
 TIMEOUT_MS = 180_000

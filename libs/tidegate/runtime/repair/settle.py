@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from uuid import uuid4
 
+from tidegate.contracts.batch_metadata import BatchMeta, Outcome
 from tidegate.contracts.errors import UserError
-from tidegate.contracts.schema import BatchMeta, Outcome
 from tidegate.runtime.batch_loop import preflight
 from tidegate.runtime.batch_loop.claim import route_of
-from tidegate.runtime.batch_loop.metadata import after_claim, after_settling
+from tidegate.runtime.batch_loop.next_metadata import after_claim, after_settling
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.environment import REAL, Environment
 from tidegate.runtime.publishing import topics

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from tidegate.contracts.errors import UserError
 from tidegate.runtime.batch_loop import preflight
-from tidegate.runtime.batch_loop.metadata import after_claim, after_skip
+from tidegate.runtime.batch_loop.next_metadata import after_claim, after_skip
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.environment import REAL, Environment
 from tidegate.runtime.kafka import offsets

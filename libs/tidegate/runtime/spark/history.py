@@ -10,8 +10,8 @@ from tidegate.contracts.errors import UserError
 from tidegate.contracts.naming import log_path
 from tidegate.operators.table_history import TableHistoryRules
 from tidegate.operators.table_history.views import rules_that_show, versions_as_of
-from tidegate.state.batch_metadata import has_version
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.earlier_batches import has_version
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

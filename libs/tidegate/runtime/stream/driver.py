@@ -15,14 +15,15 @@ from uuid import uuid4
 
 from pyspark.sql import DataFrame
 
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.errors import BufferFull, EngineError, Fenced, StateError
 from tidegate.contracts.kill_points import reach
-from tidegate.contracts.schema import BatchMeta, log_schema
+from tidegate.contracts.log_schema import log_schema
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.batch_loop.background_compaction import Compacting, due
 from tidegate.runtime.batch_loop.earlier_runs import refuse_second_log, traces_of_states
-from tidegate.runtime.batch_loop.metadata import after_batch, after_claim
+from tidegate.runtime.batch_loop.next_metadata import after_batch, after_claim
 from tidegate.runtime.batch_loop.planning import PlanBasis, plan_stream
 from tidegate.runtime.configuration.application import config_hash, settings_of
 from tidegate.runtime.spark.jobs import Jobs
@@ -41,7 +42,7 @@ from tidegate.runtime.stream.decisions import (
 from tidegate.runtime.stream.task import ANSWER, task_function, unpacked
 from tidegate.runtime.task.messages import Attempt, PartitionFailure, PartitionResult
 from tidegate.runtime.task.results import results_of
-from tidegate.state import batch_metadata
+from tidegate.state import earlier_batches
 from tidegate.state.decisions import Commit
 from tidegate.state.delta_log.attempt_files import delete_attempt
 from tidegate.state.delta_log.log_entries import check_log_exists, newest_version
@@ -94,7 +95,7 @@ class StreamDriver:
             settings=settings_of(config.rules),
         )
         self._log.commit(claim, [])
-        self.newest, self._lineage = claim, batch_metadata.lineage(self._log, claim)
+        self.newest, self._lineage = claim, earlier_batches.lineage(self._log, claim)
         reach("after_claim")
         if not self._shares_lake:
             self._compacting.jobs.check_lake(self._log.path)
@@ -157,7 +158,7 @@ class StreamDriver:
         self._log.commit(meta, [file for result in results for file in result.files])
         reach("after_commit")
         self.newest = meta
-        batch_metadata.extend_lineage(self._lineage, self.newest)
+        earlier_batches.extend_lineage(self._lineage, self.newest)
 
     def _stop_if_full(self, results: Sequence[PartitionResult]) -> None:
         for result in results:

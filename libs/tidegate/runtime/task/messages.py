@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from tidegate.contracts.batch_metadata import Counts, Raised
 from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.errors import TidegateError
 from tidegate.contracts.event_time import ALWAYS
-from tidegate.contracts.schema import Counts, Raised
 from tidegate.runtime.environment import REAL, Environment
 from tidegate.runtime.kafka.transactions import Producer
 from tidegate.runtime.publishing.topics import OutputRoute

@@ -11,7 +11,7 @@ from typing import Protocol
 from tidegate.contracts.operator import StepResult
 from tidegate.contracts.records import Records
 from tidegate.runtime.kafka.fetch import Fetched, fetch
-from tidegate.runtime.kafka.retries import Deadline
+from tidegate.runtime.kafka.request_retries import Deadline
 from tidegate.runtime.kafka.transactions import Producer
 from tidegate.runtime.publishing.encoding import Destination, Rows, open_output
 from tidegate.runtime.task.messages import KafkaAttempt, PartitionPlan

@@ -23,7 +23,7 @@ from tidegate.contracts.kill_points import reach
 from tidegate.contracts.operator import OperatorState, ReadTable, StepResult, TableReader
 from tidegate.contracts.records import Records
 from tidegate.runtime.environment import REAL
-from tidegate.runtime.kafka.retries import Deadline
+from tidegate.runtime.kafka.request_retries import Deadline
 from tidegate.runtime.task.messages import (
     Attempt,
     KafkaAttempt,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import Any
 
-from tidegate.contracts.schema import BatchMeta, Counts, PartitionChange
+from tidegate.contracts.batch_metadata import BatchMeta, Counts, PartitionChange
 
 RECENT_MS = 60_000
 _COUNTED = ("records_in", "applied", "superseded", "late", "rejected", "emitted")

@@ -9,9 +9,10 @@ from typing import Any, get_args
 
 from prometheus_client.registry import Collector
 
+from tidegate.contracts.batch_metadata import BatchMeta, Counts
 from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.event_time import NO_STREAM_TIME
-from tidegate.contracts.schema import BatchMeta, Counts
+from tidegate.runtime.telemetry.consumer_lag import consumer_lag
 from tidegate.runtime.telemetry.driver_status import State
 from tidegate.runtime.telemetry.metric_definitions import METRICS, Family
 from tidegate.runtime.telemetry.observation import Observation
@@ -120,7 +121,7 @@ def _progress(samples: Samples, observation: Observation, newest: BatchMeta) -> 
     for partition, known in newest.partitions.items():
         samples.add("tidegate_next_offset", known.next_offset, operator, partition)
         if partition in observation.ends:
-            lag = max(0, observation.ends[partition] - known.next_offset)
+            lag = consumer_lag(observation.ends[partition], known.next_offset)
             samples.add("tidegate_consumer_lag_records", lag, operator, partition)
         if (time_ms := known.stream_time) != NO_STREAM_TIME:
             samples.add("tidegate_stream_time_seconds", time_ms / 1_000, operator, partition)

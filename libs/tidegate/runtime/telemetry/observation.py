@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tidegate.contracts.schema import BatchMeta
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.runtime.telemetry.driver_status import DriverStatus
 
 
@@ -15,8 +15,8 @@ class Observation:
     """The state of a driver at one moment.
 
     `newest`: its newest commit; None before its first claim, when the fields derived from it are empty too.
-    `loop_age_s`: seconds since its loop last began a round; None before the first. `ends`: the end offsets of the
-    input's partitions when it last read them. `compaction_s`: the total duration of its compactions.
+    `loop_age_s`: seconds since its loop last began a round; None before the first. `ends`: the last stable
+    offsets of the input's partitions when it last read them. `compaction_s`: the total duration of its compactions.
     """
 
     operator: str

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
 
-from tidegate.contracts.schema import BatchMeta
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.runtime.telemetry.batch_metrics import Metrics
 
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)

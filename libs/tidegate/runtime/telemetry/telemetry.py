@@ -9,7 +9,7 @@ from http import HTTPStatus
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from tidegate.contracts.schema import BatchMeta
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.telemetry.collector import ServiceCollector
 from tidegate.runtime.telemetry.endpoint import Answer, endpoint, json_answer

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.naming import COMMIT_METADATA_KEY, app_transaction_id
-from tidegate.contracts.schema import BatchMeta
 from tidegate.state.delta_log.data_files import ANY_BATCH, DataFile
 
 Action = dict[str, Any]

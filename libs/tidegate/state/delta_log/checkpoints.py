@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidegate.contracts.errors import StateError
-from tidegate.contracts.schema import PARTITION_COLUMNS
+from tidegate.contracts.log_schema import PARTITION_COLUMNS
 from tidegate.state import disk
 from tidegate.state.delta_log.actions import Action
 from tidegate.state.delta_log.log_entries import (

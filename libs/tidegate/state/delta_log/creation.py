@@ -9,7 +9,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 
 from tidegate.contracts.errors import Unavailable
-from tidegate.contracts.schema import FORMAT, PARTITION_COLUMNS
+from tidegate.contracts.log_schema import FORMAT, PARTITION_COLUMNS
 from tidegate.state import disk
 from tidegate.state.delta_log.log_entries import DELTA_LOG, entry_path
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from tidegate.contracts.errors import EngineError, StateError
-from tidegate.contracts.schema import PARTITION_COLUMNS
+from tidegate.contracts.log_schema import PARTITION_COLUMNS
 from tidegate.state import disk
 from tidegate.state.delta_log.log_entries import check_log_exists
 

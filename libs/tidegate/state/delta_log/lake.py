@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from tidegate.state import leases
-from tidegate.state.alignment import Lease
+from tidegate.state.alignment_decisions import Lease
 from tidegate.state.delta_log.creation import create_table
 from tidegate.state.delta_log.data_files import ANY_BATCH, DataFile, read_files, write_parquet
 from tidegate.state.delta_log.log_entries import put_entry

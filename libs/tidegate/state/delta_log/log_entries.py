@@ -16,9 +16,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from tidegate.contracts.batch_metadata import Document
 from tidegate.contracts.errors import StateError, Unavailable, UserError
 from tidegate.contracts.naming import COMMIT_METADATA_KEY
-from tidegate.contracts.schema import Document
 from tidegate.state import disk
 from tidegate.state.decisions import Entry
 

@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import Schema
 
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
 from tidegate.contracts.errors import EngineError, Fenced, Outdated, StateError, Unavailable
+from tidegate.contracts.log_schema import FORMAT, READABLE_FORMATS
 from tidegate.contracts.naming import app_transaction_id
-from tidegate.contracts.schema import FORMAT, READABLE_FORMATS, BatchMeta
 from tidegate.state import disk
 from tidegate.state.decisions import Entry, Verdict, judge_winners
 from tidegate.state.delta_log.actions import (
@@ -36,6 +37,7 @@ from tidegate.state.delta_log.data_files import (
     DataFile,
     require_whole,
 )
+from tidegate.state.delta_log.delta_snapshot import Snapshot, load
 from tidegate.state.delta_log.lake import MOUNTED_LAKE, Lake
 from tidegate.state.delta_log.log_entries import (
     DELTA_LOG,
@@ -45,8 +47,7 @@ from tidegate.state.delta_log.log_entries import (
     newest_entries,
     newest_version,
 )
-from tidegate.state.delta_log.metadata import Newest, newest_metadata
-from tidegate.state.delta_log.snapshot import Snapshot, load
+from tidegate.state.delta_log.newest_metadata import Newest, newest_metadata
 
 CHECKPOINT_EVERY = 64
 """Least number of commits between two checkpoints; a reader replays the entries since the last one."""

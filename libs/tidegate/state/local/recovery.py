@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from tidegate.contracts.errors import StateError
+from tidegate.contracts.log_schema import log_schema
 from tidegate.contracts.operator import Operator, OperatorState
-from tidegate.contracts.schema import log_schema
 from tidegate.state.decisions import NO_COMMIT, RecoveryMethod, RecoveryPlan, Wanted, choose_state
 from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.delta_log.lake import MOUNTED_LAKE, Lake

@@ -13,10 +13,11 @@ from itertools import takewhile
 
 import pyarrow as pa
 
-from tidegate.contracts.schema import META_PARTITION, BatchMeta, Document, is_complete
+from tidegate.contracts.batch_metadata import BatchMeta, Document, is_complete
+from tidegate.contracts.log_schema import META_PARTITION
 from tidegate.state.delta_log.attempt_files import write_file
 from tidegate.state.delta_log.data_files import DataFile
-from tidegate.state.delta_log.metadata import documents_before
+from tidegate.state.delta_log.newest_metadata import documents_before
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 

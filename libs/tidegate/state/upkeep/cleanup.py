@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tidegate.contracts.schema import is_complete
+from tidegate.contracts.batch_metadata import is_complete
 from tidegate.state import disk
 from tidegate.state.decisions import newest_old
 from tidegate.state.delta_log.actions import Action

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.errors import Outdated
-from tidegate.contracts.schema import META_PARTITION, PARTITION_COLUMNS, BatchMeta
+from tidegate.contracts.log_schema import META_PARTITION, PARTITION_COLUMNS
 from tidegate.state.decisions import newest_old
 from tidegate.state.delta_log.attempt_files import delete_attempt, delete_files, write_file
 from tidegate.state.delta_log.data_files import (

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidegate.state.decisions import Entry
+from tidegate.state.delta_log.delta_snapshot import load
 from tidegate.state.delta_log.log_entries import (
     STAGING,
     checkpoint_path,
@@ -24,7 +25,6 @@ from tidegate.state.delta_log.log_entries import (
     written_ms,
 )
 from tidegate.state.delta_log.operator_log import OperatorLog
-from tidegate.state.delta_log.snapshot import load
 
 # rule: orphans-after-a-week/age
 MIN_AGE_MS = 7 * 24 * 3_600_000

@@ -24,7 +24,7 @@ from tidegate.runtime.kafka.fetch import fetch
 from tidegate.runtime.repair.settle import NothingUndecided, settle
 from tidegate.runtime.repair.skip import skip
 from tidegate.state import leases
-from tidegate.state.alignment import Lease
+from tidegate.state.alignment_decisions import Lease
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.slots import live_rows
 from tidegate.testing.simulation.chance import Chance

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tidegate.contracts.schema import BatchMeta
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.testing.simulation.chance import Chance
 from tidegate.testing.simulation.clock import VirtualClock
 from tidegate.testing.simulation.judges.oracle import Oracle

@@ -22,7 +22,7 @@ from tidegate.kernels import windows as windows_kernel
 from tidegate.kernels.memory import slots
 from tidegate.kernels.payloads import FlatRecords, flat_records
 from tidegate.kernels.touched import STORED, net_changes
-from tidegate.operators import acceptance
+from tidegate.operators import late_and_rejected
 from tidegate.operators.json_values import numbers
 from tidegate.operators.shell import Header, Shell, deletions, run, stop_of
 from tidegate.operators.windowed_aggregation import bookkeeping, measures
@@ -126,7 +126,7 @@ class ElementsState:
         The state is then what the changelog describes. `advances_to`: the least T after each record, so that time can
         come from elsewhere; default: the record's timestamp.
         """
-        batch, missing, newest = acceptance.with_timestamps(records, self._config, clock_ms)
+        batch, missing, newest = late_and_rejected.with_timestamps(records, self._config, clock_ms)
         rows = self._rows(records, batch, missing, newest, advances_to)
         progress = _Batch(clock_ms, self._outcome(len(records)))
         stopped = self._run(
@@ -224,7 +224,7 @@ class ElementsState:
                 offset=np.empty(slots, np.int64),
             ),
             touched_elements=np.empty(elements, np.int32),
-            unaccepted=acceptance.none_yet(records),
+            unaccepted=late_and_rejected.none_yet(records),
             tally=tally,
         )
 
@@ -342,7 +342,7 @@ class ElementsState:
         changes = tables.changes(self._shell.state, touched[changed], elements)
         stored = self._shell.state.windows.versions.payloads
         unaccepted = late(stored, batch, outcome.unaccepted, self._rules)
-        rejected = acceptance.rejected(stored, batch, outcome.unaccepted, newest)
+        rejected = late_and_rejected.rejected(stored, batch, outcome.unaccepted, newest)
         kernel.settle(self._shell.state, outcome)
         self._shell.stream_time = outcome.tally[common.STREAM_TIME]
         more, more_bytes = (int(number) for number in self._shell.numbers[[kernel.ELEMENTS, kernel.ELEMENTS_BYTES]])
@@ -399,8 +399,8 @@ def _frozen(advances_to: Array) -> Array:
 
 
 def _coded(codes: Array) -> Array:
-    """Return the codes of `numbers` as the codes of `acceptance`."""
-    return np.where(codes > 0, acceptance.NO_NUMBER - 1 + codes, 0)
+    """Return the codes of `numbers` as the codes of `late_and_rejected`."""
+    return np.where(codes > 0, late_and_rejected.NO_NUMBER - 1 + codes, 0)
 
 
 def _values_of(batch: FlatRecords) -> FlatRecords:

@@ -18,8 +18,8 @@ from tidegate.kernels.payloads import FlatRecords
 from tidegate.kernels.time_buffer import HELD
 from tidegate.kernels.touched import OPENED, STORED
 from tidegate.kernels.windows import DONE, NEEDS_ARENA, Windows
-from tidegate.operators import acceptance
-from tidegate.operators.acceptance import ACCEPTED, LATE, Unaccepted
+from tidegate.operators import late_and_rejected
+from tidegate.operators.late_and_rejected import ACCEPTED, LATE, Unaccepted
 from tidegate.operators.windowed_aggregation import bookkeeping, step
 from tidegate.operators.windowed_aggregation.aggregates import Numbers
 from tidegate.operators.windowed_aggregation.bookkeeping import CHECKSUM, FULL_BYTES, FULL_KEYS, OPEN, OPEN_BYTES
@@ -187,7 +187,7 @@ def absorb(state: State, rows: Rows, rules: Rules, trigger: Trigger, outcome: Ou
             if code == FULL_KEYS + STOP or code == FULL_BYTES + STOP:
                 return code - STOP
             if code != ACCEPTED:
-                acceptance.note(outcome.unaccepted, row, code, rows.values.timestamp[row], tally[STREAM_TIME])
+                late_and_rejected.note(outcome.unaccepted, row, code, rows.values.timestamp[row], tally[STREAM_TIME])
                 continue
             tally[STREAM_TIME] = max(tally[STREAM_TIME], rows.advances_to[row])
             tally[NEXT_START] = 0
@@ -209,9 +209,9 @@ def absorb(state: State, rows: Rows, rules: Rules, trigger: Trigger, outcome: Ou
 def _verdict(state: State, rows: Rows, row: int, key: int, rules: Rules, outcome: Outcome) -> Any:
     """Return ACCEPTED, LATE, the code of why the record is rejected, or the bound + STOP that is reached."""
     if rows.keys.key_length[row] < 0:
-        return acceptance.NULL_KEY
+        return late_and_rejected.NULL_KEY
     timestamp = rows.values.timestamp[row]
-    code = acceptance.bad_timestamp(timestamp, rows.missing[row], rows.newest)
+    code = late_and_rejected.bad_timestamp(timestamp, rows.missing[row], rows.newest)
     if code != ACCEPTED:
         return code
     stream_time = max(outcome.tally[STREAM_TIME], rows.advances_to[row])
@@ -560,7 +560,7 @@ def _record_before(state: State, slot: int, outcome: Outcome) -> None:
 def _count(state: State, timestamp: int, outcome: Outcome) -> None:
     tally = outcome.tally
     tally[APPLIED] += 1
-    acceptance.observe_lateness(outcome.unaccepted, timestamp, tally[STREAM_TIME])
+    late_and_rejected.observe_lateness(outcome.unaccepted, timestamp, tally[STREAM_TIME])
     tally[OPEN_MAX] = max(tally[OPEN_MAX], state.numbers[OPEN])
     tally[OPEN_BYTES_MAX] = max(tally[OPEN_BYTES_MAX], state.numbers[OPEN_BYTES])
 

@@ -21,15 +21,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import Schema
 
+from tidegate.contracts.batch_metadata import BatchMeta, after_document
 from tidegate.contracts.errors import StateError
-from tidegate.contracts.schema import PARTITION_COLUMNS, BatchMeta, after_document
+from tidegate.contracts.log_schema import PARTITION_COLUMNS
 from tidegate.state import disk, leases
-from tidegate.state.alignment import Lease
+from tidegate.state.alignment_decisions import Lease
 from tidegate.state.delta_log import log_entries
 from tidegate.state.delta_log.actions import add, remove
 from tidegate.state.delta_log.creation import create_table
 from tidegate.state.delta_log.data_files import ANY_BATCH, ORDER, DataFile, in_order
-from tidegate.state.delta_log.snapshot import load
+from tidegate.state.delta_log.delta_snapshot import load
 from tidegate.testing.simulation.world import World
 
 _FATES = ("lost", "done", "late")

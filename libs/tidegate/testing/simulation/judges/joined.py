@@ -12,11 +12,11 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.operator import OperatorState, ReadTable, StepResult
 from tidegate.contracts.records import Row
-from tidegate.contracts.schema import BatchMeta
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 from tidegate.operators.testing.laws import Partition

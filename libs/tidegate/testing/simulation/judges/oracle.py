@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, ParamSpec
 
 import pyarrow as pa
 
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.naming import (
     HEADER_BATCH,
@@ -25,7 +26,6 @@ from tidegate.contracts.naming import (
 )
 from tidegate.contracts.operator import OperatorState, StepResult
 from tidegate.contracts.records import Row
-from tidegate.contracts.schema import BatchMeta
 from tidegate.kernels.record_format.record_batch import decode, decode_headers, encode_headers
 from tidegate.operators.registry import operator_for
 from tidegate.operators.testing.laws import Advance, Flush, Partition

@@ -1,6 +1,7 @@
 """Late and rejected records: the codes of the reasons, and the tables of these records.
 
-Neither kind advances stream time. Both are written to the lake as rows that can be queried.
+Neither kind advances stream time. Both are written to the lake as rows that can be queried. `bad_timestamp` decides
+which records are rejected for their timestamp; the `step` of each operator decides which records are late.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Coordination between the driver of a table and the drivers of the operators that read it (its readers).
+"""Align a table and the streams that are joined with it: what the table keeps, and when a join releases records.
 
-The decisions are pure functions in `state.alignment`. `Readers` is the table's side: which versions its batches keep
-for its readers. `Renewal` and `Gates` are the reader's side: the lease that says which versions the table must keep,
-and the held records that may be released.
+The decisions are pure functions in `state.alignment_decisions`. `Readers` is the table's side: which versions its
+batches keep for the operators that read it (its readers). `Renewal` and `Gates` are the reader's side: the lease that
+says which versions the table must keep, and the held records that may be released.
 """
 
 from __future__ import annotations
@@ -15,14 +15,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.event_time import ALWAYS
 from tidegate.contracts.naming import log_path
-from tidegate.contracts.schema import BatchMeta
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.task.messages import Hold, PartitionPlan, PartitionResult
 from tidegate.runtime.telemetry.log_lines import log_fields
 from tidegate.state import leases
-from tidegate.state.alignment import Gate, Lease, is_renewal_due, live_leases, needed, seen
+from tidegate.state.alignment_decisions import (
+    Gate,
+    Lease,
+    is_renewal_due,
+    live_leases,
+    needed,
+    seen,
+)
 from tidegate.state.delta_log.lake import MOUNTED_LAKE, Lake
 from tidegate.state.disk import disk_errors
 from tidegate.state.upkeep.cleanup import MIN_WINDOW_MS

@@ -7,8 +7,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from tidegate.contracts.batch_metadata import BatchMeta, Counts, Outcome, PartitionChange, PartitionMeta, Pin, Settled
 from tidegate.contracts.errors import StateError
-from tidegate.contracts.schema import FORMAT, BatchMeta, Counts, Outcome, PartitionChange, PartitionMeta, Pin, Settled
+from tidegate.contracts.log_schema import FORMAT
 from tidegate.runtime.task.messages import PartitionResult
 from tidegate.runtime.telemetry.batch_metrics import figures_after, merge_batches
 from tidegate.state.decisions import Commit, RecoveryMethod, RecoveryPlan

@@ -11,8 +11,8 @@ from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
 
+from tidegate.contracts.batch_metadata import BatchMeta, Document, after_document, is_complete
 from tidegate.contracts.errors import StateError
-from tidegate.contracts.schema import BatchMeta, Document, after_document, is_complete
 from tidegate.state.delta_log import log_entries
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from tests.metadata import described
 from tests.runtime.test_table_pin import PLAN, READER
+from tidegate.contracts.batch_metadata import Counts
 from tidegate.contracts.event_time import ALWAYS, NEVER
-from tidegate.contracts.schema import Counts
-from tidegate.runtime.batch_loop.alignment import MOST_WAITING_BYTES, Gates, Readers
+from tidegate.runtime.batch_loop.table_stream_alignment import MOST_WAITING_BYTES, Gates, Readers
 from tidegate.runtime.task.messages import Hold, PartitionResult
 from tidegate.state import leases
-from tidegate.state.alignment import Lease
+from tidegate.state.alignment_decisions import Lease
 
 pytestmark = pytest.mark.fast
 

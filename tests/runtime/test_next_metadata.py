@@ -6,9 +6,9 @@ import pytest
 
 from tests.metadata import described, of_each
 from tests.runtime.test_batch_metrics import meta
+from tidegate.contracts.batch_metadata import BatchMeta, Counts
 from tidegate.contracts.errors import StateError
-from tidegate.contracts.schema import BatchMeta, Counts
-from tidegate.runtime.batch_loop.metadata import after_batch, after_claim, after_compaction
+from tidegate.runtime.batch_loop.next_metadata import after_batch, after_claim, after_compaction
 from tidegate.runtime.task.messages import PartitionResult
 from tidegate.state.decisions import RecoveryMethod, RecoveryPlan
 

@@ -8,7 +8,14 @@ import pytest
 
 from tidegate.contracts.event_time import ALWAYS, NEVER
 from tidegate.state import leases
-from tidegate.state.alignment import LONGEST_QUEUE, Gate, Lease, live_leases, needed, seen
+from tidegate.state.alignment_decisions import (
+    LONGEST_QUEUE,
+    Gate,
+    Lease,
+    live_leases,
+    needed,
+    seen,
+)
 
 pytestmark = pytest.mark.fast
 
