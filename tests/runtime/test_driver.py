@@ -93,7 +93,7 @@ def test_an_operator_that_cannot_be_opened_is_claimed_again(
 
     driver._owned = None
     with monkeypatch.context() as patch:
-        patch.setattr(claimed_operator.batch_metadata, "lineage", failing)
+        patch.setattr(claimed_operator.earlier_batches, "lineage", failing)
         with pytest.raises(EngineError):
             driver._run_owned(ClaimedOperator.round)
     driver._run_owned(ClaimedOperator.round)
