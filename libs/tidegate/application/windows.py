@@ -11,7 +11,7 @@ from tidegate.application.options import Duration
 
 @dataclass(frozen=True)
 class Window:
-    """Windows of event time, by the options of the configuration file."""
+    """Windows of event time. `options`: those of `window` in a configuration file."""
 
     options: Mapping[str, Any] = field(hash=False)
 
@@ -22,7 +22,7 @@ class EndingWindow(Window):
 
 
 def tumbling(length: Duration, *, grace: Duration) -> EndingWindow:
-    """Return windows of equal length, side by side; after its end each accepts late records for the grace."""
+    """Return windows of equal length that do not overlap. After its end each accepts late records for the grace."""
     return EndingWindow({"tumbling": length, "grace": grace})
 
 

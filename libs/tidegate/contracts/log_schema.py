@@ -35,7 +35,7 @@ _COMMON = [
     pa.field("window_end", pa.int64()),
     pa.field("cause", pa.string()),  # emissions: why; late and rejected rows: the reason
     pa.field("lateness", pa.int64()),  # late rows: T - timestamp, ms
-    pa.field("bound", pa.int64()),  # late and too-far-ahead rows: the limit that the timestamp missed, ms
+    pa.field("bound", pa.int64()),  # late and too-far-ahead rows: the limit that the timestamp violates, ms
 ]
 
 

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 _SQLITE, _POSTGRESQL = "sqlite:///", "postgresql+psycopg://"
 _POSTGRESQL_URL = re.compile(
     r"""postgresql\+psycopg://
-    (?:[^:@/?#]*(?::[^:@/?#]*)?@)?          # user and password, what is special in them percent-encoded
+    (?:[^:@/?#]*(?::[^:@/?#]*)?@)?          # user and password, special characters percent-encoded
     (?:[\w.-]+|\[[0-9a-fA-F:]+\])?(?::\d+)? # host and port
     (?:/[\w.-]*)?                           # database
     (?:\?[^@/#]*)?                          # options of libpq
@@ -73,10 +73,10 @@ def url_problem(url: str) -> str | None:
     if url.startswith(_SQLITE):
         return None if len(url) > len(_SQLITE) and "?" not in url else "no file is named; write sqlite:///control.db"
     if not url.startswith(_POSTGRESQL):
-        return f"neither SQLite nor PostgreSQL; write {_SQLITE}control.db or {_POSTGRESQL}USER@HOST/DATABASE"
+        return f"it names neither SQLite nor PostgreSQL; write {_SQLITE}control.db or {_POSTGRESQL}USER@HOST/DATABASE"
     if _POSTGRESQL_URL.fullmatch(url) is None:
         return (
-            f"not a URL; write {_POSTGRESQL}USER:PASSWORD@HOST:PORT/DATABASE, with what is special in the password "
-            "percent-encoded (@ is %40)"
+            f"it is not a URL; write {_POSTGRESQL}USER:PASSWORD@HOST:PORT/DATABASE, with special characters of the "
+            "password percent-encoded (@ is %40)"
         )
     return None

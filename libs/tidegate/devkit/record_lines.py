@@ -1,9 +1,9 @@
-"""Records as JSON lines: one record a line, text where it is UTF-8, base64 where it is not.
+"""Records as JSON lines: one record per line, with bytes as text if they are UTF-8, otherwise in base64.
 
 {"key": "UA", "value": "3", "timestamp": 1357034400000, "partition": 2, "headers": [{"key": "a", "value": "b"}]}
 
-`key_base64` and `value_base64` stand in for `key` and `value` (in headers too); null is Kafka's null. `produce` reads
-what `consume` writes: it accepts an `offset` and ignores it.
+`key_base64` and `value_base64` replace `key` and `value` for other bytes (in headers too). null is Kafka's null.
+`produce` reads what `consume` writes: it accepts an `offset` and ignores it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def format_line(record: Record) -> str:
 
 def _bytes(fields: Mapping[str, Any], name: str) -> bytes | None:
     encoded = f"{name}_base64"
-    _require(name not in fields or encoded not in fields, f"{name} and {encoded} at once")
+    _require(name not in fields or encoded not in fields, f"both {name} and {encoded} are given")
     if fields.get(encoded) is not None:
         return _decoded(fields[encoded], encoded)
     text = fields.get(name)
@@ -91,7 +91,7 @@ def _headers(headers: object) -> tuple[tuple[str, bytes], ...]:
 
 
 def _header(header: object) -> tuple[str, bytes]:
-    _require(isinstance(header, dict) and isinstance(header.get("key"), str), "a header is no object with a key")
+    _require(isinstance(header, dict) and isinstance(header.get("key"), str), "a header is not an object with a key")
     assert isinstance(header, dict)
     _require_known(header, _HEADER_FIELDS)
     value = _bytes(header, "value")

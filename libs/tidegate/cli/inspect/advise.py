@@ -42,7 +42,7 @@ def command(file: Path, operator: str, plot: Path | None, as_json: bool) -> None
     """Show for different graces which share of OPERATOR's records would have been in time, and the added delay.
 
     Lateness is counted over all records since the log began, late or not. A record waits until stream time reaches its
-    timestamp plus the grace; a record that is not late waits for the whole grace.
+    timestamp plus the grace: the whole grace if it arrives with lateness 0, less if it arrives later.
 
     Example: tidegate advise flights.yaml flights_with_weather --plot graces.svg
     """
@@ -101,7 +101,7 @@ def _headings(operator: str, lateness: Lateness) -> tuple[str, str]:
     title = f"{operator}: share of records in time, by grace"
     return (
         title,
-        f"of {lateness.records:,} records; the latest came {rounded_duration(lateness.largest)} behind stream time",
+        f"of {lateness.records:,} records; the largest lateness is {rounded_duration(lateness.largest)}",
     )
 
 

@@ -25,7 +25,7 @@ lines = logging.getLogger("tidegate")
 @click.option(
     "--until-caught-up",
     is_flag=True,
-    help="Exit after processing the records present at startup; a join waits for its table to have read them.",
+    help="Exit after processing the records present at startup; a join also waits until its table has done so.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON line per batch.")
 @click.option("--verbose", is_flag=True, help="Print a line per batch with the duration of its phases.")

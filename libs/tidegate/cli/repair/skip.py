@@ -26,8 +26,8 @@ def command(file: Path, operator: str, ranges: tuple[str, ...], as_json: bool) -
     """Continue after records that the input topic deleted before OPERATOR had read them.
 
     When this happens, the operator stops and names the ranges. TO is the first offset to read next. If the topic lost
-    records that had been read already, TO is before FROM, and the operator reads what the topic has there now. The log
-    records what was skipped and when.
+    records that had been read already, TO is smaller than FROM, and the operator reads what the topic has there now.
+    The log records what was skipped and when.
 
     Example: tidegate skip flights.yaml carrier_updates 0:1200-1900 3:15-77
     """

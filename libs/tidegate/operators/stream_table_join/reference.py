@@ -1,7 +1,7 @@
 """Reference implementation of the stream-table join, for tests only, in the words of KIP-923.
 
-It joins a late record at once, and the others in timestamp order once their grace is over. It is slow: one list, sorted
-at every step.
+It joins late records at once, and all others in timestamp order when their grace is over. It is slow: it sorts the list
+of held records at every step.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Reference:
             self.rejected.append((row, reason))
             return
         self.applied += 1
-        key, window, _ = self._told(row)
+        key, window, _ = self._key_and_window(row)
         row = row._replace(key=key)
         if row.key is None:
             self._join(row, window)
@@ -115,7 +115,7 @@ class Reference:
             return "null value"
         if row.timestamp == NO_TIMESTAMP:
             return "no timestamp: null"
-        if fault := self._told(row).fault:
+        if fault := self._key_and_window(row).fault:
             return fault
         if row.timestamp < 0:
             return "negative timestamp"
@@ -126,6 +126,6 @@ class Reference:
         keyed = self.config.join == "inner" or self.config.windowed
         return "null key" if row.key is None and keyed else ""
 
-    def _told(self, row: Row) -> KeyAndWindow:
+    def _key_and_window(self, row: Row) -> KeyAndWindow:
         """Return the record's key and window. Without windowed keys the record's own key is looked up as it is."""
         return key_and_window(row, self.config) if self.config.windowed else KeyAndWindow(row.key)

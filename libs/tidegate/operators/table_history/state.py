@@ -133,7 +133,7 @@ class TableHistoryState:
         return self._shell.stream_time
 
     def hold(self, floor: int, needs: int) -> None:
-        """Keep what a reader may look up as of `needs` or later; history before `floor` has expired already."""
+        """Keep versions that a reader may look up at `needs` or later. Those before `floor` have expired already."""
         self._floor, self._needs = floor, needs
         self._set_stream_time(self.stream_time)
 
@@ -187,7 +187,7 @@ class TableHistoryState:
         return self._result(_NO_RECORDS, self._outcome(0))
 
     def restore(self, rows: pa.Table, stream_time: int) -> None:
-        """Apply changelog rows, of which the latest of a version comes last, and set stream time to `stream_time`."""
+        """Apply changelog rows, and set stream time. Of several rows of a version the latest comes last."""
         self._shell.restore(rows, stream_time, self._replay)
         self._set_stream_time(stream_time)
 
@@ -205,7 +205,7 @@ class TableHistoryState:
         self._reading[TIMELESS] = self._retention == kernel.LATEST
 
     def _floor_at(self, stream_time: int) -> int:
-        """Return the first time from which on all versions are kept, for the retention or for a reader."""
+        """Return the floor, from which on all versions are kept: because of the retention, or for a reader."""
         if self._retention == kernel.LATEST:
             return NO_STREAM_TIME
         if stream_time == NO_STREAM_TIME:  # nothing was written, so nothing has expired by retention
@@ -250,7 +250,7 @@ class TableHistoryState:
     def _give_up(self, due: Array, outcome: kernel.Outcome) -> None:
         """Remove all versions past the retention if those kept for readers alone exceed `hold_for_readers`.
 
-        They are only measured if the whole partition exceeds that bound.
+        The versions kept for readers are measured only if the whole partition exceeds that bound.
         """
         tally, bound = outcome.tally, self._config.hold_for_readers
         kept_from = tally[kernel.STREAM_TIME] - self._retention
@@ -265,7 +265,7 @@ class TableHistoryState:
         return LookupScratch(np.empty(rows, np.int64), np.empty(rows, np.int64))
 
     def _settle(self, outcome: kernel.Outcome) -> None:
-        """End the batch: mark touched versions as stored, or free them. Build the batch's tables before."""
+        """End the batch: mark touched versions as stored, or free them. Build the batch's tables before this call."""
         kernel.settle(self._shell.state, outcome)
         self._set_stream_time(int(outcome.tally[kernel.STREAM_TIME]))
         self._reading[READABLE_FROM] = outcome.tally[kernel.FLOOR]
@@ -296,7 +296,7 @@ class TableHistoryState:
     def _result(
         self, batch: FlatRecords, outcome: kernel.Outcome, own: FlatRecords = _NO_RECORDS, newest: int = MAX_TIMESTAMP
     ) -> StepResult:
-        """Return the outcome as tables, and settle the batch. `own`: the records under their own keys."""
+        """Return the outcome as tables, and settle the batch. `own`: the records with the keys of the topic."""
         changed = net_changes(self._shell.state.status, outcome.touched[: outcome.tally[kernel.TOUCHED]])
         stored, unaccepted = self.versions.payloads, outcome.unaccepted
         changes = tables.changes(self._shell.state, batch, outcome.touched[changed])

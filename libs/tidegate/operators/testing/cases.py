@@ -56,7 +56,7 @@ class Notes:
 
 
 def _bound_of_bin(late: int) -> int:
-    """Exact up to 4 ms, then four bounds to each doubling; a double tells which, so it may be the next one."""
+    """Exact up to 4 ms, then four bounds per doubling. Computed with a double, so it may be the next bound."""
     bounds = [*range(5), *(quarter << doubling for doubling in range(62) for quarter in (5, 6, 7, 8))]
     return late if late <= 4 else next(bound for bound in bounds if bound > float(late - 1))
 

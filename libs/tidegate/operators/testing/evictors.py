@@ -27,7 +27,7 @@ def _divisible(values: pa.Array, by: int) -> Mask:
 
 
 def _number(value: bytes | None) -> float:
-    """Return the number that a JSON value is or has in its field `n`; NaN, divisible by nothing, if there is none."""
+    """Return a JSON value that is a number, or its field `n`; NaN, which is not even divisible by 1, if neither is."""
     try:
         found = orjson.loads(value or b"null")
     except orjson.JSONDecodeError:

@@ -14,7 +14,7 @@ from tidegate.state.decisions import Commit, Wanted, idle_advance
 from tidegate.state.earlier_batches import LINEAGE
 
 IDLE_STEP_MS = 1_000
-"""Smallest idle advance of stream time that is committed: so there is one commit a second, not one per trigger."""
+"""Smallest idle advance of stream time that is committed. So there is one commit a second, not one per trigger."""
 
 
 class PlanBasis(NamedTuple):
@@ -52,8 +52,8 @@ def plan_idle(
 ) -> list[PartitionPlan]:
     """Plan an idle advance for each partition that holds records and has had no input for `idle_after` ms.
 
-    A partition whose high watermark is beyond its next offset is not idle: the records of open transactions are still
-    to be read once these end.
+    A partition whose high watermark is beyond its next offset is not idle: it has records of open transactions, which
+    are read when these end.
     """
     plans = []
     for partition, known in sorted(basis.newest.partitions.items()):
@@ -81,7 +81,7 @@ def plan_flush(basis: PlanBasis) -> list[PartitionPlan]:
 
 
 def plan_apply(basis: PlanBasis) -> list[PartitionPlan]:
-    """Plan each partition whose held records the newest configuration has not been applied to; none if it has."""
+    """Plan each partition that holds records if the newest configuration has not been applied to them; else none."""
     if basis.newest.applied == basis.newest.config:
         return []
     plans = plan_held(basis, basis.newest.partitions)

@@ -188,7 +188,7 @@ def outputs_keep_old_event_times(operator: OperatorTopics) -> Findings:
 def table_has_as_many_partitions(operator: OperatorTopics, of_table: Inspected | None) -> Findings:
     """Check that an operator's input and the input of its table have the same number of partitions.
 
-    Records of the operator and versions of the table meet by partition.
+    Records of a partition are joined with the table's versions in the partition of the same number.
     """
     if operator.input is not None and of_table is not None and operator.input.partitions != of_table.partitions:
         shown = f"{operator.input.name}: {operator.input.partitions}, {of_table.name}: {of_table.partitions}"

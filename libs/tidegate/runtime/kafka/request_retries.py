@@ -1,4 +1,4 @@
-"""Retries until a deadline, and which of Kafka's error codes can be retried."""
+"""Retries requests to Kafka until a deadline, and tells which error codes can be retried."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Deadline:
 def is_retriable(code: int) -> bool:
     """Return True for an error that passes without intervention.
 
-    Such are leader elections, coordinators that are loading, and transactions that are just ending.
+    Examples are leader elections, coordinators that are loading, and transactions that are just ending.
     """
     # rule: concurrent-transactions, forgotten-producer-id
     return bool(for_code(code).retriable)

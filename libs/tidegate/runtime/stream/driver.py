@@ -102,7 +102,7 @@ class StreamDriver:
             self._shares_lake = True
 
     def batch(self, rows: DataFrame, spark_batch: int) -> None:
-        """Commit the Spark batch to the log exactly once, whichever driver tried it before; `foreachBatch` calls this.
+        """Commit the Spark batch to the log exactly once, even if an earlier driver tried. `foreachBatch` calls this.
 
         Retries a few times, each time with a new claim. Raises BufferFull when a buffer bound stopped a partition: the
         records before that are committed, and the rest of the batch follows when Spark runs it again.
@@ -135,7 +135,7 @@ class StreamDriver:
     def _results(self, attempt: Attempt, rows: DataFrame) -> list[PartitionResult]:
         """Run the Spark job; return a result for every partition with rows.
 
-        Raises a partition's error if there is one; an error that ends the driver goes before one that can be retried.
+        Raises an error of a partition if there is one; of several, one that ends the driver before one to be retried.
         """
         begins = {partition: known.query_offset for partition, known in self.newest.partitions.items()}
         work = task_function(attempt, plan_stream(PlanBasis(self.newest, self._lineage, {})), begins)

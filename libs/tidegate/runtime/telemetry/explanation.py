@@ -72,7 +72,7 @@ class PartitionFacts:
 def explain_operator(facts: OperatorFacts) -> Explanation:
     """Explain what the operator as a whole does or waits for.
 
-    That the driver has ended takes precedence over an unreachable broker.
+    If the driver has ended, explain that, even if no broker answers.
     """
     status = facts.status
     if not facts.driven:

@@ -1,6 +1,7 @@
 """The totals of each operator's batches since the service started.
 
-A driver only leaves a batch's metadata here; the thread that reads the totals, such as a scrape, counts it.
+A driver only queues a batch's metadata here. The thread that reads the totals, for instance for a scrape, adds it to
+them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 """Upper bounds of the histograms' buckets."""
 
 MAX_PENDING = 50
-"""Most batches that wait to be counted. If nothing reads the totals, the next batch counts them: a few ms for each."""
+"""Maximum number of queued batches. If nothing reads the totals, the next batch adds all of them: a few ms for each."""
 
 _OF_BATCH = ("job", "commit", "publish")
 

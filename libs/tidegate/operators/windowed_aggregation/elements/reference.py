@@ -111,7 +111,7 @@ class Reference(windows.Reference):
         if given.function:
             return self.functions[given.function](rows)  # type: ignore[no-any-return]
         names = ("count", *_NUMERIC, "first", "last", "collect")
-        found = {name: _told(name, getattr(given, name), rows) for name in names if getattr(given, name)}
+        found = {name: _result_of(name, getattr(given, name), rows) for name in names if getattr(given, name)}
         text = ",".join(f'"{name}":{part}' for name, part in found.items())
         return (f"{{{text}}}" if len(found) > 1 else next(iter(found.values()))).encode()
 
@@ -129,7 +129,7 @@ def _name(distance: object) -> str | None:
     return distance.field if isinstance(distance, JsonField) else None
 
 
-def _told(name: str, spec: object, rows: list[Row]) -> str:
+def _result_of(name: str, spec: object, rows: list[Row]) -> str:
     if name == "count":
         return str(len(rows))
     if name in _NUMERIC:

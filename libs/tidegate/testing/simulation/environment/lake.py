@@ -85,7 +85,7 @@ class SimulatedLake:
             folder.mkdir()
 
     def come_back(self, folder: Path) -> None:
-        """Mount the lake again, over whatever was written into its mount point."""
+        """Mount the lake again, and delete whatever was written into its mount point."""
         if (away := self._unmounted(folder)).exists():
             shutil.rmtree(folder, ignore_errors=True)
             away.rename(folder)
@@ -208,7 +208,7 @@ def _column(table: pa.Table, field: pa.Field, constant: object) -> Any:
 
 
 def _first_actions(operator: str, schema: pa.Schema, table_id: str) -> list[dict[str, Any]]:
-    """Return the first log entry as delta-rs writes it, but for the table's id."""
+    """Return the first log entry as delta-rs writes it, except for the table's id."""
     actions = [json.loads(line) for line in _first_entry(operator, schema).splitlines()]
     return [
         action | {"metaData": action["metaData"] | {"id": table_id}} if "metaData" in action else action

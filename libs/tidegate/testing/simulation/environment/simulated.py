@@ -61,9 +61,9 @@ def _done(future: Future[Any], work: Callable[[], Any]) -> Future[Any]:
 
 
 class _Later(Future[Any]):
-    """A future that has its result at once, but reports it only after `done` was asked a few times.
+    """A future that has its result at once, but reports it only after a few calls of `done`.
 
-    So batches come between the request and its result.
+    So batches run between the request and its result.
     """
 
     def __init__(self, world: World, work: Callable[[], Any]) -> None:

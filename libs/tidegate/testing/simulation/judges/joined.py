@@ -39,7 +39,7 @@ class TableOracle(Oracle):
     def state_at(self, version: int, partition: int) -> OperatorState:
         """Return the partition's state at that version of the log. Raise Violation if the log has no such version."""
         if (version, partition) not in self._states:
-            raise Violation(f"nobody has put version {version} of the table's log, in which its join looks up")
+            raise Violation(f"the join was pinned to version {version} of the table's log, which was never written")
         operator = operator_for(self._config)
         state = operator.open(MemoryStorage(operator.layout))
         rows, stream_time, floor = self._states[version, partition]
@@ -86,17 +86,18 @@ class JoinOracle(Oracle):
         return any(self._waiting)
 
     def actual_and_expected(self, partition: int) -> tuple[list[Any], list[Any]]:
-        """Return what the emitted records that were not late were joined to, and what the complete table has for them.
+        """Return the offsets and versions of the emitted records that were not late: the actual and the expected ones.
 
-        The first is in order of emission, the second in the order that is due.
+        The actual ones are the versions that the records were joined to, in order of emission; the expected ones are
+        those of the complete table, in the order in which the records should have been emitted.
         """
-        due = self._foretold(partition)
+        due = self._expected(partition)
         met = [(offset, valid_from) for offset, valid_from in self._met[partition] if offset in due]
         in_order = sorted((row.timestamp, offset) for offset, row in self.inputs[partition].items() if offset in due)
         left = {offset for offset, _ in met}
         return met, [(offset, due[offset]) for _, offset in in_order if offset in left]
 
-    def _foretold(self, partition: int) -> dict[int, int | None]:
+    def _expected(self, partition: int) -> dict[int, int | None]:
         whole: dict[bytes, dict[int, Row]] = {}
         for _, row in sorted(self.table.inputs[partition].items()):
             if row.key is not None:
