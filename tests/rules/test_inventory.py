@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections import Counter
 from functools import cache
@@ -21,6 +22,9 @@ pytestmark = pytest.mark.fast
 
 TAGGED = places(ROOT)
 TRIALS = trials(RULES, TAGGED)
+
+OTHERS = {"LOCK_SH", "ftruncate", "update_incremental"}
+"""Attributes of other libraries that removals alone use."""
 
 
 def test_every_rule_has_a_unique_slug_and_a_unique_name() -> None:
@@ -53,6 +57,25 @@ def test_every_removal_changes_its_statement_and_leaves_valid_source(file: str) 
         except (AssertionError, SyntaxError, ValueError) as error:
             problems.append(f"{trial.rule.tag_of(trial.removal)}, line {trial.place.line}: {error}")
     assert problems == []
+
+
+@pytest.mark.parametrize("file", sorted({trial.place.file for trial in TRIALS}))
+def test_every_removal_names_only_what_exists(file: str) -> None:
+    source, problems = (ROOT / file).read_text(), []
+    before, known = ast.parse(source), {*vars(builtins), "__file__"}
+    for trial in (trial for trial in TRIALS if trial.place.file == file):
+        after = ast.parse(trial.removal.applied_to(source, trial.place.line))
+        missing = (named(after) - bound(before) - bound(after) - known) | (
+            attributes(after) - words_of_the_source() - OTHERS
+        )
+        problems += [f"{trial.rule.tag_of(trial.removal)}: {name}" for name in sorted(missing)]
+    assert problems == []
+
+
+def test_a_removal_that_names_what_is_gone_is_found() -> None:
+    after = ast.parse(replaced("batch > mark", "was.gone_from_here(LIMIT)").applied_to(EXAMPLE, 7))
+    assert named(after) - named(ast.parse(EXAMPLE)) == {"was", "LIMIT"}
+    assert attributes(after) - words_of_the_source() == {"gone_from_here"}
 
 
 def test_every_trial_occurs_once() -> None:
@@ -121,3 +144,38 @@ def functions(file: str) -> frozenset[str]:
     """Return the node ids of the file's test functions."""
     body = ast.parse((ROOT / file).read_text()).body
     return frozenset(f"{file}::{node.name}" for node in body if isinstance(node, ast.FunctionDef))
+
+
+def named(tree: ast.AST) -> set[str]:
+    """Return the names whose values the code uses."""
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+
+
+def attributes(tree: ast.AST) -> set[str]:
+    """Return the attributes that the code uses."""
+    return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+
+
+def bound(tree: ast.AST) -> set[str]:
+    """Return the names that the code gives to something."""
+    found = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.ExceptHandler(name=str(name)):
+                found.add(name)
+            case (
+                ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.ClassDef(name=name)
+                | ast.MatchAs(name=str(name))
+            ):
+                found.add(name)
+            case ast.alias(name=name, asname=given):
+                found.add(given or name.partition(".")[0])
+    return found
+
+
+@cache
+def words_of_the_source() -> set[str]:
+    """Return every word of the source: no attribute is used that is written nowhere else."""
+    return {word for path in (ROOT / SOURCE).rglob("*.py") for word in re.findall(r"\w+", path.read_text())}

@@ -131,7 +131,7 @@ RULES = (
         name="the handle never moves to the newest version by itself",
         chapter=Chapter.FENCE,
         tests=tests("test_house", "the_log_is_never_updated_to_whatever_is_newest"),
-        removals=(preceded("DeltaTable(str(self.path)).update_incremental()"),),
+        removals=(preceded("from deltalake import DeltaTable; DeltaTable(str(self.path)).update_incremental()"),),
     ),
     Rule(
         slug="damaged-entry-stops",
