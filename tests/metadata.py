@@ -7,9 +7,26 @@ from dataclasses import fields, replace
 from typing import Any
 
 from tidegate.contracts.batch_metadata import BatchMeta, Counts, PartitionChange, PartitionMeta
+from tidegate.contracts.log_schema import FORMAT
 
 _KNOWN = {each.name for each in fields(PartitionMeta)}
 _CHANGES = {each.name for each in fields(PartitionChange)}
+
+
+def small_meta(**said: Any) -> BatchMeta:
+    """The metadata of an early batch of an operator `op`, with these fields, as `described` takes them."""
+    plain = BatchMeta(
+        format=FORMAT,
+        operator="op",
+        table_id="t",
+        epoch=1,
+        batch=1,
+        attempt="a",
+        action="batch",
+        clock=0,
+        config="c",
+    )
+    return described(plain, **said)
 
 
 def described(before: BatchMeta, **said: Any) -> BatchMeta:

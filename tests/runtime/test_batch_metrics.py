@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.metadata import described
-from tidegate.contracts.batch_metadata import BatchMeta, Counts
-from tidegate.contracts.log_schema import FORMAT
+from tests.metadata import described, small_meta
+from tidegate.contracts.batch_metadata import Counts
 from tidegate.runtime.batch_loop.next_metadata import after_batch
 from tidegate.runtime.task.messages import PartitionResult
 from tidegate.runtime.telemetry.batch_metrics import (
@@ -21,19 +20,8 @@ pytestmark = pytest.mark.fast
 
 
 def meta(batch, clock, counts, measures=None):
-    base = BatchMeta(
-        format=FORMAT,
-        operator="updates",
-        table_id="t",
-        epoch=1,
-        batch=batch,
-        attempt="a",
-        action="batch",
-        clock=clock,
-        config="c",
-        input="in",
-    )
-    return described(base, counts=counts, measures=measures or {})
+    said = {"operator": "updates", "batch": batch, "clock": clock, "input": "in"}
+    return small_meta(**said, counts=counts, measures=measures or {})
 
 
 def test_rates_are_reported_since_the_start_and_over_the_last_60_seconds():

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tidegate.contracts.batch_metadata import BatchMeta, Counts, PartitionMeta
+from tests.metadata import small_meta
+from tidegate.contracts.batch_metadata import BatchMeta, Counts
 from tidegate.contracts.config import TimeWindows
 from tidegate.contracts.errors import ConfigurationError
-from tidegate.contracts.log_schema import FORMAT
 from tidegate.runtime.configuration.application import (
     Application,
     application_of,
@@ -152,19 +152,7 @@ def test_an_impossible_value_is_refused_at_its_option(operator, option, cause) -
 
 def log_of(settings: dict[str, Any]) -> BatchMeta:
     """The newest batch of a log that has read records under these settings."""
-    return BatchMeta(
-        format=FORMAT,
-        operator="it",
-        table_id="t",
-        epoch=1,
-        batch=1,
-        attempt="a",
-        action="batch",
-        clock=0,
-        config="hash",
-        settings=settings,
-        partitions={0: PartitionMeta(next_offset=1, totals=Counts(records_in=1, applied=1))},
-    )
+    return small_meta(settings=settings, next_offset={0: 1}, totals={0: Counts(records_in=1, applied=1)})
 
 
 BEFORE = {"kind": "suppression", "input": "counts", "until": {"time_limit": "30000ms"}}

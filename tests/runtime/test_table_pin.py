@@ -11,14 +11,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tests.metadata import described
+from tests.metadata import described, small_meta
 from tests.state.logs import HOUR_MS, MiniDriver, files, meta, new_log, rows
 from tests.state.tally_operator import Tally, TallyState
-from tidegate.contracts.batch_metadata import BatchMeta, Counts, PartitionMeta, Pin
+from tidegate.contracts.batch_metadata import BatchMeta, Counts, Pin
 from tidegate.contracts.config import OperatorConfig, read
 from tidegate.contracts.errors import EngineError, StateError, Unavailable, UserError
 from tidegate.contracts.event_time import ALWAYS, NEVER
-from tidegate.contracts.log_schema import FORMAT
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
@@ -37,18 +36,8 @@ from tidegate.state.upkeep.compaction import compact
 
 pytestmark = pytest.mark.fast
 
-READER = BatchMeta(
-    format=FORMAT,
-    operator="reader",
-    table_id="r",
-    epoch=7,
-    batch=3,
-    attempt="",
-    action="claim",
-    clock=0,
-    config="",
-    input="records",
-    partitions={0: PartitionMeta(next_offset=0)},
+READER = small_meta(
+    operator="reader", table_id="r", epoch=7, batch=3, action="claim", input="records", next_offset={0: 0}
 )
 PLAN = PartitionPlan(
     partition=0,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.metadata import of_each
-from tidegate.contracts.batch_metadata import BatchMeta, PartitionMeta, Raised
+from tests.metadata import of_each, small_meta
+from tidegate.contracts.batch_metadata import BatchMeta, Raised
 from tidegate.runtime.batch_loop.next_metadata import after_claim, after_skip
 from tidegate.state.raised_offsets import after_going_back, input_offsets, raised_now
 
@@ -41,19 +41,7 @@ def test_offsets_of_the_log_are_unique_and_map_to_the_input(way: list[tuple[int,
 
 
 def test_a_skip_back_raises_later_offsets_and_a_skip_forward_does_not() -> None:
-    before = BatchMeta(
-        format=2,
-        operator="op",
-        table_id="t",
-        epoch=1,
-        batch=1,
-        attempt="a",
-        action="batch",
-        clock=0,
-        config="c",
-        input="in",
-        partitions={0: PartitionMeta(next_offset=100), 1: PartitionMeta(next_offset=7)},
-    )
+    before = small_meta(input="in", next_offset={0: 100, 1: 7})
     claim = after_claim(before, attempt="b", clock=1, config="c", topics={})
     back = after_skip(claim, {0: (100, 60), 1: (7, 9)})
     assert of_each(back, "raised") == {0: ((100, 40),), 1: ()}

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.metadata import described
+from tests.metadata import small_meta
 from tidegate.contracts.batch_metadata import BatchMeta, Counts
-from tidegate.contracts.log_schema import FORMAT
 from tidegate.runtime.configuration.application import Application, application_of
 from tidegate.runtime.telemetry.driver_status import DriverStatus
 from tidegate.runtime.telemetry.observation import Observation
@@ -38,19 +37,8 @@ def application(**more: Any) -> Application:
 
 def meta(batch: int = 1, **more: Any) -> BatchMeta:
     """The metadata of a batch of `updates`."""
-    said: dict[str, Any] = {
-        "format": FORMAT,
-        "operator": "updates",
-        "table_id": "t",
-        "epoch": 3,
-        "batch": batch,
-        "attempt": "a",
-        "action": "batch",
-        "clock": 1_000 * batch,
-        "config": "c",
-        "input": "in",
-    }
-    return described(BatchMeta(**said), **more)
+    said: dict[str, Any] = {"operator": "updates", "epoch": 3, "batch": batch, "clock": 1_000 * batch, "input": "in"}
+    return small_meta(**said | more)
 
 
 COUNTS = Counts(records_in=10, applied=5, superseded=2, late=2, rejected=1, emitted=4, held=3, held_bytes=30)
