@@ -47,24 +47,35 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 LONGEST = (
-    "docs/test_tutorial",
-    "docs/test_operator_pages",
-    "docs/test_how_tos",
-    "bad_days/test_marks",
-    "laws/test_laws_on_delta",
-    "clusters/test_clusters",
-    "end_to_end/test_commands",
     "simulation/test_simulation",
+    "bad_days/test_marks",
+    "packaging/test_wheel",
+    "clusters/test_clusters",
+    "docs/test_tutorial",
+    "docs/test_how_tos",
+    "laws/test_laws_on_delta",
+    "stream/test_how_to",
+    "end_to_end/test_log_readers",
+    "kill/test_joins",
+    "docs/test_operator_pages",
+    "kill/test_deduplicate",
+    "end_to_end/test_history_readers",
+    "bad_days/test_brokers",
     "end_to_end/test_joins",
     "kill/test_short",
-    "kill/test_joins",
-    "bad_days/test_brokers",
+    "end_to_end/test_how_to_joins",
     "end_to_end/test_how_to_refused_records",
-    "stream/test_how_to",
-    "end_to_end/test_telemetry",
+    "end_to_end/test_commands",
     "end_to_end/test_how_to_windows",
+    "end_to_end/test_telemetry",
+    "stream/test_stream",
+    "end_to_end/test_table_views",
+    "end_to_end/test_apply",
+    "stream/test_laws_on_streams",
+    "end_to_end/test_readers",
+    "end_to_end/test_windows",
 )
-"""The files that take a minute and more, the longest first: whoever runs several files at once begins with them."""
+"""The files that take longest, in that order: whoever runs several files at once begins with them."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

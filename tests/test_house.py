@@ -17,6 +17,7 @@ import grimp
 import pytest
 from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
 
+from tests.conftest import LONGEST
 from tidegate.operators.registry import kind_of, kinds
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -143,6 +144,10 @@ def test_a_service_does_not_import_the_test_tools_of_a_kind() -> None:
     )
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"
+
+
+def test_the_files_that_are_run_first_are_there() -> None:
+    assert [name for name in LONGEST if not (ROOT / "tests" / f"{name}.py").is_file()] == []
 
 
 def test_functions_are_small() -> None:
