@@ -82,7 +82,7 @@ def test_a_newest_entry_truncated_by_a_power_failure_stops_and_can_be_moved_away
     here.run()
     entry = entry_path(here.log, newest_version(here.log))
     os.truncate(entry, left)
-    with pytest.raises(StateError, match="empty or cut short") as told:
+    with pytest.raises(StateError, match="empty or truncated") as told:
         here.driver()
     assert told.value.value == entry
     assert "move it away" in told.value.remedy

@@ -74,7 +74,7 @@ def test_a_truncated_entry_is_reported_with_its_file(world: World) -> None:
     torn = entry_path(world.path, world.log.version)
     torn.write_bytes(b"")
     [(problem, value, remedy)] = found(world.seen())
-    assert "empty or cut short" in problem
+    assert "empty or truncated" in problem
     assert value == str(torn)
     assert "move it away" in remedy
 

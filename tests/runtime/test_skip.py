@@ -41,7 +41,7 @@ def test_a_loss_can_be_accepted_completely_or_up_to_an_offset(named) -> None:
 
 @pytest.mark.parametrize("named", [{1: (21, 25)}, {1: (20, 26)}, {1: (20, 20)}, {1: (25, 20)}, {2: (30, 31)}])
 def test_existing_records_cannot_be_skipped(named) -> None:
-    with pytest.raises(UserError, match="are not what was lost") as refused:
+    with pytest.raises(UserError, match="are not those that were lost") as refused:
         check_skip({0: (10, 12), 1: (20, 25)}, named)
     assert refused.value.value == "lost: 0:10-12 1:20-25"
 

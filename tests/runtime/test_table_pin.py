@@ -291,7 +291,7 @@ def test_a_different_log_under_the_table_s_name_is_refused_at_start(table: Table
     pin = Pin(table.log.version, table.log.table_id)
     replace_by_another(table, tmp_path, batches)
     reader = PinnedTable(reader="r", name="tally", config=OperatorConfig(kind="tally", input="in"), path=table.log.path)
-    with pytest.raises(StateError, match="another log than r has read") as refused:
+    with pytest.raises(StateError, match="not the log that r has read") as refused:
         reader.open(replace(READER, inputs={"tally": pin}))
     assert pin.table_id in str(refused.value.value)
     assert "give the join a new name" in refused.value.remedy
@@ -328,7 +328,7 @@ def test_a_re_created_table_stops_its_reader(table: Table, tmp_path: Path, batch
     reader = pinned(table)
     read = replace(READER, inputs=reader.inputs)
     replace_by_another(table, tmp_path, batches)
-    with pytest.raises(StateError, match="another log than reader has read"):
+    with pytest.raises(StateError, match="not the log that reader has read"):
         try:
             reader.pin()
         except EngineError:

@@ -647,7 +647,7 @@ def test_an_empty_or_truncated_newest_entry_stops_and_is_named(log: OperatorLog,
     commit_rows(log, 1, {})
     broken = entry_path(log.path, 2)
     broken.write_text(content)
-    with pytest.raises(StateError, match="empty or cut short") as stopped:
+    with pytest.raises(StateError, match="empty or truncated") as stopped:
         reopened(log)
     assert stopped.value.value == broken
 

@@ -61,7 +61,7 @@ RULES = (
     ),
     Rule(
         slug="expiry-has-grace",
-        name="a time has a grace, and `forever` has none",
+        name="a duration in `within` requires a grace, and `forever` refuses it",
         chapter=Chapter.DEDUPLICATE,
         tests=tests(_CONFIG, "unsound_combinations_are_refused_with_their_cause"),
         removals=(condition("False", way="time"), condition("False", way="forever")),

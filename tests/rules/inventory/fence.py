@@ -47,7 +47,7 @@ RULES = (
     ),
     Rule(
         slug="second-commit-stops",
-        name="a foreign commit with the driver's own epoch beside its own commit stops the driver",
+        name="a driver that finds another commit with its epoch, besides its own commit, stops",
         chapter=Chapter.FENCE,
         tests=tests("state/test_decisions", "a_foreign_commit_of_the_same_epoch_beside_the_own_commit_stops"),
         removals=(dropped("mine and rivals"),),

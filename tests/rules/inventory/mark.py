@@ -135,7 +135,7 @@ RULES = (
     ),
     Rule(
         slug="absent-mark-nothing-open",
-        name="without a mark the output is searched once no open transaction hides its end",
+        name="without a mark the output is searched only when no open transaction hides its end",
         chapter=Chapter.MARK,
         tests=tests("runtime/test_transaction_protocols", "the_newest_batch_is_searched_once_no_transaction_is_open"),
         removals=(condition("True"),),
@@ -170,7 +170,7 @@ RULES = (
     ),
     Rule(
         slug="mark-by-current-log",
-        name="a mark above the log is compared with the current log: a driver that was fenced meanwhile starts over",
+        name="if a mark is above the log, the log is read again: a driver that was fenced meanwhile starts over",
         chapter=Chapter.MARK,
         tests=tests(
             "runtime/test_publication",

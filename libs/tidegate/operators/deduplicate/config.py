@@ -32,7 +32,7 @@ class DeduplicateRules(KeyRules):
     kind: Literal["deduplicate"] = "deduplicate"
     """Kind of operator."""
     within: Within
-    """Records of a key that are less than this apart are duplicates of the one that came first; or `forever`."""
+    """Records of a key less than this apart are duplicates of the one that arrived first. `forever`: all later ones."""
     grace: Duration | None = Field(default=None, validate_default=True)
     """How far behind stream time a record is accepted. Required with a duration in `within`, refused with `forever`."""
     buffer: StrictBuffer | None = None

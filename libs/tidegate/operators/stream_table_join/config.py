@@ -39,8 +39,8 @@ class StreamTableJoinRules(KeyRules):
     grace: Duration | None = None
     """How long, in stream time, a record waits for the table's version; omitted or 0: records do not wait."""
     wait_for_table: Duration | None = Field(default=None, validate_default=True)
-    """Maximum wall-clock time, from a record's arrival, that the record waits for a table that is behind after the
-    grace is over; omitted: it waits until the table has caught up."""
+    """How long after its arrival, by the wall clock, a record may wait for a table that is behind; omitted: until the
+    table has caught up."""
     before_history: Literal["stop", "join"] = "stop"
     """What to do if the stream is at a time before the table's history: `stop`, or `join` with the versions that are
     still kept."""

@@ -107,7 +107,7 @@ class Requests:
             _raise_refusal(kind, path.with_suffix(".refused"))
             raise EngineError(
                 f"the driver has not done it: {kind}",
-                value=f"it has ended, or did not come to it within {timeout_s:.0f} s",
+                value=f"the driver has ended, or did not answer within {timeout_s:.0f} s",
                 remedy="see `tidegate status` and the log of the service, then ask again",
             )
         finally:

@@ -284,7 +284,7 @@ class PinnedTable:
     def _refuse_another(self, found: str, read: str) -> None:
         if found != read:
             raise StateError(
-                f"the log of the table {self.name} is another log than {self.reader} has read",
+                f"the log of the table {self.name} is not the log that {self.reader} has read",
                 value=f"table id {found}, was {read}, in {self.path}",
                 remedy="restore the former log, or give the join a new name to start from the beginning with this one",
             )

@@ -70,7 +70,7 @@ class TelemetryConfig(Config):
     port: Annotated[int, Field(ge=1, le=65_535)]
     """Listen port; each process on a machine needs its own."""
     host: str = "127.0.0.1"
-    """Listen address; 0.0.0.0: readable for everybody who can reach the machine."""
+    """Listen address. With 0.0.0.0, everybody who can reach the machine can read the metrics."""
 
 
 class Application(Config):

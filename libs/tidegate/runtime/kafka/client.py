@@ -341,7 +341,7 @@ class _Network:
         except KafkaError as cause:
             # rule: no-resend
             return Unavailable(
-                f"no answer to {request.name}; it may have been carried out all the same",
+                f"no answer to {request.name}; it may have been carried out nevertheless",
                 value=f"{self._servers}: {cause}",
                 remedy="check the brokers; Tidegate continues when they answer",
             )

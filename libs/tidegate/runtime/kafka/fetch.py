@@ -253,6 +253,6 @@ def _out_of_range_error(topic: str, partition: int, position: int, log_start: in
         )
     return StateError(
         f"{topic}/{partition} ends before offset {position}",
-        value="the topic was made again, or lost its newest records",
+        value="the topic was re-created, or lost its newest records",
         remedy="restore the topic, or start a new operator on what is left",
     )

@@ -312,7 +312,7 @@ def _produce_batch(
             )
         if code == InvalidTimestampError.errno:
             raise EngineError(
-                f"topic {topic} does not take the timestamp of a record",
+                f"topic {topic} does not accept the timestamp of a record",
                 value=f"partition {partition}",
                 remedy="raise its message.timestamp.after.max.ms, then start again",
             )

@@ -26,7 +26,7 @@ def check_skip(lost: Ranges, named: Ranges) -> None:
         gone = lost.get(partition)
         if gone is None or start != gone[0] or not (start < end <= gone[1] or end == gone[1]):
             raise UserError(
-                f"offsets {start} to {end} of partition {partition} are not what was lost unread",
+                f"offsets {start} to {end} of partition {partition} are not those that were lost before they were read",
                 value=f"lost: {shown(lost) or 'nothing'}",
                 remedy="name ranges that are lost: PARTITION:FROM-TO, where TO is the first offset to read next",
             )

@@ -75,7 +75,7 @@ def put_entry(log: Path, version: int, actions: Sequence[dict[str, Any]]) -> boo
         except OSError as error:
             if error.errno in _NO_HARD_LINKS:
                 raise UserError(
-                    "the file system of the lake has no hard links, by which a commit is whole or not there",
+                    "the file system of the lake has no hard links, which make a commit atomic",
                     value=f"{log}: {error.strerror}",
                     remedy="name a folder of a disk or of NFS as `lake`, not a mounted object store",
                 ) from error
@@ -184,7 +184,7 @@ def read_actions(log: Path, version: int) -> list[dict[str, Any]] | None:
     # rule: damaged-entry-stops
     if not actions:
         raise StateError(
-            "an entry of the operator log is empty or cut short, as a loss of power leaves it",
+            "an entry of the operator log is empty or truncated, as after a power failure",
             value=path,
             remedy="if it is the newest entry, move it away and start again: its batch is then done again",
         )

@@ -101,4 +101,4 @@ class SimulatedClient:
 
     def _none_in_time(self, request: Any, timeout_s: float | None) -> Unavailable:
         self._world.sleep(min(_PATIENCE_S, _PATIENCE_S if timeout_s is None else timeout_s))
-        return Unavailable(f"no answer to {request.name}; it may have been carried out all the same")
+        return Unavailable(f"no answer to {request.name}; it may have been carried out nevertheless")
