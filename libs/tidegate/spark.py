@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from warnings import warn
 
 from tidegate.contracts.config import OperatorRules, read
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.naming import log_path
 from tidegate.operators.registry import kind_of
-from tidegate.operators.views import register_log, register_outputs
+from tidegate.operators.views import deprecations, register_log, register_outputs
 from tidegate.runtime.configuration.application import Application, load
 from tidegate.runtime.spark.asof import asof_join
 from tidegate.runtime.spark.history import history_as_of
@@ -72,10 +73,12 @@ def start(
 def query(spark: Any, application: Application, text: str, version: int | None = None) -> Any:
     """Return the result of the Spark SQL query, an Arrow table, with the views of every operator registered.
 
-    Raise UserError, which names the views, if Spark cannot run the query.
+    Warn of deprecated views in the query. Raise UserError, which names the views, if Spark cannot run it.
     """
     from pyspark.errors import AnalysisException, ParseException
 
+    for line in deprecations(text, application.operators):
+        warn(line, FutureWarning, stacklevel=2)
     views = register_views(spark, application, version)
     try:
         return spark.sql(text).toArrow()

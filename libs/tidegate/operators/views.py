@@ -5,12 +5,17 @@ The views are temporary and named after the operator: `<operator>_log` is the ra
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from tidegate.contracts.config import Format, KeyRules, OperatorRules
 
 _SHOWN_AS: dict[Format, str] = {"bytes": "{0}", "string": "CAST({0} AS STRING)", "json": "CAST({0} AS STRING)"}
+_COUNTS = "late_and_rejected_counts"
+_DEPRECATED = {"refused_counts": _COUNTS}
+"""Former names of views, without that of the operator, and the present ones."""
 _LAST_MS = 2**63 // 1_000
 _YEAR_2_MS, _YEAR_9999_MS = -62_104_060_800_000, 253_370_764_800_000
 """Between these bounds Python can represent the time in every time zone."""
@@ -27,10 +32,10 @@ def register_log(spark: Any, name: str, path: Path, version: int | None) -> None
 def register_outputs(spark: Any, name: str, config: OperatorRules) -> list[str]:
     """Create the views over `<name>_log` that all operators have; return their names.
 
-    They are `<name>_emissions`, `<name>_late`, `<name>_rejected`, `<name>_late_and_rejected_counts`, and its old name
-    `<name>_refused_counts`. For a late or rejected record, `topic` and `offset` are where it was read; `timestamp` (ms)
-    and `event_time` its time; `bound` (ms) and `bound_time` the time that it missed; `lateness` (ms) how far stream
-    time was ahead of it. `event_time` and `bound_time` are null before 0002-01-01 and after 9999-01-01.
+    They are `<name>_emissions`, `<name>_late`, `<name>_rejected`, `<name>_late_and_rejected_counts`, and its deprecated
+    name `<name>_refused_counts`. For a late or rejected record, `topic` and `offset` are where it was read; `timestamp`
+    (ms) and `event_time` its time; `bound` (ms) and `bound_time` the time that it missed; `lateness` (ms) how far
+    stream time was ahead of it. `event_time` and `bound_time` are null before 0002-01-01 and after 9999-01-01.
     """
     times = f"{_as_calendar_time('timestamp')} AS event_time, {_as_calendar_time('bound')} AS bound_time"
     return [
@@ -42,14 +47,17 @@ def register_outputs(spark: Any, name: str, config: OperatorRules) -> list[str]:
 
 
 def _register_counts(spark: Any, name: str) -> list[str]:
-    """Create the view of how many late and rejected records the log has, by kind and cause; return its names.
-
-    `<name>_refused_counts`, its name before, is deprecated.
-    """
+    """Create the view of how many late and rejected records the log has, by kind and cause; return its names."""
     times = ", ".join(f"{end}({_as_calendar_time('timestamp')}) AS {end}_event_time" for end in ("min", "max"))
     counts = f"""SELECT kind, cause, count(*) AS records, {times}, max(lateness) AS max_lateness
                  FROM {name}_log WHERE kind IN ('late', 'rejected') GROUP BY kind, cause"""
-    return [create_view(spark, f"{name}_{view}", counts) for view in ("late_and_rejected_counts", "refused_counts")]
+    return [create_view(spark, f"{name}_{view}", counts) for view in (_COUNTS, *_DEPRECATED)]
+
+
+def deprecations(query: str, operators: Iterable[str]) -> list[str]:
+    """Return a line for each deprecated view of these operators that the query names, with the present name."""
+    views = ((f"{name}_{old}", f"{name}_{new}") for name in operators for old, new in _DEPRECATED.items())
+    return [f"{old} is deprecated; query {new}" for old, new in views if re.search(rf"\b{old}\b", query, re.I)]
 
 
 def register_emissions(spark: Any, name: str, config: OperatorRules, *more: str) -> str:
