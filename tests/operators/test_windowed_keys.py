@@ -140,7 +140,7 @@ def test_late_and_rejected_records_keep_their_original_key(windows, key, window)
     result = state.step(Records.from_rows(rows), 0)
     assert [row["key"] for row in result.late.to_pylist()] == [key]
     assert [(row["key"], row["cause"]) for row in result.rejected.to_pylist()] == [
-        (b"short", "no window: its key is too short to name one in Kafka's bytes")
+        (b"short", "no window: its key is too short for Kafka's format of windowed keys")
     ]
     (held,) = state.snapshot().to_pylist()
     assert (held["key"], held["window_start"], held["window_end"]) == (b"a", *window)

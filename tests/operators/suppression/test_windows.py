@@ -84,15 +84,15 @@ def test_a_null_retracts_a_window_and_nothing_is_emitted_for_it() -> None:
         ([(HEADER_WINDOW_START, b"1")], "headers with its bounds are missing"),
         (
             [(HEADER_WINDOW_START, b"1"), (HEADER_WINDOW_END, b"1e3")],
-            "its bounds are no interval within the range of time",
+            "its start and end do not form an interval within the range of time",
         ),
         (
             [(HEADER_WINDOW_START, b"9"), (HEADER_WINDOW_END, b"8")],
-            "its bounds are no interval within the range of time",
+            "its start and end do not form an interval within the range of time",
         ),
         (
             [(HEADER_WINDOW_START, None), (HEADER_WINDOW_END, b"8")],
-            "its bounds are no interval within the range of time",
+            "its start and end do not form an interval within the range of time",
         ),
     ],
 )
