@@ -25,10 +25,10 @@ test: lint ## every check and every test, the fast ones first
 	@HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -m fast -n auto --dist worksteal
 	@$(BIN)/python -m tests.quick_java
 	@echo "Tests with Spark and a broker, and fuzzing beside them"
-	@NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.fuzzing --seconds 120 --seed 1 & \
+	@NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.fuzzing --seconds 60 --seed 1 & \
 	trap "kill $$! 2>/dev/null || true" EXIT; \
 	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -m 'not fast and not kill and not stack' \
-		-n 3 --dist loadfile --no-loadscope-reorder && wait $$!
+		-n 4 --dist loadfile --no-loadscope-reorder && wait $$!
 
 test-fast: setup ## the tests that need neither Spark nor a broker
 	@$(BIN)/python -m pytest -m fast -n auto --dist worksteal

@@ -1,4 +1,4 @@
-"""How many examples a property is tested with: 50. The laws have 25, so that `make test-fast` is fast; 200 with
+"""How many examples a property is tested with: 50. The laws have 25, so that `make test-fast` is fast; 100 with
 `HYPOTHESIS_PROFILE=full`, as in `make test`; 2,000 with `laws`, as in `make laws`; 20 with `few`, as in `make checked`.
 
 `make test` and `make checked` play the same examples on each run, so that a failure tells of the change that was made;
@@ -22,5 +22,5 @@ settings.register_profile(
 )
 settings.load_profile("tests")
 
-many = settings(max_examples={"few": 20, "full": 200, "laws": 2_000}.get(_PROFILE, 25))
+many = settings(max_examples={"few": 20, "full": 100, "laws": 2_000}.get(_PROFILE, 25))
 """For the laws."""
