@@ -47,17 +47,19 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def environment(folder: Path) -> Path:
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     return folder
 
 
 def pip(prefix: str | Path, *arguments: str) -> None:
-    subprocess.run([f"{prefix}/bin/python", "-m", "pip", "--quiet", *arguments], check=True, timeout=500)
+    """Run this environment's pip for another, which takes seconds to be given one of its own."""
+    command = [sys.executable, "-m", "pip", "--python", f"{prefix}/bin/python", "--quiet", *arguments]
+    subprocess.run(command, check=True, timeout=500)
 
 
 def run(prefix: Path, *command: str, home: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
-    """Run a command of the environment in its empty folder, without what points to the checkout."""
-    hidden = ("PYTHONPATH", "VIRTUAL_ENV", "TIDEGATE_", "SPARK_", "PYSPARK_")
+    """Run a command of the environment in its empty folder; only how to start Java is from the checkout."""
+    hidden = ("PYTHONPATH", "VIRTUAL_ENV", "TIDEGATE_", "SPARK_", "PYSPARK_PYTHON", "PYSPARK_DRIVER")
     variables = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
     variables["TIDEGATE_NUMBA"] = "off"
     home.mkdir(exist_ok=True)
@@ -92,7 +94,7 @@ def test_the_wheel_holds_tidegate_alone_with_its_migrations(wheel: Path) -> None
 
 def test_the_core_is_installed_and_used_without_spark(wheel: Path, tmp_path: Path) -> None:
     prefix = environment(tmp_path / "venv")
-    pip(prefix, "install", "--constraint", str(constraints(tmp_path)), str(wheel))
+    pip(prefix, "install", "--no-compile", "--constraint", str(constraints(tmp_path)), str(wheel))
     run(prefix, "python", "-c", CORE, home=tmp_path / "empty")
     assert "Commands:" in run(prefix, "tidegate", "--help", home=tmp_path / "empty").stdout
     refused = run(prefix, "tidegate", "demo", home=tmp_path / "empty", code=2)
@@ -102,7 +104,7 @@ def test_the_core_is_installed_and_used_without_spark(wheel: Path, tmp_path: Pat
 def test_set_up_and_demo_need_no_checkout(wheel: Path, tmp_path: Path) -> None:
     """Libraries are those of this environment, and kernels run as plain Python: 700 MB and two minutes less."""
     prefix, home = environment(tmp_path / "venv"), tmp_path / "empty"
-    pip(prefix, "install", "--no-deps", str(wheel))
+    pip(prefix, "install", "--no-compile", "--no-deps", str(wheel))
     [site] = prefix.glob("lib/python*/site-packages")
     (site / "libraries.pth").write_text(sysconfig.get_path("purelib"))
     (home / ".tidegate" / "jars").mkdir(parents=True)
