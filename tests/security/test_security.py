@@ -88,7 +88,7 @@ def test_a_failed_login_is_reported_at_once_with_the_remedy_and_without_the_pass
 
 def test_an_authority_that_is_not_trusted_is_reported_with_the_remedy(guarded):
     told = refusal(guarded.by_certificate(ssl_truststore_location=str(guarded.strangers_authority)))
-    assert "authority that is not trusted" in told
+    assert "authority that this machine does not trust" in told
     assert "ssl.truststore.location" in told
 
 
