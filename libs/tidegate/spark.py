@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from warnings import warn
 
 from tidegate.contracts.config import OperatorRules, read
-from tidegate.contracts.errors import UserError
 from tidegate.contracts.naming import log_path
 from tidegate.operators.registry import kind_of
 from tidegate.operators.views import deprecations, register_log, register_outputs
@@ -73,18 +72,16 @@ def start(
 def query(spark: Any, application: Application, text: str, version: int | None = None) -> Any:
     """Return the result of the Spark SQL query, an Arrow table, with the views of every operator registered.
 
-    Warn of deprecated views in the query. Raise UserError, which names the views, if Spark cannot run it.
+    Columns of equal names get a number: `key`, `key_2`. Warn of deprecated views in the query. Raise UserError, which
+    names the views, if Spark cannot run the query; also if the text is not a query, but a command such as INSERT or
+    DROP, which then does not run.
     """
-    from pyspark.errors import AnalysisException, ParseException
+    from tidegate.runtime.spark.queries import rows_of
 
     for line in deprecations(text, application.operators):
         warn(line, FutureWarning, stacklevel=2)
     views = register_views(spark, application, version)
-    try:
-        return spark.sql(text).toArrow()
-    except (AnalysisException, ParseException) as error:
-        remedy = f"the views are: {', '.join(views) or 'none: no operator of the file has a log of that version'}"
-        raise UserError("Spark cannot run the query", value=str(error).splitlines()[0], remedy=remedy) from None
+    return rows_of(spark, text, f"the views are: {', '.join(views) or 'none: no operator has a log of that version'}")
 
 
 def register_views(spark: Any, file: str | Path | Application, version: int | None = None) -> list[str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import sys
 from dataclasses import FrozenInstanceError
 from datetime import timedelta
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -38,26 +40,83 @@ def test_defining_the_same_again_changes_nothing(caplog: pytest.LogCaptureFixtur
     assert caplog.records == []
 
 
-def test_changed_content_under_the_same_name_replaces_the_definition_and_is_logged(
-    caplog: pytest.LogCaptureFixture,
+def run_cell(app: tg.Application, *statements: str, **names: object) -> dict[str, Any]:
+    """Run the statements at a prompt, where each is a run of its own, or in one cell of a notebook."""
+    defined: dict[str, Any] = {"app": app, "tg": tg, **names}
+    for statement in statements:
+        exec(compile(statement, "<input>", "exec"), defined)
+    return defined
+
+
+class Notebook:
+    """The part of IPython that tells the runs of cells apart."""
+
+    def __init__(self) -> None:
+        self.execution_count = 0
+
+    def get_ipython(self) -> Notebook:
+        return self
+
+    def run(self, app: tg.Application, *statements: str, **names: object) -> dict[str, Any]:
+        """Run the statements as the next run of a cell; each is compiled by itself, as IPython does."""
+        self.execution_count += 1
+        return run_cell(app, *statements, **names)
+
+
+@pytest.fixture
+def notebook(monkeypatch: pytest.MonkeyPatch) -> Notebook:
+    """A notebook in whose cells the program runs."""
+    opened = Notebook()
+    monkeypatch.setitem(sys.modules, "IPython", opened)  # type: ignore[arg-type]
+    return opened
+
+
+OUTPUT = "app.stream('departures', name='updates').suppress(tg.time_limit('{}')).{}"
+
+
+@pytest.mark.parametrize("in_notebook", [True, False])
+def test_a_cell_with_changed_content_replaces_the_definition_and_that_is_logged(
+    in_notebook: bool, caplog: pytest.LogCaptureFixture, request: pytest.FixtureRequest
 ) -> None:
+    run = request.getfixturevalue("notebook").run if in_notebook else run_cell
     app = application()
-    limited(app, "30s").to("updates")
+    run(app, OUTPUT.format("30s", "to('updates')"))
     with caplog.at_level(logging.WARNING, "tidegate"):
-        limited(app, "1m").keep()
+        run(app, OUTPUT.format("1m", "keep()"))
     assert app == application_of_one_minute()
     [line] = caplog.messages
-    assert "updates" in line and "replaces" in line and "test_definitions.py" in line
+    assert "updates" in line and "replaces" in line and "<cell>:1" in line
 
 
-def test_a_cell_that_is_corrected_and_runs_again_has_no_problem_left() -> None:
+def test_cells_whose_stream_is_defined_in_another_cell_replace_each_other(notebook: Notebook) -> None:
     app = application()
-    stream = app.stream("departures", name="updates")
-    stream.suppress(tg.time_limit("30s"), tg.time_limit("1m")).keep()
-    with pytest.raises(UserError, match="1 problem"):
-        app.check()
-    stream.suppress(tg.time_limit("30s")).keep()
+    stream = notebook.run(app, "stream = app.stream('departures', name='updates')")["stream"]
+    for limit in ("30s", "1m"):
+        notebook.run(app, f"stream.suppress(tg.time_limit('{limit}')).keep()", stream=stream)
+    assert app == application_of_one_minute()
+    notebook.run(app, "stream = app.stream('departures', name='updates')")
+    assert app == application_of_one_minute()
+
+
+def test_a_cell_that_is_corrected_and_runs_again_has_no_problem_left(notebook: Notebook) -> None:
+    app = application()
+    stream = notebook.run(app, "stream = app.stream('departures', name='updates')")["stream"]
+    first, second = (f"stream.suppress(tg.time_limit('{limit}')).keep()" for limit in ("30s", "1m"))
+    for faulty in (["stream.suppress(tg.time_limit('30s'), tg.time_limit('1m')).keep()"], [first, second]):
+        notebook.run(app, *faulty, stream=stream)
+        with pytest.raises(UserError, match="1 problem"):
+            app.check()
+    notebook.run(app, second, stream=stream)
     app.check()
+    assert app == application_of_one_minute()
+
+
+def test_a_second_operator_of_the_same_name_is_a_problem_in_a_cell(notebook: Notebook) -> None:
+    app = application()
+    for _ in range(2):
+        notebook.run(app, OUTPUT.format("30s", "keep()"), OUTPUT.format("1m", "keep()"))
+        with pytest.raises(UserError, match="1 problem"):
+            app.check()
 
 
 def test_a_cell_that_runs_again_gives_its_new_lines_to_problems() -> None:
@@ -77,9 +136,9 @@ def application_of_one_minute() -> tg.Application:
 
 def test_redefining_a_stream_removes_its_operator_until_it_is_defined_again() -> None:
     app = application()
-    limited(app, "30s").to("updates")
-    app.stream("arrivals", name="updates")
-    with pytest.raises(UserError, match="1 problem"):
+    run_cell(app, OUTPUT.format("30s", "to('updates')"))
+    run_cell(app, "app.stream('arrivals', name='updates')")
+    with pytest.raises(UserError, match="the stream has no output"):
         app.check()
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Event
+from threading import Event, Timer
+from threading import enumerate as enumerate_threads
 from typing import Any
 
 import pytest
@@ -19,15 +23,23 @@ pytestmark = pytest.mark.fast
 
 
 class Waiting:
-    """Operators that wait until they are to stop. `error`: what they raise then, as one that failed before would."""
+    """Operators that wait until they are to stop. `error`: what they raise then, as one that failed before would.
+
+    `fail_early`: the error is reported at the start, while other operators still run. `deaf`: they do not stop.
+    """
 
     def __init__(self) -> None:
         self.error: EngineError | None = None
+        self.fail_early = self.deaf = False
         self.stopped: list[str] = []
 
-    def run(self, application: Any, names: list[str], *, stop: Event, watch: object) -> None:
+    def run(
+        self, application: Any, names: list[str], *, stop: Event, failed: Callable[[Exception], None], watch: object
+    ) -> None:
         """Wait for `stop`."""
-        stop.wait(30)
+        if self.fail_early and self.error is not None:
+            failed(self.error)
+        (Event() if self.deaf else stop).wait(30)
         self.stopped.append(application.application)
         if self.error is not None:
             raise self.error
@@ -95,9 +107,73 @@ def test_sigterm_drains_every_running_application_also_after_a_restart(
     killed: list[tuple[int, int]] = []
     monkeypatch.setattr(running.os, "kill", lambda *each: killed.append(each))
     signal.raise_signal(signal.SIGTERM)
+    assert not [thread for thread in enumerate_threads() if isinstance(thread, Timer) and not thread.finished.is_set()]
     assert sorted(waiting.stopped) == ["flights", "trains"]
     assert not any(handle.is_running for handle in handles)
     assert killed == [(os.getpid(), signal.SIGTERM)] and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+DEAF = """
+import signal, sys, threading, time
+from pathlib import Path
+import tidegate as tg
+from tidegate.application import running
+
+running.DRAIN_S = 1
+running.service.run = lambda *given, **options: time.sleep(60)
+app = tg.Application("flights", kafka="x:1", lake=Path(sys.argv[1]), keep_output="30d")
+app.stream("departures", name="updates").suppress(tg.time_limit("30s")).keep()
+app.start()
+with threading.Lock() as held:
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_sigterm_ends_the_process_in_time_although_the_drain_does_not_end(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", DEAF, str(tmp_path)]
+    ran = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert ran.stdout is not None and ran.stdout.readline() == "ready\n"
+        ran.send_signal(signal.SIGTERM)
+        assert ran.wait(timeout=30) == -signal.SIGTERM
+    finally:
+        ran.kill()
+
+
+def test_an_application_of_which_an_operator_has_failed_starts_again_while_others_run(
+    waiting: Waiting, tmp_path: Path
+) -> None:
+    app = application(tmp_path)
+    waiting.error, waiting.fail_early = EngineError("an operator had failed"), True
+    failed = app.start()
+    assert failed.is_running
+    with pytest.raises(EngineError, match="had failed"):
+        failed.await_caught_up("1m")
+    waiting.error = None
+    with app.start() as again:
+        assert again is not failed and again.failure is None and not failed.is_running
+        assert app.start() is again
+
+
+def test_the_error_of_a_block_goes_on_and_that_of_an_operator_is_its_origin(waiting: Waiting, tmp_path: Path) -> None:
+    waiting.error = EngineError("an operator had failed")
+    with pytest.raises(KeyError, match="of the block") as caught, application(tmp_path).start():
+        raise KeyError("of the block") from ValueError("its cause")
+    assert isinstance(caught.value.__cause__, ValueError)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert shown.index("an operator had failed") < shown.index("its cause") < shown.index("of the block")
+    with pytest.raises(KeyError) as caught, application(tmp_path).start():
+        raise KeyError("of the block") from None
+    assert caught.value.__context__ is waiting.error
+
+
+def test_the_error_of_an_operator_that_ends_the_block_is_raised_as_it_is(waiting: Waiting, tmp_path: Path) -> None:
+    waiting.error = EngineError("an operator had failed")
+    with pytest.raises(EngineError) as caught, application(tmp_path).start() as handle:
+        handle.ask_to_stop()
+        handle.stop()
+    assert caught.value is waiting.error and caught.value.__context__ is None
 
 
 def test_a_handler_of_the_program_itself_stays(waiting: Waiting, tmp_path: Path) -> None:

@@ -145,3 +145,61 @@ def test_text_that_is_not_an_application_is_refused() -> None:
         tg.Application.from_yaml("flights.yaml")
     with pytest.raises(ConfigurationError):
         tg.Application.from_yaml("application: flights\noperators: 5")
+
+
+def test_two_operators_of_one_name_are_a_problem_with_the_line_of_both() -> None:
+    app = application()
+    app.stream("departures", name="updates").suppress(tg.time_limit("30s")).to("first")
+    app.stream("arrivals", name="updates").suppress(tg.time_limit("30s")).to("second")
+    app.table("updates", history="1d")
+    here = test_two_operators_of_one_name_are_a_problem_with_the_line_of_both
+    first, second, table = (lines(here, call) for call in ('"departures"', '"arrivals"', "app.table"))
+    cause = f"test_problems.py:{first} .to() has defined another operator of that name"
+    assert problems(app) == [
+        (f"test_problems.py:{second} .to() of updates", cause),
+        (f"test_problems.py:{table} .table() of updates", cause),
+    ]
+
+
+def test_two_topics_for_one_output_are_a_problem() -> None:
+    app = application()
+    output = app.stream("departures", name="updates").suppress(tg.time_limit("30s"))
+    output.to("first")
+    output.to("second")
+    output.to("first")
+    assert len(problems(app)) == 1
+    assert app._raw()["operators"]["updates"]["output"] == "first"
+
+
+def test_operators_of_one_name_in_a_loop_are_a_problem() -> None:
+    app = application()
+    for topic in ("departures", "arrivals"):
+        app.stream(topic, name="updates").suppress(tg.time_limit("30s")).keep()
+    assert len(problems(app)) == 1
+
+
+@pytest.mark.parametrize("option", ["max_ahead", "idle_after", "rewind_window"])
+def test_a_boolean_is_no_duration(option: str) -> None:
+    app = application()
+    app.stream("departures", name="updates", **{option: True}).suppress(tg.time_limit("30s")).keep()  # type: ignore[arg-type]
+    assert causes(app) == ["a boolean, not a number or a duration"]
+
+
+def test_a_value_that_cannot_be_used_is_one_problem_with_its_line() -> None:
+    app = application()
+    app.stream("departures", name="updates", key="string").window("1h").count().to(5)  # type: ignore
+    here = test_a_value_that_cannot_be_used_is_one_problem_with_its_line
+    line, text = lines(here, 'key="string"'), "a value of type {} cannot stand here"
+    place = f"test_problems.py:{line}"
+    assert problems(app) == [
+        (f"{place} .stream() of updates, key_format", text.format("str")),
+        (f"{place} .window() of updates, window", text.format("str")),
+        (f"{place} .to() of updates, output", text.format("int")),
+    ]
+
+
+def test_values_of_settings_that_may_be_secret_are_not_shown() -> None:
+    for setting in ("kafka", "control"):
+        with pytest.raises(ConfigurationError) as caught:
+            application(**{setting: b"password"}).check()
+        assert "password" not in str(caught.value) and setting in str(caught.value)

@@ -149,11 +149,45 @@ def check_handle(app: Any, running: Any) -> None:
     assert [row["key"] for row in held] == ["AA"] and len(held) == 1
     assert "&lt;b&gt;" in held._repr_html_() and "<b>" not in held._repr_html_()
     assert "AA" in repr(held)
-    with pytest.raises(UserError, match="Spark cannot run the query") as caught:
-        running.sql("SELECT * FROM carrier_updates_bufer")
-    assert "carrier_updates_buffer" in caught.value.remedy
+    check_queries(running)
     with pytest.raises(UserError, match="is not a duration"):
         running.await_caught_up("soon")
+
+
+def check_queries(running: Any) -> None:
+    """Errors show the statement and what Spark says of it; no other statement runs; equal names stay apart."""
+    for query, message in {
+        "SELECT * FROM carrier_updates_bufer": "TABLE_OR_VIEW_NOT_FOUND",
+        "SELEC": "PARSE_SYNTAX_ERROR",
+        "SELECT 1; DROP VIEW carrier_updates_log": "PARSE_SYNTAX_ERROR",
+        "SELECT 1 / 0": "DIVIDE_BY_ZERO",
+        "": "PARSE_EMPTY_STATEMENT",
+    }.items():
+        with pytest.raises(UserError, match=rf"Spark cannot run the query: \[{message}") as caught:
+            running.sql(query)
+        assert "carrier_updates_buffer" in caught.value.remedy and caught.value.value == (query or "(empty)")
+    for statement in NO_QUERIES:
+        with pytest.raises(UserError, match="not a query") as caught:
+            running.sql(statement)
+        assert caught.value.value == statement and "SELECT" in caught.value.remedy
+    [row] = running.sql("SELECT key, 5 AS key, 6 AS key_2, count(*) OVER () AS n FROM carrier_updates_log LIMIT 1")
+    assert list(row) == ["key", "key_3", "key_2", "n"] and (row["key_3"], row["key_2"]) == (5, 6)
+
+
+NO_QUERIES = [
+    "DROP VIEW carrier_updates_log",
+    "INSERT INTO carrier_updates_log VALUES (1)",
+    "WITH one AS (SELECT 1) INSERT INTO carrier_updates_log SELECT * FROM one",
+    "FROM carrier_updates_log INSERT INTO one SELECT key INSERT INTO two SELECT key",
+    "INSERT OVERWRITE DIRECTORY '/tmp/none' USING json SELECT 1",
+    "DELETE FROM carrier_updates_log",
+    "EXECUTE IMMEDIATE 'DROP VIEW carrier_updates_log'",
+    "BEGIN DROP VIEW carrier_updates_log; END",
+    "RESTORE TABLE carrier_updates_log TO VERSION AS OF 0",
+    "VACUUM carrier_updates_log",
+    "CREATE OR REPLACE TEMPORARY VIEW carrier_updates_log AS SELECT 1",
+    "SET spark.sql.shuffle.partitions=1",
+]
 
 
 def check_cells_that_run_again(app: Any, running: Any, folder: Path) -> None:

@@ -79,6 +79,36 @@ def test_an_invalid_target_is_reported_with_the_remedy(program: Path, name: str,
     assert remedy in caught.value.remedy
 
 
+@pytest.mark.parametrize("name", ["app:app", "flights.app:app", "flights:app"])
+def test_a_module_of_the_working_directory_is_a_program(
+    program: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = program.parent / "flights"
+    package.mkdir()
+    (package / "gates.py").touch()
+    for file in ("app.py", "__init__.py"):
+        (package / file).write_text("import flights.gates\n" * (file == "app.py") + PROGRAM)
+    monkeypatch.chdir(program.parent)
+    assert list(load(Path(name)).operators) == ["updates"]
+
+
+def test_a_file_is_no_module(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(program.parent)
+    for name in ("flights.yaml:app", "flights:yaml"):
+        (program.parent / "flights.yaml").write_text("application: flights")
+        with pytest.raises(UserError):
+            load(Path(name))
+    (program.parent / "flights:app").write_text("application: flights")
+    with pytest.raises(ConfigurationError):
+        load(Path("flights:app"))
+
+
+@pytest.mark.parametrize("name", ["ap:app", "flights.ap:app", "none.yaml"])
+def test_a_target_that_is_not_there_names_what_a_target_is(name: str) -> None:
+    with pytest.raises(UserError, match=r"app\.py:app"):
+        load(Path(name))
+
+
 @pytest.mark.parametrize("line", ["1 / 0", "import nothing_of_that_name", "raise SystemExit(3)", "def"])
 def test_a_program_that_fails_is_named_with_its_line(program: Path, line: str) -> None:
     program.write_text(f"import sys\n{line}\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +13,13 @@ from tidegate.spark import query
 
 pytestmark = pytest.mark.fast
 
-SESSION = SimpleNamespace(sql=lambda text: SimpleNamespace(toArrow=lambda: f"rows of {text}"))
+SESSION: Any = None
+"""No Spark is needed: `rows_of` takes its place."""
+
+
+@pytest.fixture(autouse=True)
+def rows_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.runtime.spark.queries.rows_of", lambda spark, text, remedy: f"rows of {text}")
 
 
 @pytest.fixture

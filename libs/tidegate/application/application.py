@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,7 +12,7 @@ import yaml
 from tidegate.application.definitions import Definition, Definitions
 from tidegate.application.display import table_html
 from tidegate.application.formats import Format, TimestampIn, TimeWindowedKeys
-from tidegate.application.options import Duration, Size, as_yaml
+from tidegate.application.options import Duration, Size, as_yaml, faults_in, option_of, optional
 from tidegate.application.places import Place, caller
 from tidegate.application.program import is_loading
 from tidegate.application.streams import Stream, Table, WindowedStream
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 CONTROL = "sqlite:///control.db"
 """The control database if none is named: a file beside the program."""
+_SECRET = ("kafka", "spark", "control")
+"""Settings whose values are not shown, because passwords may be in them."""
 
 
 class Application:
@@ -66,17 +68,19 @@ class Application:
             "lake": str(lake) if isinstance(lake, Path) else lake,
             "state": str(state) if isinstance(state, Path) else state,
             "keep_output": keep_output,
-            "kafka": dict(kafka) if isinstance(kafka, Mapping) else _broker(kafka),
-            "spark": _section(master=spark_master, conf=None if spark_conf is None else dict(spark_conf)),
+            "kafka": optional(kafka, (str, Mapping), _broker, "write kafka='HOST:PORT', or a mapping of settings"),
+            "spark": _section(master=spark_master, conf=optional(spark_conf, Mapping, dict, "pass a mapping")),
             "trigger": trigger,
-            "allow": ([allow] if isinstance(allow, str) else list(allow)) or None,
+            "allow": option_of(allow, (str, Iterable), _modules, "pass a list of names of modules") or None,
             "telemetry": _section(port=telemetry_port, host=telemetry_host),
             "log": log,
+            "control": None if control == CONTROL else control,
         }
         self._settings: dict[str, Any] = as_yaml(settings)
-        if control != CONTROL:
-            self._settings["control"] = control
+        if control is None:
+            self._settings["control"] = None
         self._place: Place | None = caller()
+        self._unusable = {name: faults for name, value in settings.items() if (faults := faults_in(value))}
         self.folder = self._place.folder
         """Where relative folders start."""
         self._definitions = Definitions()
@@ -89,12 +93,14 @@ class Application:
         """
         from tidegate.runtime.configuration.application import configured, parse, read_file
 
+        if not isinstance(source, str | Path):
+            raise UserError("not a YAML file", value=source, remedy="pass the text, or pathlib.Path(FILE)")
         raw = read_file(source) if isinstance(source, Path) else parse(source, "the text")
         folder = source.resolve().parent if isinstance(source, Path) else Path.cwd()
         configured(raw, folder)
         application = cls.__new__(cls)
         application._settings = {name: value for name, value in raw.items() if name != "operators"}
-        application._place, application.folder = None, folder
+        application._place, application.folder, application._unusable = None, folder, {}
         operators = raw.get("operators", {})  # environment variables may be all that defines them
         application._definitions = Definitions(Definition(name, each) for name, each in operators.items())
         return application
@@ -112,7 +118,7 @@ class Application:
     @property
     def name(self) -> str:
         """Return the application's name."""
-        return str(self._settings["application"])
+        return str(self._settings.get("application", ""))
 
     # ---- what operators read
 
@@ -140,7 +146,7 @@ class Application:
         back the operator's log can be read.
         """
         options = _input(topic, key, value, timestamp, windows, max_ahead, dead_letters, rewind_window)
-        stream = Definition(name).after(".stream", caller(), options | {"idle_after": idle_after})
+        stream = Definition.begun(name, ".stream", caller(), options | {"idle_after": idle_after})
         self._definitions.begin(stream)
         return Stream(stream, self._definitions)
 
@@ -165,7 +171,7 @@ class Application:
         options are those of `stream`.
         """
         options = _input(topic, key, value, timestamp, windows, max_ahead, dead_letters, rewind_window)
-        stream = Definition(name).after(".windowed_stream", caller(), options | {"idle_after": idle_after})
+        stream = Definition.begun(name, ".windowed_stream", caller(), options | {"idle_after": idle_after})
         self._definitions.begin(stream)
         return WindowedStream(stream, self._definitions)
 
@@ -198,7 +204,7 @@ class Application:
             "versions": versions,
             "hold_for_readers": hold_for_readers,
         }
-        table = Definition(topic if name is None else name).after(".table", caller(), options)
+        table = Definition.begun(topic if name is None else name, ".table", caller(), options)
         self._definitions.add(table)
         return Table(table, self._definitions)
 
@@ -212,13 +218,12 @@ class Application:
         """Return the checked configuration: environment variables applied, folders absolute. Raise as `check`."""
         from tidegate.runtime.configuration.application import configured
 
-        definitions = self._definitions.operators.values()
-        problems = [problem for each in definitions for problem in each.problems]
-        problems += [_without_output(stream) for stream in self._definitions.unfinished]
+        problems = [*self._problems_of_settings(), *self._definitions.problems()]
         try:
             found = configured(self._raw(), self.folder)
         except ConfigurationError as error:
-            raise ConfigurationError([*problems, *map(self._placed, error.problems)]) from None
+            placed = [self._placed(problem) for problem in error.problems]
+            raise ConfigurationError([*problems, *(problem for problem in placed if problem is not None)]) from None
         if problems:
             raise ConfigurationError(problems)
         return found
@@ -242,20 +247,31 @@ class Application:
         """Return the application as a YAML file has it."""
         operators = self._definitions.operators
         named = self._settings.get("allow", ())
-        trusted = {module for each in operators.values() for module in each.trusted} - set(named)
+        trusted = {module for each in operators.values() for module in each.trusted if module not in named}
         allow = {"allow": [*named, *sorted(trusted)]} if trusted else {}
         return {**self._settings, **allow, "operators": {name: each.as_yaml() for name, each in operators.items()}}
 
-    def _placed(self, problem: Problem) -> Problem:
+    def _problems_of_settings(self) -> Iterator[Problem]:
+        """Yield what is wrong with settings that YAML cannot express."""
+        for name, faults in self._unusable.items():
+            for fault in faults:
+                value = "(hidden)" if name in _SECRET else fault.value
+                yield Problem(where=self._where(name), value=value, cause=fault.cause, remedy=fault.remedy)
+
+    def _where(self, setting: str) -> str:
+        return f"{self._place} Application(), {setting}"
+
+    def _placed(self, problem: Problem) -> Problem | None:
+        """Return the problem with the place of its call; None if it follows from a value that could not be used."""
         section, _, rest = problem.where.partition(".")
         if section == "operators":  # a name that is refused may have dots itself, as topics have
             concerned = [
                 each for name, each in self._definitions.operators.items() if f"{rest}.".startswith(f"{name}.")
             ]
             return max(concerned, key=lambda each: len(each.name)).placed(problem) if concerned else problem
-        if self._place is None:
-            return problem
-        return replace(problem, where=f"{self._place} Application(), {problem.where}")
+        if section in self._unusable:
+            return None
+        return problem if self._place is None else replace(problem, where=self._where(problem.where))
 
     # ---- what is shown
 
@@ -316,6 +332,8 @@ class Application:
         from tidegate.runtime.configuration.application import select_operators
         from tidegate.state.committed_windows import CommittedWindows
 
+        if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
+            raise UserError("a version is a whole number", value=version, remedy="leave it out for the newest one")
         configuration = self.configuration()
         select_operators(configuration, name, kinds_where("holds_windows"))
         return CommittedWindows(log_path(configuration.lake, name), version)
@@ -326,8 +344,12 @@ def _section(**options: Any) -> dict[str, Any] | None:
     return options if any(value is not None for value in options.values()) else None
 
 
-def _broker(servers: str | None) -> dict[str, str] | None:
-    return None if servers is None else {"bootstrap.servers": servers}
+def _broker(kafka: str | Mapping[str, str]) -> dict[str, str]:
+    return {"bootstrap.servers": kafka} if isinstance(kafka, str) else dict(kafka)
+
+
+def _modules(allowed: str | Iterable[str]) -> list[str]:
+    return [allowed] if isinstance(allowed, str) else list(allowed)
 
 
 def _input(
@@ -342,10 +364,10 @@ def _input(
 ) -> dict[str, Any]:
     """Return the options that say how a topic is read."""
     return {
-        "input": topic,
-        "key_format": None if key is None else key.name,
-        "value_format": None if value is None else value.name,
-        "timestamp": vars(timestamp) if isinstance(timestamp, TimestampIn) else _field(timestamp),
+        "input": option_of(topic, str, lambda each: each, "name a topic as text"),
+        "key_format": optional(key, Format, _name_of, _FORMATS),
+        "value_format": optional(value, Format, _name_of, _FORMATS),
+        "timestamp": optional(timestamp, (str, TimestampIn), _field, "name a field, or write tg.timestamp(FIELD)"),
         "windows": {"time": windows.length} if isinstance(windows, TimeWindowedKeys) else windows,
         "max_ahead": max_ahead,
         "dead_letters": dead_letters,
@@ -353,14 +375,12 @@ def _input(
     }
 
 
-def _field(timestamp: str | None) -> dict[str, str] | None:
-    return None if timestamp is None else {"field": timestamp}
+_FORMATS = "write tg.string(), tg.json() or tg.bytes_()"
 
 
-def _without_output(stream: Definition) -> Problem:
-    return Problem(
-        where=f"{stream.calls[-1]} of {stream.name}",
-        value=stream.name,
-        cause="the stream has no output",
-        remedy="call a method such as .suppress(...), then .to(TOPIC) or .keep()",
-    )
+def _name_of(form: Format) -> str:
+    return form.name
+
+
+def _field(timestamp: str | TimestampIn) -> dict[str, str]:
+    return dict(vars(timestamp)) if isinstance(timestamp, TimestampIn) else {"field": timestamp}

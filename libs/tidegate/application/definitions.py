@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from tidegate.application.options import Fault, as_yaml, functions_in
+from tidegate.application.options import Fault, as_yaml, faults_in, functions_in
 from tidegate.application.places import Place
 from tidegate.contracts.errors import Problem, UserError
 
@@ -30,6 +30,7 @@ class Definition:
     """A named operator, or a stream without an operator yet: options as in YAML. Equal if the options are equal.
 
     `trusted`: modules of functions that the program has named. `problems`: mistakes in the calls themselves.
+    `unusable`: the options that are left out because of them.
     """
 
     name: str
@@ -37,82 +38,172 @@ class Definition:
     trusted: frozenset[str] = frozenset()
     calls: tuple[Call, ...] = field(default=(), compare=False)
     problems: tuple[Problem, ...] = field(default=(), compare=False)
+    unusable: frozenset[str] = field(default=frozenset(), compare=False)
+
+    @classmethod
+    def begun(cls, name: Any, verb: str, place: Place, options: Mapping[str, Any]) -> Definition:
+        """Return the definition that a program begins with a call. A name that is not text is a problem of it."""
+        if isinstance(name, str):
+            return cls(name).after(verb, place, options)
+        return cls(repr(name), unusable=frozenset({""})).after(verb, place, options, [_not_a_name(name)])
 
     def after(self, verb: str, place: Place, options: Mapping[str, Any], faults: Iterable[Fault] = ()) -> Definition:
         """Return the definition with further options, which a call has set; those that are None are left out."""
         given = {name: value for name, value in options.items() if value is not None}
-        functions = [function for value in given.values() for function in functions_in(value)]
-        faults = [*faults, *(function.fault for function in functions if function.fault is not None)]
+        found = [("", fault) for fault in faults]
+        found += [(name, fault) for name, value in given.items() for fault in faults_in(value)]
         call = Call(place, verb, frozenset(given))
-        found = [Problem(where=self._where(call), **vars(fault)) for fault in faults]
+        functions = [function for value in given.values() for function in functions_in(value)]
         return replace(
             self,
-            options={**self.options, **{name: as_yaml(value) for name, value in given.items()}},
+            options={**self.options, **as_yaml(given)},
             trusted=self.trusted | {function.module for function in functions},
             calls=(*self.calls, call),
-            problems=(*self.problems, *found),
+            problems=(
+                *self.problems,
+                *(Problem(where=self._where(call, name), **vars(fault)) for name, fault in found),
+            ),
+            unusable=self.unusable | {name for name, _ in found if name},
         )
+
+    @property
+    def run(self) -> object:
+        """Return the run of the program, or of the notebook's cell, that has made the newest call."""
+        return self.calls[-1].place.run if self.calls else None
+
+    def grows_from(self, stream: Definition | None) -> bool:
+        """Return whether this is an operator of the stream."""
+        return stream is not None and self.calls[: len(stream.calls)] == stream.calls
 
     def as_yaml(self) -> dict[str, Any]:
         """Return the operator as a YAML file has it: its kind first."""
         return {"kind": self.options["kind"], **self.options} if "kind" in self.options else dict(self.options)
 
-    def placed(self, problem: Problem) -> Problem:
-        """Return a problem of this operator's configuration with the file and line of the call that caused it."""
+    def placed(self, problem: Problem) -> Problem | None:
+        """Return a problem of this operator's configuration with the file and line of the call that caused it.
+
+        None if it only follows from a value that could not be used, which is a problem of its own.
+        """
         if not self.calls:
             return problem
         option = problem.where.removeprefix(f"operators.{self.name}").removeprefix(".")
-        callers = [call for call in self.calls if option.partition(".")[0] in call.options]
+        head = option.partition(".")[0]
+        if head in self.unusable or (not head and self.unusable & {"", "kind"}):
+            return None
+        callers = [call for call in self.calls if head in call.options]
         call = callers[-1] if callers else self.calls[-1]
         return replace(problem, where=self._where(call, option))
 
+    def without_output(self) -> Problem:
+        """Return the problem that this stream has no output."""
+        return Problem(
+            where=self._where(self.calls[-1]),
+            value=self.name,
+            cause="the stream has no output",
+            remedy="call a method such as .suppress(...), then .to(TOPIC) or .keep()",
+        )
+
+    def defined_twice(self, before: Definition) -> Problem:
+        """Return the problem that a different operator or stream of this name was defined before."""
+        return Problem(
+            where=self._where(self.calls[-1]),
+            value=self.name,
+            cause=f"{before.calls[-1]} has defined another operator of that name",
+            remedy="give each operator a name of its own, and its results one topic, with one .to(TOPIC)",
+        )
+
     def _where(self, call: Call, option: str = "") -> str:
         return f"{call} of {self.name}" + (f", {option}" if option else "")
+
+
+def _not_a_name(name: object) -> Fault:
+    return Fault(name, "a name is text", "write name='...', with at most 63 of a-z, 0-9 and _, beginning with a letter")
+
+
+class _Entry(NamedTuple):
+    """A stream, and the operator that it has been given; None for a table's stream, and for no operator yet."""
+
+    stream: Definition | None
+    operator: Definition | None
+
+    @property
+    def newest(self) -> Definition:
+        """Return the operator, or the stream while it has none."""
+        newest = self.operator or self.stream
+        assert newest is not None
+        return newest
+
+    def is_of(self, run: object) -> bool:
+        """Return whether the run has defined the stream or the operator."""
+        return any(each is not None and each.run == run for each in self)
 
 
 class Definitions:
     """The definitions of one application, by name, in the order of the program.
 
     A definition with the same name and content updates only the places, for instance when a notebook's cell runs again.
-    One with different content replaces the earlier definition; while the application runs it is refused.
+    One with different content replaces what earlier runs of cells have defined; beside another one of the same run it
+    is a problem. While the application runs it is refused.
     """
 
     def __init__(self, operators: Iterable[Definition] = ()) -> None:
         self.is_running: Callable[[], bool] = lambda: False
-        self._streams: dict[str, Definition] = {}
-        self._operators: dict[str, Definition | None] = {each.name: each for each in operators}
+        self._entries: dict[str, list[_Entry]] = {each.name: [_Entry(None, each)] for each in operators}
 
     @property
     def operators(self) -> dict[str, Definition]:
-        """Return the complete operators."""
-        return {name: each for name, each in self._operators.items() if each is not None}
+        """Return the complete operators; of several with the same name the first."""
+        first = {name: entries[0].operator for name, entries in self._entries.items()}
+        return {name: operator for name, operator in first.items() if operator is not None}
 
-    @property
-    def unfinished(self) -> list[Definition]:
-        """Return the streams without an operator."""
-        return [self._streams[name] for name, operator in self._operators.items() if operator is None]
+    def problems(self) -> Iterator[Problem]:
+        """Yield the mistakes in the calls, streams without an operator, and names that are defined twice."""
+        for first, *others in self._entries.values():
+            yield from first.newest.problems
+            if first.operator is None:
+                yield first.newest.without_output()
+            yield from (other.newest.defined_twice(first.newest) for other in others)
 
     def begin(self, stream: Definition) -> None:
         """Register a stream. If it replaces a different stream of that name, drop that stream's operator."""
-        if self._streams.get(stream.name) != stream:
+        same = next((each for each in self._named(stream) if each.stream == stream), None)
+        if same is None:
             self._check_not_running(stream)
-            self._note_replaced(stream)
-            self._operators[stream.name] = None
-        self._streams[stream.name] = stream
+        self._put(_Entry(stream, None if same is None else same.operator), same, stream)
 
     def add(self, operator: Definition) -> None:
         """Register a complete operator."""
-        if self._operators.get(operator.name) != operator:
+        entries = self._named(operator)
+        same = next((each for each in entries if each.operator == operator), None)
+        if same is None:
             self._check_not_running(operator)
-            self._note_replaced(operator)
-        self._operators[operator.name] = operator
+            same = next((each for each in entries if _may_get(each, operator)), None)
+        self._put(_Entry(None if same is None else same.stream, operator), same, operator)
+
+    def _named(self, definition: Definition) -> list[_Entry]:
+        return self._entries.get(definition.name, [])
+
+    def _put(self, entry: _Entry, former: _Entry | None, new: Definition) -> None:
+        """Put the entry in place of the former one, or behind those of the same run; drop those of earlier runs."""
+        before = self._named(new)
+        kept = [entry if each is former else each for each in before if each is former or each.is_of(new.run)]
+        self._entries[new.name] = kept if former is not None else [*kept, entry]
+        self._note_replaced(before, entry)
+
+    def _note_replaced(self, before: list[_Entry], entry: _Entry) -> None:
+        """Log that the entry has replaced an operator."""
+        kept = [each.operator for each in self._entries[entry.newest.name]]
+        for operator in (each.operator for each in before):
+            if operator is not None and operator.calls and operator not in kept:
+                lines.warning("%s: %s replaces %s", operator.name, entry.newest.calls[-1], operator.calls[-1])
 
     def _check_not_running(self, new: Definition) -> None:
         if self.is_running():
             remedy = "stop() it first, or run the cell that creates the application again, too"
             raise UserError(f"{new.name} cannot change while the application runs", value=new.calls[-1], remedy=remedy)
 
-    def _note_replaced(self, new: Definition) -> None:
-        former = self._operators.get(new.name)
-        if former is not None and former.calls:
-            lines.warning("%s: %s replaces %s", new.name, new.calls[-1], former.calls[-1])
+
+def _may_get(entry: _Entry, operator: Definition) -> bool:
+    """Return whether the operator is that of the entry's stream, which has none yet or one of an earlier run."""
+    has_own = entry.operator is not None and entry.operator.run == operator.run
+    return operator.grows_from(entry.stream) and not has_own

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, overload
 
-from tidegate.application.options import Duration, Function, function_name
+from tidegate.application.options import Duration, Fault, Function, Unusable, function_name
 
 When: TypeAlias = Literal["before", "after"]
 
@@ -50,6 +50,8 @@ def near_last(
     measured: Any = True if field is None else {"field": field}
     if distance is not None:
         measured = function_name(distance)
+    if distance is not None and field is not None:
+        measured = Unusable(Fault(field, "a function measures the distance already", "give field or distance"))
     return Evictor({"delta": {"threshold": threshold, "distance": measured}, "when": when})
 
 
@@ -69,11 +71,9 @@ def evict(
     when: When | None = None,
 ) -> Evictor:
     """Return an evictor that removes the elements that the function chooses, or one function for each moment."""
-    if function is not None:
-        return Evictor({"function": function_name(function), "when": when})
-    both = {moment: None if each is None else function_name(each) for moment, each in _moments(before, after)}
-    return Evictor({"function": both, "when": when})
-
-
-def _moments(before: Function | None, after: Function | None) -> list[tuple[str, Function | None]]:
-    return [("before", before), ("after", after)]
+    chosen: Any = function_name(function)
+    if before is not None or after is not None:
+        chosen = {"before": function_name(before), "after": function_name(after)}
+    if function is not None and isinstance(chosen, dict):
+        chosen = Unusable(Fault(function, "before and after are functions, too", "give one function, or these two"))
+    return Evictor({"function": chosen, "when": when})

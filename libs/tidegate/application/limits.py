@@ -90,6 +90,18 @@ def _bound(option: Literal["max_keys", "max_bytes"], value: Size, when_full: Any
     return EagerBound(option, value, when_full)
 
 
+def bounds_as_options(bounds: Iterable[StrictBound]) -> tuple[dict[str, Any], list[Fault]]:
+    """Return the option of a buffer with these bounds, and what is wrong among them."""
+    buffer: dict[str, Any] = {}
+    faults: list[Fault] = []
+    for bound in bounds:
+        if isinstance(bound, EagerBound | StrictBound):
+            faults += _add_bound(buffer, bound)
+        else:
+            faults.append(Fault(bound, "not a bound", "write tg.max_keys(...) or tg.max_bytes(...)"))
+    return {"buffer": buffer or None}, faults
+
+
 def as_options(
     limits: Iterable[TimeLimit | WindowClose | EagerBound | StrictBound],
 ) -> tuple[dict[str, Any], list[Fault]]:
@@ -99,15 +111,15 @@ def as_options(
     for limit in limits:
         if isinstance(limit, EagerBound | StrictBound):
             faults += _add_bound(options.setdefault("buffer", {}), limit)
+        elif not isinstance(limit, TimeLimit | WindowClose):
+            remedy = "write tg.time_limit(...), tg.max_keys(...), tg.max_bytes(...) or tg.window_close()"
+            faults.append(Fault(limit, "not a limit", remedy))
         elif "until" in options:
             faults.append(Fault(str(limit), "there is another limit already", "give one of the two"))
         elif isinstance(limit, TimeLimit):
             options["until"] = {"time_limit": limit.duration}
-        elif isinstance(limit, WindowClose):
-            options |= {"until": "window_close", "grace": limit.grace}
         else:
-            remedy = "write tg.time_limit(...), tg.max_keys(...), tg.max_bytes(...) or tg.window_close()"
-            faults.append(Fault(repr(limit), "not a limit", remedy))
+            options |= {"until": "window_close", "grace": limit.grace}
     return options, faults
 
 

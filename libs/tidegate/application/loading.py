@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import sys
 from collections.abc import Iterator
@@ -15,20 +16,24 @@ from tidegate.application.options import PROGRAM
 from tidegate.application.program import let_workers_import, loading
 from tidegate.contracts.errors import TidegateError, UserError
 
+_MODULE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):[A-Za-z_]\w*")
+
 
 def is_program(target: Path) -> bool:
     """Return whether the target is a program with or without the name of an application, not a YAML file."""
-    return target.suffix == ".py" or _split(target)[0].suffix == ".py"
+    return _split(target)[0].suffix == ".py"
 
 
 def load_application(target: Path) -> Application:
-    """Return the application that the target `FILE.py:NAME` names.
+    """Return the application that the target names: `FILE.py:NAME`, or `MODULE:NAME` in the working directory.
 
     Raise UserError if the file cannot be read or fails, or has no application of that name.
     """
-    file, name = (target, "") if target.suffix == ".py" else _split(target)
+    file, name = _split(target)
     if not file.is_file():
         raise UserError("there is no such program", value=file, remedy="name a program, such as app.py:app")
+    if _names_module(target):
+        let_workers_import(Path.cwd())
     defined = _run(file)
     found = defined.get(name)
     if isinstance(found, Application):
@@ -40,8 +45,25 @@ def load_application(target: Path) -> Application:
 
 
 def _split(target: Path) -> tuple[Path, str]:
-    file, _, name = str(target).rpartition(":")
-    return Path(file), name
+    """Return the file of the program, and the name of the application in it, which may be left out."""
+    if target.suffix == ".py":
+        return target, ""
+    place, _, name = str(target).rpartition(":")
+    return _file_of(place) if _names_module(target) else Path(place), name
+
+
+def _file_of(module: str) -> Path:
+    folder = Path(*module.split("."))
+    package = folder / "__init__.py"
+    return package if package.is_file() else folder.with_name(f"{folder.name}.py")
+
+
+def _names_module(target: Path) -> bool:
+    """Return whether the target is `MODULE:NAME`, not the name of a file or of something in a file."""
+    module = _MODULE.fullmatch(str(target))
+    return (
+        module is not None and not module[1].endswith(".py") and not Path(module[1]).is_file() and not target.exists()
+    )
 
 
 def _run(file: Path) -> dict[str, Any]:

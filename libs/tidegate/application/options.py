@@ -28,17 +28,23 @@ Function: TypeAlias = Callable[..., Any] | str
 class Fault:
     """What is wrong with a value that YAML cannot express: the value, the cause and the remedy."""
 
-    value: str
+    value: object
     cause: str
     remedy: str
 
 
 @dataclass(frozen=True)
+class Unusable:
+    """Takes the place of a value that cannot be an option: the option is left out, and the fault is reported."""
+
+    fault: Fault
+
+
+@dataclass(frozen=True)
 class FunctionName:
-    """The name of a function, `module:function`, as an option; `fault`: why it has no such name."""
+    """The name of a function, `module:function`, as an option."""
 
     name: str
-    fault: Fault | None = None
 
     @property
     def module(self) -> str:
@@ -46,18 +52,34 @@ class FunctionName:
         return self.name.partition(":")[0]
 
 
-def function_name(function: Function) -> FunctionName:
-    """Return the name under which Spark's Python workers import the function."""
-    if isinstance(function, str):
-        return FunctionName(function)
+def option_of(value: Any, types: type | tuple[type, ...], make: Callable[[Any], Any], remedy: str) -> Any:
+    """Return the option that `make` makes of the value, if it is of these types; otherwise Unusable."""
+    return make(value) if isinstance(value, types) else Unusable(Fault(value, _wrong_type(value), remedy))
+
+
+def optional(value: Any, types: type | tuple[type, ...], make: Callable[[Any], Any], remedy: str) -> Any:
+    """Return None of None, which leaves the option out, and otherwise as `option_of`."""
+    return None if value is None else option_of(value, types, make, remedy)
+
+
+def _wrong_type(value: object) -> str:
+    return "None cannot stand here" if value is None else f"a value of type {type(value).__name__} cannot stand here"
+
+
+def function_name(function: Function | None) -> FunctionName | Unusable | None:
+    """Return the name under which Spark's Python workers import the function; None of None."""
+    if function is None or isinstance(function, str):
+        return None if function is None else FunctionName(function)
+    if not callable(function):
+        return Unusable(Fault(function, _wrong_type(function), "pass a function, or its name as text: module:function"))
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if name is not None and str(module).startswith(f"{__package__}."):
-        return FunctionName("unknown:function", Fault(f"tg.{name}", "the function is not called", f"write tg.{name}()"))
+        return Unusable(Fault(f"tg.{name}", "the function is not called", f"write tg.{name}()"))
     if module not in (None, "__main__", PROGRAM) and name is not None and name.isidentifier():
         return FunctionName(f"{module}:{name}")
     cause = "Spark's Python workers cannot import it"
     remedy = "define it with `def` at the top level of a module of its own, and import it from there"
-    return FunctionName("unknown:function", Fault(repr(function), cause, remedy))
+    return Unusable(Fault(function, cause, remedy))
 
 
 PROGRAM = "__tidegate_program__"
@@ -66,13 +88,28 @@ PROGRAM = "__tidegate_program__"
 
 def as_yaml(value: Any) -> Any:
     """Return the value as YAML has it: durations as text, mappings without the entries that are left out."""
+    if isinstance(value, Unusable):
+        return None
     if isinstance(value, timedelta):
         return duration_text(value)
     if isinstance(value, FunctionName):
         return value.name
     if isinstance(value, dict):
-        return {name: as_yaml(entry) for name, entry in value.items() if entry is not None}
+        entries = {name: as_yaml(entry) for name, entry in value.items()}
+        return {name: entry for name, entry in entries.items() if entry is not None}
     return value
+
+
+def faults_in(value: Any) -> list[Fault]:
+    """Return what is wrong with the option's value, at any depth: it must consist of what YAML can express."""
+    if isinstance(value, Unusable):
+        return [value.fault]
+    if isinstance(value, dict | list | tuple):
+        entries = value.values() if isinstance(value, dict) else value
+        return [fault for entry in entries for fault in faults_in(entry)]
+    if value is None or isinstance(value, str | int | float | timedelta | FunctionName):
+        return []
+    return [Fault(value, _wrong_type(value), "write text, a number or a timedelta")]
 
 
 def duration_ms(duration: Duration) -> int:

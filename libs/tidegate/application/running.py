@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
-from threading import Event, Lock, current_thread, main_thread
+from threading import Event, Lock, Timer, current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
 from tidegate.application.display import table_html, table_text
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from tidegate.runtime.configuration.application import Application as Configuration
 
 POLL_S = 0.05
+DRAIN_S = 20
+"""Maximum time from SIGTERM to the end of the process: less than the 30 s that Kubernetes waits before it kills."""
 _COLUMNS = ("partition", "offset", "lag", "held", "late", "rejected")
 
 _running: dict[tuple[str, Path], Handle] = {}
@@ -48,12 +50,13 @@ def run(configuration: Configuration, folder: Path) -> None:
 def start(configuration: Configuration, folder: Path) -> Handle:
     """Start all operators in the background.
 
-    If the application runs in this process already, return its handle; if that runs with other content, stop it first.
+    If the application runs in this process already, return its handle; if that runs with other content, or one of its
+    operators has failed, stop it first.
     """
     with _starting:
         running = _running.get(_key(configuration))
         if running is not None and running.is_running:
-            if running.configuration == configuration:
+            if running.configuration == configuration and running.failure is None:
                 return running
             with suppress(TidegateError):  # of an operator that ended before; it has been logged
                 running.stop()
@@ -70,14 +73,22 @@ def _drain_on_sigterm() -> None:
 
 
 def _drain(number: int, frame: object) -> None:
-    """Stop all running applications at once, then let the signal end the process."""
+    """Stop all running applications at once, then let the signal end the process; a second signal ends it at once.
+
+    The process ends after DRAIN_S at the latest. The main thread, which this has interrupted, may hold a lock that the
+    drain needs, such as Spark's while a session starts.
+    """
+    signal.signal(number, signal.SIG_DFL)
+    limit = Timer(DRAIN_S, os.kill, (os.getpid(), number))
+    limit.daemon = True
+    limit.start()
     handles = list(_running.values())
     for handle in handles:
         handle.ask_to_stop()
     for handle in handles:
-        with suppress(TidegateError):
+        with suppress(Exception):  # of an operator that ended before; it has been logged
             handle.stop()
-    signal.signal(number, signal.SIG_DFL)
+    limit.cancel()
     os.kill(os.getpid(), number)
 
 
@@ -96,13 +107,18 @@ class Handle:
 
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
+        self.failure: Exception | None = None
+        """The error of the first operator that has ended with one; others may still run."""
         self._stop = Event()
         self._drivers: Sequence[OperatorDriver] = ()
         self._ended: Future[None] = in_background(self._run, "tidegate application")
 
     def _run(self) -> None:
         names = list(self.configuration.operators)
-        service.run(self.configuration, names, stop=self._stop, watch=self._watch)
+        service.run(self.configuration, names, stop=self._stop, failed=self._failed, watch=self._watch)
+
+    def _failed(self, error: Exception) -> None:
+        self.failure = self.failure or error
 
     def _watch(self, drivers: Sequence[OperatorDriver]) -> None:
         self._drivers = drivers
@@ -124,8 +140,14 @@ class Handle:
     def __enter__(self) -> Handle:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self.stop()
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Stop. The error of the block goes on; that of an operator is shown with it as its origin, or raised."""
+        try:
+            self.stop()
+        except Exception as failure:
+            if error is None:
+                raise
+            _chain(error, failure)
 
     def status(self) -> Statuses:
         """Return the status of each operator, by name: positions, lag, what is held, and why it makes progress."""
@@ -153,6 +175,8 @@ class Handle:
 
     def _pause(self, deadline: float, problem: str) -> None:
         """Wait a moment. Raise EngineError at the deadline, and the error of an operator that has ended."""
+        if self.failure is not None:
+            raise self.failure
         if not self.is_running:
             self._ended.result()
             raise UserError("the application has been stopped", remedy="start() it again")
@@ -163,8 +187,11 @@ class Handle:
     def sql(self, query: str) -> Rows:
         """Return the result of a Spark SQL query over the views of all operators.
 
-        Raise UserError, which names the views, if Spark cannot run the query.
+        Columns of equal names get a number: `key`, `key_2`. Raise UserError, which names the views, if Spark cannot run
+        the query, and for statements that are not queries, such as INSERT or DROP, which do not run.
         """
+        if not isinstance(query, str):
+            raise UserError("a query is text", value=query, remedy="write a SELECT statement")
         from tidegate import spark
         from tidegate.runtime.spark.session import start_session
 
@@ -178,6 +205,17 @@ class Handle:
 
     def _repr_html_(self) -> str:
         return self.status()._repr_html_()
+
+
+def _chain(error: BaseException, before: BaseException) -> None:
+    """Let a traceback of `error` show `before` above it, behind all that `error` came from."""
+    while error is not before:
+        origin = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        if origin is None:
+            before.__context__ = None  # else the two errors would be each other's origin
+            error.__context__, error.__suppress_context__ = before, False
+            return
+        error = origin
 
 
 def _depth(name: str, configuration: Configuration) -> int:

@@ -14,14 +14,15 @@ from tidegate.application.aggregates import Aggregate
 from tidegate.application.definitions import Definition, Definitions
 from tidegate.application.evictors import Evictor
 from tidegate.application.formats import KafkaWindows
-from tidegate.application.limits import EagerBound, StrictBound, TimeLimit, WindowClose, as_options
-from tidegate.application.options import Duration, Fault, Function, function_name
+from tidegate.application.limits import EagerBound, StrictBound, TimeLimit, WindowClose, as_options, bounds_as_options
+from tidegate.application.options import Duration, Fault, Function, function_name, option_of, optional
 from tidegate.application.places import caller
 from tidegate.application.windows import EndingWindow, Window
 
 if TYPE_CHECKING:
     from tidegate.contracts.config import OperatorRules
 
+_WINDOWS = 'write tg.tumbling("1h", grace="5m"), tg.hopping(...), tg.session(...) or tg.unlimited()'
 Timer = Literal["first_update", "last_update", "window_end"]
 
 
@@ -38,13 +39,19 @@ class Table(Value):
     """A table, which streams can be joined with."""
 
 
+def _topic(topic: str) -> Any:
+    return option_of(
+        topic, str, lambda each: each, "name a topic as text, or call .keep() to keep results in the lake alone"
+    )
+
+
 @dataclass(frozen=True)
 class Output(Value):
     """An operator's results. Nothing happens until they are written to a topic, or kept."""
 
     def to(self, topic: str) -> None:
         """Register the operator; write its results to the topic, exactly once, and keep them in the lake too."""
-        self._register("to", {"output": topic})
+        self._register("to", {"output": _topic(topic)})
 
     def keep(self) -> None:
         """Register the operator; keep its results in the lake alone, where views show them."""
@@ -75,7 +82,8 @@ class WindowedOutput(Output):
 
         Windows are in headers of the records; with `key=tg.kafka_windows()` they are in the bytes of the keys.
         """
-        self._register("to", {"output": topic, "output_windows": None if key is None else "kafka"})
+        windows = optional(key, KafkaWindows, lambda _: "kafka", "write key=tg.kafka_windows(), or leave it out")
+        self._register("to", {"output": _topic(topic), "output_windows": windows})
 
 
 @dataclass(frozen=True)
@@ -84,12 +92,14 @@ class WindowResults(WindowedOutput):
 
     def suppress(self, close: WindowClose, *bounds: StrictBound) -> WindowedOutput:
         """Return one final result per window, emitted when it closes; `bounds` limit how many windows are open."""
-        options, faults = as_options([close, *bounds])
-        if close.grace is not None:
+        options, faults = bounds_as_options(bounds)
+        if not isinstance(close, WindowClose):
+            faults.append(Fault(close, "not the close of a window", "write .suppress(tg.window_close())"))
+        elif close.grace is not None:
             faults.append(Fault(str(close.grace), "the windows have a grace already", "write tg.window_close()"))
         if self.definition.options.get("emit") == "on_time":
             faults.append(Fault("on_time", "a final result leaves once, when its window closes", "remove emit"))
-        final = {"emit": "final", "buffer": options.get("buffer")}
+        final = {"emit": "final", **options}
         return WindowedOutput(self.definition.after(".suppress", caller(), final, faults), self.definitions)
 
 
@@ -152,7 +162,7 @@ class Windowed(Value, Generic[Results]):
         """
         computed = {
             (each.name if isinstance(each, Aggregate) else "function"): (
-                each.option if isinstance(each, Aggregate) else function_name(each)
+                each.option if isinstance(each, Aggregate) else _function(each)
             )
             for each in aggregates
         }
@@ -172,11 +182,18 @@ class Windowed(Value, Generic[Results]):
         options = {
             "aggregate": aggregate,
             "every": every,
-            "emit": emit or ("updates" if every is None else None),
-            "evictor": None if evictor is None else dict(evictor.options),
+            "emit": "updates" if emit is None and every is None else emit,
+            "evictor": optional(evictor, Evictor, lambda each: dict(each.options), "write tg.newest(100), say"),
             "retention": retention,
         }
         return self.results(self.definition.after(verb, caller(), options, faults), self.definitions)
+
+
+def _function(aggregate: Any) -> Any:
+    """Return the option of an aggregate that is a function, by itself or by its name."""
+    if callable(aggregate) or isinstance(aggregate, str):
+        return function_name(aggregate)
+    return option_of(aggregate, Aggregate, str, "write tg.count(), tg.sum(FIELD) and so on, or pass a function")
 
 
 def _given_twice(aggregates: Iterable[Any]) -> Fault:
@@ -208,12 +225,14 @@ class Source(Value, Generic[Results]):
         """
         options = {
             "kind": "stream_table_join",
-            "table": table.definition.name,
+            "table": option_of(
+                table, Table, lambda each: each.definition.name, "pass a table: app.table(TOPIC, history=...)"
+            ),
             "join": how,
             "grace": grace,
             "wait_for_table": wait_for_table,
             "before_history": before_history,
-            "joiner": None if joiner is None else function_name(joiner),
+            "joiner": function_name(joiner),
         }
         return self._grown(".join", options)
 
@@ -230,7 +249,7 @@ class Source(Value, Generic[Results]):
         first; `forever`: all later ones are. `grace`: how far behind stream time a record is accepted, with a time in
         `within`. `bounds` limit how many keys are remembered; default: nothing does.
         """
-        given, faults = as_options(bounds)
+        given, faults = bounds_as_options(bounds)
         options = {"kind": "deduplicate", "within": within, "grace": grace, **given}
         return Output(self.definition.after(".deduplicate", caller(), options, faults), self.definitions)
 
@@ -239,8 +258,11 @@ class Source(Value, Generic[Results]):
 
         Rules also hold what is said of a stream, such as its timestamps: where both say it, the rules count.
         """
-        options = rules.model_dump(mode="json", exclude_unset=True)
-        return self._grown(".apply", {"kind": rules.kind, **options})
+        from tidegate.contracts.config import OperatorRules
+
+        kind = option_of(rules, OperatorRules, lambda each: each.kind, "pass rules, such as tg.SuppressionRules(...)")
+        options = rules.model_dump(mode="json", exclude_unset=True) if isinstance(rules, OperatorRules) else {}
+        return self._grown(".apply", {**options, "kind": kind})
 
     def _suppressed(self, limits: Iterable[Any], others: dict[str, Any]) -> Results:
         options, faults = as_options(limits)
@@ -280,8 +302,12 @@ class Stream(Source[Output]):
 
     def window(self, window: Window) -> Windowed[Any]:
         """Return the stream with its records assigned to windows of event time."""
-        options = {"kind": "windowed_aggregation", "window": dict(window.options)}
-        results = WindowResults if isinstance(window, EndingWindow) else Output
+        options = {
+            "kind": "windowed_aggregation",
+            "window": option_of(window, Window, lambda each: dict(each.options), _WINDOWS),
+        }
+        endless = isinstance(window, Window) and not isinstance(window, EndingWindow)
+        results: type[Output] = Output if endless else WindowResults
         return Windowed(self.definition.after(".window", caller(), options), self.definitions, results)
 
     def _output(self, definition: Definition, definitions: Definitions) -> Output:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -44,7 +44,7 @@ def _duration(value: object) -> object:
         return parse_duration_ms(duration_text(value))
     if isinstance(value, str):
         return parse_duration_ms(value)
-    if isinstance(value, int) and not isinstance(value, bool) and value != 0:
+    if isinstance(value, int | float) and value != 0:
         raise ValueError("a duration needs a unit; write 200ms, 30s, 5m, 2h, 30d or ISO 8601 such as PT5M")
     return value
 
@@ -52,7 +52,7 @@ def _duration(value: object) -> object:
 def _keep(value: object) -> object:
     if value == "forever":
         return value
-    if not isinstance(value, str | int | timedelta):
+    if not isinstance(value, str | int | float | timedelta):
         raise ValueError("it is neither a duration nor forever; write 30d, or forever")
     return _duration(value)
 
@@ -98,10 +98,32 @@ AddedWindows = Literal["headers", "time", "session"]
 """How windows are added to output records: as headers, or in Kafka's format of time-windowed or session keys."""
 
 
+def _types(annotation: Any) -> Iterator[Any]:
+    """Yield the types of all values that an annotation allows."""
+    origin = get_origin(annotation)
+    if origin is None:
+        yield annotation
+    elif origin is Literal:
+        yield from map(type, get_args(annotation))
+    else:
+        for part in get_args(annotation)[:1] if origin is Annotated else get_args(annotation):
+            yield from _types(part)
+
+
 class Config(BaseModel):
     """Base class of all configurations: frozen values, unknown keys refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _a_boolean_is_no_number(cls, value: object, info: ValidationInfo) -> object:
+        """Refuse a boolean where a number or a duration is expected: to Python and pydantic, True is 1."""
+        if isinstance(value, bool) and info.field_name is not None:
+            types = set(_types(cls.model_fields[info.field_name].annotation))
+            if bool not in types and types & {int, float}:
+                raise ValueError("a boolean, not a number or a duration; write the number, or the duration with a unit")
+        return value
 
 
 class TimestampField(Config):

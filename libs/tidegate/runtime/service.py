@@ -45,13 +45,14 @@ def run(
     listener: Listener = lambda meta, seconds: None,
     ready: Callable[[str], None] = lambda name: None,
     stop: Event | None = None,
+    failed: Callable[[Exception], None] = lambda error: None,
     watch: Callable[[Sequence[OperatorDriver]], None] = lambda drivers: None,
 ) -> None:
     """Run the operators until a signal arrives or `stop` is set.
 
-    `watch` is called with the drivers before they start. With `until_caught_up`, also end when the records present at
-    startup are processed and published. If an operator fails, the others continue; after all have ended, the first
-    operator's error is raised.
+    `watch` is called with the drivers before they start, and `failed` with the error of an operator that ends. With
+    `until_caught_up`, also end when the records present at startup are processed and published. If an operator fails,
+    the others continue; after all have ended, the first operator's error is raised.
     """
     with (
         telemetry_of(application) as telemetry,
@@ -65,7 +66,7 @@ def run(
         if telemetry is not None:
             telemetry.watch(drivers)
         watch(drivers)
-        _run_all(drivers, ended, until_caught_up, ready)
+        _run_all(drivers, ended, until_caught_up, ready, failed)
 
 
 def _combined(one: Listener, other: Listener) -> Listener:
@@ -100,12 +101,19 @@ def _started(application: Application, on_failure: Callable[[], None] | None) ->
     return StartingSpark(start, on_failure)
 
 
-def _run_all(drivers: list[OperatorDriver], stop: Event, until_caught_up: bool, ready: Callable[[str], None]) -> None:
+def _run_all(
+    drivers: list[OperatorDriver],
+    stop: Event,
+    until_caught_up: bool,
+    ready: Callable[[str], None],
+    failed: Callable[[Exception], None],
+) -> None:
     def one(driver: OperatorDriver) -> None:
         try:
             driver.run(stop, until_caught_up=until_caught_up, ready=lambda: ready(driver.name))
         except Exception as error:
             logging.getLogger("tidegate").error("%s has ended: %s", driver.name, error, extra=log_fields(driver.name))
+            failed(error)
             raise
 
     with ThreadPoolExecutor(len(drivers)) as threads:

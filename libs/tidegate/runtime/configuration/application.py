@@ -224,8 +224,11 @@ def read_file(file: Path) -> dict[str, Any]:
     try:
         text = file.read_text()
     except OSError as error:
-        remedy = "name an existing configuration file"
+        remedy = "name an existing YAML file, or a program and its application, such as app.py:app"
         raise UserError(f"the file cannot be read: {error.strerror}", value=file, remedy=remedy) from None
+    except UnicodeDecodeError as error:
+        place = f"{file}: byte {error.start}"
+        raise UserError("the file is not text in UTF-8", value=place, remedy="name a YAML file") from None
     return parse(text, str(file))
 
 
