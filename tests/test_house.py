@@ -8,7 +8,8 @@ import statistics
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import takewhile
 from pathlib import Path
@@ -111,7 +112,7 @@ def test_every_folder_says_what_it_is_for(room: str) -> None:
 
 def test_every_module_of_the_library_says_what_it_is_for() -> None:
     modules = [path for path in SOURCES if path.is_relative_to(ROOT / "libs")]
-    assert [str(path.relative_to(ROOT)) for path in modules if not ast.get_docstring(ast.parse(path.read_text()))] == []
+    assert [str(path.relative_to(ROOT)) for path in modules if not ast.get_docstring(_tree(path))] == []
 
 
 def test_no_folder_has_more_than_sixteen_entries() -> None:
@@ -181,10 +182,14 @@ def _using(is_use: object) -> list[str]:
     return sorted({str(path.relative_to(ROOT)) for path, node in _nodes() if is_use(node)})  # type: ignore[operator]
 
 
-def _nodes() -> Iterator[tuple[Path, ast.AST]]:
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
-            yield path, node
+@cache
+def _nodes() -> tuple[tuple[Path, ast.AST], ...]:
+    return tuple((path, node) for path in SOURCES for node in ast.walk(_tree(path)))
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
 def _imported(node: ast.AST) -> set[str]:

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 from sqlalchemy import select, text
 
 from tests.control.contents import batches, batches_of_log, from_the_logs, rows
+from tests.hypothesis_profile import sized
 from tests.runtime.miniature import NAME, application
 from tests.state.logs import meta
 from tidegate.contracts.batch_metadata import BatchMeta, Counts
@@ -142,7 +143,7 @@ def test_an_operator_without_a_log_has_no_batches(address: Address, tmp_path: Pa
 
 
 @pytest.mark.fast
-@settings(max_examples=15, deadline=None)
+@sized(15)
 @given(data=st.data())
 def test_after_any_recorded_and_lost_batches_the_tables_equal_a_rebuild(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

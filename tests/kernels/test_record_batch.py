@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
+from tests.hypothesis_profile import sized
 from tidegate.contracts.errors import EngineError, OutputTooLarge
 from tidegate.contracts.records import UNREADABLE, Records, Row
 from tidegate.kernels.record_format import record_decoder
@@ -107,7 +108,7 @@ def rewritten(batch: bytes, at: int, layout: str, value: int) -> bytes:
 # --- both ways ---------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=80, deadline=None)
+@sized(80)
 @given(st.lists(rows, min_size=1, max_size=30), st.sampled_from(COMPRESSIONS), st.integers(600, 3000), st.booleans())
 def test_encoded_records_are_decoded_for_any_compression_and_any_cut(
     listed: list[Row], compression: str, max_batch_bytes: int, stamped: bool
@@ -131,7 +132,7 @@ def test_results_of_windows_have_their_bounds_as_decimal_headers() -> None:
     assert [len(headers) for headers in found] == [6, 7]
 
 
-@settings(max_examples=60, deadline=None)
+@sized(60)
 @given(st.lists(rows, min_size=1, max_size=20), st.integers(0, 2**31 - 1))
 def test_dead_letters_name_their_position_and_their_reason(listed: list[Row], partition: int) -> None:
     offsets = np.array([7 * number for number in range(len(listed))], np.int64)
@@ -160,7 +161,7 @@ def test_a_record_without_a_timestamp_is_written_without_one() -> None:
     assert [row.timestamp for row in found] == [-1, 1_700_000_000_000, -1]
 
 
-@settings(max_examples=60, deadline=None)
+@sized(60)
 @given(st.lists(rows, min_size=1, max_size=20), st.sampled_from(COMPRESSIONS))
 def test_another_parser_reads_the_encoded_records(listed: list[Row], compression: str) -> None:
     found = []
@@ -176,7 +177,7 @@ def block(listed: Sequence[tuple[str, bytes | None]]) -> bytes:
     return encode_headers([(name.encode(), value) for name, value in listed])
 
 
-@settings(max_examples=60, deadline=None)
+@sized(60)
 @given(
     st.lists(rows, min_size=1, max_size=20), st.sampled_from([0, 1, 2, 3, 4]), st.integers(0, 25), st.integers(0, 25)
 )
@@ -311,7 +312,7 @@ def test_a_stamp_is_appended_to_the_record_s_own_headers() -> None:
     assert second[2:] == [(b"tidegate-seq", b"10"), (b"tidegate-cause", b"keys")]
 
 
-@settings(max_examples=20, deadline=None)
+@sized(20)
 @given(st.lists(rows, min_size=1, max_size=10))
 def test_the_same_input_gives_the_same_bytes(listed: list[Row]) -> None:
     assert encoded(listed, stamp_of(len(listed))) == encoded(listed, stamp_of(len(listed)))
@@ -366,7 +367,7 @@ def test_a_wrong_checksum_is_an_error_that_names_the_batch() -> None:
     assert damaged.value.value == "base offset 41"
 
 
-@settings(max_examples=250, deadline=None)
+@sized(250)
 @given(
     st.lists(rows, min_size=1, max_size=4),
     st.sampled_from(COMPRESSIONS),
@@ -388,7 +389,7 @@ def test_damaged_bytes_end_in_an_error_or_in_records_inside_the_bytes(
     _assert_inside(decoded.records)
 
 
-@settings(max_examples=200, deadline=None)
+@sized(200)
 @given(st.binary(max_size=300), st.integers(0, 60))
 def test_any_bytes_at_all_end_in_an_error_or_in_nothing(noise: bytes, size: int) -> None:
     """The envelope's first fields are made plausible, so that the rest is reached."""

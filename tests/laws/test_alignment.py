@@ -11,7 +11,7 @@ from random import Random
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.hypothesis_profile import many
@@ -177,7 +177,7 @@ class Services:
         self.gate, self.lease = Gate(), Lease(self.lease.epoch + 1, 0, {0: self.needs})
 
 
-@many
+@settings(many, max_examples=max(25, many.max_examples))
 @given(seed=st.integers(0, 2**32))
 def test_every_schedule_of_table_and_join_gives_the_same_join_in_the_same_order(seed: int) -> None:
     log = drawn(Random(seed))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from tests.rules.tags import Statement, Tagged, first_line, tagged
 
@@ -26,17 +27,34 @@ class Removal:
 
         Raise ValueError if that changes nothing.
         """
-        tree, lines = ast.parse(source), source.splitlines(keepends=True)
-        found = tagged(tree, line)
-        [top] = (each for each in tree.body if first_line(each) <= line <= (each.end_lineno or line))
-        start, end, index = first_line(top) - 1, top.end_lineno, tree.body.index(top)
-        before, others = ast.dump(top), len(tree.body) - 1
-        self.change(found)
-        changed = tree.body[index : len(tree.body) - (others - index)]
-        if [ast.dump(each) for each in changed] == [before]:
+        lines = source.splitlines(keepends=True)
+        start, end = _around(source, line)
+        return "".join([*lines[:start], self.rewritten(source, line), "\n", *lines[end:]])
+
+    def rewritten(self, source: str, line: int) -> str:
+        """Return the code of the statement of the module that holds that line, without the rule.
+
+        Raise ValueError if that changes nothing.
+        """
+        start, end = _around(source, line)
+        tree = ast.parse("\n" * start + "".join(source.splitlines(keepends=True)[start:end]))
+        before = ast.dump(tree)
+        self.change(tagged(tree, line))
+        if ast.dump(tree) == before:
             raise ValueError(f"{self.words} changes nothing")
-        code = ast.unparse(ast.fix_missing_locations(ast.Module(changed, [])))
-        return "".join([*lines[:start], code, "\n", *lines[end:]])
+        return ast.unparse(ast.fix_missing_locations(tree))
+
+
+def _around(source: str, line: int) -> tuple[int, int]:
+    """Return from which to which line the statement of the module reaches that holds the line: a slice of lines."""
+    [around] = ((start, end) for start, end in _extents(source) if start < line <= end)
+    return around
+
+
+@cache
+def _extents(source: str) -> tuple[tuple[int, int], ...]:
+    body = ast.parse(source).body
+    return tuple((first_line(statement) - 1, statement.end_lineno or statement.lineno) for statement in body)
 
 
 def deleted(way: str = "") -> Removal:

@@ -53,7 +53,7 @@ def test_every_removal_changes_its_statement_and_leaves_valid_source(file: str) 
     source, problems = (ROOT / file).read_text(), []
     for trial in (trial for trial in TRIALS if trial.place.file == file):
         try:
-            ast.parse(trial.removal.applied_to(source, trial.place.line))
+            ast.parse(trial.removal.rewritten(source, trial.place.line))
         except (AssertionError, SyntaxError, ValueError) as error:
             problems.append(f"{trial.rule.tag_of(trial.removal)}, line {trial.place.line}: {error}")
     assert problems == []

@@ -14,10 +14,12 @@ from tests.metadata import of_each
 from tests.patience import wait_for
 from tests.state.logs import HOUR_MS, OPERATOR, commit_rows, new_log, rows
 from tidegate.runtime.batch_loop.background_compaction import Compacting
-from tidegate.state.decisions import MAX_BATCHES
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast
+
+MAX_BATCHES = 8
+"""After so many batches a compaction is due here."""
 
 
 @dataclass
@@ -48,7 +50,13 @@ def log(tmp_path: Path) -> OperatorLog:
 def begun(log: OperatorLog) -> tuple[Compacting, HeldUp]:
     """A compaction whose first part is under way."""
     jobs = HeldUp()
-    compacting = Compacting(jobs=jobs, slot=("key",), keep_output_ms=None, rewind_window_ms=HOUR_MS)  # type: ignore[arg-type]
+    compacting = Compacting(
+        jobs=jobs,  # type: ignore[arg-type]
+        slot=("key",),
+        keep_output_ms=None,
+        rewind_window_ms=HOUR_MS,
+        max_batches=MAX_BATCHES,
+    )
     newest = log.newest()
     assert newest is not None
     compacting.begin_if_due(log, newest, lambda newest: None)

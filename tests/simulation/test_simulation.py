@@ -9,6 +9,7 @@ from typing import get_args
 
 import pytest
 
+from tests.hypothesis_profile import WHOLE
 from tidegate.contracts.kill_points import KillPoint
 from tidegate.state.decisions import RecoveryMethod
 from tidegate.testing.simulation import Settings, simulate
@@ -17,7 +18,7 @@ from tidegate.testing.simulation.chance import RATES
 from tidegate.testing.simulation.settings import JOINED
 
 REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.json"))
-FAST_SEEDS, SLOW_SEEDS = range(60), range(100_000, 101_000)
+FAST_SEEDS, SLOW_SEEDS = range(60 if WHOLE else 30), range(100_000, 101_000)
 
 
 @pytest.mark.fast

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -24,17 +25,23 @@ def plain(found) -> list[tuple]:
     return sorted(tuple(bytes(v) if isinstance(v, bytearray) else v for v in row) for row in found)
 
 
-def by_duckdb(path: Path, version: int) -> list[tuple]:
+@pytest.fixture
+def database() -> Iterator[duckdb.DuckDBPyConnection]:
+    """DuckDB with its Delta extension."""
     extension = next(Path(duckdb_extension_delta.__file__).parent.rglob("delta.duckdb_extension"))
     with duckdb.connect() as connection:
         connection.execute(f"LOAD '{extension}'")
-        return plain(connection.sql(QUERY.replace("log", f"delta_scan('{path}', version={version})")).fetchall())
+        yield connection
+
+
+def by_duckdb(database: duckdb.DuckDBPyConnection, path: Path, version: int) -> list[tuple]:
+    return plain(database.sql(QUERY.replace("log", f"delta_scan('{path}', version={version})")).fetchall())
 
 
 def by_delta_rs(path: Path, version: int) -> list[tuple]:
-    with duckdb.connect() as connection:
-        connection.register("log", DeltaTable(path, version=version).to_pyarrow_dataset())
-        return plain(connection.sql(QUERY).fetchall())
+    return plain(
+        row.values() for row in DeltaTable(path, version=version).to_pyarrow_table(columns=COLUMNS).to_pylist()
+    )
 
 
 def by_tidegate(path: Path, version: int) -> list[tuple]:
@@ -43,10 +50,10 @@ def by_tidegate(path: Path, version: int) -> list[tuple]:
     return plain(row.values() for row in read.select(COLUMNS).to_pylist())
 
 
-def test_every_version_of_the_window_reads_the_same_in_duckdb_and_delta_rs(tmp_path, monkeypatch):
+def test_every_version_of_the_window_reads_the_same_in_duckdb_and_delta_rs(tmp_path, monkeypatch, database):
     log = aged_log(tmp_path, monkeypatch)
     for version in range(10, log.version + 1):
         expected = by_tidegate(log.path, version)
         assert len(expected) > 10
         assert by_delta_rs(log.path, version) == expected
-        assert by_duckdb(log.path, version) == expected
+        assert by_duckdb(database, log.path, version) == expected

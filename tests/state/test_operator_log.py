@@ -16,9 +16,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.hypothesis_profile import sized
 from tests.state.logs import OPERATOR, SCHEMA, commit_rows, files, meta, new_log, reopened, rows
 from tidegate.contracts.batch_metadata import Counts, is_complete
 from tidegate.contracts.errors import EngineError, Fenced, Outdated, StateError, Unavailable, UserError
@@ -177,7 +178,7 @@ def test_the_table_needs_no_feature_that_a_plain_reader_lacks(log: OperatorLog) 
 
 
 @given(st.data())
-@settings(max_examples=15, deadline=None)
+@sized(15)
 def test_a_handle_equals_a_newly_loaded_one_and_that_of_delta_rs(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

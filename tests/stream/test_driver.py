@@ -12,10 +12,11 @@ from tempfile import mkdtemp
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import tidegate.spark
+from tests.hypothesis_profile import sized
 from tests.stream.conftest import records_in
 from tests.stream.plain_spark import Frame, PlainColumns, PlainContext, PlainSpark, partition_of
 from tidegate.contracts.config import OperatorRules
@@ -37,13 +38,11 @@ pytestmark = pytest.mark.fast
 
 PARTITIONS = 2
 HELD = SuppressionRules(until={"time_limit": "1h"})
-few = settings(max_examples=15, deadline=None)
+few = sized(15)
 
-rows_of = st.lists(
-    st.builds(Row, strategies.keys, strategies.values, strategies.timestamps, st.just(0), st.just(b"")),
-    min_size=1,
-    max_size=24,
-)
+row = st.builds(Row, strategies.keys, strategies.values, strategies.timestamps, st.just(0), st.just(b""))
+rows_of = st.lists(row, min_size=1, max_size=24)
+many_rows = st.lists(row, min_size=8, max_size=24)
 
 
 class Stream:
@@ -196,7 +195,7 @@ def mishap(stream: Stream, piece: Sequence[Row], older: bool, what: str) -> None
 
 
 @few
-@given(rows=rows_of, cuts=strategies.cuts, bound=st.integers(1, 3))
+@given(rows=many_rows, cuts=strategies.cuts, bound=st.integers(1, 3))
 def test_a_full_buffer_stops_before_the_record_and_continues_there(rows, cuts, bound):
     full = SuppressionRules(buffer={"max_keys": bound, "when_full": "shut_down"})
     ample = SuppressionRules(buffer={"max_keys": 100, "when_full": "shut_down"})
