@@ -18,12 +18,13 @@ from tidegate.testing.simulation.chance import RATES
 from tidegate.testing.simulation.settings import JOINED
 
 REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.json"))
-FAST_SEEDS, SLOW_SEEDS = range(60 if WHOLE else 30), range(100_000, 101_000)
+FAST_SEEDS, SLOW_SEEDS = range(60 if WHOLE else 30), range(100_000, 100_400)
+DEADLY_SEEDS, DEADLY_JOINS = range(200_000, 200_100), range(200_000, 200_040)
 
 
 @pytest.mark.fast
 def test_no_record_is_lost_repeated_or_reordered_in_a_few_runs() -> None:
-    campaign = play_all(FAST_SEEDS, 1)
+    campaign = play_all(map(Settings.drawn, FAST_SEEDS), 1)
     _assert_passed(campaign)
     assert campaign.events["emissions"] > 5 * len(FAST_SEEDS)
     assert campaign.events["dead letters"] > len(FAST_SEEDS) // 2  # three configurations write them
@@ -32,16 +33,17 @@ def test_no_record_is_lost_repeated_or_reordered_in_a_few_runs() -> None:
 
 @pytest.mark.timeout(3_600)
 def test_no_record_is_lost_repeated_or_reordered_in_many_runs() -> None:
-    campaign = play_all(SLOW_SEEDS, 2)
+    joins = [replace(deadly(seed), operator=JOINED) for seed in DEADLY_JOINS]  # they alone have leases
+    campaign = play_all([*map(Settings.drawn, SLOW_SEEDS), *map(deadly, DEADLY_SEEDS), *joins], 2)
     _assert_passed(campaign)
     reached = {point for point in get_args(KillPoint) if campaign.events[point]}
     died_at = {point for point in reached if campaign.events[f"crash {point}"]}
     assert set(get_args(KillPoint)) - reached == {"during_configuration_change"}
     assert reached - died_at == set()
-    assert min(campaign.counts[fault] for fault in RATES) > 20
+    assert min(campaign.counts[fault] for fault in RATES) > 5
     assert campaign.events["ended by Overtaken"] > 20
-    assert campaign.events["transactions timed out"] > 20
-    assert min(campaign.events[f"recovered by {way.value}"] for way in RecoveryMethod) > 20
+    assert campaign.events["transactions timed out"] > 5
+    assert min(campaign.events[f"recovered by {way.value}"] for way in RecoveryMethod) > 5
 
 
 @pytest.mark.fast
@@ -90,6 +92,11 @@ def test_without_faults_the_simulation_only_does_the_work() -> None:
     assert (report.problem, report.counts) == (None, Counter())
     assert report.events["emissions"] > 0
     assert [what for what in report.events if what.startswith(("crash", "ended by"))] == ["ended by NoneType"]
+
+
+def deadly(seed: int) -> Settings:
+    """Return a run in which processes only die, and at every seventh kill point: some points are reached seldom."""
+    return replace(Settings.drawn(seed), faults=("kill", "rare_kill"), intensity=5.0)
 
 
 def _assert_passed(campaign: Campaign) -> None:

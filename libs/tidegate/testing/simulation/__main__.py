@@ -34,7 +34,7 @@ def command(seeds: int, start: int, processes: int, seed: int | None, replay: Pa
     if seed is not None or replay is not None:
         sys.exit(_play_one(Settings.from_json(replay.read_text()) if replay else Settings.drawn(seed or 0)))
     began, progress = time.perf_counter(), _Progress(seeds)
-    campaign = play_all(range(start, start + seeds), processes, progress.show)
+    campaign = play_all(map(Settings.drawn, range(start, start + seeds)), processes, progress.show)
     click.echo(_table("faults", campaign.counts) + _table("events", campaign.events))
     for report in campaign.failed[:_MOST_SHRUNK]:
         click.echo(f"kept: {keep(shrunk(report.settings), REGRESSIONS)}")

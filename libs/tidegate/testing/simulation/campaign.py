@@ -12,7 +12,7 @@ from pathlib import Path
 from tidegate.testing.simulation.play import Report, simulate
 from tidegate.testing.simulation.settings import Settings
 
-_SEEDS_A_TURN = 20
+_RUNS_A_TURN = 20
 
 
 @dataclass
@@ -33,23 +33,21 @@ class Campaign:
             self.failed.append(report)
 
 
-def play_all(seeds: Iterable[int], processes: int, progress: Callable[[Campaign], None] = lambda _: None) -> Campaign:
-    """Play all seeds on that many processes and return the totals. `progress` is called after each run."""
-    campaign, listed = Campaign(), list(seeds)
+def play_all(
+    runs: Iterable[Settings], processes: int, progress: Callable[[Campaign], None] = lambda _: None
+) -> Campaign:
+    """Play all runs on that many processes and return the totals. `progress` is called after each run."""
+    campaign = Campaign()
     if processes < 2:
-        for seed in listed:
-            campaign.add(_play(seed))
+        for settings in runs:
+            campaign.add(simulate(settings))
             progress(campaign)
         return campaign
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        for report in pool.map(_play, listed, chunksize=_SEEDS_A_TURN):
+        for report in pool.map(simulate, runs, chunksize=_RUNS_A_TURN):
             campaign.add(report)
             progress(campaign)
     return campaign
-
-
-def _play(seed: int) -> Report:
-    return simulate(Settings.drawn(seed))
 
 
 def shrunk(failing: Settings) -> Report:
