@@ -176,6 +176,13 @@ def test_the_error_of_an_operator_that_ends_the_block_is_raised_as_it_is(waiting
     assert caught.value is waiting.error and caught.value.__context__ is None
 
 
+def test_an_application_without_operators_neither_runs_nor_starts(waiting: Waiting, tmp_path: Path) -> None:
+    app = tg.Application("flights", kafka="x:1", lake=tmp_path, keep_output="30d")
+    for begin in (app.run, app.start):
+        with pytest.raises(UserError, match="has no operators"):
+            begin()
+
+
 def test_a_handler_of_the_program_itself_stays(waiting: Waiting, tmp_path: Path) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with application(tmp_path).start():

@@ -203,3 +203,33 @@ def test_values_of_settings_that_may_be_secret_are_not_shown() -> None:
         with pytest.raises(ConfigurationError) as caught:
             application(**{setting: b"password"}).check()
         assert "password" not in str(caught.value) and setting in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("operators:\n  a: {kind: suppression}\n  a: {kind: suppression}", "line 3: the key is there already"),
+        ("2020-01-01: text", "line 1: a key that is a date"),
+    ],
+)
+def test_a_file_with_a_key_that_it_has_twice_or_that_is_a_date_is_refused_with_the_line(
+    text: str, message: str
+) -> None:
+    with pytest.raises(UserError, match="not YAML") as caught:
+        tg.Application.from_yaml(text)
+    assert str(caught.value.value).endswith(message)
+
+
+def test_a_merged_mapping_of_a_file_may_be_overridden() -> None:
+    text = """
+application: flights
+lake: lake
+keep_output: 30d
+kafka: {bootstrap.servers: "x:1"}
+operators:
+  first: &first {kind: suppression, input: departures, until: {time_limit: 30s}}
+  second: &second {<<: *first, input: arrivals}
+  third: {<<: [*second, *first], input: gates}
+"""
+    found = tg.Application.from_yaml(text).configuration().operators
+    assert [each.input for each in found.values()] == ["departures", "arrivals", "gates"]

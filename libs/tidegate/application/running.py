@@ -41,6 +41,7 @@ def run(configuration: Configuration, folder: Path) -> None:
     """Run all operators until SIGTERM or Ctrl-C. `folder`: that of the program, for its functions."""
     if (running := _running.get(_key(configuration))) is not None and running.is_running:
         raise UserError("the application runs already", value=running, remedy="stop() that handle first")
+    _check_has_operators(configuration)
     _let_functions_load(folder)
     service.configure_logging(service.TIMED)
     set_log_format(configuration, service.TIMED)
@@ -53,6 +54,7 @@ def start(configuration: Configuration, folder: Path) -> Handle:
     If the application runs in this process already, return its handle; if that runs with other content, or one of its
     operators has failed, stop it first.
     """
+    _check_has_operators(configuration)
     with _starting:
         running = _running.get(_key(configuration))
         if running is not None and running.is_running:
@@ -90,6 +92,13 @@ def _drain(number: int, frame: object) -> None:
             handle.stop()
     limit.cancel()
     os.kill(os.getpid(), number)
+
+
+def _check_has_operators(configuration: Configuration) -> None:
+    """Raise UserError if nothing would run."""
+    if not configuration.operators:
+        remedy = "define one, such as app.stream(TOPIC, name=...).suppress(...).to(TOPIC)"
+        raise UserError("the application has no operators", value=configuration.application, remedy=remedy)
 
 
 def _let_functions_load(folder: Path) -> None:

@@ -235,12 +235,30 @@ def read_file(file: Path) -> dict[str, Any]:
 def parse(text: str, source: str) -> dict[str, Any]:
     """Return the raw configuration that the text holds. Raise UserError if it is not YAML."""
     try:
-        raw = yaml.safe_load(text)
+        raw = yaml.load(text, _UniqueKeys)
     except yaml.YAMLError as error:
         raise UserError("the file is not YAML", value=f"{source}: {_place(error)}", remedy="fix that line") from None
     if not isinstance(raw, dict):
         raise UserError("the file has no configuration", value=source, remedy="start with application: NAME")
     return raw
+
+
+class _UniqueKeys(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
+    """Reads YAML, and refuses keys that are dates, and keys that a mapping has twice, such as two operators' names.
+
+    Of two equal keys the last one would win. Merged mappings (`<<`) may be overridden.
+    """
+
+    def compose_mapping_node(self, anchor: str | None) -> Any:
+        """Return the node of a mapping. Raise ConstructorError at the second of two equal keys, and at a date."""
+        node = super().compose_mapping_node(anchor)
+        seen: set[str] = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            problem = "a key that is a date" if key.tag.endswith(":timestamp") else "the key is there already"
+            if key.tag.endswith(":timestamp") or (key.value in seen and not key.tag.endswith(":merge")):
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            seen.add(key.value)
+        return node
 
 
 def _place(error: yaml.YAMLError) -> str:
