@@ -170,6 +170,8 @@ def check_queries(running: Any) -> None:
         with pytest.raises(UserError, match="not a query") as caught:
             running.sql(statement)
         assert caught.value.value == statement and "SELECT" in caught.value.remedy
+    for look in ("SHOW VIEWS", "DESCRIBE carrier_updates_log", "EXPLAIN DROP VIEW carrier_updates_log"):
+        assert running.sql(look)
     [row] = running.sql("SELECT key, 5 AS key, 6 AS key_2, count(*) OVER () AS n FROM carrier_updates_log LIMIT 1")
     assert list(row) == ["key", "key_3", "key_2", "n"] and (row["key_3"], row["key_2"]) == (5, 6)
 

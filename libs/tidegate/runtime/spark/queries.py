@@ -35,18 +35,23 @@ def rows_of(spark: SparkSession, text: str, remedy: str) -> pa.Table:
 
 
 def _check_is_query(spark: Any, text: str) -> None:
-    """Raise UserError if the text is a statement, but not a query: those change tables, files or settings.
+    """Raise UserError if the statement is neither a query nor a look: others change tables, files or settings.
 
-    Not all of them are commands to Spark's parser: `EXECUTE IMMEDIATE` and `INSERT OVERWRITE DIRECTORY` are not. So its
-    rule for queries alone decides. Raise Spark's ParseException if the text is no statement at all.
+    Not all of those are commands to Spark's parser: `EXECUTE IMMEDIATE` and `INSERT OVERWRITE DIRECTORY` are not. So
+    its rule for queries alone decides. Raise Spark's ParseException if the text is no statement at all.
     """
     parser = spark._jsparkSession.sessionState().sqlParser()
-    parser.parsePlan(text)
+    if parser.parsePlan(text).getClass().getSimpleName().startswith(_LOOKS):
+        return
     try:
         parser.parseQuery(text)
     except ParseException:
         cause = "the statement is not a query, and only queries run here"
-        raise UserError(cause, value=shortened(text), remedy="write a SELECT statement") from None
+        raise UserError(cause, value=shortened(text), remedy="write a SELECT, SHOW, DESCRIBE or EXPLAIN") from None
+
+
+_LOOKS = ("Show", "Describe", "Explain")
+"""What the names of Spark's plans begin with that only show names, columns and plans."""
 
 
 @contextmanager
