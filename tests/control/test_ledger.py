@@ -28,7 +28,7 @@ from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.control_sync import backfill
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.earlier_batches import metas
-from tidegate.state.upkeep.compaction import compact
+from tidegate.state.upkeep.compaction import Kept, compact
 
 KEY = OperatorKey("app", NAME)
 
@@ -184,5 +184,5 @@ def drop_before(world: World, told: list[BatchMeta], start: int) -> None:
     made = meta(world.log, newest.batch + 1, action="compaction", config=newest.config, clock=newest.clock + 1_000)
     made = replace(made, operator=NAME)
     keep_ms = made.clock - told[start].clock
-    compact(world.log, made, slot=(), keep_output_ms=keep_ms, rewind_window_ms=3_600_000)
+    compact(world.log, made, Kept(slot=(), output_ms=keep_ms), rewind_window_ms=3_600_000)
     told.append(made)

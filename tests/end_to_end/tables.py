@@ -14,7 +14,7 @@ from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.table_history import TableHistory, TableHistoryRules
 from tidegate.operators.table_history.versioned_table import VersionedTable
 from tidegate.runtime.configuration.application import Application, application_of
-from tidegate.state.upkeep.compaction import compact
+from tidegate.state.upkeep.compaction import Kept, compact
 
 TABLE, PARTITIONS = "facts", 2
 
@@ -80,7 +80,7 @@ class TableLog:
         """Live rows stand in one snapshot for each partition."""
         self.batch += 1
         compaction = meta(self.log, self.batch, action="compaction")
-        compact(self.log, compaction, slot=self.slot, keep_output_ms=None, rewind_window_ms=HOUR_MS)
+        compact(self.log, compaction, Kept(slot=self.slot), rewind_window_ms=HOUR_MS)
 
     def looked_up(self, timestamp: int) -> set[tuple]:
         """(partition, key, value, valid_from, valid_to) of every key that has a version at that time."""

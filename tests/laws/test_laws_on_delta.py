@@ -22,7 +22,7 @@ from tidegate.contracts.operator import Operator, StepResult
 from tidegate.operators.testing.cases import Case
 from tidegate.state.delta_log.attempt_files import write_rows
 from tidegate.state.delta_log.operator_log import OperatorLog
-from tidegate.state.upkeep.compaction import compact
+from tidegate.state.upkeep.compaction import Kept, compact
 
 EXAMPLES = 25
 OPERATOR = "law"
@@ -71,7 +71,7 @@ class DeltaLog:
     def compact(self) -> None:
         """A snapshot stands in the place of all state rows so far."""
         meta = self._next("compaction")
-        compact(self._log, meta, slot=self._slot, keep_output_ms=None, rewind_window_ms=0)
+        compact(self._log, meta, Kept(slot=self._slot), rewind_window_ms=0)
         self._compacted = meta.batch
 
     def rows(self) -> pa.Table:

@@ -32,7 +32,7 @@ from tidegate.state.alignment_decisions import Lease
 from tidegate.state.decisions import RecoveryMethod, Wanted
 from tidegate.state.local.local_state import LocalState
 from tidegate.state.local.recovery import PartitionLog, Recovered, recover
-from tidegate.state.upkeep.compaction import compact
+from tidegate.state.upkeep.compaction import Kept, compact
 
 pytestmark = pytest.mark.fast
 
@@ -80,7 +80,7 @@ class Table(MiniDriver):
         newest = self.log.newest()
         assert newest is not None
         compaction = replace(newest, batch=self.batch, attempt=f"c{self.batch}", action="compaction", changed={})
-        compact(self.log, compaction, slot=("key",), keep_output_ms=None, rewind_window_ms=HOUR_MS)
+        compact(self.log, compaction, Kept(slot=("key",)), rewind_window_ms=HOUR_MS)
 
 
 @pytest.fixture

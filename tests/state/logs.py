@@ -25,7 +25,7 @@ from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.local.local_state import LocalState
 from tidegate.state.local.recovery import PartitionLog, Recovered, recover
 from tidegate.state.upkeep.cleanup import clean_up
-from tidegate.state.upkeep.compaction import compact
+from tidegate.state.upkeep.compaction import Kept, compact
 
 OPERATOR = "tally"
 SCHEMA = log_schema()
@@ -91,7 +91,7 @@ def commit_rows(log: OperatorLog, batch: int, tables: Mapping[tuple[str, int], p
 def compact_as(log: OperatorLog, batch: int) -> None:
     """The log is compacted, as that batch."""
     compaction = meta(log, batch, action="compaction")
-    compact(log, compaction, slot=("key",), keep_output_ms=None, rewind_window_ms=HOUR_MS)
+    compact(log, compaction, Kept(slot=("key",)), rewind_window_ms=HOUR_MS)
 
 
 def aged_log(folder: Path, monkeypatch: pytest.MonkeyPatch) -> OperatorLog:
@@ -168,7 +168,7 @@ class MiniDriver:
         """The log is compacted, in a batch of its own."""
         self.batch += 1
         compaction = meta(self.log, self.batch, epoch=self.epoch, action="compaction")
-        compact(self.log, compaction, slot=("key",), keep_output_ms=None, rewind_window_ms=HOUR_MS)
+        compact(self.log, compaction, Kept(slot=("key",)), rewind_window_ms=HOUR_MS)
         self.snapshot = self.batch
 
     def state(self) -> dict[int, int]:

@@ -35,6 +35,7 @@ from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.upkeep import cleanup, compaction, orphans
 from tidegate.state.upkeep.cleanup import clean_up
 from tidegate.state.upkeep.compaction import (
+    Kept,
     Prepared,
     Rewrite,
     Rewritten,
@@ -74,7 +75,7 @@ def run(
 ) -> BatchMeta:
     """The log is compacted as that batch."""
     mine = meta(log, batch, action="compaction", clock=clock)
-    compact(log, mine, slot=("key",), keep_output_ms=keep, rewind_window_ms=HOUR_MS, published=published)
+    compact(log, mine, Kept(slot=("key",), output_ms=keep, published=published), rewind_window_ms=HOUR_MS)
     return mine
 
 
@@ -295,8 +296,7 @@ def test_a_failed_rewrite_leaves_no_file(log: OperatorLog) -> None:
         compact(
             log,
             meta(log, 3, action="compaction"),
-            slot=("key",),
-            keep_output_ms=None,
+            Kept(slot=("key",)),
             rewind_window_ms=HOUR_MS,
             run=failing,
         )
@@ -315,8 +315,7 @@ def test_a_crash_before_the_commit_of_a_compaction_changes_nothing(log: Operator
         compact(
             log,
             meta(log, 3, action="compaction"),
-            slot=("key",),
-            keep_output_ms=None,
+            Kept(slot=("key",)),
             rewind_window_ms=HOUR_MS,
             before_commit=crash,
         )
@@ -518,7 +517,7 @@ def test_files_of_a_compaction_that_was_committed_as_a_later_batch_stay(log: Ope
     for batch in (1, 2):
         commit_rows(log, batch, {("state", 0): changes(f"k{batch}=1")})
     planned = meta(log, 3, action="compaction")
-    parts = compaction.plan(log, planned, slot=("key",), published=None)
+    parts = compaction.plan(log, planned, Kept(slot=("key",)))
     done = [compaction.rewrite(part) for part in parts]
     commit_rows(log, 3, {("state", 0): changes("x=1")})
     committed = meta(log, 4, action="compaction", attempt=planned.attempt)
@@ -585,7 +584,7 @@ def test_a_large_state_with_few_dead_rows_is_not_rewritten(log: OperatorLog, mon
     commit_rows(log, 1, {("state", 0): changes(*(f"k{n}={n}" for n in range(5_000)))})
     commit_rows(log, 2, {("state", 0): changes("k1=1", "k2")})
     commit_rows(log, 3, {("state", 0): changes("k1=2")})
-    parts = compaction.plan(log, meta(log, 4), slot=("key",), published=None, held={0: 4_999})
+    parts = compaction.plan(log, meta(log, 4), Kept(slot=("key",)), held={0: 4_999})
     [part] = [part for part in parts if part.kind == "state"]
     assert not part.snapshot
     assert sorted(file.min_batch for file in part.files) == [2, 3]
@@ -602,7 +601,7 @@ def test_a_state_with_half_of_its_rows_dead_is_rewritten_as_a_snapshot(
     monkeypatch.setattr(compaction, "FEW_ROWS", 3)
     for batch in range(1, 5):
         commit_rows(log, batch, {("state", 0): changes("a=1", "b=2")})
-    parts = compaction.plan(log, meta(log, 5), slot=("key",), published=None, held={0: 2})
+    parts = compaction.plan(log, meta(log, 5), Kept(slot=("key",)), held={0: 2})
     assert [part.snapshot for part in parts if part.kind == "state"] == [True]
 
 
@@ -614,14 +613,12 @@ def test_a_background_compaction_rewrites_a_bounded_part_and_later_ones_the_rest
     size = sum(file.size for file in log.data_files("state", 0))
     monkeypatch.setattr(compaction, "MAX_BACKGROUND_BYTES", 2 * size + size // 2)
     held = dict.fromkeys(range(4), 1)
-    turns = [compaction.plan(log, meta(log, batch), slot=("key",), published=None, held=held) for batch in range(3, 30)]
+    turns = [compaction.plan(log, meta(log, batch), Kept(slot=("key",)), held=held) for batch in range(3, 30)]
     assert {len(parts) for parts in turns} == {2}
     assert {part.partition for parts in turns for part in parts} == {0, 1, 2, 3}
-    assert len(compaction.plan(log, meta(log, 3), slot=("key",), published=None)) == 4, (
-        "one that is asked for takes all"
-    )
+    assert len(compaction.plan(log, meta(log, 3), Kept(slot=("key",)))) == 4, "one that is asked for takes all"
     monkeypatch.setattr(compaction, "MAX_BACKGROUND_BYTES", 1)
-    assert len(compaction.plan(log, meta(log, 3), slot=("key",), published=None, held=held)) == 1
+    assert len(compaction.plan(log, meta(log, 3), Kept(slot=("key",)), held=held)) == 1
 
 
 # --- maintenance by others beside a compaction
@@ -645,7 +642,7 @@ class Compactor:
 
     def plan(self) -> None:
         made = self.next_meta("compaction")
-        self.planned = made, prepare(self.log, made, slot=("key",), keep_output_ms=None, published=None)
+        self.planned = made, prepare(self.log, made, Kept(slot=("key",)))
 
     def commit(self) -> None:
         if self.planned is None:

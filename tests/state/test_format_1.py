@@ -18,7 +18,7 @@ from tidegate.contracts.log_schema import FORMAT
 from tidegate.runtime.batch_loop.next_metadata import after_claim, after_compaction
 from tidegate.state import earlier_batches
 from tidegate.state.delta_log.operator_log import OperatorLog
-from tidegate.state.upkeep.compaction import compact
+from tidegate.state.upkeep.compaction import Kept, compact
 
 pytestmark = pytest.mark.fast
 
@@ -70,6 +70,6 @@ def test_a_compaction_of_format_1_keeps_each_batch_s_metadata_exactly_once(log: 
     before = earlier_batches.metas(log)
     mine, claim = claimed(log)
     compaction = after_compaction(claim, [0, 1], attempt="c", clock=claim.clock + 1_000)
-    compact(mine, compaction, slot=("key",), keep_output_ms=None, rewind_window_ms=0)
+    compact(mine, compaction, Kept(slot=("key",)), rewind_window_ms=0)
     assert earlier_batches.metas(reopened(mine)) == [*before, claim, compaction]
     assert mine.batches("meta", -1) == list(range(22))

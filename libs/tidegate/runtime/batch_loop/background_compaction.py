@@ -26,6 +26,7 @@ from tidegate.state.delta_log.attempt_files import delete_attempt
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.upkeep.cleanup import clean_up
 from tidegate.state.upkeep.compaction import (
+    Kept,
     Prepared,
     Rewrite,
     Rewritten,
@@ -89,10 +90,8 @@ class Compacting:
         compact(
             log,
             meta,
-            slot=self.slot,
-            keep_output_ms=self.keep_output_ms,
+            Kept(slot=self.slot, output_ms=self.keep_output_ms, published=published),
             rewind_window_ms=self.rewind_window_ms,
-            published=published,
             run=self.jobs.each,
             before_commit=lambda: reach("before_compaction_commit"),
         )
@@ -128,9 +127,7 @@ class Compacting:
         return prepare(
             log,
             planned,
-            slot=self.slot,
-            keep_output_ms=self.keep_output_ms,
-            published=published,
+            Kept(slot=self.slot, output_ms=self.keep_output_ms, published=published),
             held=held,
             run=lambda work, parts: self._one_by_one(work, parts, stopped),
         )

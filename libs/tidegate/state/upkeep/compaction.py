@@ -95,6 +95,19 @@ class Prepared:
         return [part.replaces[0].partition for part in self.parts if part.snapshot]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """What a compaction keeps.
+
+    Of state, the last row of each `slot`. Output of the last `output_ms` by the clocks of its batches (None: forever),
+    and that of batches above the partition's mark in `published` (None: all of it is published).
+    """
+
+    slot: Sequence[str]
+    output_ms: int | None = None
+    published: Mapping[int, int] | None = None
+
+
 Run = Callable[[Callable[[Rewrite], Rewritten], Sequence[Rewrite]], Iterable[Rewritten]]
 """A function that applies another one to each part: `map`, or a Spark job that does the same."""
 
@@ -102,26 +115,22 @@ Run = Callable[[Callable[[Rewrite], Rewritten], Sequence[Rewrite]], Iterable[Rew
 def compact(
     log: OperatorLog,
     meta: BatchMeta,
+    kept: Kept,
     *,
-    slot: Sequence[str],
-    keep_output_ms: int | None,
     rewind_window_ms: int,
-    published: Mapping[int, int] | None = None,
     run: Run = map,
     before_commit: Callable[[], None] = lambda: None,
 ) -> None:
     """Clean up the log, rewrite all of its state and small files into fewer files, and commit the result.
 
     `meta` is the metadata of the commit: it has the action `compaction`, its own batch and attempt, and `snapshot` set
-    to that batch for every partition; all else is as before. Output older than `keep_output_ms` (None: keep forever),
-    by the clock of its batch, is dropped, except that of batches above the partition's mark in `published` (None: all
-    of it is published).
+    to that batch for every partition; all else is as before.
 
     No attempt may run meanwhile. Clean-up comes first, so that its failure leaves no doubt about the commit. A rewrite
     that fails leaves no files.
     """
     clean_up(log, clock_ms=meta.clock, rewind_window_ms=rewind_window_ms)
-    prepared = prepare(log, meta, slot=slot, keep_output_ms=keep_output_ms, published=published, run=run)
+    prepared = prepare(log, meta, kept, run=run)
     before_commit()
     commit(log, meta, prepared)
 
@@ -129,10 +138,8 @@ def compact(
 def prepare(
     log: OperatorLog,
     meta: BatchMeta,
+    kept: Kept,
     *,
-    slot: Sequence[str],
-    keep_output_ms: int | None,
-    published: Mapping[int, int] | None,
     held: Mapping[int, int] | None = None,
     run: Run = map,
 ) -> Prepared:
@@ -141,9 +148,9 @@ def prepare(
     They may be committed with `meta` or with later metadata of the same attempt. A failure leaves no files.
     """
     try:
-        expired = _newest_expired(log, meta.clock, keep_output_ms)
+        expired = _newest_expired(log, meta.clock, kept.output_ms)
         records = record(log, meta, after_batch=_drop_through("meta", META_PARTITION, expired, None, log))
-        parts = plan(log, meta, slot=slot, expired=expired, published=published, held=held)
+        parts = plan(log, meta, kept, expired=expired, held=held)
         return Prepared(parts=tuple(run(rewrite, parts)), records=tuple(records))
     except Exception:
         delete_attempt(log.path, meta.batch, meta.attempt)
@@ -166,10 +173,9 @@ def commit(log: OperatorLog, meta: BatchMeta, prepared: Prepared) -> None:
 def plan(
     log: OperatorLog,
     meta: BatchMeta,
+    kept: Kept,
     *,
-    slot: Sequence[str],
     expired: int = -1,
-    published: Mapping[int, int] | None,
     held: Mapping[int, int] | None = None,
 ) -> list[Rewrite]:
     """Return the parts of a compaction that are worth rewriting.
@@ -182,7 +188,7 @@ def plan(
     parts = []
     for kind in ("state", *_OUTPUT, "meta"):
         for partition, files in groupby(log.data_files(kind), key=lambda file: file.partition):
-            present, drop_through = list(files), _drop_through(kind, partition, expired, published, log)
+            present, drop_through = list(files), _drop_through(kind, partition, expired, kept.published, log)
             snapshot = kind == "state" and (held is None or _mostly_dead(present, held.get(partition, 0)))
             if worth := _worth_rewriting(present, snapshot, drop_through):
                 parts.append(
@@ -191,7 +197,7 @@ def plan(
                         lake=log.lake,
                         schema=log.schema,
                         files=worth,
-                        slot=tuple(slot),
+                        slot=tuple(kept.slot),
                         snapshot=snapshot,
                         drop_through=drop_through,
                         batch=meta.batch,
