@@ -41,10 +41,10 @@ def kinds_where(fact: str) -> tuple[str, ...]:
 
 
 def test_part(name: str, part: str) -> Any:
-    """Return a module of the kind's folder that only tests use; a service imports none of them.
+    """Return a module of the kind's folder that only tests and `tidegate setup` use; a service imports none of them.
 
     `adapters` runs recorded scenarios (ADAPTERS), `cases` has the cases of the law suite (CASES), `simulation` the
-    configurations that simulated services run (SIMULATED).
+    configurations that simulated services run (SIMULATED) and others with which kernels are compiled (EXERCISED).
     """
     return import_module(f"{__package__}.{kind_of(name).name}.{part}")
 

@@ -9,3 +9,5 @@ SIMULATED: dict[str, dict[str, Any]] = {
     "first for ever": {"within": "forever"},
 }
 """The configurations, by the name of the run."""
+EXERCISED: tuple[dict[str, Any], ...] = ({"within": "15ms", "grace": "5ms", "windows": "session"},)
+"""More configurations, whose kernels differ: `tidegate setup` compiles for them, too."""

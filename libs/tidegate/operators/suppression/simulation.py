@@ -19,3 +19,9 @@ SIMULATED: dict[str, dict[str, Any]] = {
     "idle": {"until": {"time_limit": "30ms"}, "idle_after": "4s"},
 }
 """By the name of the run."""
+EXERCISED: tuple[dict[str, Any], ...] = (
+    {"until": "window_close", "grace": "4ms", "windows": "headers"},
+    {"until": {"time_limit": "20ms"}, "timer": "window_end", "windows": {"time": "8ms"}},
+    {"until": {"time_limit": "20ms"}, "windows": "none", "timestamp": {"field": "n"}},
+)
+"""More configurations, whose kernels differ: `tidegate setup` compiles for them, too."""

@@ -12,3 +12,14 @@ SIMULATED: dict[str, dict[str, Any]] = {
     | {"window": {"hopping": "8ms", "advance": "4ms", "grace": "5ms"}, "evictor": {"count": 2}},
 }
 """By the name of the run."""
+_NUMBERS = {name: {"field": "n"} for name in ("sum", "min", "max", "avg")}
+EXERCISED: tuple[dict[str, Any], ...] = (
+    {"window": {"tumbling": "8ms", "grace": "1h"}, "aggregate": _NUMBERS, "emit": "updates"},
+    {
+        "window": {"tumbling": "8ms", "grace": "1h"},
+        "aggregate": _NUMBERS | {"first": True, "last": {"field": "d"}, "collect": {"field": "text"}},
+        "emit": "on_time",
+        "evictor": {"function": "tidegate.operators.testing.evictors:even"},
+    },
+)
+"""More configurations, whose kernels differ: `tidegate setup` compiles for them, too."""

@@ -1,0 +1,103 @@
+"""An exercise of operators' states: everything that a service asks of a state, so that every kernel is called.
+
+`tidegate setup` compiles the kernels with it. Results are not looked at: that is what scenarios and laws are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.contracts.config import KeyRules, OperatorRules, read
+from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
+from tidegate.contracts.operator import Layout
+from tidegate.contracts.records import Row
+from tidegate.kernels.record_format.record_headers import decode_headers, encode_headers
+from tidegate.kernels.window_keys import kafka_keys
+from tidegate.operators.registry import config_type, kind_of, kinds, kinds_where, operator_for, test_part
+from tidegate.operators.testing.laws import Advance, Flush, Hold, Partition, Step, Table
+from tidegate.testing.memory_log import MemoryLog
+
+_CLOCK_MS = 1_000
+_BATCH, _KEYS = 128, 96
+_PART_OF_CAPACITY = 64
+"""States begin with this fraction of their capacity, so that so few records make every array grow."""
+
+
+def exercise_all() -> None:
+    """Exercise the states of all kinds, and what reads headers of records and writes windowed keys."""
+    for config in configurations():
+        exercise(config)
+    decode_headers(_headers(0, windowed=True))
+    kafka_keys(pa.array([b"key"]), np.zeros(1, np.int64), None)
+
+
+def configurations() -> Iterator[OperatorRules]:
+    """Yield the configurations of all kinds: those of simulated services, and others that run other kernels."""
+    for kind in kinds():
+        part = test_part(kind, "simulation")
+        for options in (*part.SIMULATED.values(), *part.EXERCISED):
+            yield read(config_type(kind), {"input": "records"} | options)
+
+
+def exercise(config: OperatorRules) -> None:
+    """Ask everything of a state: batches, undoing one, idle time, a flush, both kinds of restart, and a check."""
+    partition = Partition(operator_for(config), _CLOCK_MS, _scaled(operator_for(config).layout))
+    log = MemoryLog(partition.operator.slot)
+    for step in _steps(config):
+        before = partition.state.stream_time
+        partition.state.restore(partition.attempt(step).undo, before)
+        log.commit(partition.play(step))
+        partition.operator.damage(partition.storage)
+        partition.reopen(partition.storage)
+        partition.rebuild(log.rows())
+
+
+def _scaled(layout: Layout) -> Layout:
+    """Return the layout with small capacities.
+
+    Not the smallest: numpy knows another form of an array of one item, for which kernels would be compiled once more.
+    """
+    return replace(layout, capacity={name: max(1, size // _PART_OF_CAPACITY) for name, size in layout.capacity.items()})
+
+
+def _steps(config: OperatorRules) -> list[Step]:
+    windowed = isinstance(config, KeyRules) and config.windowed
+    table: list[Step] = [] if config.reads() is None else [_table(windowed)]
+    readers: list[Step] = [Hold(0)] if kind_of(config.kind).is_table else []
+    batches = [_records(number, windowed) for number in range(3)]
+    return [*table, *readers, *batches, Advance(_BATCH // 4), _records(3, windowed), Flush(), Advance(10 * _BATCH)]
+
+
+def _table(windowed: bool) -> Table:
+    """Return a table that a stream with or without windows can read."""
+    [kind] = kinds_where("is_table")
+    options = test_part(kind, "simulation").TABLE_OF_JOIN | {"windows": "headers" if windowed else "none"}
+    config = read(config_type(kind), {"input": "table"} | options)
+    return Table(config, tuple(_records(0, windowed)[: _BATCH // 4]))
+
+
+def _records(batch: int, windowed: bool) -> list[Row]:
+    """Return a batch of records: keys come again, values become longer, and some records are late or invalid."""
+    return [_record(batch, number, windowed) for number in range(batch * _BATCH, (batch + 1) * _BATCH)]
+
+
+def _record(batch: int, number: int, windowed: bool) -> Row:
+    timestamp = number if number % 7 else number // 2
+    value = b'{"n":%d,"d":%d.5,"text":"%s"}' % (number, number, b"x" * (32 << batch))
+    return Row(
+        key=None if number % 31 == 0 else b"key-%07d" % (number % _KEYS),
+        value=None if number % 17 == 0 else value,
+        timestamp=timestamp if number % 29 else -1,
+        offset=number,
+        headers=_headers(timestamp, windowed=windowed) if number % 23 else b"",
+    )
+
+
+def _headers(timestamp: int, *, windowed: bool) -> bytes:
+    start = timestamp // 8 * 8
+    names = (HEADER_WINDOW_START, HEADER_WINDOW_END) if windowed else ("a", "b")
+    return encode_headers((name.encode(), b"%d" % bound) for name, bound in zip(names, (start, start + 8), strict=True))
