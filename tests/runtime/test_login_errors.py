@@ -17,8 +17,8 @@ VERIFY = "Handshake failed: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify 
     [
         (SaslAuthenticationFailedError("Authentication failed"), "refuses the login", "sasl.jaas.config"),
         (UnsupportedSaslMechanismError("Enabled: PLAIN"), "sasl.mechanism", "sasl.mechanism"),
-        (KafkaConnectionError(VERIFY + "unable to get local issuer certificate"), "not trusted", "truststore"),
-        (KafkaConnectionError(VERIFY + "self-signed certificate"), "not trusted", "truststore"),
+        (KafkaConnectionError(VERIFY + "unable to get local issuer certificate"), "does not trust", "truststore"),
+        (KafkaConnectionError(VERIFY + "self-signed certificate"), "does not trust", "truststore"),
         (KafkaConnectionError(VERIFY + "Hostname mismatch, certificate is not valid"), "another host", "servers"),
         (KafkaConnectionError(VERIFY + "IP address mismatch"), "another host", "bootstrap.servers"),
         (KafkaConnectionError(VERIFY + "certificate has expired"), "not valid today", "renew"),
