@@ -81,7 +81,8 @@ def query(spark: Any, application: Application, text: str, version: int | None =
     for line in deprecations(text, application.operators):
         warn(line, FutureWarning, stacklevel=2)
     views = register_views(spark, application, version)
-    return rows_of(spark, text, f"the views are: {', '.join(views) or 'none: no operator has a log of that version'}")
+    named = ", ".join(views) or "none: no operator of the file has a log of that version"
+    return rows_of(spark, text, f"the views are: {named}")
 
 
 def register_views(spark: Any, file: str | Path | Application, version: int | None = None) -> list[str]:
