@@ -30,8 +30,8 @@ test: lint ## every check and every test, the fast ones first
 	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -m 'not fast and not kill and not stack' \
 		-n 4 --dist loadfile --no-loadscope-reorder && wait $$!
 
-test-fast: setup ## the tests that need neither Spark nor a broker
-	@$(BIN)/python -m pytest -m fast -n auto --dist worksteal
+test-fast: setup ## the tests that need neither Spark nor a broker nor other processes, in under a minute
+	@$(BIN)/python -m pytest -m 'fast and not process' -n auto --dist worksteal
 
 lint: setup ## style, types and the layer rule
 	@echo "Style, types and layers"

@@ -134,6 +134,7 @@ def test_every_exception_to_the_naming_of_kinds_is_needed() -> None:
     assert [place for place in MAY_NAME_KINDS if not (ROOT / place).exists()] == []
 
 
+@pytest.mark.process
 def test_a_service_does_not_import_the_test_tools_of_a_kind() -> None:
     program = (
         "import sys; from tidegate.operators.registry import kind_of, kinds; import tidegate.runtime.service\n"

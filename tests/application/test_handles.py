@@ -130,6 +130,7 @@ with threading.Lock() as held:
 """
 
 
+@pytest.mark.process
 def test_sigterm_ends_the_process_in_time_although_the_drain_does_not_end(tmp_path: Path) -> None:
     command = [sys.executable, "-c", DEAF, str(tmp_path)]
     ran = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

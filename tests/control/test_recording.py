@@ -149,7 +149,7 @@ def test_batches_beyond_the_queue_are_read_from_the_log(
     kafka: ScriptedKafka, address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recording, "MAX_PENDING", 2)
-    monkeypatch.setattr(recording, "WRITE_EVERY_S", 1.0)
+    monkeypatch.setattr(recording, "WRITE_EVERY_S", 0.3)
     with Service(kafka, address, tmp_path) as service:
         for _ in range(8):
             service.batch()

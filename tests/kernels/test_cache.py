@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.fast
+pytestmark = [pytest.mark.fast, pytest.mark.process]
 
 HELPER = "from tidegate.kernels.compiled import compiled\n\n@compiled\ndef half(n):\n    return n // {divisor}\n"
 CONSTANT = "ADDED = {added}\n"

@@ -24,6 +24,7 @@ LEFT_OUT = {
 """Kernels that are compiled when they are first called, and why."""
 
 
+@pytest.mark.process
 def test_setup_compiles_every_kernel_that_a_service_may_run() -> None:
     environment = os.environ | {"TIDEGATE_NUMBA": "on", "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "tests.kernels.uncalled_kernels"]

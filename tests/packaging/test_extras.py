@@ -48,6 +48,7 @@ def run_without_extras(program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", block + program], capture_output=True, text=True, timeout=120)
 
 
+@pytest.mark.process
 def test_the_core_is_imported_without_any_extra() -> None:
     ran = run_without_extras(
         "import tidegate, importlib\n"
@@ -61,6 +62,7 @@ def test_the_core_is_imported_without_any_extra() -> None:
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("arguments", "library", "extra"),
     [
