@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from tests.laws import test_laws as laws
 from tests.laws.test_laws import case  # noqa: F401 -- the fixture of the same parameters
+from tests.metadata import small_meta
 from tidegate.contracts.batch_metadata import BatchMeta
-from tidegate.contracts.log_schema import FORMAT, log_schema
+from tidegate.contracts.log_schema import log_schema
 from tidegate.contracts.operator import Operator, StepResult
 from tidegate.operators.testing.cases import Case
 from tidegate.state.delta_log.attempt_files import write_rows
@@ -36,17 +37,7 @@ class DeltaLog:
         self._log = OperatorLog.open(path, OPERATOR, log_schema(operator.columns), create=True)
         self._batches: list[int] = []
         self._compacted = -1
-        self._meta = BatchMeta(
-            format=FORMAT,
-            operator=OPERATOR,
-            table_id=self._log.table_id,
-            epoch=1,
-            batch=-1,
-            attempt="",
-            action="batch",
-            clock=0,
-            config="",
-        )
+        self._meta = small_meta(operator=OPERATOR, table_id=self._log.table_id, batch=-1, attempt="", config="")
 
     def commit(self, result: StepResult) -> None:
         """The batch is in the log."""

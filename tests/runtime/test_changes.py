@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.metadata import described
+from tests.metadata import described, small_meta
 from tidegate.contracts.batch_metadata import BatchMeta, Counts
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.errors import UserError
@@ -31,13 +31,9 @@ def windows(grace: str, **more: Any) -> WindowedAggregationConfig:
 
 def log_under(config: OperatorConfig, hours: int, records: int = 9) -> BatchMeta:
     """What the log says of an operator whose only partition is at that stream time."""
-    empty = BatchMeta(
-        format=1, operator="counts", table_id="t", epoch=1, batch=3, attempt="a", action="batch", clock=0, config=""
-    )
     totals = {0: Counts(records_in=records, applied=records, held=records)}
-    return claimed(
-        described(empty, input="in", last={0: (3, "a")}, stream_time={0: hours * HOUR}, totals=totals), config
-    )
+    known = {"last": {0: (3, "a")}, "stream_time": {0: hours * HOUR}, "totals": totals}
+    return claimed(small_meta(format=1, operator="counts", batch=3, config="", input="in", **known), config)
 
 
 def claimed(newest: BatchMeta, config: OperatorConfig) -> BatchMeta:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.metadata import described
-from tidegate.contracts.batch_metadata import BatchMeta, PartitionMeta
+from tests.metadata import described, small_meta
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.config import read
-from tidegate.contracts.log_schema import FORMAT
 from tidegate.contracts.records import Row
 from tidegate.operators.registry import operator_for
 from tidegate.operators.stream_table_join import StreamTableJoinConfig
@@ -21,19 +20,7 @@ pytestmark = pytest.mark.fast
 
 CONFIG = read(TableHistoryConfig, {"kind": "table_history", "input": TABLE_INPUT, "history_retention": "35ms"})
 JOIN = read(StreamTableJoinConfig, {"input": INPUT, "output": "joined", **OPERATORS[JOINED]})
-CLAIM = BatchMeta(
-    format=FORMAT,
-    operator=TABLE,
-    table_id="t",
-    epoch=1,
-    batch=0,
-    attempt="a",
-    action="claim",
-    clock=0,
-    config="",
-    input=TABLE_INPUT,
-    partitions={0: PartitionMeta(next_offset=0)},
-)
+CLAIM = small_meta(operator=TABLE, batch=0, action="claim", config="", input=TABLE_INPUT, next_offset={0: 0})
 ROW = Row(b"k", b"v", 5, 0, b"")
 CLAIMED, NEWEST = 1, 2
 """The versions of the log that have the claim, and the one batch above it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from tests.patience import wait_for
 from tidegate import SuppressionRules
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.naming import log_path
@@ -68,12 +68,8 @@ class Place:
         self.start(**changes).awaitTermination()
 
     def await_batch(self, spark_batch: int) -> None:
-        """Return once Spark's batch is committed. Raise TimeoutError after two minutes."""
-        deadline = time.monotonic() + 120
-        while self.metas()[-1].query_batch < spark_batch:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"Spark batch {spark_batch} was not committed")
-            time.sleep(0.05)
+        """Return once Spark's batch is committed."""
+        wait_for(lambda: self.metas()[-1].query_batch >= spark_batch, f"the commit of Spark batch {spark_batch}")
 
     @property
     def checkpoint(self) -> Path:
