@@ -73,7 +73,7 @@ def query(spark: Any, application: Application, text: str, version: int | None =
     """Return the result of the Spark SQL query, an Arrow table, with the views of every operator registered.
 
     Columns of equal names get a number: `key`, `key_2`. Warn of deprecated views in the query. Raise UserError, which
-    names the views, if Spark cannot run the query; also if the text is not a query, but a command such as INSERT or
+    names the views, if Spark cannot run the query; also for a statement that changes something, such as INSERT or
     DROP, which then does not run.
     """
     from tidegate.runtime.spark.queries import rows_of

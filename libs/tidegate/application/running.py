@@ -197,7 +197,7 @@ class Handle:
         """Return the result of a Spark SQL query over the views of all operators.
 
         Columns of equal names get a number: `key`, `key_2`. Raise UserError, which names the views, if Spark cannot run
-        the query, and for statements that are not queries, such as INSERT or DROP, which do not run.
+        the query, and for statements that change something, such as INSERT or DROP, which do not run.
         """
         if not isinstance(query, str):
             raise UserError("a query is text", value=query, remedy="write a SELECT statement")

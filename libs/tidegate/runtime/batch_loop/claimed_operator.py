@@ -151,7 +151,7 @@ class ClaimedOperator:
 
         Later results are the same as without the compaction.
         """
-        self._compacted(self._start_over_if_unclear(lambda: self._compact_now()))
+        self._compacted(self._start_over_if_unclear(self._compact_now))
 
     def drain(self) -> None:
         """Sync the local state of every partition to disk, so that a reboot need not rebuild it.

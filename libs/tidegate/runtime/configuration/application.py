@@ -254,9 +254,10 @@ class _UniqueKeys(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
         node = super().compose_mapping_node(anchor)
         seen: set[str] = set()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            problem = "a key that is a date" if key.tag.endswith(":timestamp") else "the key is there already"
-            if key.tag.endswith(":timestamp") or (key.value in seen and not key.tag.endswith(":merge")):
-                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            if key.tag.endswith(":timestamp"):
+                raise yaml.constructor.ConstructorError(None, None, "a key that is a date", key.start_mark)
+            if key.value in seen and not key.tag.endswith(":merge"):
+                raise yaml.constructor.ConstructorError(None, None, "the key is there already", key.start_mark)
             seen.add(key.value)
         return node
 

@@ -22,7 +22,8 @@ LONGEST = 200
 def rows_of(spark: SparkSession, text: str, remedy: str) -> pa.Table:
     """Return the result of the Spark SQL query. Columns of equal names get a number: `key`, `key_2`.
 
-    Raise UserError if the text is not a query, which then does not run, or if Spark cannot run it; `remedy`: for that.
+    SHOW, DESCRIBE and EXPLAIN count as queries. Raise UserError if the text is not a query, which then does not run, or
+    if Spark cannot run it; `remedy`: for that.
     """
     try:
         with _unlogged():
