@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event, Timer
 from threading import enumerate as enumerate_threads
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ import pytest
 import tidegate as tg
 from tidegate.application import running
 from tidegate.contracts.errors import EngineError, UserError
+from tidegate.runtime.kafka.client import NoSuchTopic
 
 pytestmark = pytest.mark.fast
 
@@ -34,9 +36,16 @@ class Waiting:
         self.stopped: list[str] = []
 
     def run(
-        self, application: Any, names: list[str], *, stop: Event, failed: Callable[[Exception], None], watch: object
+        self,
+        application: Any,
+        names: list[str],
+        *,
+        stop: Event,
+        failed: Callable[[Exception], None],
+        watch: Callable[[list[Any]], None],
     ) -> None:
         """Wait for `stop`."""
+        watch([SimpleNamespace(name=name, has_reached=lambda targets: targets == {0: 5}) for name in names])
         if self.fail_early and self.error is not None:
             failed(self.error)
         (Event() if self.deaf else stop).wait(30)
@@ -155,6 +164,39 @@ def test_an_application_of_which_an_operator_has_failed_starts_again_while_other
     with app.start() as again:
         assert again is not failed and again.failure is None and not failed.is_running
         assert app.start() is again
+
+
+@pytest.fixture
+def late_topic(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of topics that were asked for; the first two times the topic does not exist."""
+    asked: list[str] = []
+
+    def stable(client: object, topic: str) -> dict[int, int]:
+        asked.append(topic)
+        if len(asked) <= 2:
+            raise NoSuchTopic(f"topic {topic} does not exist")
+        return {0: 5}
+
+    monkeypatch.setattr(running, "client", lambda options: None)
+    monkeypatch.setattr(running.offsets, "stable", stable)
+    return asked
+
+
+def test_await_caught_up_waits_for_a_missing_topic(waiting: Waiting, tmp_path: Path, late_topic: list[str]) -> None:
+    with application(tmp_path).start() as handle:
+        handle.await_caught_up("1m")
+    assert late_topic == ["departures"] * 3
+
+
+def test_await_caught_up_for_a_missing_topic_ends_with_the_error_of_the_operator_that_reads_it(
+    waiting: Waiting, tmp_path: Path, late_topic: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with application(tmp_path).start() as handle:
+        monkeypatch.setattr(
+            running.time, "sleep", lambda seconds: handle._failed(EngineError("an operator has failed"))
+        )
+        with pytest.raises(EngineError, match="an operator has failed"):
+            handle.await_caught_up("1m")
 
 
 def test_the_error_of_a_block_goes_on_and_that_of_an_operator_is_its_origin(waiting: Waiting, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tidegate.contracts.errors import EngineError, TidegateError, UserError
 from tidegate.runtime import service
 from tidegate.runtime.doctor.status import operator_status
 from tidegate.runtime.kafka import offsets
-from tidegate.runtime.kafka.client import client
+from tidegate.runtime.kafka.client import NoSuchTopic, client
 from tidegate.runtime.spark.session import share_python_path
 from tidegate.runtime.telemetry.log_lines import set_log_format
 from tidegate.runtime.threads import in_background
@@ -172,26 +172,33 @@ class Handle:
         while len(self._drivers) < len(self.configuration.operators):
             self._pause(deadline, "Spark has not started")
         for driver in sorted(self._drivers, key=lambda driver: _depth(driver.name, self.configuration)):
+            self._check_running()
             targets = self._ends(self.configuration.operators[driver.name].input, deadline)
             while not driver.has_reached(targets):
                 self._pause(deadline, f"{driver.name} has not caught up")
 
     def _ends(self, topic: str, deadline: float) -> dict[int, int]:
-        """Return the end of each partition. Wait for a topic that is not there, or for its reader's end."""
-        while not (ends := offsets.stable(client(self.configuration.kafka), topic)):
-            self._pause(deadline, f"there is no topic {topic}")
-        return ends
+        """Return the end of each partition. Wait for a topic that does not exist, or for the end of its reader."""
+        while True:
+            try:
+                return offsets.stable(client(self.configuration.kafka), topic)
+            except NoSuchTopic:
+                self._pause(deadline, f"there is no topic {topic}")
 
     def _pause(self, deadline: float, problem: str) -> None:
         """Wait a moment. Raise EngineError at the deadline, and the error of an operator that has ended."""
+        self._check_running()
+        if time.monotonic() > deadline:
+            raise EngineError(problem, remedy="wait longer, or see why it makes no progress: handle.status()")
+        time.sleep(POLL_S)
+
+    def _check_running(self) -> None:
+        """Raise the error of an operator that has ended, and UserError if the application has been stopped."""
         if self.failure is not None:
             raise self.failure
         if not self.is_running:
             self._ended.result()
             raise UserError("the application has been stopped", remedy="start() it again")
-        if time.monotonic() > deadline:
-            raise EngineError(problem, remedy="wait longer, or see why it makes no progress: handle.status()")
-        time.sleep(POLL_S)
 
     def sql(self, query: str) -> Rows:
         """Return the result of a Spark SQL query over the views of all operators.
