@@ -21,7 +21,7 @@ from tidegate.contracts.errors import EngineError, Fenced, StartOver, StateError
 from tidegate.contracts.kill_points import watched
 from tidegate.runtime.batch_loop import claimed_operator
 from tidegate.runtime.batch_loop.claimed_operator import ClaimedOperator
-from tidegate.runtime.batch_loop.driver import OperatorDriver
+from tidegate.runtime.batch_loop.driver import InDoubt, OperatorDriver
 from tidegate.runtime.task.messages import KafkaAttempt
 from tidegate.state.delta_log.attempt_files import write_rows
 from tidegate.state.delta_log.operator_log import OperatorLog
@@ -59,7 +59,7 @@ def fail(_attempt: KafkaAttempt) -> None:
 
 def newest(driver: OperatorDriver) -> Any:
     """What the log says, read anew."""
-    return OperatorLog.at(driver.operator.log.path, None).newest()
+    return OperatorLog.at(driver.claim.operator.log.path, None).newest()
 
 
 def committing(monkeypatch: pytest.MonkeyPatch, instead: Callable[..., None]) -> None:
@@ -91,7 +91,7 @@ def test_an_operator_that_cannot_be_opened_is_claimed_again(
     def failing(_log: OperatorLog, _newest: object) -> None:
         raise EngineError("the lake does not answer")
 
-    driver._owned = None
+    driver.claim = InDoubt(driver.claim.operator)
     with monkeypatch.context() as patch:
         patch.setattr(claimed_operator.earlier_batches, "lineage", failing)
         with pytest.raises(EngineError):
@@ -113,23 +113,23 @@ def test_a_driver_that_was_fenced_claims_before_it_does_anything_else(driver: Op
 
 
 def test_a_batch_is_planned_up_to_the_last_stable_offset(driver: OperatorDriver, jobs: Jobs) -> None:
-    driver.operator.round()
+    driver.claim.operator.round()
     assert [(plan.partition, plan.start, plan.end) for plan in jobs.plans] == [(0, 0, 5), (1, 0, 5)]
 
 
 def test_local_states_are_recovered_before_an_attempt_begins(
     driver: OperatorDriver, jobs: Jobs, kafka: ScriptedKafka
 ) -> None:
-    driver.operator.round()
+    driver.claim.operator.round()
     assert (jobs.brought_back, len(jobs.attempts)) == ([], 1)  # nothing was committed before
     kafka.stable = {0: 9, 1: 5}
     jobs.before = fail
     with pytest.raises(EngineError):
-        driver.operator.round()
+        driver.claim.operator.round()
     jobs.before = lambda _attempt: None
-    driver.operator.round()
+    driver.claim.operator.round()
     assert jobs.brought_back == [[0]]
-    driver._owned = None
+    driver.claim = InDoubt(driver.claim.operator)
     kafka.stable = {0: 9, 1: 9}
     driver._run_owned(ClaimedOperator.round)
     assert jobs.brought_back == [[0], [1]]
@@ -143,8 +143,8 @@ def test_no_partition_is_idle_while_its_producers_transactions_are_open(
     kafka.stable, kafka.ends = {0: 0, 1: 0}, {0: 50, 1: 0}
     driver._run_owned(lambda _operator: None)
     held = dict.fromkeys((0, 1), Counts(held=1))
-    driver.operator.newest = described(driver.operator.newest, totals=held, active_clock={0: 0, 1: 0})
-    driver.operator.round()
+    driver.claim.operator.newest = described(driver.claim.operator.newest, totals=held, active_clock={0: 0, 1: 0})
+    driver.claim.operator.round()
     assert [(plan.partition, plan.action) for plan in jobs.plans] == [(1, "idle")]
 
 
@@ -152,9 +152,9 @@ def test_every_try_of_a_batch_has_a_new_attempt_id(driver: OperatorDriver, jobs:
     jobs.before = fail
     for _ in range(2):
         with pytest.raises(EngineError):
-            driver.operator.round()
+            driver.claim.operator.round()
     jobs.before = lambda attempt: None
-    driver.operator.round()
+    driver.claim.operator.round()
     assert len({attempt.batch for attempt in jobs.attempts}) == 1
     assert len({attempt.attempt for attempt in jobs.attempts}) == 3
     assert newest(driver).attempt == jobs.attempts[-1].attempt
@@ -165,7 +165,7 @@ def test_the_clock_is_read_once_for_a_batch(
 ) -> None:
     ticks = itertools.count(1_000)
     monkeypatch.setattr(SystemClock, "now_ms", lambda _clock: next(ticks))
-    driver.operator.round()
+    driver.claim.operator.round()
     assert jobs.attempts[0].clock == newest(driver).clock
 
 
@@ -174,7 +174,7 @@ def test_an_operator_without_output_topics_runs_without_transactions(
 ) -> None:
     driver = driver_of(application(tmp_path, output=None), jobs)
     driver.run(Event(), until_caught_up=True)
-    assert (driver.operator.newest.action, driver.operator.newest.next_offsets) == ("batch", {0: 5, 1: 5})
+    assert (driver.claim.operator.newest.action, driver.claim.operator.newest.next_offsets) == ("batch", {0: 5, 1: 5})
     assert [plan.producer for plan in jobs.plans] == [None, None]
     assert not {"InitProducerId", "EndTxn", "TxnOffsetCommit"} & set(kafka.names)
 
@@ -182,13 +182,13 @@ def test_an_operator_without_output_topics_runs_without_transactions(
 def test_no_batch_is_planned_while_a_publication_is_not_settled(
     driver: OperatorDriver, jobs: Jobs, kafka: ScriptedKafka
 ) -> None:
-    driver.operator.publication.mark_unclear([1])
+    driver.claim.operator.publication.mark_unclear([1])
     kafka.silent.add("InitProducerId")
     with pytest.raises(EngineError):
-        driver.operator.round()
+        driver.claim.operator.round()
     assert jobs.attempts == []
     kafka.silent.clear()
-    driver.operator.round()
+    driver.claim.operator.round()
     assert len(jobs.attempts) == 1
 
 
@@ -202,7 +202,7 @@ def test_transactions_end_after_the_commit_and_only_those_that_were_opened(
         kafka.sent_together.append(["commit"])
 
     committing(monkeypatch, noted)
-    driver.operator.round()
+    driver.claim.operator.round()
     assert [sent for sent in kafka.sent_together if sent != ["ListOffsets"]] == [["commit"], ["EndTxn"]]
     assert [request.committed for request in kafka.named("EndTxn")] == [True]
 
@@ -211,12 +211,12 @@ def test_topic_ids_are_compared_before_and_after_a_batch_is_read(
     driver: OperatorDriver, jobs: Jobs, kafka: ScriptedKafka
 ) -> None:
     jobs.before = lambda attempt: kafka.topics.update({"in": ("made again", 2)})
-    before = driver.operator.newest.batch
+    before = driver.claim.operator.newest.batch
     with pytest.raises(StateError, match="deleted and created again"):
-        driver.operator.round()
+        driver.claim.operator.round()
     assert (newest(driver).batch, len(jobs.attempts)) == (before, 1)
     with pytest.raises(StateError, match="deleted and created again"):
-        driver.operator.round()
+        driver.claim.operator.round()
     assert len(jobs.attempts) == 1
 
 
@@ -244,8 +244,8 @@ def test_a_failed_attempt_leaves_neither_files_nor_open_transactions(
 
     jobs.before = write_and_fail
     with pytest.raises(EngineError):
-        driver.operator.round()
-    assert list(driver.operator.log.path.glob("kind=state/*/*")) == []
+        driver.claim.operator.round()
+    assert list(driver.claim.operator.log.path.glob("kind=state/*/*")) == []
     assert own_ids(kafka) == {PRODUCER_ID}
     assert [request.transactional_id for request in kafka.named("InitProducerId")] == ["app-op-0", "app-op-1"]
 
@@ -297,17 +297,19 @@ def test_a_driver_that_ends_with_a_commit_in_doubt_leaves_its_transactions_open(
     with pytest.raises(StartOver):
         driver._run_owned(ClaimedOperator.round)
     kafka.silent.clear()
-    driver.operator.publication._committed_offsets.clear()
-    driver.operator.drain()
+    driver.claim.operator.publication._committed_offsets.clear()
+    driver.claim.operator.drain()
     assert {request.transactional_id for request in kafka.named("EndTxn")} == {"app-op-0"}
     assert {request.transactional_id for request in kafka.named("InitProducerId")} == {"app-op-1"}
 
 
 def test_a_driver_that_ends_aborts_its_open_transactions(driver: OperatorDriver, kafka: ScriptedKafka) -> None:
-    driver.operator.publication.mark_unclear([1])
-    driver.operator.publication._committed_offsets = driver.operator.newest.next_offsets
-    driver.operator.publication._marked_at = dict.fromkeys(driver.operator.publication._committed_offsets, math.inf)
-    driver.operator.drain()
+    driver.claim.operator.publication.mark_unclear([1])
+    driver.claim.operator.publication._committed_offsets = driver.claim.operator.newest.next_offsets
+    driver.claim.operator.publication._marked_at = dict.fromkeys(
+        driver.claim.operator.publication._committed_offsets, math.inf
+    )
+    driver.claim.operator.drain()
     assert [(one.transactional_id, one.producer_id) for one in kafka.named("InitProducerId")] == [
         ("app-op-1", PRODUCER_ID)
     ]
@@ -321,5 +323,5 @@ def test_a_batch_that_lost_a_record_leaves_no_transaction_open(
 
     monkeypatch.setattr(claimed_operator, "after_batch", unbalanced)
     with pytest.raises(StateError):
-        driver.operator.round()
+        driver.claim.operator.round()
     assert own_ids(kafka) == {PRODUCER_ID}

@@ -10,6 +10,7 @@ import pytest
 from tests.runtime.miniature import Jobs, application, driver_of, use_broker
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tidegate.contracts.errors import EngineError
+from tidegate.runtime.batch_loop.driver import InDoubt
 from tidegate.runtime.spark.lake_probe import ProbeResult, answer_probe, check_shared
 from tidegate.state.delta_log.log_entries import STAGING
 
@@ -65,7 +66,7 @@ def test_a_driver_checks_the_lake_once_before_its_first_batch(tmp_path: Path, mo
     jobs.shares_lake = False
     with pytest.raises(EngineError, match="do not share the lake"):
         driver.start()
-    assert driver._owned is None, "no batch runs before the check has succeeded"
+    assert isinstance(driver.claim, InDoubt), "no batch runs before the check has succeeded"
     jobs.shares_lake = True
     for _ in range(3):
         driver.start()

@@ -23,7 +23,7 @@ from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 from tidegate.operators.table_history import TableHistory, TableHistoryConfig
 from tidegate.operators.table_history.state import TableHistoryState
-from tidegate.runtime.batch_loop.table_pin import PinnedTable
+from tidegate.runtime.batch_loop.table_pin import PinnedTable, TableSource
 from tidegate.runtime.batch_loop.table_stream_alignment import Gates, Renewal
 from tidegate.runtime.configuration.application import config_hash, settings_of
 from tidegate.runtime.task.messages import PartitionPlan, PartitionResult, TablePlan
@@ -93,9 +93,7 @@ def table(tmp_path: Path) -> Table:
 def pinned(table: Table, **more: object) -> PinnedTable:
     """A reader that has opened the table."""
     config = OperatorConfig(kind="tally", input="in")
-    reader = PinnedTable(reader="reader", name="tally", config=config, path=table.log.path, **more)
-    reader.open(READER)
-    return reader
+    return TableSource(reader="reader", name="tally", config=config, path=table.log.path, **more).open(READER)
 
 
 def replica(root: Path, plan: TablePlan) -> tuple[Recovered, dict[int, int]]:
@@ -234,10 +232,10 @@ def test_waiting_records_continue_when_the_table_has_caught_up_or_the_wait_is_ov
 
 def test_a_reader_writes_its_lease_before_the_first_pin_and_while_it_runs(table: Table) -> None:
     lease = Renewal(reader="reader", log=table.log.path, grace=10)
-    reader = PinnedTable(
+    source = TableSource(
         reader="reader", name="tally", config=OperatorConfig(kind="tally", input="in"), path=table.log.path, lease=lease
     )
-    reader.open(READER, 1_000)
+    source.open(READER, 1_000)
     assert leases.read(table.log.path, 0) == {"reader": Lease(7, 1_000, {0: -11})}
     moved = described(READER, stream_time={0: 100}, needs={0: 40})
     lease.renew(moved, 1_999)
@@ -255,8 +253,7 @@ def test_a_replica_is_read_with_the_floor_of_the_pin(tmp_path: Path) -> None:
     table.put((b"A", 0), (b"B", 1), (b"C", 9))
     newest = table.log.newest()
     assert newest is not None
-    reader = PinnedTable(reader="reader", name="facts", config=table.config, path=table.log.path)
-    reader.open(READER)
+    reader = TableSource(reader="reader", name="facts", config=table.config, path=table.log.path).open(READER)
     assert reader.plan(PLAN).floor is None, "of a log that does not tell it"
     reader.meta = described(newest, floor={0: 5})
     assert reader.plan(PLAN).floor == 5
@@ -264,25 +261,25 @@ def test_a_replica_is_read_with_the_floor_of_the_pin(tmp_path: Path) -> None:
 
 def test_a_reader_waits_for_a_table_without_a_log(tmp_path: Path) -> None:
     config = OperatorConfig(kind="tally", input="in")
-    reader = PinnedTable(reader="reader", name="tally", config=config, path=tmp_path / "nothing")
+    source = TableSource(reader="reader", name="tally", config=config, path=tmp_path / "nothing")
     with pytest.raises(Unavailable, match="no log yet"):
-        reader.open(READER)
+        source.open(READER)
     new_log(tmp_path / "nothing")
     with pytest.raises(Unavailable, match="no log yet"):
-        reader.open(READER)
+        source.open(READER)
 
 
 def test_different_numbers_of_partitions_are_refused(table: Table) -> None:
-    reader = PinnedTable(reader="r", name="tally", config=pinned(table).config, path=table.log.path)
+    source = TableSource(reader="r", name="tally", config=pinned(table).config, path=table.log.path)
     with pytest.raises(UserError, match="different numbers of partitions") as refused:
-        reader.open(described(READER, next_offset={0: 0, 1: 0}))
+        source.open(described(READER, next_offset={0: 0, 1: 0}))
     assert refused.value.value == "2 and 1"
 
 
 def test_a_log_older_than_its_readers_last_version_stops_them(table: Table) -> None:
-    reader = PinnedTable(reader="r", name="tally", config=pinned(table).config, path=table.log.path)
+    source = TableSource(reader="r", name="tally", config=pinned(table).config, path=table.log.path)
     with pytest.raises(StateError, match="older than what r has read"):
-        reader.open(replace(READER, inputs={"tally": Pin(table.log.version + 1, table.log.table_id)}))
+        source.open(replace(READER, inputs={"tally": Pin(table.log.version + 1, table.log.table_id)}))
 
 
 @pytest.mark.parametrize("batches", [0, 1, 8], ids=["shorter", "as long", "longer"])
@@ -290,18 +287,18 @@ def test_a_different_log_under_the_table_s_name_is_refused_at_start(table: Table
     table.run([(2, True)])
     pin = Pin(table.log.version, table.log.table_id)
     replace_by_another(table, tmp_path, batches)
-    reader = PinnedTable(reader="r", name="tally", config=OperatorConfig(kind="tally", input="in"), path=table.log.path)
+    source = TableSource(reader="r", name="tally", config=OperatorConfig(kind="tally", input="in"), path=table.log.path)
     with pytest.raises(StateError, match="not the log that r has read") as refused:
-        reader.open(replace(READER, inputs={"tally": pin}))
+        source.open(replace(READER, inputs={"tally": pin}))
     assert pin.table_id in str(refused.value.value)
     assert "give the join a new name" in refused.value.remedy
 
 
 def test_a_reader_of_a_release_without_table_ids_is_accepted_and_records_the_id(table: Table) -> None:
     older = json.loads(READER.to_json()) | {"inputs": {"tally": table.log.version}}
-    reader = PinnedTable(reader="r", name="tally", config=OperatorConfig(kind="tally", input="in"), path=table.log.path)
-    reader.open(BatchMeta.from_json(json.dumps(older)))
-    assert reader.inputs == {"tally": Pin(table.log.version, table.log.table_id)}
+    source = TableSource(reader="r", name="tally", config=OperatorConfig(kind="tally", input="in"), path=table.log.path)
+    pin = source.open(BatchMeta.from_json(json.dumps(older)))
+    assert pin.inputs == {"tally": Pin(table.log.version, table.log.table_id)}
 
 
 def test_a_log_that_another_program_changed_stops_its_readers(table: Table) -> None:
@@ -332,7 +329,7 @@ def test_a_re_created_table_stops_its_reader(table: Table, tmp_path: Path, batch
         try:
             reader.pin()
         except EngineError:
-            reader.open(read)
+            reader.source.open(read)
 
 
 def test_readers_continue_with_a_table_restored_from_a_copy(table: Table, tmp_path: Path) -> None:
@@ -342,8 +339,8 @@ def test_readers_continue_with_a_table_restored_from_a_copy(table: Table, tmp_pa
     (tmp_path / "copy").rename(table.log.path)
     with pytest.raises(EngineError, match="no longer the one that was pinned"):
         reader.pin()
-    reader.open(replace(READER, inputs=reader.inputs))
-    assert reader.pin() == table.log.version
+    again = reader.source.open(replace(READER, inputs=reader.inputs))
+    assert again.pin() == table.log.version
 
 
 def test_a_replica_is_never_built_from_a_different_log(table: Table, tmp_path: Path) -> None:
@@ -414,8 +411,7 @@ def values(state: TableHistoryState, *hours: int) -> list[bytes | None]:
 
 def test_a_running_reader_uses_the_table_s_changed_retention(tmp_path: Path) -> None:
     table = History(tmp_path, "1h")
-    reader = PinnedTable(reader="reader", name="facts", config=table.config, path=table.log.path)
-    reader.open(READER)
+    reader = TableSource(reader="reader", name="facts", config=table.config, path=table.log.path).open(READER)
     table.put((b"A", 0), (b"B", 1))
     reader.pin()
     assert values(table.read_by(reader, tmp_path), 0, 1) == [b"A", b"B"]
@@ -431,6 +427,5 @@ def test_a_running_reader_uses_the_table_s_changed_retention(tmp_path: Path) -> 
 def test_a_reader_uses_the_table_s_configuration_in_the_log_not_that_of_its_file(tmp_path: Path) -> None:
     table = History(tmp_path, "1h")
     in_file = read(TableHistoryConfig, settings_of(table.config) | {"history_retention": "3h"})
-    reader = PinnedTable(reader="reader", name="facts", config=in_file, path=table.log.path)
-    reader.open(READER)
+    reader = TableSource(reader="reader", name="facts", config=in_file, path=table.log.path).open(READER)
     assert reader.plan(PLAN).config == table.config

@@ -110,7 +110,7 @@ def test_a_driver_stops_if_the_input_ends_before_its_next_offset(
     driver._run_owned(ClaimedOperator.round)
     kafka.stable = kafka.ends = {0: 4, 1: 5}
     with pytest.raises(InputTruncated, match="in has lost records"):
-        driver.operator.round()
+        driver.claim.operator.round()
 
 
 def test_if_a_task_finds_a_truncation_the_driver_names_all_ranges(
@@ -120,7 +120,7 @@ def test_if_a_task_finds_a_truncation_the_driver_names_all_ranges(
     driver = driver_of(application(tmp_path), jobs)
     kafka.stable = kafka.ends = {0: 5, 1: 5}
     driver._run_owned(ClaimedOperator.round)
-    driver.operator.newest = described(driver.operator.newest, leader_epoch={0: 1, 1: 1})
+    driver.claim.operator.newest = described(driver.claim.operator.newest, leader_epoch={0: 1, 1: 1})
     kafka.stable = kafka.ends = {0: 9, 1: 9}
     kafka.epoch_ends = {(0, 1): (1, 2), (1, 1): (1, 3)}
 
@@ -129,7 +129,7 @@ def test_if_a_task_finds_a_truncation_the_driver_names_all_ranges(
 
     jobs.before = diverging
     with pytest.raises(InputTruncated) as stopped:
-        driver.operator.round()
+        driver.claim.operator.round()
     assert stopped.value.value == "partition 0: offsets 2 to 4; partition 1: offsets 3 to 4"
 
 

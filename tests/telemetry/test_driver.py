@@ -39,11 +39,11 @@ def test_a_driver_that_is_still_starting_is_visible(one: OperatorDriver) -> None
 def test_an_observation_has_the_newest_commit_and_the_end_offsets(one: OperatorDriver) -> None:
     one._run_owned(ClaimedOperator.round)
     seen = one.observe()
-    assert seen.newest is one.operator.newest
+    assert seen.newest is one.claim.operator.newest
     assert seen.ends == {0: 5, 1: 5}
     assert seen.files == 0
-    one.operator.compact()
-    assert one.observe().files == len(one.operator.log.data_files("meta")) == 1
+    one.claim.operator.compact()
+    assert one.observe().files == len(one.claim.operator.log.data_files("meta")) == 1
     assert seen.loop_age_s is not None and seen.loop_age_s < 60
 
 
@@ -60,7 +60,7 @@ def test_compactions_are_counted_in_the_foreground_and_in_the_background(
     one: OperatorDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one._run_owned(ClaimedOperator.round)
-    one.operator.compact()
+    one.claim.operator.compact()
     assert one.observe().compactions == 1
     monkeypatch.setattr(background_compaction, "due", lambda log, newest, _max_batches: one.observe().compactions == 1)
     monkeypatch.setattr(
@@ -70,5 +70,5 @@ def test_compactions_are_counted_in_the_foreground_and_in_the_background(
     while one.observe().compactions < 2:
         one._run_owned(ClaimedOperator.round)
         assert time.monotonic() < deadline
-    assert one.operator.newest.action == "compaction"
+    assert one.claim.operator.newest.action == "compaction"
     assert one.observe().compaction_s > 0

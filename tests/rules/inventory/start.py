@@ -85,7 +85,7 @@ RULES = (
             "a_failing_step_of_the_start_starts_over_at_the_claim",
             "an_operator_that_cannot_be_opened_is_claimed_again",
         ),
-        removals=(preceded("self._owned = operator"),),
+        removals=(preceded("self.claim = Owned(operator)"),),
     ),
     Rule(
         slug="init-after-unclear-end",

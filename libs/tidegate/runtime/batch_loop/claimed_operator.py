@@ -30,7 +30,7 @@ from tidegate.runtime.batch_loop.planning import (
     plan_records,
 )
 from tidegate.runtime.batch_loop.state_recovery import Recovering
-from tidegate.runtime.batch_loop.table_pin import pinned_table
+from tidegate.runtime.batch_loop.table_pin import NoTable, PinnedTable, open_table
 from tidegate.runtime.batch_loop.table_stream_alignment import readers_of
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.control_sync.recording import Recorder
@@ -80,7 +80,8 @@ class DriverParts:
 class ClaimedOperator:
     """The operator under one claim; each claim makes a new one.
 
-    `newest`: the metadata of its newest commit. `ends`: the input's last stable offsets, as of the newest plan.
+    `newest`: the metadata of its newest commit. `ends`: the input's last stable offsets, as of the newest plan. Until
+    `open`, it knows of no table.
     """
 
     def __init__(self, claimed: Claimed, application: Application, compacting: Compacting, driver: DriverParts) -> None:
@@ -90,7 +91,7 @@ class ClaimedOperator:
         self._application, self._config = application, claimed.config
         self._compacting, self._driver, self._kafka = compacting, driver, driver.kafka
         self._clock = driver.environment.clock
-        self._table = pinned_table(application, self.name, driver.environment.lake)
+        self._table: PinnedTable | NoTable = NoTable()
         self._readers = readers_of(application, self.name)
         self._lineage: dict[int, list[Commit]] = {}
         self._seconds: dict[str, float] = {}
@@ -101,7 +102,8 @@ class ClaimedOperator:
         """Read the lineage of local states, which count as unready until they were recovered, and pin the table."""
         self._driver.recorder.note(self.newest)
         self._lineage = earlier_batches.lineage(self.log, self.newest)
-        self._table.open(self.newest, self._clock.now_ms())
+        lake = self._driver.environment.lake
+        self._table = open_table(self._application, self.name, self.newest, self._clock.now_ms(), lake)
         self._driver.recovering.mark_unready()
 
     # ---- rounds

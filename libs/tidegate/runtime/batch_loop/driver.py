@@ -57,12 +57,27 @@ class Wiring:
     max_batches: int = MAX_BATCHES
 
 
-class OperatorDriver:
-    """The driver of one operator of an application, in this process.
+@dataclass(frozen=True)
+class NotClaimed:
+    """The driver has claimed nothing yet."""
 
-    `operator`: the operator as of the newest claim; None before the first. Whether that claim still holds is certain
-    only as long as no failure has put it in doubt (`_owned`).
-    """
+
+@dataclass(frozen=True)
+class InDoubt:
+    """The operator of the newest claim, until it is open and after a failure: no work before the next claim."""
+
+    operator: ClaimedOperator
+
+
+@dataclass(frozen=True)
+class Owned:
+    """The operator of the newest claim, which no failure has put in doubt."""
+
+    operator: ClaimedOperator
+
+
+class OperatorDriver:
+    """The driver of one operator of an application, in this process."""
 
     def __init__(self, wiring: Wiring) -> None:
         self.name = wiring.name
@@ -90,8 +105,7 @@ class OperatorDriver:
             newest_in_database=wiring.newest_in_database,
         )
         self._retries = Retries(self.name, status, self._clock)
-        self.operator: ClaimedOperator | None = None
-        self._owned: ClaimedOperator | None = None
+        self.claim: NotClaimed | InDoubt | Owned = NotClaimed()
         self._last_try_succeeded = self._shares_lake = False
         self._last_try_at: float | None = None
         self._processed: dict[int, int] = {}
@@ -106,10 +120,10 @@ class OperatorDriver:
             compactions=self._compacting.count,
             compaction_s=self._compacting.seconds,
         )
-        operator = self.operator
-        if operator is None:
+        claim = self.claim
+        if isinstance(claim, NotClaimed):
             return seen
-        size = operator.log.size
+        operator, size = claim.operator, claim.operator.log.size
         return replace(seen, newest=operator.newest, ends=operator.ends, files=size.files, state_rows=size.state_rows)
 
     def _configure(self, application: Application) -> None:
@@ -136,7 +150,8 @@ class OperatorDriver:
         claimed = self._claimant.claim()
         if claimed.config != self._config:
             self._configure(self._application.with_operator(self.name, claimed.config))
-        operator = self.operator = ClaimedOperator(claimed, self._application, self._compacting, self._parts)
+        operator = ClaimedOperator(claimed, self._application, self._compacting, self._parts)
+        self.claim = InDoubt(operator)
         # rule: start-at-claim
         operator.open()
         warm.result()
@@ -144,8 +159,13 @@ class OperatorDriver:
             # rule: shared-lake/driver
             self._parts.jobs.check_lake(operator.log.path)
             self._shares_lake = True
-        self._owned = operator
+        self.claim = Owned(operator)
         return operator
+
+    def _put_in_doubt(self) -> None:
+        """Claim again before any further work."""
+        if isinstance(self.claim, Owned):
+            self.claim = InDoubt(self.claim.operator)
 
     # ---- running
 
@@ -166,8 +186,8 @@ class OperatorDriver:
                 self._run_rounds(stop, targets if until_caught_up else None)
             finally:
                 self._parts.recovering.give_up()
-            if self.operator is not None:
-                self.operator.drain()
+            if not isinstance(self.claim, NotClaimed):
+                self.claim.operator.drain()
 
     def _run_rounds(self, stop: Event, targets: Mapping[int, int] | None) -> None:
         pause_s = self._application.trigger / 1_000
@@ -208,19 +228,20 @@ class OperatorDriver:
         try:
             if not self._last_try_succeeded:
                 self._kafka().probe(PROBE_TIMEOUT_S)
-            operator = self._owned or self.start()
+            operator = self.claim.operator if isinstance(self.claim, Owned) else self.start()
             self._last_try_succeeded = False
             answer = work(operator)
         # rule: fenced-starts-over, refusal-starts-over
         except (StartOver, Fenced, Superseded):
-            self._owned = None
+            self._put_in_doubt()
             raise
         except NoSuchTopic as error:
-            if self._owned is None:
+            if not isinstance(self.claim, Owned):
                 raise
             raise preflight.gone(error) from error
         finally:
-            self._parts.status.write_unclear(() if self.operator is None else self.operator.publication.unclear)
+            unclear = () if isinstance(self.claim, NotClaimed) else self.claim.operator.publication.unclear
+            self._parts.status.write_unclear(unclear)
         self._last_try_succeeded = True
         return answer
 
@@ -228,7 +249,8 @@ class OperatorDriver:
 
     def _answer_requests(self, operator: ClaimedOperator) -> None:
         for request in self.requests.pending():
-            if self._owned is None:  # a changed configuration is claimed before further requests are answered
+            # a changed configuration is claimed before further requests are answered
+            if not isinstance(self.claim, Owned):
                 return
             if request.kind == "flush" and not operator.flush():
                 return
@@ -256,7 +278,7 @@ class OperatorDriver:
         self._compacting.drop()
         self._configure(self._application.with_operator(self.name, config))
         self._claimant.reconfigure(self._application)
-        self._owned = None
+        self._put_in_doubt()
 
     def _kafka(self) -> KafkaClient:
         return self._parts.environment.kafka(self._application.kafka)

@@ -51,15 +51,17 @@ class Added(NamedTuple):
     file: DataFile | None
 
 
-def pinned_table(application: Application, reader: str, lake: Lake = MOUNTED_LAKE) -> PinnedTable | NoTable:
-    """Return the table that the operator reads, not opened yet."""
+def open_table(
+    application: Application, reader: str, newest: BatchMeta, clock_ms: int, lake: Lake = MOUNTED_LAKE
+) -> PinnedTable | NoTable:
+    """Return the table that the operator reads, pinned as `TableSource.open` describes."""
     read = application.operators[reader].reads()
     if read is None:
         return NoTable()
     config, path = application.operators[read.table], log_path(application.lake, read.table)
     table = config.as_table()
     is_history = table is not None and table.history_retention is not None
-    return PinnedTable(
+    source = TableSource(
         reader=reader,
         name=read.table,
         config=config,
@@ -69,16 +71,15 @@ def pinned_table(application: Application, reader: str, lake: Lake = MOUNTED_LAK
         gates=Gates(grace=read.grace, wait=read.wait) if read.grace else None,
         lake=lake,
     )
+    return source.open(newest, clock_ms)
 
 
-@dataclass(kw_only=True)
-class PinnedTable:
-    """The table of one reader, pinned at a version of its log.
+@dataclass(frozen=True, kw_only=True)
+class TableSource:
+    """Where one reader finds its table, and how it waits for it.
 
-    `config`: the configuration that the table was written under at the pin; that of the file if the log lacks it.
-    `topic`: the input topic of the table. `added`: per partition the newest commits. `replica_batches`: per
-    partition the newest batch of the table that a batch of the reader has seen. `lease`: set if the table keeps a
-    history. `gates`: set if the reader holds records for a grace.
+    `config`: the table's configuration in the reader's file. `topic`: the input topic of the table. `lease`: set if the
+    table keeps a history. `gates`: set if the reader holds records for a grace.
     """
 
     reader: str
@@ -89,26 +90,13 @@ class PinnedTable:
     lease: Renewal | None = None
     gates: Gates | None = None
     lake: Lake = MOUNTED_LAKE
-    version: int = -1
-    added: dict[int, list[Added]] = field(default_factory=dict)
-    replica_batches: dict[int, int] = field(default_factory=dict)
-    meta: BatchMeta | None = None
-    _fingerprint: tuple[int, int] | None = None
 
-    @property
-    def inputs(self) -> dict[str, Pin]:
-        """Return the pin in the form of a batch's metadata."""
-        return {self.name: Pin(self.version, self._meta().table_id)}
-
-    def open(self, newest: BatchMeta, clock_ms: int = 0) -> None:
+    def open(self, newest: BatchMeta, clock_ms: int = 0) -> PinnedTable:
         """Write the lease, if the table keeps a history, then pin the newest version (`clock_ms`: the wall clock).
 
         Raise Unavailable while the table has no log or nobody has claimed it; UserError if its number of partitions
         differs from the reader's; StateError if the log is not the one that the reader has read, or is older.
         """
-        self.meta, self.added, self.replica_batches = None, {}, {}
-        if self.gates is not None:
-            self.gates = Gates(grace=self.gates.grace, wait=self.gates.wait)
         if self.lease is not None and newest_version(self.path) is not None:
             # rule: lease-before-pin
             self.lease.first(newest, clock_ms)
@@ -121,7 +109,7 @@ class PinnedTable:
         read = newest.inputs.get(self.name)
         if read is not None and read.table_id:
             # rule: same-table
-            self._refuse_another(meta.table_id, read.table_id)
+            self.refuse_another(meta.table_id, read.table_id)
         # rule: table-partitions
         self._refuse_other_partitions(meta, newest)
         # rule: table-not-older/opened
@@ -131,10 +119,49 @@ class PinnedTable:
                 value=f"version {version}, read: {read.version}",
                 remedy="restore the newer log from a copy, or give the join a new name to start from the beginning",
             )
-        self._stand_at(version)
-        self._note(meta)
+        return PinnedTable(self, version, meta)
+
+    def refuse_another(self, found: str, read: str) -> None:
+        """Raise StateError if the table id that was found is not the one that the reader has read."""
+        if found != read:
+            raise StateError(
+                f"the log of the table {self.name} is not the log that {self.reader} has read",
+                value=f"table id {found}, was {read}, in {self.path}",
+                remedy="restore the former log, or give the join a new name to start from the beginning with this one",
+            )
+
+    def _refuse_other_partitions(self, table: BatchMeta, reader: BatchMeta) -> None:
+        counts = [len(meta.partitions) for meta in (table, reader)]
+        if counts[0] != counts[1]:
+            raise UserError(
+                f"{self.reader} and its table {self.name} have different numbers of partitions",
+                value=f"{counts[1]} and {counts[0]}",
+                remedy="records meet by partition: give both topics the same number of partitions",
+            )
+
+
+class PinnedTable:
+    """The table of one reader, pinned at a version of its log.
+
+    `version`, `meta`: the pin, and the table's metadata at it. `config`: the configuration that the table was written
+    under at the pin; that of the file if the log lacks it. `added`: per partition the newest commits.
+    `replica_batches`: per partition the newest batch of the table that a batch of the reader has seen.
+    """
+
+    def __init__(self, source: TableSource, version: int, meta: BatchMeta) -> None:
+        self.source, self.name, self.path, self.gates = source, source.name, source.path, source.gates
+        self.version, self._fingerprint = version, fingerprint_of(source.path, version)
+        self.meta = meta
+        self.config = config_of(meta.settings) if meta.settings else source.config
+        self.added: dict[int, list[Added]] = {}
+        self.replica_batches: dict[int, int] = {}
         # rule: replica-catch-up/tail
         self._remember_entries_before(version)
+
+    @property
+    def inputs(self) -> dict[str, Pin]:
+        """Return the pin in the form of a batch's metadata."""
+        return {self.name: Pin(self.version, self.meta.table_id)}
 
     def pin(self) -> int:
         """Pin the newest version, update `meta` to it, and return it.
@@ -164,12 +191,12 @@ class PinnedTable:
         Those of the stream must have been read before that.
         """
         if self.gates is not None:
-            self.gates.note_ends(newest, offsets.latest(kafka(), self.topic))
+            self.gates.note_ends(newest, offsets.latest(kafka(), self.source.topic))
         self.pin()
 
     def stream_time(self, partition: int) -> int:
         """Return the stream time of the table's partition at the pin."""
-        return self._meta().partitions[partition].stream_time
+        return self.meta.partitions[partition].stream_time
 
     def pinned(self, plans: Sequence[PartitionPlan]) -> Sequence[PartitionPlan]:
         """Pin the newest version, and return the plans with what their tasks need of it."""
@@ -178,20 +205,20 @@ class PinnedTable:
 
     def plan(self, plan: PartitionPlan) -> TablePlan:
         """Return what a task needs to bring the partition's replica to the pin."""
-        meta, partition = self._meta(), plan.partition
-        known = meta.partitions[partition]
+        partition = plan.partition
+        known = self.meta.partitions[partition]
         tail = self._tail(partition)
         # rule: replica-catch-up/lineage, replica-never-back, replica-floor
         return TablePlan(
-            name=f"{self.reader}.{self.name}",
+            name=f"{self.source.reader}.{self.name}",
             config=self.config,
             log=self.path,
             version=self.version,
-            table_id=meta.table_id,
+            table_id=self.meta.table_id,
             stream_time=known.stream_time,
             wanted=Wanted(
                 epoch=plan.wanted.epoch,
-                batch=meta.batch,
+                batch=self.meta.batch,
                 last=known.last,
                 lineage=tuple(added.commit for added in tail),
             ),
@@ -202,7 +229,7 @@ class PinnedTable:
 
     def note_used(self, plans: Sequence[PartitionPlan], results: Sequence[PartitionResult], clock_ms: int) -> None:
         """Note that, after a batch at `clock_ms`, the replicas of its partitions equal the pin."""
-        known, tables = self._meta().partitions, {plan.partition: plan.table for plan in plans}
+        known, tables = self.meta.partitions, {plan.partition: plan.table for plan in plans}
         for result in results:
             self.replica_batches[result.partition] = (known[result.partition].last or NO_COMMIT)[0]
             table = tables[result.partition]
@@ -231,23 +258,18 @@ class PinnedTable:
 
     def renew_lease(self, newest: BatchMeta, clock_ms: int) -> None:
         """Renew the lease on the table, if it keeps a history."""
-        if self.lease is not None:
-            self.lease.renew(newest, clock_ms)
+        if self.source.lease is not None:
+            self.source.lease.renew(newest, clock_ms)
 
     def _read(self, partition: int) -> int:
         """Return the offset up to which the table has read its topic at the pin."""
-        return self._meta().partitions[partition].next_offset
+        return self.meta.partitions[partition].next_offset
 
     def _tail(self, partition: int) -> list[Added]:
         """Return the commits since somewhat before the replica's; all remembered ones if no batch has shown it yet."""
         known, replica = self.added.get(partition, []), self.replica_batches.get(partition)
         newer = sum(added.commit[0] > replica for added in known) if replica is not None else len(known)
         return known[-(newer + MARGIN) :]
-
-    def _meta(self) -> BatchMeta:
-        if self.meta is None:
-            raise AssertionError("a pin before the table was opened")
-        return self.meta
 
     def _remember_entries_before(self, version: int) -> None:
         entries: list[list[dict[str, Any]]] = []
@@ -265,10 +287,9 @@ class PinnedTable:
             # rule: table-not-older/taken
             self._refuse_foreign(actions)
             return
-        if self.meta is not None:
-            # rule: same-table
-            self._refuse_another(document["table_id"], self.meta.table_id)
-        if self.meta is None or document["batch"] > self.meta.batch:
+        # rule: same-table
+        self.source.refuse_another(document["table_id"], self.meta.table_id)
+        if document["batch"] > self.meta.batch:
             self._note(after_document(self.meta, document))
         for partition in touched(document):
             known = self.added.setdefault(partition, [])
@@ -277,17 +298,9 @@ class PinnedTable:
 
     def _note(self, meta: BatchMeta) -> None:
         """Take over the table's newest metadata, and the configuration in it: lookups follow what its service keeps."""
-        if meta.settings and (self.meta is None or meta.config != self.meta.config):
+        if meta.settings and meta.config != self.meta.config:
             self.config = config_of(meta.settings)
         self.meta = meta
-
-    def _refuse_another(self, found: str, read: str) -> None:
-        if found != read:
-            raise StateError(
-                f"the log of the table {self.name} is not the log that {self.reader} has read",
-                value=f"table id {found}, was {read}, in {self.path}",
-                remedy="restore the former log, or give the join a new name to start from the beginning with this one",
-            )
 
     def _refuse_foreign(self, actions: Sequence[dict[str, Any]]) -> None:
         changes = [action[name] for action in actions for name in ("add", "remove") if name in action]
@@ -299,15 +312,6 @@ class PinnedTable:
                 remedy="start the table's service: it says what to do",
             )
 
-    def _refuse_other_partitions(self, table: BatchMeta, reader: BatchMeta) -> None:
-        counts = [len(meta.partitions) for meta in (table, reader)]
-        if counts[0] != counts[1]:
-            raise UserError(
-                f"{self.reader} and its table {self.name} have different numbers of partitions",
-                value=f"{counts[1]} and {counts[0]}",
-                remedy="records meet by partition: give both topics the same number of partitions",
-            )
-
 
 @dataclass(frozen=True)
 class NoTable:
@@ -315,9 +319,6 @@ class NoTable:
 
     name: str = ""
     inputs: Mapping[str, Pin] = field(default_factory=dict)
-
-    def open(self, newest: BatchMeta, clock_ms: int = 0) -> None:
-        """Do nothing."""
 
     def pin_after_ends(self, newest: BatchMeta, kafka: Callable[[], KafkaClient]) -> None:
         """Do nothing, and ask no broker."""
