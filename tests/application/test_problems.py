@@ -233,3 +233,72 @@ operators:
 """
     found = tg.Application.from_yaml(text).configuration().operators
     assert [each.input for each in found.values()] == ["departures", "arrivals", "gates"]
+
+
+NOT_A_NAME = ["", "My updates", "carrier-updates", "updates.hourly", "lake/updates", "1st", "n" * 64, "a\n", "größe"]
+NOT_A_TOPIC = ["", " ", "carrier updates", "lake/updates", "größe", ".", "..", "t" * 250, "a\n"]
+
+
+@pytest.mark.parametrize("name", NOT_A_NAME)
+def test_a_name_that_views_folders_and_transactional_ids_cannot_have_is_a_problem(name: str) -> None:
+    app = application()
+    app.stream("departures", name=name).suppress(tg.time_limit("30s")).keep()
+    [(place, cause)] = problems(app)
+    assert place.startswith("test_problems.py:") and cause == "not a valid name"
+    assert [cause for _, cause in problems(tg.Application(name, kafka="x:1", lake="lake", keep_output="1d"))] == [cause]
+
+
+@pytest.mark.parametrize("topic", NOT_A_TOPIC)
+def test_a_topic_that_kafka_cannot_have_is_a_problem_with_the_line_of_its_call(topic: str) -> None:
+    app = application()
+    app.stream(topic, name="updates").suppress(tg.time_limit("30s")).keep()
+    app.table("weather", history="1d", dead_letters=topic)
+    app.stream("departures", name="late").suppress(tg.time_limit("30s")).to(topic)
+    here, cause = (
+        test_a_topic_that_kafka_cannot_have_is_a_problem_with_the_line_of_its_call,
+        "not a valid name of a topic",
+    )
+    assert set(problems(app)) == {
+        (f"test_problems.py:{lines(here, 'app.stream(topic')} .stream() of updates, input", cause),
+        (f"test_problems.py:{lines(here, 'app.table(')} .table() of weather, dead_letters", cause),
+        (f"test_problems.py:{lines(here, '.to(topic)')} .to() of late, output", cause),
+    }
+
+
+@pytest.mark.parametrize("topic", ["carrier-updates_2.hourly", "A", "1", "t" * 249])
+def test_a_topic_may_have_every_name_that_kafka_allows(topic: str) -> None:
+    app = application()
+    app.stream(topic, name="updates").suppress(tg.time_limit("30s")).keep()
+    app.check()
+
+
+def test_a_table_of_a_topic_whose_name_it_cannot_have_needs_a_name_of_its_own() -> None:
+    app = application()
+    app.table("weather-readings", history="1d")
+    with pytest.raises(ConfigurationError, match="cannot have the name of this topic") as caught:
+        app.check()
+    assert [problem.value for problem in caught.value.problems] == ["weather-readings"]
+    named = application()
+    named.table("weather-readings", name="weather", history="1d")
+    named.check()
+
+
+def test_a_file_is_refused_for_names_and_topics_that_a_program_is_refused_for() -> None:
+    text = """
+application: My flights
+lake: lake
+keep_output: 30d
+kafka: {bootstrap.servers: "x:1"}
+operators:
+  carrier updates: {kind: suppression, input: departures, until: {time_limit: 30s}}
+  updates: {kind: suppression, input: {topic: all departures}, output: a/b, dead_letters: "", until: {time_limit: 1s}}
+"""
+    with pytest.raises(ConfigurationError) as caught:
+        tg.Application.from_yaml(text)
+    assert {(problem.where, problem.value) for problem in caught.value.problems} == {
+        ("application", "My flights"),
+        ("operators.carrier updates", "carrier updates"),
+        ("operators.updates.input", "all departures"),
+        ("operators.updates.output", "a/b"),
+        ("operators.updates.dead_letters", ""),
+    }

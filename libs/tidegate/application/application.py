@@ -12,12 +12,12 @@ import yaml
 from tidegate.application.definitions import Definition, Definitions
 from tidegate.application.display import table_html
 from tidegate.application.formats import Format, TimestampIn, TimeWindowedKeys
-from tidegate.application.options import Duration, Size, as_yaml, faults_in, option_of, optional
+from tidegate.application.options import Duration, Fault, Size, Unusable, as_yaml, faults_in, option_of, optional
 from tidegate.application.places import Place, caller
 from tidegate.application.program import is_loading
 from tidegate.application.streams import Stream, Table, WindowedStream
 from tidegate.contracts.errors import ConfigurationError, Problem, UserError
-from tidegate.contracts.naming import log_path
+from tidegate.contracts.naming import NAME_FORM, is_name, log_path
 
 if TYPE_CHECKING:
     from tidegate.application.running import Handle
@@ -204,7 +204,8 @@ class Application:
             "versions": versions,
             "hold_for_readers": hold_for_readers,
         }
-        table = Definition.begun(topic if name is None else name, ".table", caller(), options)
+        called = _like_topic(topic) if name is None else name
+        table = Definition.begun(called, ".table", caller(), options)
         self._definitions.add(table)
         return Table(table, self._definitions)
 
@@ -350,6 +351,14 @@ def _broker(kafka: str | Mapping[str, str]) -> dict[str, str]:
 
 def _modules(allowed: str | Iterable[str]) -> list[str]:
     return [allowed] if isinstance(allowed, str) else list(allowed)
+
+
+def _like_topic(topic: object) -> Any:
+    """Return the topic's name as the name of its table, if it can be one; topics may have more characters."""
+    if not isinstance(topic, str) or is_name(topic):
+        return topic
+    cause = "a table cannot have the name of this topic"
+    return Unusable(Fault(topic, cause, f"add name=..., {NAME_FORM}"))
 
 
 def _input(

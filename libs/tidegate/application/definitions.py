@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from tidegate.application.options import Fault, as_yaml, faults_in, functions_in
+from tidegate.application.options import Fault, Unusable, as_yaml, faults_in, functions_in
 from tidegate.application.places import Place
 from tidegate.contracts.errors import Problem, UserError
+from tidegate.contracts.naming import NAME_FORM
 
 lines = logging.getLogger("tidegate")
 
@@ -42,10 +43,14 @@ class Definition:
 
     @classmethod
     def begun(cls, name: Any, verb: str, place: Place, options: Mapping[str, Any]) -> Definition:
-        """Return the definition that a program begins with a call. A name that is not text is a problem of it."""
+        """Return the definition that a program begins with a call. A name that cannot be used is a problem of it."""
         if isinstance(name, str):
             return cls(name).after(verb, place, options)
-        return cls(repr(name), unusable=frozenset({""})).after(verb, place, options, [_not_a_name(name)])
+        fault = (
+            name.fault if isinstance(name, Unusable) else Fault(name, "a name is text", f"write name=..., {NAME_FORM}")
+        )
+        shown = fault.value if isinstance(fault.value, str) else repr(fault.value)
+        return cls(shown, unusable=frozenset({""})).after(verb, place, options, [fault])
 
     def after(self, verb: str, place: Place, options: Mapping[str, Any], faults: Iterable[Fault] = ()) -> Definition:
         """Return the definition with further options, which a call has set; those that are None are left out."""
@@ -114,10 +119,6 @@ class Definition:
 
     def _where(self, call: Call, option: str = "") -> str:
         return f"{call} of {self.name}" + (f", {option}" if option else "")
-
-
-def _not_a_name(name: object) -> Fault:
-    return Fault(name, "a name is text", "write name='...', with at most 63 of a-z, 0-9 and _, beginning with a letter")
 
 
 class _Entry(NamedTuple):

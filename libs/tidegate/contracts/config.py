@@ -34,7 +34,7 @@ from tidegate.contracts.event_time import (
     parse_duration_ms,
     parse_size_bytes,
 )
-from tidegate.contracts.naming import is_name
+from tidegate.contracts.naming import name_problem, topic_problem
 
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:/")
 
@@ -64,9 +64,15 @@ def _folder(value: object) -> object:
 
 
 def _name(name: str) -> str:
-    if not is_name(name):
-        raise ValueError(f"{name!r} is not a valid name; use at most 63 of a-z, 0-9 and _, beginning with a letter")
+    if (problem := name_problem(name)) is not None:
+        raise ValueError(problem)
     return name
+
+
+def _topic(topic: str) -> str:
+    if (problem := topic_problem(topic)) is not None:
+        raise ValueError(problem)
+    return topic
 
 
 def _size(value: object) -> object:
@@ -74,6 +80,7 @@ def _size(value: object) -> object:
 
 
 Name = Annotated[str, AfterValidator(_name)]
+Topic = Annotated[str, AfterValidator(_topic)]
 Duration = Annotated[
     int,
     BeforeValidator(_duration, json_schema_input_type=str | int),
@@ -359,11 +366,11 @@ def flatten_topics(raw: Mapping[str, Any]) -> dict[str, Any]:
 class OperatorConfig(OperatorRules):
     """An operator of a configuration file: its rules and its topics."""
 
-    input: Annotated[str, BeforeValidator(_input, json_schema_input_type=str | InputTopic)]
+    input: Annotated[Topic, BeforeValidator(_input, json_schema_input_type=str | InputTopic)]
     """Topic to read; with a description of its keys: `{topic: NAME, key: {windows: headers, of: string}}`."""
-    output: Annotated[str | None, BeforeValidator(_output, json_schema_input_type=str | OutputTopic | None)] = None
+    output: Annotated[Topic | None, BeforeValidator(_output, json_schema_input_type=str | OutputTopic | None)] = None
     """Topic for the emissions, also as `{topic: NAME, key: {windows: kafka}}`; omitted: they stay in the lake."""
-    dead_letters: str | None = None
+    dead_letters: Topic | None = None
     """Topic for dead letters, which are late and rejected records; omitted: they stay in the lake."""
     idle_after: Duration | None = None
     """Wall-clock time without a record after which stream time advances on its own; default: never."""

@@ -1,4 +1,4 @@
-"""Names derived from an application and an operator: ids, headers and paths."""
+"""Which names can be given, and the names derived from an application and an operator: ids, headers and paths."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import re
 from pathlib import Path
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+NAME_FORM = "at most 63 of a-z, 0-9 and _, beginning with a letter"
+"""What a name may consist of, for messages."""
 
 HEADER_OPERATOR = "tidegate-operator"
 HEADER_BATCH = "tidegate-batch"
@@ -24,6 +27,18 @@ COMMIT_METADATA_KEY = "tidegate"
 def is_name(text: str) -> bool:
     """Return whether the text can be a folder, a SQL view and a Kafka id: a-z, 0-9, _; a letter first; at most 63."""
     return _NAME.fullmatch(text) is not None
+
+
+def name_problem(text: str) -> str | None:
+    """Return why the text cannot name an application or an operator, as "cause; remedy"; None if it can."""
+    return None if is_name(text) else f"not a valid name; use {NAME_FORM}"
+
+
+def topic_problem(text: str) -> str | None:
+    """Return why Kafka can have no topic of that name, as "cause; remedy"; None if it can."""
+    if _TOPIC.fullmatch(text) is not None and text not in (".", ".."):
+        return None
+    return "not a valid name of a topic; use at most 249 of A-Z, a-z, 0-9, '.', '_' and '-', such as carrier-updates"
 
 
 def group_id(application: str, operator: str) -> str:

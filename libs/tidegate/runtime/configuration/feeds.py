@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from tidegate.contracts.config import OperatorConfig, OutputDeclaration, flatten_topics, read
 from tidegate.contracts.errors import ConfigurationError, Problem, UserError
-from tidegate.contracts.naming import is_name
+from tidegate.contracts.naming import name_problem
 from tidegate.operators.registry import config_type, kinds
 
 Known = TypeVar("Known")
@@ -74,9 +74,8 @@ def _read(where: str, name: str, raw: Any, topic: OutputDeclaration) -> Operator
 
     Options taken from there do not count as set by the file (`model_fields_set`).
     """
-    if not is_name(name):
-        text = "not a valid operator name; use at most 63 of a-z, 0-9 and _, beginning with a letter"
-        raise ConfigurationError([Problem.of(where, name, text)])
+    if (problem := name_problem(name)) is not None:
+        raise ConfigurationError([Problem.of(where, name, problem)])
     if not isinstance(raw, Mapping) or "kind" not in raw:
         raise ConfigurationError([Problem.of(where, raw, f"kind is required; add kind: {kinds()[0]}")])
     kind = config_type(str(raw["kind"]))
