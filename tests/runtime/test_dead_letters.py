@@ -59,6 +59,7 @@ def test_late_and_rejected_rows_are_one_sequence_by_offset_with_unchanged_bytes(
         assert [letter[name] for name in ("key", "value", "headers")] == [
             row[name] for name in ("key", "value", "headers")
         ]
+        assert letter["cause"] == row["cause"]
         assert letter["reason"] == f"{'rejected' if letter['offset'] % 2 else 'late'}: {row['cause']}"
 
 

@@ -19,7 +19,8 @@ _COLUMNS = ["key", "value", "headers", "timestamp", "offset"]
 def as_dead_letters(late: pa.Table, rejected: pa.Table, *, times_in_values: bool) -> pa.Table:
     """Return the late and rejected rows of one partition and batch as dead letters, in order of their offsets.
 
-    Columns key, value, headers, timestamp (as it is written), offset, reason ("late: ...", "rejected: ...").
+    Columns key, value, headers, timestamp (as it is written), offset, cause, reason ("late: " or "rejected: " and the
+    cause).
     """
     letters = pa.concat_tables(
         [
@@ -46,6 +47,7 @@ def written_timestamps(rejected: pa.Table, *, times_in_values: bool) -> pa.Chunk
 
 
 def _letters(rows: pa.Table, kind: str, timestamps: pa.ChunkedArray) -> pa.Table:
-    rows = rows.append_column("reason", pc.binary_join_element_wise(kind, rows["cause"].cast(pa.string()), ": "))
-    place = rows.column_names.index("timestamp")
-    return rows.set_column(place, "timestamp", timestamps).select([*_COLUMNS, "reason"])
+    causes = rows["cause"].cast(pa.string())
+    reasons = pc.binary_join_element_wise(kind, causes, ": ")
+    columns = {name: rows[name] for name in _COLUMNS}
+    return pa.table(columns | {"timestamp": timestamps, "cause": causes, "reason": reasons})

@@ -154,16 +154,19 @@ def outgoing(to: Destination, emissions: pa.Table, first_seq: int = 0) -> tuple[
 def _dead_letters(to: Destination, letters: pa.Table, first_seq: int) -> tuple[OutgoingColumns, Stamp]:
     """Return the dead letters for the encoder, in order of their offsets, with their origin as headers."""
     reasons = pc.dictionary_encode(_whole(letters["reason"]))
-    messages = reasons.dictionary.to_pylist()
+    codes = reasons.indices.to_numpy()
+    _, first_of_code = np.unique(codes, return_index=True)
     # rule: raised-offsets/dead-letters
     offsets = input_offsets(to.raised, _whole(letters["offset"]).to_numpy())
     stamp = Stamp(
         operator=to.route.operator,
         batch=to.batch,
         first_seq=first_seq,
-        cause_codes=reasons.indices.to_numpy().astype(np.int8),
-        causes=[message.partition(": ")[2] for message in messages],
-        origin=Origin(topic=to.route.input, partition=to.partition, offsets=offsets, messages=messages),
+        cause_codes=codes.astype(np.int8),
+        causes=letters["cause"].take(first_of_code).to_pylist(),
+        origin=Origin(
+            topic=to.route.input, partition=to.partition, offsets=offsets, messages=reasons.dictionary.to_pylist()
+        ),
     )
     return _columns(letters), stamp
 
