@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.cli.develop import setup
 from tidegate.contracts.errors import EngineError, UserError
+from tidegate.kernels.compiled import cache
 from tidegate.runtime.install import jars
 from tidegate.runtime.install.java import java_command
 from tidegate.runtime.install.paths import project_root
@@ -125,6 +127,18 @@ def test_a_failing_download_is_one_message_with_a_remedy(tmp_path: Path, monkeyp
     assert "56 missing" in failed.value.value
     assert "run it again" in failed.value.remedy
     assert not folder.exists()
+
+
+def test_kernels_are_compiled_once_until_their_sources_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(setup, "call_kernels", lambda: calls.append("compiled"))
+    monkeypatch.setattr(setup, "delete_stale_files", lambda folder: None)
+    for _ in range(2):
+        setup.compile_kernels(tmp_path / "stamp")
+    assert calls == ["compiled"]
+    monkeypatch.setattr(cache, "_digests_in_use", {"of another source"})
+    setup.compile_kernels(tmp_path / "stamp")
+    assert calls == ["compiled", "compiled"]
 
 
 def _set_up(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:

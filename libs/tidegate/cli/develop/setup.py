@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterator
-from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,7 +12,8 @@ import click
 
 from tidegate.cli.shared import json_option, note, show
 from tidegate.contracts.errors import StateError
-from tidegate.kernels.compiled.cache import delete_stale_files
+from tidegate.kernels.compiled.cache import delete_stale_files, digest_in_use
+from tidegate.operators.registry import kinds, test_part
 from tidegate.runtime.install import jars
 from tidegate.runtime.install.java import java_command
 from tidegate.runtime.task.warm_up import warm_codec
@@ -22,8 +21,6 @@ from tidegate.testing.conformance import run_files
 from tidegate.testing.exercise import exercise_all
 
 _PACKAGE = Path(__file__).parents[2]
-_COMPILED = ("kernels", "operators")
-"""The folders whose functions numba compiles."""
 
 
 @click.command("setup")
@@ -42,19 +39,19 @@ def command() -> None:
 
 
 def compile_kernels(stamp: Path) -> None:
-    """Compile all kernels into numba's cache, unless the stamp file says that these sources were compiled.
+    """Compile all kernels into numba's cache, unless the stamp file says that the present ones were compiled.
 
-    What is in the cache of these sources stays, and what was compiled from others is deleted.
+    What is in the cache of the present kernels stays, and what was compiled from other sources is deleted.
     """
-    sources = _fingerprint()
-    if stamp.is_file() and stamp.read_text() == sources:
+    present = _present_kernels()
+    if stamp.is_file() and stamp.read_text() == present:
         return
     note("Compiling the kernels (a few minutes, once)")
     started = time.monotonic()
     call_kernels()
     delete_stale_files(_PACKAGE)
     with contextlib.suppress(OSError):  # an environment that cannot be written keeps no cache beside the sources either
-        stamp.write_text(sources)
+        stamp.write_text(present)
     note(f"Compiled the kernels in {time.monotonic() - started:.0f} s")
 
 
@@ -67,14 +64,8 @@ def call_kernels() -> None:
     exercise_all()
 
 
-def _fingerprint() -> str:
-    """Return a hash of the sources of all kernels, and of what compiles them."""
-    digest = sha256(f"{version('numba')} {version('numpy')}".encode())
-    for source in _sources():
-        digest.update(source.read_bytes())
-    return digest.hexdigest()
-
-
-def _sources() -> Iterator[Path]:
-    for folder in _COMPILED:
-        yield from sorted((_PACKAGE / folder).rglob("*.py"))
+def _present_kernels() -> str:
+    """Return what all kernels are compiled with and from."""
+    for kind in kinds():
+        test_part(kind, "adapters")  # imports all kernels of the kind
+    return f"numba {version('numba')}, numpy {version('numpy')}, sources {digest_in_use()}"

@@ -47,6 +47,11 @@ class _Files(caching.CompileResultCacheImpl):  # type: ignore[misc, unused-ignor
 _digests_in_use: set[str] = set()
 
 
+def digest_in_use() -> str:
+    """Return a digest of the sources that the kernels imported so far are compiled from."""
+    return hashlib.sha256(" ".join(sorted(_digests_in_use)).encode()).hexdigest()
+
+
 def delete_stale_files(folder: Path) -> None:
     """Delete the cached kernels below the folder that no imported kernel would use, checked or not."""
     for file in folder.rglob("*.nb[ic]"):
