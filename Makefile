@@ -45,14 +45,14 @@ laws: setup ## every operator against the laws, 2,000 examples each
 
 checked: setup ## the laws, the recorded scenarios and simulated services with every access to an array checked
 	@echo "Checked build"
-	@NUMBA_BOUNDSCHECK=1 HYPOTHESIS_PROFILE=few $(BIN)/python -m pytest -m fast -n 2 --dist loadfile tests/laws tests/operators/test_recorded_scenarios.py tests/kernels
+	@NUMBA_BOUNDSCHECK=1 HYPOTHESIS_PROFILE=few $(BIN)/python -m pytest -m fast -n 2 --dist loadfile tests/laws tests/operators/testing/test_recorded_scenarios.py tests/kernels
 	@NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tidegate.testing.simulation --seeds 100
 
 fuzz: setup ## the suite's properties on random bytes, for 10 minutes (SECONDS=N); a case that fails is a file in build/fuzzing
 	@NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.fuzzing --seconds $(or $(SECONDS),600)
 
 kill: setup ## the tests that kill the service at every dangerous point, 200,000 records (about half an hour)
-	@$(BIN)/python -m pytest -m kill -s tests/kill tests/stream
+	@$(BIN)/python -m pytest -m kill -s tests/kill tests/runtime/stream
 
 simulate: setup ## 10,000 simulated services with crashes, lost answers, zombies and takeovers
 	@$(BIN)/python -m tidegate.testing.simulation --seeds 10000

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.end_to_end.how_to import run_page
+from tests.end_to_end.how_to.pages import run_page
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 

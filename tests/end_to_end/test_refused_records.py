@@ -9,7 +9,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from tests.runtime.kafka_peers import read, write
+from tests.runtime.kafka.peers import read, write
 from tidegate.cli.main import main
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.records import Row

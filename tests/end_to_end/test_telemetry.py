@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.end_to_end.test_commands import tidegate, wait_for
 from tests.kill.harness import PARTITIONS, configure, records
-from tests.telemetry.conftest import CANARY
+from tests.runtime.telemetry.conftest import CANARY
 from tidegate.devkit.embedded_broker import free_ports
 from tidegate.devkit.produce_consume import write_all
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring

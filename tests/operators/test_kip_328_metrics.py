@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.hypothesis_profile import many
 from tests.operators.suppression.partitions import opened, records
-from tests.runtime.test_batch_metrics import meta
+from tests.runtime.telemetry.test_batch_metrics import meta
 from tidegate.contracts.operator import OperatorState, StepResult
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.windowed_aggregation import WindowedAggregation, WindowedAggregationConfig

@@ -21,8 +21,8 @@ RULES = (
         name="a batch is planned up to the last stable offset",
         chapter=Chapter.BATCH,
         tests=(
-            *tests("runtime/test_driver", "a_batch_is_planned_up_to_the_last_stable_offset"),
-            *tests("runtime/test_transaction_protocols", "last_stable_offsets_are_asked_for_with_read_committed"),
+            *tests("runtime/batch_loop/test_driver", "a_batch_is_planned_up_to_the_last_stable_offset"),
+            *tests("runtime/kafka/test_transaction_protocols", "last_stable_offsets_are_asked_for_with_read_committed"),
         ),
         removals=(
             replaced("offsets.stable", "offsets.latest", way="planned"),
@@ -35,10 +35,10 @@ RULES = (
         chapter=Chapter.BATCH,
         tests=(
             *tests(
-                "runtime/test_planning",
+                "runtime/batch_loop/test_planning",
                 "a_partition_is_not_idle_while_records_of_open_transactions_wait_after_its_last_stable_offset",
             ),
-            *tests("runtime/test_driver", "no_partition_is_idle_while_its_producers_transactions_are_open"),
+            *tests("runtime/batch_loop/test_driver", "no_partition_is_idle_while_its_producers_transactions_are_open"),
         ),
         removals=(
             dropped("high_watermarks.get(partition) == known.next_offset", way="plan"),
@@ -49,35 +49,35 @@ RULES = (
         slug="one-clock",
         name="the clock is read once per batch",
         chapter=Chapter.BATCH,
-        tests=tests("runtime/test_driver", "the_clock_is_read_once_for_a_batch"),
+        tests=tests("runtime/batch_loop/test_driver", "the_clock_is_read_once_for_a_batch"),
         removals=(argument("clock", "self._clock.now_ms()"),),
     ),
     Rule(
         slug="settled-before-plan",
         name="no batch is planned while the outcome of a publication is unknown",
         chapter=Chapter.BATCH,
-        tests=tests("runtime/test_driver", "no_batch_is_planned_while_a_publication_is_not_settled"),
+        tests=tests("runtime/batch_loop/test_driver", "no_batch_is_planned_while_a_publication_is_not_settled"),
         removals=(deleted(),),
     ),
     Rule(
         slug="no-task-retry",
         name="a task refuses to run if Spark retries it",
         chapter=Chapter.BATCH,
-        tests=tests("runtime/test_task", "a_task_that_spark_retries_refuses_to_run"),
+        tests=tests("runtime/task/test_task", "a_task_that_spark_retries_refuses_to_run"),
         removals=(condition("False"),),
     ),
     Rule(
         slug="one-stage-attempt",
         name="no Spark stage has a second attempt",
         chapter=Chapter.BATCH,
-        tests=tests("runtime/test_session", "spark_never_retries"),
+        tests=tests("runtime/spark/test_session", "spark_never_retries"),
         removals=(dropped("'spark.stage.maxConsecutiveAttempts':"),),
     ),
     Rule(
         slug="no-spark-retries",
         name="a start refuses settings that would make Spark retry a task",
         chapter=Chapter.BATCH,
-        tests=tests("runtime/test_application", "settings_that_make_spark_retry_a_task_are_refused"),
+        tests=tests("runtime/configuration/test_application", "settings_that_make_spark_retry_a_task_are_refused"),
         removals=(
             dropped("'spark.speculation':"),
             dropped("'spark.stage.maxConsecutiveAttempts':"),
@@ -94,7 +94,7 @@ RULES = (
         slug="lock-until-files",
         name="the lock is held until the output is open and the files are written",
         chapter=Chapter.BATCH,
-        tests=tests("runtime/test_task", "the_lock_is_held_until_the_output_is_open"),
+        tests=tests("runtime/task/test_task", "the_lock_is_held_until_the_output_is_open"),
         removals=(outside(),),
     ),
     Rule(
@@ -114,14 +114,16 @@ RULES = (
         slug="input-first",
         name="all input is fetched before the first change of the state",
         chapter=Chapter.BATCH,
-        tests=tests("runtime/test_task", "a_failed_fetch_never_damages_a_local_state"),
+        tests=tests("runtime/task/test_task", "a_failed_fetch_never_damages_a_local_state"),
         removals=(preceded("local.begin(attempt.epoch, attempt.batch, attempt.attempt)"),),
     ),
     Rule(
         slug="fetch-retries",
         name="a task retries Kafka errors until its deadline",
         chapter=Chapter.BATCH,
-        tests=tests("runtime/test_transaction_protocols", "a_fetch_without_an_answer_is_sent_again_until_the_deadline"),
+        tests=tests(
+            "runtime/kafka/test_transaction_protocols", "a_fetch_without_an_answer_is_sent_again_until_the_deadline"
+        ),
         removals=(instead("raise"),),
     ),
     Rule(
@@ -160,7 +162,7 @@ RULES = (
         slug="no-empty-transaction",
         name="without output there is no transaction",
         chapter=Chapter.BATCH,
-        tests=tests("runtime/test_task", "without_emissions_nothing_is_opened"),
+        tests=tests("runtime/task/test_task", "without_emissions_nothing_is_opened"),
         removals=(deleted(),),
     ),
     Rule(
@@ -168,7 +170,7 @@ RULES = (
         name="output can be rebuilt from the log, byte for byte and in order",
         chapter=Chapter.BATCH,
         tests=tests(
-            "runtime/test_publication",
+            "runtime/publishing/test_publication",
             "output_published_again_is_equal_byte_for_byte",
             "output_of_every_kind_published_again_is_equal_byte_for_byte",
             "late_and_rejected_dead_letters_are_ordered_by_offset",
@@ -205,28 +207,30 @@ RULES = (
         slug="commit-then-publish",
         name="transactions end after the commit",
         chapter=Chapter.BATCH,
-        tests=tests("runtime/test_driver", "transactions_end_after_the_commit_and_only_those_that_were_opened"),
+        tests=tests(
+            "runtime/batch_loop/test_driver", "transactions_end_after_the_commit_and_only_those_that_were_opened"
+        ),
         removals=(preceded("self._publish(results)"),),
     ),
     Rule(
         slug="end-opened-only",
         name="only transactions that were opened are ended",
         chapter=Chapter.BATCH,
-        tests=tests("runtime/test_transaction_protocols", "a_transaction_that_was_not_opened_is_not_ended"),
+        tests=tests("runtime/kafka/test_transaction_protocols", "a_transaction_that_was_not_opened_is_not_ended"),
         removals=(dropped("result.opened"),),
     ),
     Rule(
         slug="ends-together",
         name="all transactions of a batch are ended at once",
         chapter=Chapter.BATCH,
-        tests=tests("runtime/test_publication", "all_transactions_of_a_batch_are_ended_at_once"),
+        tests=tests("runtime/publishing/test_publication", "all_transactions_of_a_batch_are_ended_at_once"),
         removals=(value("[[partition] for partition in partitions] if partitions else []"),),
     ),
     Rule(
         slug="refusal-starts-over",
         name="after a definite refusal by Delta the driver starts over with a claim",
         chapter=Chapter.BATCH,
-        tests=tests("runtime/test_driver", "a_commit_that_is_refused_or_unclear_starts_over_with_a_claim"),
+        tests=tests("runtime/batch_loop/test_driver", "a_commit_that_is_refused_or_unclear_starts_over_with_a_claim"),
         removals=(dropped("StartOver"),),
     ),
     Rule(
@@ -234,9 +238,10 @@ RULES = (
         name="after a failed attempt the next request is InitProducerId",
         chapter=Chapter.BATCH,
         tests=(
-            *tests("runtime/test_driver", "a_failed_attempt_leaves_neither_files_nor_open_transactions"),
+            *tests("runtime/batch_loop/test_driver", "a_failed_attempt_leaves_neither_files_nor_open_transactions"),
             *tests(
-                "runtime/test_publication", "an_abandoned_transaction_is_aborted_under_the_own_id_before_anything_else"
+                "runtime/publishing/test_publication",
+                "an_abandoned_transaction_is_aborted_under_the_own_id_before_anything_else",
             ),
         ),
         removals=(deleted(),),
@@ -245,7 +250,9 @@ RULES = (
         slug="transaction-timeout",
         name="a transaction's timeout is three deadlines, and at least one minute",
         chapter=Chapter.BATCH,
-        tests=tests("runtime/test_publication", "the_transaction_timeout_is_three_deadlines_and_a_minute_at_least"),
+        tests=tests(
+            "runtime/publishing/test_publication", "the_transaction_timeout_is_three_deadlines_and_a_minute_at_least"
+        ),
         removals=(
             dropped("3"),
             value("int(3 * deadline_s * 1000)"),
@@ -255,14 +262,16 @@ RULES = (
         slug="timeout-allowed",
         name="the transaction timeout is checked against the broker's maximum at start",
         chapter=Chapter.BATCH,
-        tests=tests("runtime/test_transaction_protocols", "a_timeout_longer_than_the_broker_allows_is_a_user_error"),
+        tests=tests(
+            "runtime/kafka/test_transaction_protocols", "a_timeout_longer_than_the_broker_allows_is_a_user_error"
+        ),
         removals=(condition("False"),),
     ),
     Rule(
         slug="shared-deadline",
         name="the partitions of a task share one deadline for Kafka",
         chapter=Chapter.BATCH,
-        tests=tests("runtime/test_task", "the_partitions_of_a_task_share_one_deadline"),
+        tests=tests("runtime/task/test_task", "the_partitions_of_a_task_share_one_deadline"),
         removals=(argument("deadline_s", "self.attempt.deadline_s"),),
     ),
     Rule(
@@ -270,7 +279,7 @@ RULES = (
         name="no transaction stays open while the driver waits for the lake or a person",
         chapter=Chapter.BATCH,
         tests=tests(
-            "runtime/test_driver",
+            "runtime/batch_loop/test_driver",
             "no_transaction_stays_open_while_the_lake_is_waited_for",
             "a_batch_that_lost_a_record_leaves_no_transaction_open",
         ),
@@ -281,7 +290,7 @@ RULES = (
         name="a driver that ends aborts its open transactions",
         chapter=Chapter.BATCH,
         tests=tests(
-            "runtime/test_driver",
+            "runtime/batch_loop/test_driver",
             "a_driver_that_ends_aborts_its_open_transactions",
             "a_driver_that_ends_with_a_commit_in_doubt_leaves_its_transactions_open",
         ),

@@ -31,49 +31,55 @@ RULES = (
         slug="claim-takes-number",
         name="a claim takes a batch number",
         chapter=Chapter.COMMIT,
-        tests=tests("runtime/test_next_metadata", "a_claim_and_a_compaction_take_a_batch_each_and_keep_last"),
+        tests=tests(
+            "runtime/batch_loop/test_next_metadata", "a_claim_and_a_compaction_take_a_batch_each_and_keep_last"
+        ),
         removals=(argument("batch", "newest.batch"),),
     ),
     Rule(
         slug="compaction-takes-number",
         name="a compaction takes a batch number",
         chapter=Chapter.COMMIT,
-        tests=tests("runtime/test_next_metadata", "a_claim_and_a_compaction_take_a_batch_each_and_keep_last"),
+        tests=tests(
+            "runtime/batch_loop/test_next_metadata", "a_claim_and_a_compaction_take_a_batch_each_and_keep_last"
+        ),
         removals=(dropped("1"),),
     ),
     Rule(
         slug="claim-raises-epoch",
         name="every claim raises the epoch",
         chapter=Chapter.COMMIT,
-        tests=tests("runtime/test_next_metadata", "a_claim_and_a_compaction_take_a_batch_each_and_keep_last"),
+        tests=tests(
+            "runtime/batch_loop/test_next_metadata", "a_claim_and_a_compaction_take_a_batch_each_and_keep_last"
+        ),
         removals=(argument("epoch", "newest.epoch"),),
     ),
     Rule(
         slug="new-attempt-id",
         name="every try of a batch has a new attempt id",
         chapter=Chapter.COMMIT,
-        tests=tests("runtime/test_driver", "every_try_of_a_batch_has_a_new_attempt_id"),
+        tests=tests("runtime/batch_loop/test_driver", "every_try_of_a_batch_has_a_new_attempt_id"),
         removals=(replaced("uuid4().hex", "str(self.newest.batch + 1)"),),
     ),
     Rule(
         slug="last-commit",
         name="a partition's `last` is the batch and attempt of the newest commit that changed it",
         chapter=Chapter.COMMIT,
-        tests=tests("runtime/test_next_metadata", "metadata_is_complete_for_partitions_that_took_no_part"),
+        tests=tests("runtime/batch_loop/test_next_metadata", "metadata_is_complete_for_partitions_that_took_no_part"),
         removals=(dropped("last="),),
     ),
     Rule(
         slug="offsets-of-all",
         name="metadata has the offsets and stream times of all partitions",
         chapter=Chapter.COMMIT,
-        tests=tests("runtime/test_next_metadata", "metadata_is_complete_for_partitions_that_took_no_part"),
+        tests=tests("runtime/batch_loop/test_next_metadata", "metadata_is_complete_for_partitions_that_took_no_part"),
         removals=(argument("partitions", "after"),),
     ),
     Rule(
         slug="counts-balance",
         name="a batch whose counts do not balance is not committed",
         chapter=Chapter.COMMIT,
-        tests=tests("runtime/test_next_metadata", "a_batch_whose_counts_do_not_balance_is_not_committed"),
+        tests=tests("runtime/batch_loop/test_next_metadata", "a_batch_whose_counts_do_not_balance_is_not_committed"),
         removals=(condition("False"),),
     ),
     Rule(

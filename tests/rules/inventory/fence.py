@@ -130,7 +130,7 @@ RULES = (
         slug="no-update-to-newest",
         name="the handle never moves to the newest version by itself",
         chapter=Chapter.FENCE,
-        tests=tests("test_house", "the_log_is_never_updated_to_whatever_is_newest"),
+        tests=tests("project/test_house", "the_log_is_never_updated_to_whatever_is_newest"),
         removals=(preceded("from deltalake import DeltaTable; DeltaTable(str(self.path)).update_incremental()"),),
     ),
     Rule(

@@ -10,7 +10,7 @@ RULES = (
         slug="client-per-process",
         name="every process has its own client, created after the fork",
         chapter=Chapter.KAFKA,
-        tests=tests("runtime/test_client_rules", "every_process_and_every_thread_has_its_own_client"),
+        tests=tests("runtime/kafka/test_client_rules", "every_process_and_every_thread_has_its_own_client"),
         removals=(
             replaced("os.getpid()", "0"),
             replaced("threading.get_ident()", "0"),
@@ -20,35 +20,35 @@ RULES = (
         slug="close-after-timeout",
         name="after a timeout the connections are closed",
         chapter=Chapter.KAFKA,
-        tests=tests("runtime/test_client_rules", "after_a_request_without_an_answer_all_connections_are_closed"),
+        tests=tests("runtime/kafka/test_client_rules", "after_a_request_without_an_answer_all_connections_are_closed"),
         removals=(deleted(),),
     ),
     Rule(
         slug="one-request-at-a-time",
         name="a client sends one request at a time",
         chapter=Chapter.KAFKA,
-        tests=tests("runtime/test_client_rules", "a_client_sends_one_request_at_a_time"),
+        tests=tests("runtime/kafka/test_client_rules", "a_client_sends_one_request_at_a_time"),
         removals=(unwrapped(),),
     ),
     Rule(
         slug="no-resend",
         name="the client never resends a request without a response",
         chapter=Chapter.KAFKA,
-        tests=tests("runtime/test_client_rules", "a_sent_record_is_not_sent_again"),
+        tests=tests("runtime/kafka/test_client_rules", "a_sent_record_is_not_sent_again"),
         removals=(preceded("if deadline.remaining_s:\n    return await self._answer(request, node_id, deadline)"),),
     ),
     Rule(
         slug="recreated-topic",
         name="a re-created topic stops the operator",
         chapter=Chapter.KAFKA,
-        tests=tests("runtime/test_preflight", "a_re_created_topic_stops_the_operator"),
+        tests=tests("runtime/batch_loop/test_preflight", "a_re_created_topic_stops_the_operator"),
         removals=(condition("not (known := topic_id)"),),
     ),
     Rule(
         slug="topic-ids-checked",
         name="topic ids are compared before and after each batch is read",
         chapter=Chapter.KAFKA,
-        tests=tests("runtime/test_driver", "topic_ids_are_compared_before_and_after_a_batch_is_read"),
+        tests=tests("runtime/batch_loop/test_driver", "topic_ids_are_compared_before_and_after_a_batch_is_read"),
         removals=(deleted(),),
     ),
     Rule(
@@ -56,7 +56,7 @@ RULES = (
         name="a truncated input stops the operator, even if it has grown again",
         chapter=Chapter.KAFKA,
         tests=tests(
-            "runtime/test_truncation",
+            "runtime/batch_loop/test_truncation",
             "a_fetch_sends_the_last_leader_epoch_and_returns_that_of_the_records_read",
             "if_read_records_are_missing_nothing_is_read",
             "a_log_or_leader_epoch_that_ends_before_the_next_offset_is_a_truncation",
@@ -80,7 +80,7 @@ RULES = (
         name="a skip back keeps the leader epoch of the remaining records, so that the next truncation is detected too",
         chapter=Chapter.KAFKA,
         tests=tests(
-            "runtime/test_truncation",
+            "runtime/batch_loop/test_truncation",
             "the_leader_epoch_before_an_offset_is_that_of_the_record_there",
             "after_a_skip_back_leader_epochs_detect_the_next_truncation",
         ),
@@ -102,11 +102,11 @@ RULES = (
                 "a_skip_back_raises_later_offsets_and_a_skip_forward_does_not",
             ),
             *tests(
-                "runtime/test_task",
+                "runtime/task/test_task",
                 "a_record_at_a_reused_offset_is_a_separate_row",
                 "a_partition_stopped_by_a_limit_names_an_offset_of_the_input",
             ),
-            *tests("runtime/test_publication", "dead_letters_name_offsets_of_the_input"),
+            *tests("runtime/publishing/test_publication", "dead_letters_name_offsets_of_the_input"),
         ),
         removals=(
             dropped("raised=", way="recorded"),
@@ -120,7 +120,7 @@ RULES = (
         slug="same-partition",
         name="the output partition is the input partition",
         chapter=Chapter.KAFKA,
-        tests=tests("runtime/test_task", "emissions_are_written_to_the_partition_of_their_input"),
+        tests=tests("runtime/task/test_task", "emissions_are_written_to_the_partition_of_their_input"),
         removals=(replaced("to.partition", "0"),),
     ),
     Rule(
@@ -128,7 +128,7 @@ RULES = (
         name="the output, and the topic of dead letters, has at least as many partitions as the input",
         chapter=Chapter.KAFKA,
         tests=tests(
-            "runtime/test_preflight",
+            "runtime/batch_loop/test_preflight",
             "an_output_with_fewer_partitions_is_refused",
             "a_topic_of_dead_letters_with_fewer_partitions_is_refused",
         ),
@@ -138,7 +138,9 @@ RULES = (
         slug="same-input-partitions",
         name="an input with a different number of partitions stops the operator",
         chapter=Chapter.KAFKA,
-        tests=tests("runtime/test_preflight", "an_input_with_a_different_number_of_partitions_stops_the_operator"),
+        tests=tests(
+            "runtime/batch_loop/test_preflight", "an_input_with_a_different_number_of_partitions_stops_the_operator"
+        ),
         removals=(condition("(had := len(before.partitions)) is None"),),
     ),
     Rule(
@@ -147,7 +149,7 @@ RULES = (
         chapter=Chapter.KILL_POINTS,
         tests=(
             *tests("contracts/test_kill_points", "every_kill_point_is_in_the_code"),
-            *tests("runtime/test_driver", "a_driver_reaches_its_kill_points_in_order"),
+            *tests("runtime/batch_loop/test_driver", "a_driver_reaches_its_kill_points_in_order"),
         ),
         removals=(
             deleted(),

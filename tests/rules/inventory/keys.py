@@ -33,7 +33,9 @@ RULES = (
         slug="log-without-windows",
         name="an older log keeps leaving windows out of keys",
         chapter=Chapter.KEYS,
-        tests=tests("runtime/test_feeds", "an_older_log_keeps_ignoring_windows_until_the_file_says_otherwise"),
+        tests=tests(
+            "runtime/configuration/test_feeds", "an_older_log_keeps_ignoring_windows_until_the_file_says_otherwise"
+        ),
         removals=(
             value("config", way="compared"),
             value("settings", way="opened"),
@@ -43,7 +45,7 @@ RULES = (
         slug="key-kind-fixed",
         name="a log never changes between windowed keys and plain keys",
         chapter=Chapter.KEYS,
-        tests=tests("runtime/test_feeds", "an_operator_cannot_change_between_windowed_and_plain_keys"),
+        tests=tests("runtime/configuration/test_feeds", "an_operator_cannot_change_between_windowed_and_plain_keys"),
         removals=(dropped("'windows':"),),
     ),
     Rule(

@@ -27,14 +27,14 @@ RULES = (
         slug="dirty-first",
         name="the header is dirty before the first change",
         chapter=Chapter.LOCAL_STATE,
-        tests=tests("runtime/test_task", "the_header_is_dirty_while_the_state_changes_and_complete_at_the_end"),
+        tests=tests("runtime/task/test_task", "the_header_is_dirty_while_the_state_changes_and_complete_at_the_end"),
         removals=(deleted(),),
     ),
     Rule(
         slug="complete-after-kernel",
         name="the header is marked complete after the kernel, and never while it runs",
         chapter=Chapter.LOCAL_STATE,
-        tests=tests("runtime/test_task", "a_task_that_fails_in_its_kernel_leaves_a_dirty_header"),
+        tests=tests("runtime/task/test_task", "a_task_that_fails_in_its_kernel_leaves_a_dirty_header"),
         removals=(preceded("local.complete()"),),
     ),
     Rule(
@@ -42,7 +42,7 @@ RULES = (
         name="a failure after the kernel is undone by the next attempt",
         chapter=Chapter.LOCAL_STATE,
         tests=(
-            *tests("runtime/test_task", "a_task_that_fails_after_its_kernel_is_undone_by_the_next_attempt"),
+            *tests("runtime/task/test_task", "a_task_that_fails_after_its_kernel_is_undone_by_the_next_attempt"),
             *tests("state/test_recovery", "after_a_failed_attempt_the_state_is_undone_without_the_log"),
             *tests("state/test_decisions", "a_failed_attempt_is_undone_if_that_restores_the_last_commit"),
         ),
@@ -133,14 +133,16 @@ RULES = (
         slug="compaction-is-snapshot",
         name="a compaction records that it is the newest snapshot",
         chapter=Chapter.LOCAL_STATE,
-        tests=tests("runtime/test_next_metadata", "a_claim_and_a_compaction_take_a_batch_each_and_keep_last"),
+        tests=tests(
+            "runtime/batch_loop/test_next_metadata", "a_claim_and_a_compaction_take_a_batch_each_and_keep_last"
+        ),
         removals=(argument("snapshot_batch", "newest.partitions[p].snapshot_batch"),),
     ),
     Rule(
         slug="lineage-in-plan",
         name="a plan contains the lineage and the newest snapshot",
         chapter=Chapter.LOCAL_STATE,
-        tests=tests("runtime/test_planning", "a_task_receives_last_lineage_and_newest_snapshot"),
+        tests=tests("runtime/batch_loop/test_planning", "a_task_receives_last_lineage_and_newest_snapshot"),
         removals=(
             dropped("snapshot="),
             dropped("lineage="),
@@ -224,9 +226,9 @@ RULES = (
         name="local states are recovered before the attempt, and ready partitions do not wait for others",
         chapter=Chapter.LOCAL_STATE,
         tests=(
-            *tests("runtime/test_driver", "local_states_are_recovered_before_an_attempt_begins"),
+            *tests("runtime/batch_loop/test_driver", "local_states_are_recovered_before_an_attempt_begins"),
             *tests(
-                "runtime/test_state_recovery",
+                "runtime/batch_loop/test_state_recovery",
                 "partitions_that_are_ready_do_not_wait_for_those_that_are_rebuilt",
                 "work_on_all_partitions_waits_for_all_states",
                 "after_a_failed_attempt_only_its_partitions_are_recovered_first",

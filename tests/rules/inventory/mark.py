@@ -22,7 +22,7 @@ RULES = (
         slug="mark-with-output",
         name="the mark is committed in the transaction of the output",
         chapter=Chapter.MARK,
-        tests=tests("runtime/test_publication", "output_offset_and_mark_share_one_transaction"),
+        tests=tests("runtime/publishing/test_publication", "output_offset_and_mark_share_one_transaction"),
         removals=(
             replaced("format_mark(to.table_id, to.batch)", "''"),
             preceded("return producer"),
@@ -32,7 +32,7 @@ RULES = (
         slug="mark-by-batch",
         name="marks are compared by batch, never by offset",
         chapter=Chapter.MARK,
-        tests=tests("runtime/test_publication", "marks_are_compared_by_batch_never_by_offset"),
+        tests=tests("runtime/publishing/test_publication", "marks_are_compared_by_batch_never_by_offset"),
         removals=(
             followed("if committed and committed.offset >= newest.partitions[partition].next_offset:\n    continue"),
         ),
@@ -41,7 +41,7 @@ RULES = (
         slug="group-in-transactions",
         name="only transactions write to the group",
         chapter=Chapter.MARK,
-        tests=tests("test_house", "a_group_s_offsets_are_committed_in_transactions_only"),
+        tests=tests("project/test_house", "a_group_s_offsets_are_committed_in_transactions_only"),
         removals=(instead("from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest"),),
     ),
     Rule(
@@ -54,7 +54,7 @@ RULES = (
                 "the_one_batch_above_the_mark_is_published",
                 "output_up_to_the_mark_is_published",
             ),
-            *tests("runtime/test_publication", "a_start_publishes_the_committed_batch_above_the_mark"),
+            *tests("runtime/publishing/test_publication", "a_start_publishes_the_committed_batch_above_the_mark"),
         ),
         removals=(
             replaced("{batch for batch in outputs if batch > published}", "set(outputs)", way="decision"),
@@ -100,14 +100,14 @@ RULES = (
         slug="absent-mark-by-headers",
         name="without a mark the headers at the end of the output decide",
         chapter=Chapter.MARK,
-        tests=tests("runtime/test_publication", "a_missing_mark_is_resolved_by_the_output_s_headers"),
+        tests=tests("runtime/publishing/test_publication", "a_missing_mark_is_resolved_by_the_output_s_headers"),
         removals=(value("None"),),
     ),
     Rule(
         slug="absent-mark-newest-output",
         name="without a mark only the newest output is in question",
         chapter=Chapter.MARK,
-        tests=tests("runtime/test_publication", "with_a_missing_mark_only_the_newest_output_is_in_question"),
+        tests=tests("runtime/publishing/test_publication", "with_a_missing_mark_only_the_newest_output_is_in_question"),
         removals=(
             value("decide_from_topics(outputs[0], self._topic_ends(partition, outputs[-1], newest))", way="asked"),
             replaced("tail.newest >= batch", "tail.newest == batch", way="decided"),
@@ -119,11 +119,11 @@ RULES = (
         chapter=Chapter.MARK,
         tests=(
             *tests(
-                "runtime/test_publication",
+                "runtime/publishing/test_publication",
                 "if_nothing_shows_whether_output_was_published_a_person_decides",
                 "a_settlement_is_carried_out",
             ),
-            *tests("runtime/test_settle", "a_settlement_is_recorded_by_a_claim_and_the_marks_are_written"),
+            *tests("runtime/repair/test_settle", "a_settlement_is_recorded_by_a_claim_and_the_marks_are_written"),
         ),
         removals=(
             replaced("earliest(self._client(), topic)[partition] == 0", "True", way="whole"),
@@ -137,7 +137,9 @@ RULES = (
         slug="absent-mark-nothing-open",
         name="without a mark the output is searched only when no open transaction hides its end",
         chapter=Chapter.MARK,
-        tests=tests("runtime/test_transaction_protocols", "the_newest_batch_is_searched_once_no_transaction_is_open"),
+        tests=tests(
+            "runtime/kafka/test_transaction_protocols", "the_newest_batch_is_searched_once_no_transaction_is_open"
+        ),
         removals=(condition("True"),),
     ),
     Rule(
@@ -145,7 +147,7 @@ RULES = (
         name="marks are committed again well before the brokers drop them",
         chapter=Chapter.MARK,
         tests=tests(
-            "runtime/test_publication",
+            "runtime/publishing/test_publication",
             "the_marks_of_quiet_partitions_are_committed_again_well_before_they_expire",
         ),
         removals=(
@@ -158,14 +160,16 @@ RULES = (
         slug="own-headers",
         name="the search uses the operator's own committed headers, the newest first",
         chapter=Chapter.MARK,
-        tests=tests("runtime/test_kafka_transactions", "the_newest_batch_is_found_before_records_of_other_writers"),
+        tests=tests("runtime/kafka/test_transactions", "the_newest_batch_is_found_before_records_of_other_writers"),
         removals=(condition("headers"),),
     ),
     Rule(
         slug="headers-above-log",
         name="headers of a batch above the log's newest stop the operator",
         chapter=Chapter.MARK,
-        tests=tests("runtime/test_publication", "output_above_the_newest_batch_of_the_log_stops_the_operator"),
+        tests=tests(
+            "runtime/publishing/test_publication", "output_above_the_newest_batch_of_the_log_stops_the_operator"
+        ),
         removals=(condition("False"),),
     ),
     Rule(
@@ -173,7 +177,7 @@ RULES = (
         name="if a mark is above the log, the log is read again: a driver that was fenced meanwhile starts over",
         chapter=Chapter.MARK,
         tests=tests(
-            "runtime/test_publication",
+            "runtime/publishing/test_publication",
             "a_mark_above_a_fenced_driver_s_log_shows_its_successor",
         ),
         removals=(deleted(),),
@@ -183,10 +187,10 @@ RULES = (
         name="publishing starts at the batch in which output was configured",
         chapter=Chapter.MARK,
         tests=(
-            *tests("runtime/test_claim", "publishing_starts_at_the_claim_in_which_output_was_configured"),
-            *tests("runtime/test_claim", "dead_letters_start_at_the_claim_in_which_they_were_configured"),
+            *tests("runtime/batch_loop/test_claim", "publishing_starts_at_the_claim_in_which_output_was_configured"),
+            *tests("runtime/batch_loop/test_claim", "dead_letters_start_at_the_claim_in_which_they_were_configured"),
             *tests(
-                "runtime/test_publication",
+                "runtime/publishing/test_publication",
                 "emissions_from_before_output_was_configured_are_not_published",
                 "a_batch_is_published_again_without_dead_letters_configured_later",
             ),
@@ -201,7 +205,7 @@ RULES = (
         slug="former-output-first",
         name="output committed for a former topic is published there first",
         chapter=Chapter.MARK,
-        tests=tests("runtime/test_claim", "output_committed_for_a_former_topic_is_published_there_first"),
+        tests=tests("runtime/batch_loop/test_claim", "output_committed_for_a_former_topic_is_published_there_first"),
         removals=(deleted(),),
     ),
     Rule(

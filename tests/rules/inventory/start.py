@@ -16,7 +16,7 @@ RULES = (
         name="executors that do not share the lake are refused before the first batch",
         chapter=Chapter.START,
         tests=tests(
-            "runtime/test_lake_probe",
+            "runtime/spark/test_lake_probe",
             "an_executor_with_a_different_lake_is_refused_and_named",
             "a_driver_checks_the_lake_once_before_its_first_batch",
         ),
@@ -31,11 +31,11 @@ RULES = (
         chapter=Chapter.START,
         tests=(
             *tests(
-                "runtime/test_earlier_runs",
+                "runtime/batch_loop/test_earlier_runs",
                 "an_operator_with_any_trace_waits_for_its_lake_and_then_continues",
             ),
             *tests(
-                "stream/test_driver",
+                "runtime/stream/test_driver",
                 "a_stream_that_has_run_before_never_creates_a_new_log",
                 "a_stream_whose_lake_disappears_creates_no_new_log",
             ),
@@ -49,14 +49,18 @@ RULES = (
         slug="claim-before-ids",
         name="a claim is committed before any transactional id is initialised",
         chapter=Chapter.START,
-        tests=tests("runtime/test_claim", "a_start_claims_then_initialises_ids_then_reads_marks_then_publishes"),
+        tests=tests(
+            "runtime/batch_loop/test_claim", "a_start_claims_then_initialises_ids_then_reads_marks_then_publishes"
+        ),
         removals=(preceded("self._published_to(wanted)"),),
     ),
     Rule(
         slug="ids-before-marks",
         name="the transactional ids of all partitions are initialised before the marks are read",
         chapter=Chapter.START,
-        tests=tests("runtime/test_claim", "a_start_claims_then_initialises_ids_then_reads_marks_then_publishes"),
+        tests=tests(
+            "runtime/batch_loop/test_claim", "a_start_claims_then_initialises_ids_then_reads_marks_then_publishes"
+        ),
         removals=(followed("break"),),
     ),
     Rule(
@@ -64,8 +68,8 @@ RULES = (
         name="marks are read only when no transaction is about to change them",
         chapter=Chapter.START,
         tests=(
-            *tests("runtime/test_transaction_protocols", "marks_are_requested_as_stable_offsets"),
-            *tests("runtime/test_kafka_transactions", "a_mark_waits_for_the_transaction_that_is_about_to_change_it"),
+            *tests("runtime/kafka/test_transaction_protocols", "marks_are_requested_as_stable_offsets"),
+            *tests("runtime/kafka/test_transactions", "a_mark_waits_for_the_transaction_that_is_about_to_change_it"),
         ),
         removals=(argument("require_stable", "False"),),
     ),
@@ -73,7 +77,7 @@ RULES = (
         slug="start-publishes",
         name="a start publishes output that is committed but not published",
         chapter=Chapter.START,
-        tests=tests("runtime/test_publication", "a_start_publishes_the_committed_batch_above_the_mark"),
+        tests=tests("runtime/publishing/test_publication", "a_start_publishes_the_committed_batch_above_the_mark"),
         removals=(deleted(),),
     ),
     Rule(
@@ -81,7 +85,7 @@ RULES = (
         name="if a step of the start fails, the start begins again with a claim",
         chapter=Chapter.START,
         tests=tests(
-            "runtime/test_driver",
+            "runtime/batch_loop/test_driver",
             "a_failing_step_of_the_start_starts_over_at_the_claim",
             "an_operator_that_cannot_be_opened_is_claimed_again",
         ),
@@ -91,7 +95,9 @@ RULES = (
         slug="init-after-unclear-end",
         name="after an unclear end the next request is InitProducerId",
         chapter=Chapter.UNCLEAR,
-        tests=tests("runtime/test_publication", "after_an_end_without_an_answer_the_next_request_is_init_producer_id"),
+        tests=tests(
+            "runtime/publishing/test_publication", "after_an_end_without_an_answer_the_next_request_is_init_producer_id"
+        ),
         removals=(deleted(),),
     ),
     Rule(
@@ -100,12 +106,12 @@ RULES = (
         chapter=Chapter.UNCLEAR,
         tests=(
             *tests(
-                "runtime/test_publication",
+                "runtime/publishing/test_publication",
                 "after_an_end_without_an_answer_the_next_request_is_init_producer_id",
                 "a_takeover_is_detected_by_the_driver_s_own_id_and_epoch",
             ),
             *tests(
-                "runtime/test_kafka_transactions",
+                "runtime/kafka/test_transactions",
                 "a_takeover_fences_the_older_producer_whatever_it_does",
                 "after_a_timeout_the_driver_s_own_id_and_epoch_are_accepted",
             ),
@@ -120,7 +126,7 @@ RULES = (
         name="a transactional id is taken over only at start, after the claim",
         chapter=Chapter.UNCLEAR,
         tests=tests(
-            "runtime/test_publication",
+            "runtime/publishing/test_publication",
             "after_an_end_without_an_answer_the_next_request_is_init_producer_id",
             "an_abandoned_transaction_is_aborted_under_the_own_id_before_anything_else",
         ),
@@ -130,28 +136,28 @@ RULES = (
         slug="mark-after-timeout",
         name="after a timeout the mark is read, and missing output is published again",
         chapter=Chapter.UNCLEAR,
-        tests=tests("runtime/test_publication", "an_end_that_was_not_carried_out_is_published_again"),
+        tests=tests("runtime/publishing/test_publication", "an_end_that_was_not_carried_out_is_published_again"),
         removals=(deleted(),),
     ),
     Rule(
         slug="fenced-stops",
         name="a fenced driver reads the log, and stops if the log has a higher epoch",
         chapter=Chapter.UNCLEAR,
-        tests=tests("runtime/test_claim", "a_superseded_driver_does_not_claim_again"),
+        tests=tests("runtime/batch_loop/test_claim", "a_superseded_driver_does_not_claim_again"),
         removals=(deleted(),),
     ),
     Rule(
         slug="fenced-starts-over",
         name="a driver that was fenced without a higher epoch in the log starts over",
         chapter=Chapter.UNCLEAR,
-        tests=tests("runtime/test_driver", "a_driver_that_was_fenced_claims_before_it_does_anything_else"),
+        tests=tests("runtime/batch_loop/test_driver", "a_driver_that_was_fenced_claims_before_it_does_anything_else"),
         removals=(dropped("Fenced"),),
     ),
     Rule(
         slug="own-claim",
         name="a driver that finds its own claim in the log does not take it for a takeover",
         chapter=Chapter.UNCLEAR,
-        tests=tests("runtime/test_claim", "a_driver_s_own_claim_in_doubt_is_not_a_takeover"),
+        tests=tests("runtime/batch_loop/test_claim", "a_driver_s_own_claim_in_doubt_is_not_a_takeover"),
         removals=(dropped("found.attempt not in self._attempts"),),
     ),
 )

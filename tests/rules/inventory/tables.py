@@ -20,7 +20,7 @@ RULES = (
         slug="pin-newest",
         name="a batch is pinned to the newest version of its table",
         chapter=Chapter.TABLES,
-        tests=tests("runtime/test_table_pin", "a_pin_is_the_newest_version_until_the_next_pin"),
+        tests=tests("runtime/batch_loop/test_table_pin", "a_pin_is_the_newest_version_until_the_next_pin"),
         removals=(instead("break"),),
     ),
     Rule(
@@ -28,7 +28,7 @@ RULES = (
         name="a replica that equals a commit of its lineage is caught up from the files that were added after it",
         chapter=Chapter.TABLES,
         tests=tests(
-            "runtime/test_table_pin",
+            "runtime/batch_loop/test_table_pin",
             "a_replica_is_rebuilt_once_then_caught_up_from_what_commits_added",
             "a_returning_reader_catches_up_from_earlier_entries",
         ),
@@ -41,35 +41,35 @@ RULES = (
         slug="replica-deletes",
         name="no replica misses a delete because of a compaction of the table",
         chapter=Chapter.TABLES,
-        tests=tests("runtime/test_table_pin", "a_replica_applies_deletes_that_a_compaction_removed"),
+        tests=tests("runtime/batch_loop/test_table_pin", "a_replica_applies_deletes_that_a_compaction_removed"),
         removals=(condition("False"),),
     ),
     Rule(
         slug="replica-vacuumed",
         name="a replica whose files were vacuumed is rebuilt",
         chapter=Chapter.TABLES,
-        tests=tests("runtime/test_table_pin", "a_replica_whose_files_were_vacuumed_is_rebuilt"),
+        tests=tests("runtime/batch_loop/test_table_pin", "a_replica_whose_files_were_vacuumed_is_rebuilt"),
         removals=(replaced("source.lacks_files", "False"),),
     ),
     Rule(
         slug="replica-never-back",
         name="neither an older driver nor an older pin can move a replica backwards",
         chapter=Chapter.TABLES,
-        tests=tests("runtime/test_table_pin", "an_older_reader_does_not_set_a_replica_back"),
+        tests=tests("runtime/batch_loop/test_table_pin", "an_older_reader_does_not_set_a_replica_back"),
         removals=(argument("batch", "2**62"),),
     ),
     Rule(
         slug="wait-for-table",
         name="a reader waits for a table that has no log yet",
         chapter=Chapter.TABLES,
-        tests=tests("runtime/test_table_pin", "a_reader_waits_for_a_table_without_a_log"),
+        tests=tests("runtime/batch_loop/test_table_pin", "a_reader_waits_for_a_table_without_a_log"),
         removals=(replaced("Unavailable", "StateError"),),
     ),
     Rule(
         slug="table-partitions",
         name="a table with a different number of partitions is refused",
         chapter=Chapter.TABLES,
-        tests=tests("runtime/test_table_pin", "different_numbers_of_partitions_are_refused"),
+        tests=tests("runtime/batch_loop/test_table_pin", "different_numbers_of_partitions_are_refused"),
         removals=(deleted(),),
     ),
     Rule(
@@ -77,7 +77,7 @@ RULES = (
         name="a reader stops if its table's log has a different table id than before, even while it runs",
         chapter=Chapter.TABLES,
         tests=tests(
-            "runtime/test_table_pin",
+            "runtime/batch_loop/test_table_pin",
             "a_different_log_under_the_table_s_name_is_refused_at_start",
             "a_re_created_table_stops_its_reader",
             "readers_continue_with_a_table_restored_from_a_copy",
@@ -93,7 +93,7 @@ RULES = (
         name="a table's log that is older than its readers' last version, or changed by another program, stops them",
         chapter=Chapter.TABLES,
         tests=tests(
-            "runtime/test_table_pin",
+            "runtime/batch_loop/test_table_pin",
             "a_log_older_than_its_readers_last_version_stops_them",
             "a_log_that_another_program_changed_stops_its_readers",
         ),
@@ -106,7 +106,7 @@ RULES = (
         slug="optimize-keeps-metadata",
         name="a version that a foreign OPTIMIZE committed stands for the batch below it",
         chapter=Chapter.TABLES,
-        tests=tests("runtime/test_table_pin", "a_pin_at_a_foreign_optimize_stands_for_the_batch_below_it"),
+        tests=tests("runtime/batch_loop/test_table_pin", "a_pin_at_a_foreign_optimize_stands_for_the_batch_below_it"),
         removals=(replaced("change.get('dataChange', True)", "True"),),
     ),
     Rule(
@@ -146,7 +146,9 @@ RULES = (
         slug="lease-before-pin",
         name="a reader writes its lease before its first pin",
         chapter=Chapter.TABLES,
-        tests=tests("runtime/test_table_pin", "a_reader_writes_its_lease_before_the_first_pin_and_while_it_runs"),
+        tests=tests(
+            "runtime/batch_loop/test_table_pin", "a_reader_writes_its_lease_before_the_first_pin_and_while_it_runs"
+        ),
         removals=(deleted(),),
     ),
     Rule(
@@ -206,14 +208,17 @@ RULES = (
         slug="replica-floor",
         name="a replica is read with the floor of its pin",
         chapter=Chapter.TABLES,
-        tests=tests("runtime/test_table_pin", "a_replica_is_read_with_the_floor_of_the_pin"),
+        tests=tests("runtime/batch_loop/test_table_pin", "a_replica_is_read_with_the_floor_of_the_pin"),
         removals=(dropped("floor="),),
     ),
     Rule(
         slug="waiting-bounded",
         name="while 64 MiB wait for the table in a partition, its stream is not read",
         chapter=Chapter.TABLES,
-        tests=tests("runtime/test_table_stream_alignment", "with_64_mib_waiting_a_partition_pauses_reading_the_stream"),
+        tests=tests(
+            "runtime/batch_loop/test_table_stream_alignment",
+            "with_64_mib_waiting_a_partition_pauses_reading_the_stream",
+        ),
         removals=(replaced("used.waiting_bytes >= MOST_WAITING_BYTES", "False"),),
     ),
     Rule(
@@ -221,7 +226,7 @@ RULES = (
         name="records due by an idle advance wait for an end of the table's topic that is read after it",
         chapter=Chapter.TABLES,
         tests=tests(
-            "runtime/test_table_stream_alignment",
+            "runtime/batch_loop/test_table_stream_alignment",
             "records_due_by_an_idle_advance_wait_for_a_later_end_of_the_table_s_topic",
         ),
         removals=(

@@ -3,7 +3,7 @@
 from tests.rules.removals import argument, condition, deleted, dropped, value
 from tests.rules.rule import Chapter, Rule, tests
 
-_FILE, _HERE = "runtime/kafka/transactions", "runtime/test_transaction_protocols"
+_FILE, _HERE = "runtime/kafka/transactions", "runtime/kafka/test_transaction_protocols"
 
 RULES = (
     Rule(
@@ -12,7 +12,7 @@ RULES = (
         chapter=Chapter.TRANSACTIONS,
         tests=(
             *tests(_HERE, "the_protocol_is_that_of_the_broker"),
-            *tests("runtime/test_kafka_transactions", "the_protocol_follows_the_finalised_feature"),
+            *tests("runtime/kafka/test_transactions", "the_protocol_follows_the_finalised_feature"),
         ),
         removals=(
             argument("version", "2", way="producer"),
@@ -89,7 +89,10 @@ RULES = (
         chapter=Chapter.TRANSACTIONS,
         tests=(
             *tests(_HERE, "a_forgotten_producer_id_is_an_error_at_once"),
-            *tests("runtime/test_publication", "after_a_forgotten_producer_id_the_next_request_is_init_producer_id"),
+            *tests(
+                "runtime/publishing/test_publication",
+                "after_a_forgotten_producer_id_the_next_request_is_init_producer_id",
+            ),
         ),
         removals=(value("code == 49 or bool(for_code(code).retriable)"),),
     ),

@@ -103,7 +103,7 @@ RULES = (
         chapter=Chapter.UPKEEP,
         tests=(
             *tests("state/test_operator_log", "files_of_a_failed_attempt_are_deleted_by_name"),
-            *tests("runtime/test_driver", "a_failed_attempt_leaves_neither_files_nor_open_transactions"),
+            *tests("runtime/batch_loop/test_driver", "a_failed_attempt_leaves_neither_files_nor_open_transactions"),
         ),
         removals=(deleted(),),
     ),

@@ -1,0 +1,93 @@
+"""What drivers do so that a table and its readers wait for each other."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.metadata import described
+from tests.runtime.batch_loop.test_table_pin import PLAN, READER
+from tidegate.contracts.batch_metadata import Counts
+from tidegate.contracts.event_time import ALWAYS, NEVER
+from tidegate.runtime.batch_loop.table_stream_alignment import MOST_WAITING_BYTES, Gates, Readers
+from tidegate.runtime.task.messages import Hold, PartitionResult
+from tidegate.state import leases
+from tidegate.state.alignment_decisions import Lease
+
+pytestmark = pytest.mark.fast
+
+AT_100 = described(READER, last={0: (3, "a")}, stream_time={0: 100}, totals={0: Counts(held=1)})
+RESULT = PartitionResult(
+    partition=0, action="batch", next_offset=0, stream_time=100, counts=Counts(), measures={}, files=(), producer=None
+)
+
+
+def waiting(records: int, size: int) -> PartitionResult:
+    """What a batch has done that left so much waiting for the table."""
+    return replace(RESULT, measures={"waiting_records_now": records, "waiting_bytes_now": size})
+
+
+def test_with_64_mib_waiting_a_partition_pauses_reading_the_stream() -> None:
+    gates = Gates(grace=10, wait=None)
+    gates.note_used(waiting(1, MOST_WAITING_BYTES - 1), NEVER, 0)
+    assert gates.full() == set()
+    gates.note_used(waiting(2, MOST_WAITING_BYTES), NEVER, 0)
+    assert (gates.full(), gates.waiting()) == ({0}, [0])
+
+
+def test_a_quiet_table_that_has_caught_up_delays_no_join() -> None:
+    gates = Gates(grace=10, wait=None)
+    gates.note_ends(AT_100, {0: 7})
+    assert gates.open_until(PLAN, 7) == ALWAYS
+
+
+def test_records_due_by_an_idle_advance_wait_for_a_later_end_of_the_table_s_topic() -> None:
+    #  T 100, grace 10: 90 is due before the table's topic ended at 7; an advance to 200 makes 190 due afterwards
+    gates, idle = Gates(grace=10, wait=None), replace(PLAN, action="idle")
+    gates.note_ends(AT_100, {0: 7})
+    assert gates.open_until(idle, 7) == 90
+    gates.note_used(replace(RESULT, action="idle", stream_time=200), 90, 0)
+    assert gates.passed(0, 7) == 90
+    gates.note_ends(described(AT_100, stream_time={0: 200}), {0: 7})
+    assert gates.passed(0, 7) == 190
+
+
+def test_records_may_wait_until_a_batch_has_shown_that_none_does() -> None:
+    gates = Gates(grace=10, wait=None)
+    assert not gates.nothing_waits(AT_100)
+    gates.note_used(waiting(1, 1), NEVER, 0)
+    assert not gates.nothing_waits(AT_100)
+    gates.note_used(waiting(0, 0), ALWAYS, 0)
+    assert gates.nothing_waits(AT_100)
+
+
+def test_a_table_s_hold_combines_its_floor_and_its_readers_leases(tmp_path: Path) -> None:
+    leases.write(tmp_path, "join", Lease(3, 1_000, {0: 40}))
+    table = Readers(table="facts", log=tmp_path, rewind_window_ms=0)
+    assert table.held(described(READER, floor={0: 15}), [0], 1_000) == ({"join": (3, 1_000)}, {0: Hold(15, 40)})
+
+
+def test_a_reader_absent_for_too_long_no_longer_counts_and_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    leases.write(tmp_path, "join", Lease(3, 0, {0: 40}))
+    table = Readers(table="facts", log=tmp_path, rewind_window_ms=7_200_000)
+    with caplog.at_level(logging.WARNING, "tidegate"):
+        for _ in range(2):
+            assert table.held(READER, [0], 7_200_001) == ({}, {0: Hold(NEVER, ALWAYS)})
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "facts no longer waits for its reader join"
+    ]
+
+
+def test_dropping_versions_that_a_reader_needs_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table, plan = Readers(table="facts", log=tmp_path, rewind_window_ms=0), replace(PLAN, hold=Hold(10, 40))
+    with caplog.at_level(logging.WARNING, "tidegate"):
+        table.log_dropped_versions([plan], [replace(RESULT, floor=40)], 5)
+        assert caplog.records == []
+        table.log_dropped_versions([plan], [replace(RESULT, floor=41)], 6)
+    [record] = caplog.records
+    assert "versions before 41 ms were dropped" in record.getMessage()
