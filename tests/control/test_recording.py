@@ -22,6 +22,7 @@ from tidegate.contracts.errors import BufferFull, EngineError, Fenced, StateErro
 from tidegate.control import revisions
 from tidegate.control.address import Address
 from tidegate.control.database import LONGEST_WAIT_S, Database
+from tidegate.runtime.batch_loop.driver import Owned
 from tidegate.runtime.control_sync import backfill, recording
 
 
@@ -37,7 +38,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> ScriptedKafka:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A failing database is tried again soon."""
-    monkeypatch.setattr(recording, "RETRY_S", 0.1)
+    monkeypatch.setattr(recording, "RETRY_S", 0.05)
     monkeypatch.setattr(recording, "WRITE_EVERY_S", 0.01)
     monkeypatch.setattr(recording, "HEARTBEAT_S", 0.2)
 
@@ -47,7 +48,7 @@ class Service:
 
     def __init__(self, kafka: ScriptedKafka, address: Address, folder: Path) -> None:
         self.kafka, self.jobs, self.log = kafka, Jobs(), folder / "lake" / NAME
-        self.application = application(folder).model_copy(update={"control": SecretStr(address.url)})
+        self.application = application(folder).model_copy(update={"control": SecretStr(address.url), "trigger": 10})
         self.database = Database(address)
         self.error: Exception | None = None
 
@@ -80,8 +81,8 @@ class Service:
         return time.monotonic() - started
 
     def _reached(self, offset: int) -> bool:
-        operator = self.driver.operator
-        return operator is not None and operator.newest.partitions[0].next_offset == offset
+        claim = self.driver.claim
+        return isinstance(claim, Owned) and claim.operator.newest.partitions[0].next_offset == offset
 
     def written(self) -> bool:
         """True when the database has what the log has."""

@@ -7,8 +7,6 @@ their tags in one comment, with commas between. A tag may be at several statemen
 from __future__ import annotations
 
 import ast
-import io
-import tokenize
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,7 +14,6 @@ from typing import NamedTuple
 
 SOURCE = "libs/tidegate"
 _MARK = "# rule: "
-_NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
 
 Statement = ast.stmt | ast.ExceptHandler
 
@@ -54,11 +51,11 @@ def places(root: Path) -> Mapping[str, tuple[Place, ...]]:
 def _tags(source: str) -> Iterator[tuple[str, int]]:
     """Yield each tag with the line of the code that follows it."""
     waiting: list[str] = []
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT and token.string.startswith(_MARK):
-            waiting += token.string.removeprefix(_MARK).split(", ")
-        elif token.type not in _NO_CODE and waiting:
-            yield from ((tag, token.start[0]) for tag in waiting)
+    for number, line in enumerate(map(str.strip, source.splitlines()), 1):
+        if line.startswith(_MARK):
+            waiting += line.removeprefix(_MARK).split(", ")
+        elif waiting and line and not line.startswith("#"):
+            yield from ((tag, number) for tag in waiting)
             waiting = []
 
 

@@ -67,7 +67,7 @@ def answering(driver: Requests, answer: Callable[[Request], None]) -> Iterator[l
                 for request in driver.pending():
                     with suppress(FileNotFoundError):
                         said.append(driver.content(request))
-                        sleep(0.2)
+                        sleep(0.05)
                         answer(request)
                 sleep(0.01)
 
@@ -113,7 +113,7 @@ def test_each_of_two_requests_gets_its_own_answer(tmp_path: Path) -> None:
 
     with answering(driver, answer) as said, ThreadPoolExecutor(2) as askers:
         first = askers.submit(outcome, tmp_path, "apply", "first")
-        sleep(0.1)
+        sleep(0.02)
         second = askers.submit(outcome, tmp_path, "apply", "second")
         assert (first.result(), second.result()) == ("done", "not so")
     assert (said, left(tmp_path)) == (["first", "second"], [])
@@ -145,7 +145,7 @@ def test_a_request_cleared_by_the_next_driver_was_not_carried_out(tmp_path: Path
 
     new = Requests(tmp_path)
     with old.holding_lock(), new.holding_lock():
-        timer = Timer(0.2, take_over)
+        timer = Timer(0.05, take_over)
         timer.start()
         with pytest.raises(EngineError, match="has not done it: flush"):
             asked.ask("flush", 30)

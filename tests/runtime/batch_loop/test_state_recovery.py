@@ -14,6 +14,7 @@ import pytest
 from tests.runtime.task.test_task import plan
 from tidegate.contracts.batch_metadata import Counts
 from tidegate.contracts.errors import Unavailable
+from tidegate.runtime.batch_loop import state_recovery
 from tidegate.runtime.batch_loop.state_recovery import Recovering
 from tidegate.runtime.task.messages import PartitionPlan, PartitionResult, RecoveryOutcome
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile
@@ -58,6 +59,12 @@ class Jobs:
 
 
 @pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round hardly waits for quick recoveries: what is rebuilt would let it wait in vain."""
+    monkeypatch.setattr(state_recovery, "QUICK_S", 0.01)
+
+
+@pytest.fixture
 def condition(tmp_path: Path) -> DriverStatusFile:
     return DriverStatusFile(tmp_path)
 
@@ -71,10 +78,10 @@ def ready(states: Recovering, plans: list[PartitionPlan]) -> list[int]:
 
 
 def until_ready(states: Recovering, plans: list[PartitionPlan], wanted: list[int]) -> None:
-    for _ in range(200):
+    for _ in range(1_000):
         if ready(states, plans) == wanted:
             return
-        Event().wait(0.05)
+        Event().wait(0.01)
     raise AssertionError(f"{wanted} never became ready")
 
 
@@ -98,6 +105,7 @@ def test_unchanged_states_are_ready_within_the_round(condition: DriverStatusFile
     assert jobs.waves == [[0, 1, 2]]
 
 
+@pytest.mark.usefixtures("hasty")
 def test_partitions_that_are_ready_do_not_wait_for_those_that_are_rebuilt(condition: DriverStatusFile) -> None:
     jobs = Jobs(slow={1: "there is no local state", 3: "torn"})
     states = Recovering(jobs, condition)
@@ -117,6 +125,7 @@ def test_at_most_one_state_per_core_is_rebuilt_at_a_time(condition: DriverStatus
     assert jobs.waves == [[0, 1, 2, 3, 4], [0, 1], [2, 3], [4]]
 
 
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("action", ["flush", "apply"])
 def test_work_on_all_partitions_waits_for_all_states(condition: DriverStatusFile, action: str) -> None:
     jobs = Jobs(slow={1: "torn"})
@@ -152,6 +161,7 @@ def test_a_failed_recovery_is_raised_and_retried(
     assert ready(states, plans_of(0)) == [0]
 
 
+@pytest.mark.usefixtures("hasty")
 def test_a_driver_that_ends_does_not_wait_for_rebuilds(condition: DriverStatusFile) -> None:
     jobs = Jobs(slow={0: "torn"})
     states = Recovering(jobs, condition)

@@ -60,4 +60,4 @@ def test_a_topic_that_kafka_refuses_is_a_user_error(
 @pytest.mark.fast
 def test_a_missing_broker_is_an_engine_error() -> None:
     with pytest.raises(EngineError, match="no Kafka broker answers"):
-        topic_names({"bootstrap.servers": "127.0.0.1:1", "request.timeout.ms": "300"})
+        topic_names({"bootstrap.servers": "127.0.0.1:1", "request.timeout.ms": "100"})
