@@ -21,12 +21,12 @@ import pyarrow as pa
 
 from tidegate.contracts.batch_metadata import BatchMeta, PartitionMeta
 from tidegate.contracts.log_schema import FORMAT, log_schema
-from tidegate.state.decisions import compaction_due
 from tidegate.state.delta_log.attempt_files import write_rows
 from tidegate.state.delta_log.checkpoints import write_checkpoint
 from tidegate.state.delta_log.delta_snapshot import load
 from tidegate.state.delta_log.log_entries import entry_path, read_actions
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.protocol_decisions import compaction_due
 from tidegate.state.upkeep.compaction import compact
 
 EVERY_MS = 300

@@ -39,12 +39,12 @@ from tidegate.operators.suppression.config import SuppressionConfig
 from tidegate.runtime.batch_loop.driver import OperatorDriver
 from tidegate.runtime.install.paths import jars
 from tidegate.runtime.kafka.client import KafkaClient
-from tidegate.state.decisions import Commit, Wanted
 from tidegate.state.delta_log.attempt_files import write_rows
 from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.local.local_state import LocalState
 from tidegate.state.local.recovery import PartitionLog, recover
+from tidegate.state.protocol_decisions import Commit, Wanted
 from tidegate.state.upkeep.compaction import compact
 
 HELD, FEW, BATCH, LOAD = 10_000_000, 10_000, 10_000, 500_000

@@ -15,7 +15,7 @@ from tidegate.runtime.install.java import java_command
 from tidegate.runtime.install.paths import jars
 from tidegate.runtime.kafka.client import client
 from tidegate.runtime.kafka.offsets import committed_offsets
-from tidegate.state.decisions import parse_mark
+from tidegate.state.protocol_decisions import parse_mark
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 

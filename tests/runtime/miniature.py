@@ -24,7 +24,7 @@ from tidegate.runtime.task.messages import (
     PartitionResult,
     RecoveryOutcome,
 )
-from tidegate.state.decisions import RecoveryMethod, RecoveryPlan
+from tidegate.state.protocol_decisions import RecoveryMethod, RecoveryPlan
 
 NAME = "op"
 AS_IT_WAS = RecoveryPlan(RecoveryMethod.GO_ON, "it is as it was")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.hypothesis_profile import WHOLE
 from tidegate.contracts.kill_points import KillPoint
-from tidegate.state.decisions import RecoveryMethod
+from tidegate.state.protocol_decisions import RecoveryMethod
 from tidegate.testing.simulation import Settings, simulate
 from tidegate.testing.simulation.campaign import Campaign, play_all
 from tidegate.testing.simulation.chance import RATES

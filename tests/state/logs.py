@@ -16,7 +16,6 @@ from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.log_schema import FORMAT, log_schema
 from tidegate.contracts.records import Records, Row
-from tidegate.state.decisions import Commit, Wanted
 from tidegate.state.delta_log import operator_log
 from tidegate.state.delta_log.attempt_files import write_rows
 from tidegate.state.delta_log.data_files import DataFile
@@ -24,6 +23,7 @@ from tidegate.state.delta_log.log_entries import entry_path, oldest_version, wri
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.local.local_state import LocalState
 from tidegate.state.local.recovery import PartitionLog, Recovered, recover
+from tidegate.state.protocol_decisions import Commit, Wanted
 from tidegate.state.upkeep.cleanup import clean_up
 from tidegate.state.upkeep.compaction import Kept, compact
 

@@ -19,11 +19,11 @@ from tests.state.logs import MiniDriver
 from tests.state.tally_operator import Tally
 from tidegate.contracts.errors import EngineError, Superseded
 from tidegate.operators.suppression import state as suppression
-from tidegate.state.decisions import Header, RecoveryMethod
-from tidegate.state.local import local_state, undo_rows
+from tidegate.state.local import local_state, undo_file
 from tidegate.state.local.header import SLOT_BYTES, HeaderFile
 from tidegate.state.local.local_state import LocalState
 from tidegate.state.local.machine import ThisMachine
+from tidegate.state.protocol_decisions import Header, RecoveryMethod
 
 pytestmark = pytest.mark.fast
 
@@ -450,5 +450,5 @@ def test_undo_rows_of_a_different_attempt_are_not_applied(tmp_path: Path) -> Non
         local.storage(LAYOUT)
         local.complete(UNDO)
         assert local.undo() == UNDO
-        undo_rows.write(local._undo_file(local.header), UNDO, (2, "another"))
+        undo_file.write(local._undo_file(local.header), UNDO, (2, "another"))
         assert local.undo() is None

@@ -18,11 +18,11 @@ from tests.state.tally_operator import MemoryStorage, Tally
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.operator import Storage
 from tidegate.contracts.records import Records, Row
-from tidegate.state.decisions import RecoveryMethod
 from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.local import recovery
 from tidegate.state.local.machine import ThisMachine
 from tidegate.state.local.recovery import _turns
+from tidegate.state.protocol_decisions import RecoveryMethod
 
 pytestmark = pytest.mark.fast
 

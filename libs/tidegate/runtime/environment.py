@@ -18,11 +18,11 @@ from tidegate.contracts.operator import Operator
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.kafka.client import KafkaClient, client
 from tidegate.runtime.threads import in_background, map_parallel
-from tidegate.state.decisions import Wanted
 from tidegate.state.delta_log.lake import MOUNTED_LAKE, Lake
 from tidegate.state.local.local_state import LocalState
 from tidegate.state.local.machine import THIS_MACHINE, Machine
 from tidegate.state.local.recovery import PartitionLog, Recovered, recover
+from tidegate.state.protocol_decisions import Wanted
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")

@@ -10,11 +10,11 @@ import numpy as np
 
 from tidegate.contracts.batch_metadata import BatchMeta, Document, after_document, is_complete
 from tidegate.contracts.log_schema import META_PARTITION
-from tidegate.state.decisions import Commit
 from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.delta_log.log_entries import newest_version
 from tidegate.state.delta_log.newest_metadata import documents_before
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.protocol_decisions import Commit
 from tidegate.state.upkeep.batch_history import documents, overlapping, recorded_through
 
 LINEAGE = 64

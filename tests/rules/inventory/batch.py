@@ -102,7 +102,7 @@ RULES = (
         name="if the header has a larger epoch or batch, the task is superseded and changes nothing",
         chapter=Chapter.BATCH,
         tests=(
-            *tests("state/test_decisions", "a_header_with_a_larger_epoch_or_batch_supersedes_the_task"),
+            *tests("state/test_protocol_decisions", "a_header_with_a_larger_epoch_or_batch_supersedes_the_task"),
             *tests("state/test_local_state", "a_task_older_than_the_header_is_superseded_and_changes_nothing"),
         ),
         removals=(

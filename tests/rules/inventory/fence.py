@@ -3,7 +3,7 @@
 from tests.rules.removals import condition, deleted, dropped, followed, instead, preceded, replaced, value
 from tests.rules.rule import Chapter, Rule, tests
 
-_LOG, _DECISIONS, _ENTRIES = "state/delta_log/operator_log", "state/decisions", "state/delta_log/log_entries"
+_LOG, _DECISIONS, _ENTRIES = "state/delta_log/operator_log", "state/protocol_decisions", "state/delta_log/log_entries"
 
 RULES = (
     Rule(
@@ -32,7 +32,7 @@ RULES = (
         slug="higher-epoch-fences",
         name="a higher epoch fences, even if the own commit succeeded too",
         chapter=Chapter.FENCE,
-        tests=tests("state/test_decisions", "a_higher_epoch_fences_even_beside_the_own_commit"),
+        tests=tests("state/test_protocol_decisions", "a_higher_epoch_fences_even_beside_the_own_commit"),
         removals=(condition("False"),),
     ),
     Rule(
@@ -40,7 +40,7 @@ RULES = (
         name="a foreign commit that changes data stops the driver",
         chapter=Chapter.FENCE,
         tests=(
-            *tests("state/test_decisions", "a_foreign_change_of_data_stops"),
+            *tests("state/test_protocol_decisions", "a_foreign_change_of_data_stops"),
             *tests("state/test_operator_log", "a_foreign_change_of_data_beside_a_commit_stops"),
         ),
         removals=(dropped("any((entry.foreign_change for entry in above))"),),
@@ -49,7 +49,7 @@ RULES = (
         slug="second-commit-stops",
         name="a driver that finds another commit with its epoch, besides its own commit, stops",
         chapter=Chapter.FENCE,
-        tests=tests("state/test_decisions", "a_foreign_commit_of_the_same_epoch_beside_the_own_commit_stops"),
+        tests=tests("state/test_protocol_decisions", "a_foreign_commit_of_the_same_epoch_beside_the_own_commit_stops"),
         removals=(dropped("mine and rivals"),),
     ),
     Rule(
@@ -57,7 +57,9 @@ RULES = (
         name="a commit of the same or an older epoch instead of the driver's own makes the driver start over",
         chapter=Chapter.FENCE,
         tests=(
-            *tests("state/test_decisions", "a_foreign_commit_of_the_same_or_an_older_epoch_is_an_engine_error"),
+            *tests(
+                "state/test_protocol_decisions", "a_foreign_commit_of_the_same_or_an_older_epoch_is_an_engine_error"
+            ),
             *tests("state/test_operator_log", "of_two_claims_of_one_epoch_one_wins_and_the_other_starts_over"),
         ),
         removals=(dropped("not rivals"),),
@@ -67,7 +69,9 @@ RULES = (
         name="a foreign change of the table makes the driver start over",
         chapter=Chapter.FENCE,
         tests=(
-            *tests("state/test_decisions", "a_conflict_is_an_engine_error_unless_the_foreign_commits_are_harmless"),
+            *tests(
+                "state/test_protocol_decisions", "a_conflict_is_an_engine_error_unless_the_foreign_commits_are_harmless"
+            ),
             *tests("state/test_operator_log", "a_foreign_change_of_the_table_makes_the_driver_start_over"),
         ),
         removals=(dropped("not any((entry.changes_table for entry in above))"),),
@@ -121,7 +125,7 @@ RULES = (
         name="on a conflict the new entries are read: if the driver's own attempt is among them, it is committed",
         chapter=Chapter.FENCE,
         tests=(
-            *tests("state/test_decisions", "an_attempt_found_in_the_log_after_a_conflict_is_committed"),
+            *tests("state/test_protocol_decisions", "an_attempt_found_in_the_log_after_a_conflict_is_committed"),
             *tests("state/test_operator_log", "an_unclear_commit_that_had_landed_is_found_to_be_committed"),
         ),
         removals=(deleted(),),

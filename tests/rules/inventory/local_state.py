@@ -4,7 +4,7 @@ from tests.rules.removals import argument, condition, deleted, dropped, preceded
 from tests.rules.rule import Chapter, Rule, tests
 
 _DECISIONS, _STATE, _HEADER, _TASK = (
-    "state/decisions",
+    "state/protocol_decisions",
     "state/local/local_state",
     "state/local/header",
     "runtime/task/run",
@@ -44,7 +44,7 @@ RULES = (
         tests=(
             *tests("runtime/task/test_task", "a_task_that_fails_after_its_kernel_is_undone_by_the_next_attempt"),
             *tests("state/test_recovery", "after_a_failed_attempt_the_state_is_undone_without_the_log"),
-            *tests("state/test_decisions", "a_failed_attempt_is_undone_if_that_restores_the_last_commit"),
+            *tests("state/test_protocol_decisions", "a_failed_attempt_is_undone_if_that_restores_the_last_commit"),
         ),
         removals=(
             dropped("step.undo", way="kept"),
@@ -57,7 +57,7 @@ RULES = (
         name="an attempt is undone only to the partition's last commit, or to one that can be caught up",
         chapter=Chapter.LOCAL_STATE,
         tests=tests(
-            "state/test_decisions",
+            "state/test_protocol_decisions",
             "a_failed_attempt_above_no_commit_of_the_partition_is_rebuilt",
             "a_failed_attempt_above_a_commit_before_the_newest_snapshot_is_rebuilt",
         ),
@@ -90,7 +90,7 @@ RULES = (
         name="a state is usable if its attempt is the partition's `last`",
         chapter=Chapter.LOCAL_STATE,
         tests=tests(
-            "state/test_decisions",
+            "state/test_protocol_decisions",
             "a_state_of_the_last_commit_is_used",
             "a_state_of_the_last_commit_is_used_even_if_the_log_was_compacted_since",
         ),
@@ -100,7 +100,7 @@ RULES = (
         slug="attempt-not-number",
         name="a state is compared by attempt, not only by batch number: that of a failed attempt is not used",
         chapter=Chapter.LOCAL_STATE,
-        tests=tests("state/test_decisions", "a_failed_attempt_with_the_same_batch_number_is_rebuilt"),
+        tests=tests("state/test_protocol_decisions", "a_failed_attempt_with_the_same_batch_number_is_rebuilt"),
         removals=(condition("here[0] == (wanted.last or NO_COMMIT)[0]"),),
     ),
     Rule(
@@ -108,7 +108,7 @@ RULES = (
         name="a state of an earlier commit is caught up only if the commit is in the lineage",
         chapter=Chapter.LOCAL_STATE,
         tests=tests(
-            "state/test_decisions",
+            "state/test_protocol_decisions",
             "an_earlier_commit_outside_of_the_lineage_is_rebuilt",
             "an_earlier_commit_of_the_lineage_is_caught_up_from_its_batch",
         ),
@@ -120,7 +120,7 @@ RULES = (
         chapter=Chapter.LOCAL_STATE,
         tests=(
             *tests(
-                "state/test_decisions",
+                "state/test_protocol_decisions",
                 "a_commit_before_the_newest_snapshot_is_rebuilt_so_that_deleted_keys_stay_deleted",
             ),
             *tests(
@@ -159,7 +159,10 @@ RULES = (
         slug="dirty-rebuilt",
         name="a dirty state is rebuilt",
         chapter=Chapter.LOCAL_STATE,
-        tests=(*tests("state/test_decisions", "a_dirty_state_is_rebuilt"), *tests("state/test_local_state", _CRASHES)),
+        tests=(
+            *tests("state/test_protocol_decisions", "a_dirty_state_is_rebuilt"),
+            *tests("state/test_local_state", _CRASHES),
+        ),
         removals=(condition("False"),),
     ),
     Rule(
@@ -167,7 +170,7 @@ RULES = (
         name="after a reboot a state that is not durable is rebuilt",
         chapter=Chapter.LOCAL_STATE,
         tests=tests(
-            "state/test_decisions",
+            "state/test_protocol_decisions",
             "after_a_reboot_a_state_that_was_not_durable_is_rebuilt",
             "after_a_reboot_a_durable_state_is_used",
         ),
@@ -180,7 +183,7 @@ RULES = (
         slug="other-layout",
         name="a state with a different layout is rebuilt",
         chapter=Chapter.LOCAL_STATE,
-        tests=tests("state/test_decisions", "a_state_of_a_different_layout_is_rebuilt"),
+        tests=tests("state/test_protocol_decisions", "a_state_of_a_different_layout_is_rebuilt"),
         removals=(condition("False"),),
     ),
     Rule(

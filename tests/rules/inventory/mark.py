@@ -3,7 +3,7 @@
 from tests.rules.removals import argument, condition, deleted, dropped, followed, instead, preceded, replaced, value
 from tests.rules.rule import Chapter, Rule, tests
 
-_DECISIONS, _PUBLICATION = "state/decisions", "runtime/publishing/publication"
+_DECISIONS, _PUBLICATION = "state/protocol_decisions", "runtime/publishing/publication"
 
 RULES = (
     Rule(
@@ -11,7 +11,9 @@ RULES = (
         name="the mark names format, log and batch",
         chapter=Chapter.MARK,
         tests=tests(
-            "state/test_decisions", "a_mark_reads_back_as_it_was_written", "a_text_in_a_different_format_is_not_a_mark"
+            "state/test_protocol_decisions",
+            "a_mark_reads_back_as_it_was_written",
+            "a_text_in_a_different_format_is_not_a_mark",
         ),
         removals=(
             dropped("'tidegate/1 '", way="written"),
@@ -50,7 +52,7 @@ RULES = (
         chapter=Chapter.MARK,
         tests=(
             *tests(
-                "state/test_decisions",
+                "state/test_protocol_decisions",
                 "the_one_batch_above_the_mark_is_published",
                 "output_up_to_the_mark_is_published",
             ),
@@ -65,35 +67,35 @@ RULES = (
         slug="one-batch-above-mark",
         name="several batches above the mark are a state error",
         chapter=Chapter.MARK,
-        tests=tests("state/test_decisions", "several_batches_above_the_mark_are_a_state_error"),
+        tests=tests("state/test_protocol_decisions", "several_batches_above_the_mark_are_a_state_error"),
         removals=(condition("False"),),
     ),
     Rule(
         slug="mark-above-log",
         name="a mark above the log stops the operator",
         chapter=Chapter.MARK,
-        tests=tests("state/test_decisions", "a_mark_that_cannot_be_trusted_stops_with_the_remedy"),
+        tests=tests("state/test_protocol_decisions", "a_mark_that_cannot_be_trusted_stops_with_the_remedy"),
         removals=(condition("False"),),
     ),
     Rule(
         slug="mark-of-other-log",
         name="a mark of a different log stops the operator",
         chapter=Chapter.MARK,
-        tests=tests("state/test_decisions", "a_mark_that_cannot_be_trusted_stops_with_the_remedy"),
+        tests=tests("state/test_protocol_decisions", "a_mark_that_cannot_be_trusted_stops_with_the_remedy"),
         removals=(condition("False"),),
     ),
     Rule(
         slug="mark-of-other-format",
         name="a mark in a different format stops the operator",
         chapter=Chapter.MARK,
-        tests=tests("state/test_decisions", "a_mark_that_cannot_be_trusted_stops_with_the_remedy"),
+        tests=tests("state/test_protocol_decisions", "a_mark_that_cannot_be_trusted_stops_with_the_remedy"),
         removals=(instead("if parsed is None:\n    return -1"),),
     ),
     Rule(
         slug="absent-mark-topics",
         name="without a mark nothing is assumed about publication",
         chapter=Chapter.MARK,
-        tests=tests("state/test_decisions", "a_missing_mark_is_resolved_and_never_assumed"),
+        tests=tests("state/test_protocol_decisions", "a_missing_mark_is_resolved_and_never_assumed"),
         removals=(value("unpublished_above(-1, outputs)"),),
     ),
     Rule(

@@ -65,7 +65,7 @@ RULES = (
         chapter=Chapter.UPKEEP,
         tests=(
             *tests(
-                "state/test_decisions",
+                "state/test_protocol_decisions",
                 "a_clock_that_was_not_set_or_ahead_makes_no_new_batch_old",
                 "after_a_clock_jumps_back_no_batch_after_a_new_one_becomes_old",
             ),

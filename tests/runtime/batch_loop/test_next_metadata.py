@@ -10,7 +10,7 @@ from tidegate.contracts.batch_metadata import BatchMeta, Counts
 from tidegate.contracts.errors import StateError
 from tidegate.runtime.batch_loop.next_metadata import after_batch, after_claim, after_compaction
 from tidegate.runtime.task.messages import PartitionResult
-from tidegate.state.decisions import RecoveryMethod, RecoveryPlan
+from tidegate.state.protocol_decisions import RecoveryMethod, RecoveryPlan
 
 pytestmark = pytest.mark.fast
 

@@ -18,7 +18,7 @@ from tidegate.runtime.batch_loop import state_recovery
 from tidegate.runtime.batch_loop.state_recovery import Recovering
 from tidegate.runtime.task.messages import PartitionPlan, PartitionResult, RecoveryOutcome
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile
-from tidegate.state.decisions import RecoveryMethod, RecoveryPlan, Wanted
+from tidegate.state.protocol_decisions import RecoveryMethod, RecoveryPlan, Wanted
 
 pytestmark = pytest.mark.fast
 

@@ -29,9 +29,9 @@ from tidegate.runtime.configuration.application import config_hash, settings_of
 from tidegate.runtime.task.messages import PartitionPlan, PartitionResult, TablePlan
 from tidegate.state import leases
 from tidegate.state.alignment_decisions import Lease
-from tidegate.state.decisions import RecoveryMethod, Wanted
 from tidegate.state.local.local_state import LocalState
 from tidegate.state.local.recovery import PartitionLog, Recovered, recover
+from tidegate.state.protocol_decisions import RecoveryMethod, Wanted
 from tidegate.state.upkeep.compaction import Kept, compact
 
 pytestmark = pytest.mark.fast

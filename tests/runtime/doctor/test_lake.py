@@ -20,10 +20,10 @@ from tidegate.runtime.doctor import lake
 from tidegate.runtime.doctor.lake import CHECKS, DISK_CHECKS, Disk, Log
 from tidegate.state import leases
 from tidegate.state.alignment_decisions import Lease
-from tidegate.state.decisions import MAX_BATCHES
 from tidegate.state.delta_log.attempt_files import write_rows
 from tidegate.state.delta_log.log_entries import entry_path
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.protocol_decisions import MAX_BATCHES
 from tidegate.state.upkeep.orphans import MIN_AGE_MS
 
 pytestmark = pytest.mark.fast

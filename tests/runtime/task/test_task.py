@@ -39,11 +39,11 @@ from tidegate.runtime.task.messages import (
     PartitionResult,
 )
 from tidegate.runtime.task.ports import KafkaPort
-from tidegate.state.decisions import Header, RecoveryMethod, Wanted
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.local.header import HeaderFile
 from tidegate.state.local.local_state import LocalState
 from tidegate.state.local.machine import THIS_MACHINE
+from tidegate.state.protocol_decisions import Header, RecoveryMethod, Wanted
 
 pytestmark = pytest.mark.fast
 

@@ -21,9 +21,9 @@ from tidegate.runtime.batch_loop.next_metadata import after_compaction
 from tidegate.runtime.environment import Background
 from tidegate.runtime.spark.jobs import Jobs
 from tidegate.runtime.threads import in_background
-from tidegate.state.decisions import MAX_BATCHES, compaction_due
 from tidegate.state.delta_log.attempt_files import delete_attempt
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.protocol_decisions import MAX_BATCHES, compaction_due
 from tidegate.state.upkeep.cleanup import clean_up
 from tidegate.state.upkeep.compaction import (
     Kept,

@@ -43,10 +43,10 @@ from tidegate.runtime.task.results import results_of
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 from tidegate.runtime.telemetry.log_lines import log_fields
 from tidegate.state import earlier_batches
-from tidegate.state.decisions import Commit, RecoveryMethod
 from tidegate.state.delta_log.attempt_files import delete_attempt
 from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.delta_log.log_entries import check_log_exists
+from tidegate.state.protocol_decisions import Commit, RecoveryMethod
 
 lines = logging.getLogger("tidegate")
 

@@ -30,7 +30,7 @@ from tidegate.runtime.kafka.client import PROBE_TIMEOUT_S, KafkaClient, NoSuchTo
 from tidegate.runtime.spark.jobs import Jobs
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 from tidegate.runtime.telemetry.observation import Observation
-from tidegate.state.decisions import MAX_BATCHES
+from tidegate.state.protocol_decisions import MAX_BATCHES
 
 lines = logging.getLogger("tidegate")
 

@@ -17,8 +17,8 @@ from tidegate.control.database import Database
 from tidegate.control.ledger import OperatorKey
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.offsets import committed_offsets
-from tidegate.state.decisions import parse_mark
 from tidegate.state.local.local_state import tables_here
+from tidegate.state.protocol_decisions import parse_mark
 
 NewestInDatabase = Callable[[Address | None, OperatorKey], int | None]
 """A function like `newest_in_database`."""

@@ -12,7 +12,7 @@ from tidegate.contracts.errors import StateError
 from tidegate.contracts.log_schema import FORMAT
 from tidegate.runtime.task.messages import PartitionResult
 from tidegate.runtime.telemetry.batch_metrics import figures_after, merge_batches
-from tidegate.state.decisions import Commit, RecoveryMethod, RecoveryPlan
+from tidegate.state.protocol_decisions import Commit, RecoveryMethod, RecoveryPlan
 from tidegate.state.raised_offsets import after_going_back
 from tidegate.state.upkeep.batch_history import recorded_through
 

@@ -10,8 +10,8 @@ from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.runtime.kafka.transactions import Producer
 from tidegate.runtime.task.messages import PartitionPlan
-from tidegate.state.decisions import Commit, Wanted, idle_advance
 from tidegate.state.earlier_batches import LINEAGE
+from tidegate.state.protocol_decisions import Commit, Wanted, idle_advance
 
 IDLE_STEP_MS = 1_000
 """Smallest idle advance of stream time that is committed. So there is one commit a second, not one per trigger."""

@@ -20,7 +20,7 @@ from tidegate.runtime.task.messages import (
 )
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 from tidegate.runtime.threads import in_background
-from tidegate.state.decisions import RecoveryMethod
+from tidegate.state.protocol_decisions import RecoveryMethod
 
 QUICK_S = 0.25
 """How long a round waits for quick recoveries: most states only have to be checked."""

@@ -24,7 +24,6 @@ from tidegate.runtime.configuration.application import Application, config_of
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.task.messages import PartitionPlan, PartitionResult, TablePlan
-from tidegate.state.decisions import NO_COMMIT, Commit, Wanted
 from tidegate.state.delta_log.actions import data_file
 from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.delta_log.lake import MOUNTED_LAKE, Lake
@@ -36,6 +35,7 @@ from tidegate.state.delta_log.log_entries import (
 )
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.earlier_batches import touched
+from tidegate.state.protocol_decisions import NO_COMMIT, Commit, Wanted
 
 REMEMBERED = 256
 """How many commits of a partition are remembered with their files; an older replica is rebuilt."""

@@ -27,7 +27,6 @@ from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor.findings import Finding, Findings, of_error, roughly
 from tidegate.state import disk, leases
 from tidegate.state.alignment_decisions import Lease, live_leases
-from tidegate.state.decisions import MAX_BATCHES
 from tidegate.state.delta_log.operator_log import (
     CHECKPOINT_EVERY,
     CHECKPOINT_FILES_PER_ENTRY,
@@ -35,6 +34,7 @@ from tidegate.state.delta_log.operator_log import (
     OperatorLog,
 )
 from tidegate.state.earlier_batches import has_version
+from tidegate.state.protocol_decisions import MAX_BATCHES
 from tidegate.state.upkeep.cleanup import MIN_WINDOW_MS
 from tidegate.state.upkeep.orphans import Orphans, orphans
 

@@ -24,7 +24,7 @@ from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.transactions import Producer, commit_offset, send_emissions
 from tidegate.runtime.publishing.dead_letters import as_dead_letters
 from tidegate.runtime.publishing.topics import OutputRoute
-from tidegate.state.decisions import format_mark
+from tidegate.state.protocol_decisions import format_mark
 from tidegate.state.raised_offsets import input_offsets
 
 PIECE_BYTES = 2**30

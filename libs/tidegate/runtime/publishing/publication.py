@@ -22,7 +22,8 @@ from tidegate.runtime.kafka.offsets import committed_offsets, earliest, newest_b
 from tidegate.runtime.kafka.transactions import Producer, commit_offset, end, end_all, init_producer
 from tidegate.runtime.publishing.encoding import Destination, Rows, open_output
 from tidegate.runtime.publishing.topics import OutputRoute, published_kinds
-from tidegate.state.decisions import (
+from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.protocol_decisions import (
     PublishAction,
     PublishDecision,
     Tail,
@@ -31,7 +32,6 @@ from tidegate.state.decisions import (
     parse_mark,
     unpublished,
 )
-from tidegate.state.delta_log.operator_log import OperatorLog
 
 RENEWALS = 4
 """How often a mark is committed again within the brokers' retention of offsets."""

@@ -43,10 +43,10 @@ from tidegate.runtime.stream.task import ANSWER, task_function, unpacked
 from tidegate.runtime.task.messages import Attempt, PartitionFailure, PartitionResult
 from tidegate.runtime.task.results import results_of
 from tidegate.state import earlier_batches
-from tidegate.state.decisions import Commit
 from tidegate.state.delta_log.attempt_files import delete_attempt
 from tidegate.state.delta_log.log_entries import check_log_exists, newest_version
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.protocol_decisions import Commit
 
 lines = logging.getLogger("tidegate")
 

@@ -16,8 +16,8 @@ from tidegate.contracts.event_time import ALWAYS
 from tidegate.runtime.environment import REAL, Environment
 from tidegate.runtime.kafka.transactions import Producer
 from tidegate.runtime.publishing.topics import OutputRoute
-from tidegate.state.decisions import RecoveryPlan, Wanted
 from tidegate.state.delta_log.data_files import DataFile
+from tidegate.state.protocol_decisions import RecoveryPlan, Wanted
 
 Action = Literal["batch", "idle", "flush", "apply"]
 

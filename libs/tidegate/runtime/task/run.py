@@ -34,11 +34,11 @@ from tidegate.runtime.task.messages import (
 )
 from tidegate.runtime.task.ports import KafkaPort, Port
 from tidegate.runtime.task.warm_up import freeze_loaded_objects, warm_codec, warm_operator
-from tidegate.state.decisions import RecoveryMethod
 from tidegate.state.delta_log.attempt_files import write_rows
 from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.local.local_state import LocalState, partitions_here
 from tidegate.state.local.recovery import PartitionLog, Recovered, choose_recovery
+from tidegate.state.protocol_decisions import RecoveryMethod
 from tidegate.state.raised_offsets import raised_now
 
 Done = TypeVar("Done")

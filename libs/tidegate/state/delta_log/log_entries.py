@@ -20,7 +20,7 @@ from tidegate.contracts.batch_metadata import Document
 from tidegate.contracts.errors import StateError, Unavailable, UserError
 from tidegate.contracts.naming import COMMIT_METADATA_KEY
 from tidegate.state import disk
-from tidegate.state.decisions import Entry
+from tidegate.state.protocol_decisions import Entry
 
 DELTA_LOG = "_delta_log"
 STAGING = "_tidegate"

@@ -21,7 +21,6 @@ from tidegate.contracts.errors import EngineError, Fenced, Outdated, StateError,
 from tidegate.contracts.log_schema import FORMAT, READABLE_FORMATS
 from tidegate.contracts.naming import app_transaction_id
 from tidegate.state import disk
-from tidegate.state.decisions import Entry, Verdict, judge_winners
 from tidegate.state.delta_log.actions import (
     Action,
     add,
@@ -48,6 +47,7 @@ from tidegate.state.delta_log.log_entries import (
     newest_version,
 )
 from tidegate.state.delta_log.newest_metadata import Newest, newest_metadata
+from tidegate.state.protocol_decisions import Entry, Verdict, judge_winners
 
 CHECKPOINT_EVERY = 64
 """Least number of commits between two checkpoints; a reader replays the entries since the last one."""

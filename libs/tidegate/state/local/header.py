@@ -12,8 +12,8 @@ import struct
 import zlib
 from pathlib import Path
 
-from tidegate.state.decisions import Header
 from tidegate.state.local.machine import THIS_MACHINE, Machine
+from tidegate.state.protocol_decisions import Header
 
 SLOT_BYTES = 4_096
 MAGIC = b"TIDEGATE"

@@ -11,7 +11,7 @@ rebuilt anyway.
 A change begins with `begin`, which writes a dirty header, and ends with `complete`. A batch leaves rows in `undo` that
 lead back to the commit before it. Like the arrays, they survive the process; the next batch overwrites them. A crash
 between any two steps leaves either a dirty header, or a header that names an older commit and its unchanged generation.
-`decisions.choose_state` handles both.
+`protocol_decisions.choose_state` handles both.
 
 Only local Linux file systems are supported: flock, posix_fallocate and shared mappings are needed.
 """
@@ -35,10 +35,10 @@ from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
 from tidegate.contracts.errors import EngineError, Superseded
 from tidegate.contracts.operator import SEED, Array, Layout
 from tidegate.state import disk
-from tidegate.state.decisions import NO_COMMIT, Commit, Header, check_not_superseded
-from tidegate.state.local import undo_rows
+from tidegate.state.local import undo_file
 from tidegate.state.local.header import HeaderFile
 from tidegate.state.local.machine import THIS_MACHINE, Machine
+from tidegate.state.protocol_decisions import NO_COMMIT, Commit, Header, check_not_superseded
 
 LOCK_TIMEOUT_S = 30.0
 _LOCK_PAUSE_S = 0.002
@@ -198,7 +198,7 @@ class LocalState:
             self._switch(self._storage)
         if undo is not None:
             with disk.disk_errors(self.folder):
-                undo_rows.write(self._undo_file(self.header), undo, (self.header.batch, self.header.attempt))
+                undo_file.write(self._undo_file(self.header), undo, (self.header.batch, self.header.attempt))
         # rule: undo-of-batch-only
         self.header = replace(self.header, complete=True, before=None if undo is None else self._begun_from)
         self._write(synced=False)
@@ -210,7 +210,7 @@ class LocalState:
         """Return the rows that lead back to the header's commit `before`; None if they are missing or damaged."""
         if self.header is None or self.header.before is None:
             raise AssertionError("the header names no commit to go back to")
-        return undo_rows.read(self._undo_file(self.header), (self.header.batch, self.header.attempt))
+        return undo_file.read(self._undo_file(self.header), (self.header.batch, self.header.attempt))
 
     def _undo_file(self, header: Header) -> Path:
         return self._generation(header.generation) / "undo"

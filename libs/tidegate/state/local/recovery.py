@@ -11,11 +11,11 @@ import pyarrow as pa
 from tidegate.contracts.errors import StateError
 from tidegate.contracts.log_schema import log_schema
 from tidegate.contracts.operator import Operator, OperatorState
-from tidegate.state.decisions import NO_COMMIT, RecoveryMethod, RecoveryPlan, Wanted, choose_state
 from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.delta_log.lake import MOUNTED_LAKE, Lake
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.local.local_state import LocalState
+from tidegate.state.protocol_decisions import NO_COMMIT, RecoveryMethod, RecoveryPlan, Wanted, choose_state
 from tidegate.state.slots import last_rows
 
 _COLUMNS = ("op", "key", "value", "headers", "timestamp", "offset")

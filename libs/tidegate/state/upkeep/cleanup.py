@@ -13,7 +13,6 @@ from pathlib import Path
 
 from tidegate.contracts.batch_metadata import is_complete
 from tidegate.state import disk
-from tidegate.state.decisions import newest_old
 from tidegate.state.delta_log.actions import Action
 from tidegate.state.delta_log.log_entries import (
     DELTA_LOG,
@@ -25,6 +24,7 @@ from tidegate.state.delta_log.log_entries import (
     written_ms,
 )
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.protocol_decisions import newest_old
 from tidegate.state.upkeep.batch_history import recorded_through
 from tidegate.state.upkeep.orphans import sweep
 

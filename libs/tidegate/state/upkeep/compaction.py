@@ -18,13 +18,13 @@ import pyarrow as pa
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.errors import Outdated
 from tidegate.contracts.log_schema import META_PARTITION, PARTITION_COLUMNS
-from tidegate.state.decisions import newest_old
 from tidegate.state.delta_log.attempt_files import delete_attempt, delete_files, write_file
 from tidegate.state.delta_log.data_files import (
     DataFile,
 )
 from tidegate.state.delta_log.lake import Lake
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.protocol_decisions import newest_old
 from tidegate.state.slots import last_rows, live_rows
 from tidegate.state.upkeep.batch_history import base_of, clocks, record
 from tidegate.state.upkeep.cleanup import clean_up

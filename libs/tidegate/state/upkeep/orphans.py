@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tidegate.state.decisions import Entry
 from tidegate.state.delta_log.delta_snapshot import load
 from tidegate.state.delta_log.log_entries import (
     STAGING,
@@ -25,6 +24,7 @@ from tidegate.state.delta_log.log_entries import (
     written_ms,
 )
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.protocol_decisions import Entry
 
 # rule: orphans-after-a-week/age
 MIN_AGE_MS = 7 * 24 * 3_600_000

@@ -16,9 +16,9 @@ from tidegate.contracts.operator import Operator
 from tidegate.operators.registry import operator_for
 from tidegate.operators.testing.laws import small
 from tidegate.runtime.environment import Environment
-from tidegate.state.decisions import RecoveryMethod, Wanted
 from tidegate.state.local.local_state import LocalState
 from tidegate.state.local.recovery import PartitionLog, Recovered, recover
+from tidegate.state.protocol_decisions import RecoveryMethod, Wanted
 from tidegate.testing.simulation.environment.client import SimulatedClient
 from tidegate.testing.simulation.environment.current_machine import CurrentMachine
 from tidegate.testing.simulation.environment.lake import SimulatedLake

@@ -30,7 +30,7 @@ from tidegate.kernels.record_format.record_batch import decode, decode_headers, 
 from tidegate.operators.registry import operator_for
 from tidegate.operators.testing.laws import Advance, Flush, Partition
 from tidegate.runtime.publishing.topics import configured
-from tidegate.state.decisions import parse_mark
+from tidegate.state.protocol_decisions import parse_mark
 from tidegate.testing.simulation.kafka.broker import Watchers
 from tidegate.testing.simulation.kafka.partition_log import Batch
 from tidegate.testing.simulation.settings import DEAD_LETTERS, INPUT, OUTPUT

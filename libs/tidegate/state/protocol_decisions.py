@@ -1,6 +1,7 @@
-"""Decide by the rules of the commit protocol. Pure functions: facts in, decision out.
+"""Decide by the rules of the commit protocol: recovery of local states, the fence, the publication mark, compactions.
 
-Nothing here reads a file, a clock or a broker. Each rule has a test that bears its name.
+Pure functions: facts in, decision out. Nothing here reads a file, a clock or a broker. Each rule has a test that bears
+its name.
 """
 
 from __future__ import annotations

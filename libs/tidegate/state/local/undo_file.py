@@ -1,4 +1,4 @@
-"""Write and read the file of the rows that undo the newest batch of a local state.
+"""Write and read the undo file of a local state: the rows that undo the newest batch.
 
 The file is complete before the header that relies on it is written. Like the arrays, it survives the process because
 its pages are in the page cache, and a reboot only if it was synced together with the arrays.
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tidegate.state.decisions import Commit
+from tidegate.state.protocol_decisions import Commit
 
 _ATTEMPT = b"tidegate.attempt"
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.contracts.errors import StateError, Superseded
-from tidegate.state.decisions import (
+from tidegate.state.protocol_decisions import (
     FIRST_CLOCK_MS,
     Entry,
     Header,
