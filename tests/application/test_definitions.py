@@ -197,9 +197,10 @@ def test_only_operators_that_hold_windows_and_have_run_have_windows_to_read() ->
     app = application(lake="no-such-lake")
     limited(app, "30s").keep()
     app.stream("visits", name="visits").window(tg.tumbling("1h", grace=0)).count().keep()
-    for name in ("vsits", "updates"):
-        with pytest.raises(UserError, match="no such operator"):
+    for name, problem in (("vsits", "no such operator"), ("", "no such operator"), ("updates", "not of kind")):
+        with pytest.raises(UserError, match=problem) as caught:
             app.windows(name)
+        assert caught.value.value == name
     with pytest.raises(UserError, match="has no log yet"):
         app.windows("visits")
 

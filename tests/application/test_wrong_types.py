@@ -120,6 +120,7 @@ MORE: dict[str, dict[str, Any]] = {
     "deduplicate": {"grace": "1h"},
     "to": {"topic": "results"},
     "timestamp": {"field": "at"},
+    "evict": {"function": "module:function"},
 }
 """Further arguments of functions, or other ones."""
 VARIADIC: dict[str, list[Any]] = {"limits": [tg.time_limit("1s")], "bounds": [], "aggregates": [tg.count()]}

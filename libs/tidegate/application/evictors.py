@@ -71,9 +71,11 @@ def evict(
     when: When | None = None,
 ) -> Evictor:
     """Return an evictor that removes the elements that the function chooses, or one function for each moment."""
-    chosen: Any = function_name(function)
-    if before is not None or after is not None:
-        chosen = {"before": function_name(before), "after": function_name(after)}
-    if function is not None and isinstance(chosen, dict):
-        chosen = Unusable(Fault(function, "before and after are functions, too", "give one function, or these two"))
+    pair = [each for each in (before, after) if each is not None]
+    chosen: Any = {"before": function_name(before), "after": function_name(after)} if pair else function_name(function)
+    if function is not None and pair:
+        chosen = Unusable(Fault(pair[0], "there is another function already", "give one function, or before and after"))
+    elif function is None and len(pair) < 2:
+        remedy = "write tg.evict(FUNCTION), or tg.evict(before=FUNCTION, after=FUNCTION)"
+        chosen = Unusable(Fault(pair[0] if pair else "tg.evict()", "a function is missing", remedy))
     return Evictor({"function": chosen, "when": when})

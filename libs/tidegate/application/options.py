@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.event_time import duration_text, parse_duration_ms
+from tidegate.contracts.naming import function_problem
 
 Duration: TypeAlias = str | timedelta | Literal[0]
 """A length of time: `30s`, `5m`, `2h`, `30d`, ISO 8601 such as `PT5M`, a timedelta, or 0."""
@@ -68,8 +69,11 @@ def _wrong_type(value: object) -> str:
 
 def function_name(function: Function | None) -> FunctionName | Unusable | None:
     """Return the name under which Spark's Python workers import the function; None of None."""
-    if function is None or isinstance(function, str):
-        return None if function is None else FunctionName(function)
+    if function is None:
+        return None
+    if isinstance(function, str):
+        cause, _, remedy = (function_problem(function) or "").partition("; ")
+        return Unusable(Fault(function, cause, remedy)) if cause else FunctionName(function)
     if not callable(function):
         return Unusable(Fault(function, _wrong_type(function), "pass a function, or its name as text: module:function"))
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)

@@ -15,9 +15,10 @@ from tidegate.application.definitions import Definition, Definitions
 from tidegate.application.evictors import Evictor
 from tidegate.application.formats import KafkaWindows
 from tidegate.application.limits import EagerBound, StrictBound, TimeLimit, WindowClose, as_options, bounds_as_options
-from tidegate.application.options import Duration, Fault, Function, function_name, option_of, optional
+from tidegate.application.options import Duration, Fault, Function, Unusable, function_name, option_of, optional
 from tidegate.application.places import caller
 from tidegate.application.windows import EndingWindow, Window
+from tidegate.contracts.naming import function_problem
 
 if TYPE_CHECKING:
     from tidegate.contracts.config import OperatorRules
@@ -189,11 +190,16 @@ class Windowed(Value, Generic[Results]):
         return self.results(self.definition.after(verb, caller(), options, faults), self.definitions)
 
 
+_AGGREGATES = "write tg.count(), tg.sum(FIELD) and so on, or pass a function, or its name as text: module:function"
+
+
 def _function(aggregate: Any) -> Any:
     """Return the option of an aggregate that is a function, by itself or by its name."""
+    if isinstance(aggregate, str) and function_problem(aggregate) is not None:
+        return Unusable(Fault(aggregate, "not an aggregate", _AGGREGATES))
     if callable(aggregate) or isinstance(aggregate, str):
         return function_name(aggregate)
-    return option_of(aggregate, Aggregate, str, "write tg.count(), tg.sum(FIELD) and so on, or pass a function")
+    return option_of(aggregate, Aggregate, str, _AGGREGATES)
 
 
 def _given_twice(aggregates: Iterable[Any]) -> Fault:

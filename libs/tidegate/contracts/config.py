@@ -8,7 +8,7 @@ cause and the remedy.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar, get_args, get_origin
@@ -26,7 +26,7 @@ from pydantic import (
     model_validator,
 )
 
-from tidegate.contracts.errors import ConfigurationError, Problem
+from tidegate.contracts.errors import ConfigurationError
 from tidegate.contracts.event_time import (
     MAX_TIMESTAMP,
     duration_text,
@@ -34,7 +34,15 @@ from tidegate.contracts.event_time import (
     parse_duration_ms,
     parse_size_bytes,
 )
-from tidegate.contracts.naming import name_problem, topic_problem
+from tidegate.contracts.naming import (
+    FUNCTION,
+    field_problem,
+    function_problem,
+    module_problem,
+    name_problem,
+    topic_problem,
+)
+from tidegate.contracts.validation import problems_of
 
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:/")
 
@@ -58,29 +66,36 @@ def _keep(value: object) -> object:
 
 
 def _folder(value: object) -> object:
+    if not str(value).strip():
+        raise ValueError("a folder without a name; name a folder, such as ./lake")
+    if str(value).startswith("~"):
+        raise ValueError("only a shell knows what ~ stands for; write the whole path, such as /home/NAME/lake")
     if _URL.match(str(value)):
         raise ValueError("a URL, not a folder; name a folder of a file system with hard links, such as a disk or NFS")
     return value
 
 
-def _name(name: str) -> str:
-    if (problem := name_problem(name)) is not None:
-        raise ValueError(problem)
-    return name
+def _without(problem_of: Callable[[str], str | None]) -> AfterValidator:
+    """Return the validator that refuses text with a problem."""
 
+    def check(text: str) -> str:
+        if (problem := problem_of(text)) is not None:
+            raise ValueError(problem)
+        return text
 
-def _topic(topic: str) -> str:
-    if (problem := topic_problem(topic)) is not None:
-        raise ValueError(problem)
-    return topic
+    return AfterValidator(check)
 
 
 def _size(value: object) -> object:
     return parse_size_bytes(value) if isinstance(value, str) else value
 
 
-Name = Annotated[str, AfterValidator(_name)]
-Topic = Annotated[str, AfterValidator(_topic)]
+Name = Annotated[str, _without(name_problem)]
+Topic = Annotated[str, _without(topic_problem)]
+FieldName = Annotated[str, _without(field_problem)]
+ModuleName = Annotated[str, _without(module_problem)]
+FunctionName = Annotated[str, _without(function_problem), Field(json_schema_extra={"pattern": FUNCTION})]
+"""The name of a function, `module:function`."""
 Duration = Annotated[
     int,
     BeforeValidator(_duration, json_schema_input_type=str | int),
@@ -136,7 +151,7 @@ class Config(BaseModel):
 class TimestampField(Config):
     """The top-level field of a JSON value that holds the event timestamp."""
 
-    field: str
+    field: FieldName
     """Name of the field."""
     unit: Literal["ms", "s", "us"] = "ms"
     """Unit of the number in that field."""
@@ -450,7 +465,7 @@ def read(model: type[Model], raw: Mapping[str, Any], where: str = "") -> Model:
     try:
         return model.model_validate(raw)
     except ValidationError as error:
-        raise ConfigurationError([_problem(found, where, _secrets(model)) for found in error.errors()]) from None
+        raise ConfigurationError(problems_of(error, where, _secrets(model))) from None
 
 
 def _secrets(model: type[BaseModel]) -> list[str]:
@@ -461,21 +476,3 @@ def _secrets(model: type[BaseModel]) -> list[str]:
     return [
         name for name, field in model.model_fields.items() if "SecretStr" in str(field.annotation) or not field.repr
     ]
-
-
-def _problem(found: Any, where: str, secrets: list[str]) -> Problem:
-    """Return the problem that a validation error describes.
-
-    For a missing or unknown key, no value is shown: it would be everything around the key, or a misspelt secret.
-    """
-    place = ".".join(str(part) for part in ([where] if where else []) + list(found["loc"]))
-    message = found["msg"].removeprefix("Value error, ")
-    cause, _, remedy = message.partition("; ")
-    if found["type"] == "extra_forbidden":
-        cause, remedy = "unknown key", "remove it, or compare its spelling with `tidegate validate --schema`"
-    elif found["type"] == "missing":
-        cause, remedy = "required, but missing", "add it"
-    value = None if found["type"] in ("missing", "extra_forbidden") else found.get("input")
-    if found["loc"] and found["loc"][0] in secrets:
-        value = "(hidden)"
-    return Problem(where=place or "file", value=value, cause=cause, remedy=remedy or "write a value of that form")

@@ -71,7 +71,8 @@ class Problem:
         return cls(where=where, value=value, cause=cause, remedy=remedy)
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.cause}\n    value:  {self.value!r}\n    remedy: {self.remedy}"
+        value = [] if self.value is None else [f"    value:  {self.value!r}"]
+        return "\n".join([f"{self.where}: {self.cause}", *value, f"    remedy: {self.remedy}"])
 
 
 class ConfigurationError(UserError):

@@ -6,7 +6,11 @@ import re
 from pathlib import Path
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_MODULE = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
+FUNCTION = rf"^{_MODULE}:[A-Za-z_]\w*$"
+"""The pattern of a function's name, `module:function`."""
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_SERVER = re.compile(r"(\w+://)?(\[[^\s\[\]]+\]|[^\s:/\[\]]+)(:(?P<port>\d{1,5}))?", re.ASCII)
 NAME_FORM = "at most 63 of a-z, 0-9 and _, beginning with a letter"
 """What a name may consist of, for messages."""
 
@@ -39,6 +43,41 @@ def topic_problem(text: str) -> str | None:
     if _TOPIC.fullmatch(text) is not None and text not in (".", ".."):
         return None
     return "not a valid name of a topic; use at most 249 of A-Z, a-z, 0-9, '.', '_' and '-', such as carrier-updates"
+
+
+def field_problem(text: str) -> str | None:
+    """Return why the text cannot name a field of a JSON value, as "cause; remedy"; None if it can."""
+    return None if text.strip() else "a field without a name; write the name of a top-level field of the JSON values"
+
+
+def module_problem(text: str) -> str | None:
+    """Return why the text cannot name a module, as "cause; remedy"; None if it can."""
+    return (
+        None if re.fullmatch(_MODULE, text) else "not the name of a module; write it without a function, such as gates"
+    )
+
+
+def function_problem(text: str) -> str | None:
+    """Return why the text cannot name a function of a module, as "cause; remedy"; None if it can."""
+    if re.fullmatch(FUNCTION, text) is not None:
+        return None
+    return "not the name of a function; write module:function, such as gates:worst"
+
+
+def servers_problem(text: str) -> str | None:
+    """Return why the text does not name Kafka's brokers, as "cause; remedy"; None if it does."""
+    servers = [server.strip() for server in text.split(",") if server.strip()]
+    if not servers:
+        return "it names no broker; write HOST:PORT, several separated by commas"
+    if not all(_is_server(server) for server in servers):
+        return "not the address of a broker; write HOST:PORT, several separated by commas, with a port from 1 to 65535"
+    return None
+
+
+def _is_server(text: str) -> bool:
+    """Return whether the text is an address; without a port it is Kafka's port."""
+    found = _SERVER.fullmatch(text)
+    return found is not None and 1 <= int(found["port"] or "9092") <= 65_535
 
 
 def group_id(application: str, operator: str) -> str:

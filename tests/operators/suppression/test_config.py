@@ -54,7 +54,7 @@ def test_every_valid_combination_is_accepted(given: dict[str, Any]) -> None:
         ),
         ({"until": LIMIT, "buffer": {"when_full": "emit"}}, "buffer.max_bytes", "a buffer without a bound"),
         ({"until": LIMIT, "buffer": 5}, "buffer", "not a buffer"),
-        ({"until": LIMIT, "buffer": {"max_keys": -1, "when_full": "emit"}}, "buffer.max_keys", "greater than or equal"),
+        ({"until": LIMIT, "buffer": {"max_keys": -1, "when_full": "emit"}}, "buffer.max_keys", "too small"),
         ({"until": "window_close"}, "grace", "required with until: window_close"),
         ({"until": LIMIT, "grace": "2h"}, "grace", "only until: window_close has a grace"),
         ({"until": "some day"}, "until", "neither a time limit nor window_close"),

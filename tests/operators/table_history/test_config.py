@@ -29,7 +29,7 @@ def test_a_table_is_a_history_of_some_length_or_of_latest_values(given: dict[str
         ({}, "history_retention", "required for a history"),
         ({"history_retention": 30}, "history_retention", "a duration needs a unit"),
         ({"versions": "latest", "history_retention": "1d"}, "history_retention", "has no history to keep"),
-        ({"versions": "all", "history_retention": "1d"}, "versions", "Input should be 'latest'"),
+        ({"versions": "all", "history_retention": "1d"}, "versions", "not a value of this option"),
         ({"history_retention": "1d", "output": "topic"}, "output", "a table emits nothing"),
         ({"history_retention": "1d", "idle_after": "1m"}, "idle_after", "a table holds no records that wait for time"),
     ],

@@ -69,11 +69,11 @@ def no_values(values: pa.Array, timestamps: Any, element_offsets: Any, *_: Any) 
 @pytest.mark.parametrize(
     ("changed", "cause"),
     [
-        ({"evictor": {"count": -1}}, "greater than or equal to 0"),
+        ({"evictor": {"count": -1}}, "write 0 or more"),
         ({"evictor": {"time": 5}}, "needs a unit"),
         ({"evictor": {"count": 1, "time": "5m"}}, "not an evictor"),
         ({"evictor": {"delta": {"threshold": float("nan"), "distance": True}}}, "finite"),
-        ({"evictor": {"function": "no_module"}}, "pattern"),
+        ({"evictor": {"function": "no_module"}}, "module:function"),
         ({"evictor": {"function": {"before": "a:b", "after": "c:d"}, "when": "after"}}, "when each function runs"),
         ({"evictor": {"count": 1}, "window": SESSION}, "sessions do not keep"),
         ({"aggregate": {"first": True}, "window": SESSION}, "sessions do not keep"),

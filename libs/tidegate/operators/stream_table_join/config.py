@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from tidegate.contracts.config import (
     AddedWindows,
     Duration,
+    FunctionName,
     InputWindowsInOutput,
     KeyRules,
     OperatorConfig,
@@ -44,7 +45,7 @@ class StreamTableJoinRules(KeyRules):
     before_history: Literal["stop", "join"] = "stop"
     """What to do if the stream is at a time before the table's history: `stop`, or `join` with the versions that are
     still kept."""
-    joiner: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] | None = None
+    joiner: FunctionName | None = None
     """`module:function` that computes the output values; omitted: they are `{"stream": ..., "table": ...}`."""
 
     @field_validator("wait_for_table")

@@ -12,6 +12,8 @@ from tidegate.contracts.config import (
     Config,
     Count,
     Duration,
+    FieldName,
+    FunctionName,
     OperatorConfig,
     OperatorRules,
     OutputDeclaration,
@@ -20,6 +22,7 @@ from tidegate.contracts.config import (
     Windows,
 )
 from tidegate.contracts.event_time import MAX_TIMESTAMP
+from tidegate.contracts.naming import function_problem
 from tidegate.operators.bounds import StrictBuffer
 
 Length = Annotated[Duration, Field(gt=0)]
@@ -101,13 +104,19 @@ Window: TypeAlias = Annotated[Tumbling | Hopping | Session | Unlimited, BeforeVa
 class JsonField(Config):
     """A field of a JSON object."""
 
-    field: str
+    field: FieldName
     """Name of the top-level field."""
 
 
-Number: TypeAlias = JsonField | Literal[True] | None
-Part: TypeAlias = JsonField | Literal[True] | None
-FunctionName = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
+def _read_part(value: object) -> object:
+    if value is None or value is True or isinstance(value, JsonField):
+        return value
+    if isinstance(value, Mapping):
+        return JsonField.model_validate(value)
+    raise ValueError("neither a field nor true; write {field: NAME}, or true for values that are no objects")
+
+
+Part: TypeAlias = Annotated[JsonField | Literal[True] | None, BeforeValidator(_read_part)]
 
 
 class Aggregates(Config):
@@ -115,13 +124,13 @@ class Aggregates(Config):
 
     count: Literal[True] | None = None
     """Number of records; null values count."""
-    sum: Number = None
+    sum: Part = None
     """Sum of a field, or with `true` of values that are numbers themselves: exact for whole numbers of 64 bits."""
-    min: Number = None
+    min: Part = None
     """Smallest number."""
-    max: Number = None
+    max: Part = None
     """Largest number."""
-    avg: Number = None
+    avg: Part = None
     """Mean of the numbers."""
     first: Part = None
     """Element that arrived first: a field of it, or with `true` its value, which is JSON. Null without elements."""
@@ -170,13 +179,24 @@ class TimeEvictor(Config):
     """Before the window's value is computed, or after."""
 
 
+def _read_distance(value: object) -> object:
+    return _read_function_name(value) if isinstance(value, str) else _read_part(value)
+
+
+def _read_function_name(value: object) -> object:
+    problem = function_problem(value) if isinstance(value, str) else "not a function; write module:function"
+    if problem is not None:
+        raise ValueError(problem)
+    return value
+
+
 class Delta(Config):
     """How far an element may be from the last one."""
 
     threshold: Annotated[float, Field(allow_inf_nan=False)]
     """Elements at least this far from the one that arrived last are removed; with 0 or less that one is removed, too.
     """
-    distance: JsonField | Literal[True] | FunctionName
+    distance: Annotated[JsonField | Literal[True] | FunctionName, BeforeValidator(_read_distance)]
     """Difference of a field's numbers, with `true` of values that are numbers, or `module:function`."""
 
 
@@ -198,10 +218,16 @@ class BeforeAndAfter(Config):
     """`module:function`; it gets the elements that are left."""
 
 
+def _read_functions(value: object) -> object:
+    if isinstance(value, Mapping):
+        return BeforeAndAfter.model_validate(value)
+    return value if isinstance(value, BeforeAndAfter) else _read_function_name(value)
+
+
 class FunctionEvictor(Config):
     """An evictor that removes the elements that a function chooses."""
 
-    function: FunctionName | BeforeAndAfter
+    function: Annotated[FunctionName | BeforeAndAfter, BeforeValidator(_read_functions)]
     """`module:function`, or one for each moment: `{before: module:function, after: module:function}`."""
     when: When | None = None
     """Before the window's value is computed (default), or after."""

@@ -18,12 +18,14 @@ from tidegate.contracts.config import (
     Folder,
     Keep,
     KeyRules,
+    ModuleName,
     Name,
     OperatorConfig,
     OperatorRules,
     read,
 )
 from tidegate.contracts.errors import ConfigurationError, Problem, UserError
+from tidegate.contracts.naming import servers_problem
 from tidegate.control.address import Address, url_problem
 from tidegate.operators.registry import config_type, kinds_where
 from tidegate.runtime.configuration.feeds import read_together
@@ -50,7 +52,7 @@ _EVERY_TASK_ONCE = {
 class SparkConfig(Config):
     """The connection to Spark."""
 
-    master: str = "local[*]"
+    master: Annotated[str, Field(pattern=r"\S")] = "local[*]"
     """Spark master URL."""
     conf: dict[str, str] = Field(default_factory=dict)
     """Further Spark settings, by Spark's names."""
@@ -69,7 +71,7 @@ class TelemetryConfig(Config):
 
     port: Annotated[int, Field(ge=1, le=65_535)]
     """Listen port; each process on a machine needs its own."""
-    host: str = "127.0.0.1"
+    host: Annotated[str, Field(pattern=r"^\S+$")] = "127.0.0.1"
     """Listen address. With 0.0.0.0, everybody who can reach the machine can read the metrics."""
 
 
@@ -94,7 +96,7 @@ class Application(Config):
     """The connection to Spark."""
     trigger: Duration = 200
     """Pause between micro-batches; 0: as fast as possible."""
-    allow: tuple[str, ...] = ()
+    allow: tuple[ModuleName, ...] = ()
     """Modules whose functions operators may call, such as a join function."""
     telemetry: TelemetryConfig | None = None
     """HTTP endpoint of a service for metrics and health checks; default: none."""
@@ -131,6 +133,8 @@ class Application(Config):
     def _kafka_options_are_valid(cls, options: dict[str, str]) -> dict[str, str]:
         if "bootstrap.servers" not in options:
             raise ValueError("no broker is named; add bootstrap.servers: HOST:PORT")
+        if (problem := servers_problem(options["bootstrap.servers"])) is not None:
+            raise ValueError(f"bootstrap.servers: {problem}")
         return options
 
     @property
@@ -328,7 +332,11 @@ def select_operators(application: Application, name: str | None, kinds: Collecti
     ]
     if not names:
         known = ", ".join(f"{found} ({config.kind})" for found, config in application.operators.items())
-        raise UserError(
-            "no such operator in the file", value=name or ", ".join(kinds), remedy=f"the file has: {known or 'none'}"
+        wanted = ", ".join(kinds)
+        problem = (
+            f"the operator is not of kind {wanted}"
+            if name in list(application.operators)
+            else "no such operator in the file"
         )
+        raise UserError(problem, value=wanted if name is None else name, remedy=f"the file has: {known or 'none'}")
     return names

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tidegate.contracts.errors import ConfigurationError, Problem
+from tidegate.contracts.naming import servers_problem
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 LOGIN_MODULES = {
@@ -59,9 +60,11 @@ class _Reader:
 
     def general(self) -> dict[str, Any]:
         """Return servers, protocol, client id and timeout."""
-        servers = [server.strip() for server in self._given.get("bootstrap.servers", "").split(",") if server.strip()]
-        if not servers:
-            self._refuse("bootstrap.servers", "names no server", "write host:port, several separated by commas")
+        named = self._given.get("bootstrap.servers", "")
+        if (problem := servers_problem(named)) is not None:
+            cause, _, remedy = problem.partition("; ")
+            self._refuse("bootstrap.servers", cause, remedy)
+        servers = [server.strip() for server in named.split(",") if server.strip()]
         result: dict[str, Any] = {"bootstrap_servers": servers, "security_protocol": self._protocol()}
         if "client.id" in self._given:
             result["client_id"] = self._given["client.id"]
