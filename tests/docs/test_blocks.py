@@ -10,6 +10,7 @@ import tidegate
 from tests.docs.checks import CHECKS, console_problem, python_problem, shell_problem, yaml_problem
 from tests.docs.pages import DOCS, ROOT, Block, blocks, pages
 from tidegate.cli.main import COMMANDS
+from tidegate.runtime.telemetry.metric_definitions import BY_NAME
 
 pytestmark = pytest.mark.fast
 
@@ -19,15 +20,15 @@ RUN = {
     "docs/how-to/applications.md": ("tests/application/test_programs.py", {"yaml", "python", "text"}),
     "docs/how-to/control-database.md": ("tests/control/test_how_to.py", {"sh", "sql"}),
     "docs/how-to/evictors.md": ("tests/operators/windowed_aggregation/test_how_to_evictors.py", {"yaml", "python"}),
-    "docs/how-to/joins.md": ("tests/end_to_end/how_to/test_joins.py", {"yaml", "sh", "python"}),
+    "docs/how-to/joins.md": ("tests/docs/test_how_tos.py", {"yaml", "sh", "python"}),
     "docs/how-to/migrate-from-foreachbatch.md": ("tests/docs/test_how_tos.py", {"python"}),
     "docs/how-to/migrate-from-flink.md": ("tests/docs/test_how_tos.py", {"yaml", "sh"}),
     "docs/how-to/migrate-from-kafka-streams.md": ("tests/docs/test_how_tos.py", {"python", "yaml", "sh"}),
-    "docs/how-to/monitoring.md": ("tests/end_to_end/how_to/test_monitoring.py", {"yaml", "sh"}),
+    "docs/how-to/monitoring.md": ("tests/docs/test_how_tos.py", {"yaml", "sh"}),
     "docs/how-to/plan-and-apply.md": ("tests/docs/test_how_tos.py", {"yaml", "sh"}),
-    "docs/how-to/refused-records.md": ("tests/end_to_end/how_to/test_refused_records.py", {"yaml", "sh", "python"}),
+    "docs/how-to/refused-records.md": ("tests/docs/test_how_tos.py", {"yaml", "sh", "python"}),
     "docs/how-to/spark-streams.md": ("tests/runtime/stream/test_how_to.py", {"python"}),
-    "docs/how-to/windows.md": ("tests/end_to_end/how_to/test_windows.py", {"yaml", "sh", "python"}),
+    "docs/how-to/windows.md": ("tests/docs/test_how_tos.py", {"yaml", "sh", "python"}),
     "docs/operators/stream_table_join.md": ("tests/docs/test_operator_pages.py", {"yaml", "sh"}),
     "docs/operators/suppression.md": ("tests/docs/test_operator_pages.py", {"yaml", "sh"}),
     "docs/operators/table_history.md": ("tests/docs/test_operator_pages.py", {"yaml", "sh"}),
@@ -91,3 +92,9 @@ def test_every_link_of_the_readme_leads_somewhere() -> None:
     """Those of the site are checked when it is built."""
     links = re.findall(r"\]\((?!https?:)([^)#]+)", (ROOT / "README.md").read_text())
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_queries_of_the_page_on_monitoring_use_existing_metrics() -> None:
+    page = (DOCS / "how-to" / "monitoring.md").read_text()
+    asked = set(re.findall(r"tidegate_[a-z_]+", re.sub(r"_(bucket|sum|count)\b", "", page)))
+    assert asked and asked <= BY_NAME.keys()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.end_to_end.how_to.pages import run_page
+from tests.docs.running_pages import run_page
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
@@ -18,6 +18,6 @@ SHOWS = {
 
 
 @pytest.mark.parametrize("kind", SHOWS)
-def test_the_worked_example_of_an_operator_is_valid_and_runs(kind, tmp_path):
-    shown = run_page(f"../operators/{kind}.md", tmp_path)
+def test_the_worked_example_of_an_operator_is_valid_and_runs(broker, kind, tmp_path):
+    shown = run_page(f"../operators/{kind}.md", tmp_path, broker)
     assert [word for word in SHOWS[kind] if word not in shown.replace(": ", ":") and word not in shown] == []

@@ -33,10 +33,9 @@ def carry_out(request: Kind, application: Application, name: str, content: str =
         return "the running driver"
     click.echo("starting Spark: no driver is running on this machine", err=True)
     from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
-    from tidegate.runtime.spark.session import start_spark
+    from tidegate.runtime.service import session
 
-    spark = start_spark(f"tidegate {request}", application.spark.master, application.spark.conf)
-    try:
+    with session(application) as spark:
         operator = OperatorDriver(Wiring(spark=spark, application=application, name=name)).start()
         work: Callable[[], bool | None] = {
             "apply": operator.apply,
@@ -45,6 +44,4 @@ def carry_out(request: Kind, application: Application, name: str, content: str =
         }[request]
         while work() is False:  # local states are still being restored
             time.sleep(PAUSE_S)
-    finally:
-        spark.stop()
     return "this command"

@@ -25,14 +25,11 @@ def command(file: Path, query: str, version: int | None, as_json: bool) -> None:
     """
     application = load(file)
     click.echo("starting Spark", err=True)
-    from tidegate.runtime.spark.session import start_session
+    from tidegate.runtime.spark.session import open_session
     from tidegate.spark import query as rows_of
 
-    spark = start_session("tidegate sql", "local[*]", {})
-    try:
+    with open_session("tidegate sql", "local[*]") as spark:
         show(rows_of(spark, application, query, version), as_json)
-    finally:
-        spark.stop()
 
 
 def show(rows: Any, as_json: bool) -> None:

@@ -116,6 +116,21 @@ def start_session(name: str, master: str, conf: Mapping[str, str] | None = None)
         return builder.getOrCreate()
 
 
+@contextmanager
+def open_session(name: str, master: str) -> Iterator[SparkSession]:
+    """Yield a session with Delta, and stop it at the end. One that is running already is used and left running.
+
+    Raises UserError if Java or the jars are missing, EngineError if Spark does not start.
+    """
+    running = running_spark()
+    spark = start_session(name, master)
+    try:
+        yield spark
+    finally:
+        if running is None:
+            spark.stop()
+
+
 def _settings(master: str, java_options: str = "") -> dict[str, str]:
     """Return the settings common to all Spark contexts. Raise UserError if Java or the jars are missing.
 

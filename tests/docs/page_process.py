@@ -5,12 +5,14 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import chdir, contextmanager, redirect_stdout
 from functools import cache
 from io import StringIO
 from pathlib import Path
+
+from tidegate.runtime.spark.session import start_session
 
 WIDE = {"COLUMNS": "200"}
 """Tables are printed as wide as they are."""
@@ -29,11 +31,15 @@ def run_program(text: str, folder: Path, *, own_process: bool) -> str:
 
 @cache
 def _shared_process() -> ProcessPoolExecutor:
-    return _process()
+    return _process(_start_spark)
 
 
-def _process() -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+def _process(begin: Callable[[], object] | None = None) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=begin)
+
+
+def _start_spark() -> None:
+    start_session("pages", "local[2]")
 
 
 def _run(text: str, folder: Path, environment: dict[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""The blocks of a how-to, run as a reader would: in order, in one folder."""
+"""The blocks of a page, run as a reader would: in order, in one folder."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.end_to_end.page_process import run_program
+from tests.docs.page_process import run_program
+from tests.patience import wait_for
 from tidegate.devkit.embedded_broker import Broker
-from tidegate.runtime.install.paths import jars
+from tidegate.runtime.kafka.topics import admin_client, topic_names
 
-PAGES = Path(__file__).resolve().parents[3] / "docs" / "how-to"
+PAGES = Path(__file__).resolve().parents[2] / "docs" / "how-to"
 BROKER = "127.0.0.1:9092"
 
 CALL = """
@@ -26,15 +27,26 @@ def call(arguments, text):
 COMMAND = re.compile(r"^tidegate ((?:[^\"<\n]|\"[^\"]*\")*)(?:<<'END'\n(.*?)^END$)?", re.DOTALL | re.MULTILINE)
 
 
-def run_page(page: str, folder: Path, *, own_spark: bool = False) -> str:
-    """What the blocks of the page print, run in the folder with a broker of their own; each of them has succeeded.
+def run_page(page: str, folder: Path, broker: Broker, *, own_spark: bool = False) -> str:
+    """What the blocks of the page print, run in the folder with a broker that is empty; each of them has succeeded.
 
     Pages share a Spark, whose working folder is not theirs; a page that gives Spark relative paths has one of its own.
     """
     text = (PAGES / page).read_text()
-    with Broker.start(folder / "kafka", jars("broker")) as broker:
-        program = "\n".join([CALL, *_steps(text, broker.bootstrap)]).replace(BROKER, broker.bootstrap)
-        return run_program(program, folder, own_process=own_spark)
+    program = "\n".join([CALL, *_steps(text, broker.bootstrap)]).replace(BROKER, broker.bootstrap)
+    _empty(broker)
+    return run_program(program, folder, own_process=own_spark)
+
+
+def _empty(broker: Broker) -> None:
+    """Delete all topics of the broker, and the groups with their offsets."""
+    options = {"bootstrap.servers": broker.bootstrap}
+    with admin_client(options, broker.bootstrap) as admin:
+        if groups := [group["group_id"] for group in admin.list_groups()]:
+            admin.delete_groups(groups)
+        if topics := topic_names(options):
+            admin.delete_topics(topics)
+    wait_for(lambda: not topic_names(options), "the topics are deleted")
 
 
 def _steps(text: str, bootstrap: str) -> Iterator[str]:
