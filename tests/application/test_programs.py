@@ -55,6 +55,7 @@ def test_a_program_has_at_most_ten_lines(name: str) -> None:
 
 
 @pytest.mark.fast
+@pytest.mark.process
 def test_the_programs_pass_the_type_checker(tmp_path: Path) -> None:
     program = tmp_path / "app.py"
     functions = "\n".join(PROGRAMS["evictor"][:-1])

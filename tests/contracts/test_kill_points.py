@@ -73,6 +73,7 @@ def test_the_service_is_killed_at_the_second_time():
     come_to(beside, "Z")
 
 
+@pytest.mark.process
 def test_a_stopped_session_continues_at_the_same_offset():
     process = child("stop:before_commit")
     beside = int(process.stdout.readline())

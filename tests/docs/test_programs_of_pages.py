@@ -52,6 +52,7 @@ def test_a_program_and_the_file_beside_it_are_one_application(
     assert load_application(tmp_path / "app.py:app") == tg.Application.from_yaml(file.text)
 
 
+@pytest.mark.process
 def test_the_python_of_every_page_type_checks(tmp_path: Path) -> None:
     """Blocks of a page continue each other; a program of its own, `# app.py`, is a function."""
     for module, function in FUNCTIONS.items():

@@ -24,6 +24,7 @@ OUTSIDE = [
 ]
 
 
+@pytest.mark.process
 def test_a_checked_build_raises_an_error_only_for_accesses_outside_of_an_array() -> None:
     environment = os.environ | {
         "TIDEGATE_NUMBA": "on",

@@ -222,6 +222,7 @@ def sample() -> str:
     return f"{raw.hex()} {decode(raw, 3, 41, [(7, 1_000)]).records.rows()!r}"
 
 
+@pytest.mark.process
 def test_plain_python_gives_the_results_of_compiled_kernels() -> None:
     program = (
         "from tidegate.kernels.compiled import NUMBA_ON; assert not NUMBA_ON\n"

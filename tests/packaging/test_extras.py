@@ -82,6 +82,7 @@ def test_a_command_names_the_extra_that_it_lacks(arguments: list[str], library: 
     assert remedy == f"  remedy: pip install 'tidegate[{extra}]'"
 
 
+@pytest.mark.process
 def test_importing_a_module_that_needs_spark_raises_an_error_with_problem_value_and_remedy() -> None:
     ran = run_without_extras(
         "try:\n    import tidegate.spark\nexcept ImportError as error:\n    print(error.problem, '|', error.remedy)\n"

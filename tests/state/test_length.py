@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from benchmarks.long_log import NAME, application_in, batch, catch_up_to_the_last, claim, make
+from tests.hypothesis_profile import WHOLE
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor import status
 from tidegate.state.delta_log.log_entries import DELTA_LOG
@@ -18,7 +19,7 @@ from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast
 
-LENGTHS = (1_000, 2_000, 20_000)
+LENGTHS = (1_000, 2_000, 20_000 if WHOLE else 5_000)
 """The first log is there to import and to compile; the others are compared."""
 PARTITIONS = 20
 

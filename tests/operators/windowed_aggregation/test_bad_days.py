@@ -131,6 +131,7 @@ print("closed", result.counts.emitted, "held", result.counts.held, "peak", memor
 """
 
 
+@pytest.mark.process
 def test_many_windows_that_close_at_once_are_emitted_in_bounded_memory() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     program = [sys.executable, "-c", PROGRAM, str(WINDOWS)]

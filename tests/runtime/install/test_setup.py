@@ -113,6 +113,7 @@ def test_jars_of_pyspark_are_not_listed() -> None:
     assert not {name.rsplit("-", 1)[0] for name in jars.listed()["spark"]} & provided
 
 
+@pytest.mark.process
 def test_a_failing_download_is_one_message_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = tmp_path / "ivysettings.xml"
     settings.write_text(
