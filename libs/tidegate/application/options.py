@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias
 
-from tidegate.contracts.errors import UserError
+from tidegate.contracts.errors import InvalidValue, UserError
 from tidegate.contracts.event_time import duration_text, parse_duration_ms
 from tidegate.contracts.naming import function_problem
 
@@ -72,8 +72,8 @@ def function_name(function: Function | None) -> FunctionName | Unusable | None:
     if function is None:
         return None
     if isinstance(function, str):
-        cause, _, remedy = (function_problem(function) or "").partition("; ")
-        return Unusable(Fault(function, cause, remedy)) if cause else FunctionName(function)
+        problem = function_problem(function)
+        return Unusable(Fault(function, problem.cause, problem.remedy)) if problem else FunctionName(function)
     if not callable(function):
         return Unusable(Fault(function, _wrong_type(function), "pass a function, or its name as text: module:function"))
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
@@ -120,9 +120,8 @@ def duration_ms(duration: Duration) -> int:
     """Return the milliseconds of the duration. Raise UserError if it is none."""
     try:
         return parse_duration_ms(str(as_yaml(duration)))
-    except ValueError as error:
-        problem, _, remedy = str(error).partition("; ")
-        raise UserError(problem, value=duration, remedy=remedy) from None
+    except InvalidValue as error:
+        raise UserError(error.cause, value=duration, remedy=error.remedy) from None
 
 
 def functions_in(value: Any) -> list[FunctionName]:

@@ -26,7 +26,7 @@ from pydantic import (
     model_validator,
 )
 
-from tidegate.contracts.errors import ConfigurationError
+from tidegate.contracts.errors import ConfigurationError, InvalidValue
 from tidegate.contracts.event_time import (
     MAX_TIMESTAMP,
     duration_text,
@@ -53,7 +53,7 @@ def _duration(value: object) -> object:
     if isinstance(value, str):
         return parse_duration_ms(value)
     if isinstance(value, int | float) and value != 0:
-        raise ValueError("a duration needs a unit; write 200ms, 30s, 5m, 2h, 30d or ISO 8601 such as PT5M")
+        raise InvalidValue("a duration needs a unit", "write 200ms, 30s, 5m, 2h, 30d or ISO 8601 such as PT5M")
     return value
 
 
@@ -61,26 +61,28 @@ def _keep(value: object) -> object:
     if value == "forever":
         return value
     if not isinstance(value, str | int | float | timedelta):
-        raise ValueError("it is neither a duration nor forever; write 30d, or forever")
+        raise InvalidValue("it is neither a duration nor forever", "write 30d, or forever")
     return _duration(value)
 
 
 def _folder(value: object) -> object:
     if not str(value).strip():
-        raise ValueError("a folder without a name; name a folder, such as ./lake")
+        raise InvalidValue("a folder without a name", "name a folder, such as ./lake")
     if str(value).startswith("~"):
-        raise ValueError("only a shell knows what ~ stands for; write the whole path, such as /home/NAME/lake")
+        raise InvalidValue("only a shell knows what ~ stands for", "write the whole path, such as /home/NAME/lake")
     if _URL.match(str(value)):
-        raise ValueError("a URL, not a folder; name a folder of a file system with hard links, such as a disk or NFS")
+        raise InvalidValue(
+            "a URL, not a folder", "name a folder of a file system with hard links, such as a disk or NFS"
+        )
     return value
 
 
-def _without(problem_of: Callable[[str], str | None]) -> AfterValidator:
+def _without(problem_of: Callable[[str], InvalidValue | None]) -> AfterValidator:
     """Return the validator that refuses text with a problem."""
 
     def check(text: str) -> str:
         if (problem := problem_of(text)) is not None:
-            raise ValueError(problem)
+            raise problem
         return text
 
     return AfterValidator(check)
@@ -144,7 +146,9 @@ class Config(BaseModel):
         if isinstance(value, bool) and info.field_name is not None:
             types = set(_types(cls.model_fields[info.field_name].annotation))
             if bool not in types and types & {int, float}:
-                raise ValueError("a boolean, not a number or a duration; write the number, or the duration with a unit")
+                raise InvalidValue(
+                    "a boolean, not a number or a duration", "write the number, or the duration with a unit"
+                )
         return value
 
 
@@ -217,7 +221,7 @@ def _read_windows(value: object) -> object:
         return TimeWindows.model_validate(value)
     if value is None or value in ("none", "ignore", "headers", "session") or isinstance(value, TimeWindows):
         return value
-    raise ValueError("it is not a way to name windows; write windows: headers, session, {time: 1h}, none or ignore")
+    raise InvalidValue("it is not a way to name windows", "write windows: headers, session, {time: 1h}, none or ignore")
 
 
 Windows: TypeAlias = Annotated[
@@ -230,11 +234,11 @@ def _check_output_windows(output: OutputWindows, info: ValidationInfo) -> Output
     """Refuse `kafka` where Kafka's windowed keys cannot be written."""
     windows = info.data.get("windows")
     if output == "kafka" and windows in ("none", "ignore"):
-        raise ValueError("its keys have no windows; remove it")
+        raise InvalidValue("its keys have no windows", "remove it")
     if output == "kafka" and windows == "headers":
-        raise ValueError(
-            "headers do not say whether windows are sessions, and Kafka's format of keys differs for sessions; "
-            "write windows: headers, or let the writer of the input write Kafka's format"
+        raise InvalidValue(
+            "headers do not say whether windows are sessions, and Kafka's format of keys differs for sessions",
+            "write windows: headers, or let the writer of the input write Kafka's format",
         )
     return output
 
@@ -349,13 +353,15 @@ class OutputTopic(Config):
 
 def _input(value: object) -> object:
     if isinstance(value, Mapping):
-        raise ValueError("not a topic; write input: NAME, or input: {topic: NAME, key: {windows: headers, of: string}}")
+        raise InvalidValue(
+            "not a topic", "write input: NAME, or input: {topic: NAME, key: {windows: headers, of: string}}"
+        )
     return value
 
 
 def _output(value: object) -> object:
     if isinstance(value, Mapping):
-        raise ValueError("not a topic; write output: NAME, or output: {topic: NAME, key: {windows: kafka}}")
+        raise InvalidValue("not a topic", "write output: NAME, or output: {topic: NAME, key: {windows: kafka}}")
     return value
 
 
@@ -394,7 +400,7 @@ class OperatorConfig(OperatorRules):
     @classmethod
     def _output_is_not_the_input(cls, topic: str | None, info: ValidationInfo) -> str | None:
         if topic is not None and topic == info.data.get("input"):
-            raise ValueError("it is also the input, so the operator would read what it writes; name another topic")
+            raise InvalidValue("it is also the input, so the operator would read what it writes", "name another topic")
         return topic
 
     @model_validator(mode="before")
@@ -406,15 +412,15 @@ class OperatorConfig(OperatorRules):
     @classmethod
     def _dead_letters_are_separate(cls, topic: str | None, info: ValidationInfo) -> str | None:
         if topic is not None and topic in (info.data.get("input"), info.data.get("output")):
-            raise ValueError("it is also the input or the output of this operator; name another topic")
+            raise InvalidValue("it is also the input or the output of this operator", "name another topic")
         return topic
 
     def as_table(self) -> TableFacts | None:
         """Return what readers of this operator's table need to know about it; None if it is not a table."""
         return None
 
-    def table_conflicts(self, table: TableFacts) -> Iterator[str]:
-        """Yield the reasons why this operator cannot read such a table, each as "cause; remedy"."""
+    def table_conflicts(self, table: TableFacts) -> Iterator[InvalidValue]:
+        """Yield the reasons why this operator cannot read such a table."""
         yield from ()
 
     def writes(self) -> OutputDeclaration:
@@ -429,15 +435,15 @@ class OperatorConfig(OperatorRules):
             found["windows"] = topic.windows
         return {option: value for option, value in found.items() if value is not None}
 
-    def conflicts(self, topic: OutputDeclaration) -> Iterator[tuple[str, str]]:
-        """Yield each option that contradicts the writer of the input topic, with "cause; remedy"."""
+    def conflicts(self, topic: OutputDeclaration) -> Iterator[tuple[str, InvalidValue]]:
+        """Yield each option that contradicts the writer of the input topic, and how."""
         if topic.key_format is not None and self.key_format != topic.key_format:
             cause = f"the operator that writes the topic declares {topic.key_format}"
-            yield "key_format", f"{cause}; write the same, or leave it out"
+            yield "key_format", InvalidValue(cause, "write the same, or leave it out")
         if isinstance(self, KeyRules) and topic.windows is not None and self.windows not in (topic.windows, "ignore"):
             written = _as_written(topic.windows)
             cause = f"the operator that writes the topic names windows by {written}"
-            yield "windows", f"{cause}; write windows: {written}, or leave it out"
+            yield "windows", InvalidValue(cause, f"write windows: {written}, or leave it out")
 
     @property
     def explicit_key_format(self) -> Format | None:

@@ -64,15 +64,24 @@ class Problem:
     cause: str
     remedy: str
 
-    @classmethod
-    def of(cls, where: str, value: object, text: str) -> Problem:
-        """Return the problem that a text of the form "cause; remedy" describes."""
-        cause, _, remedy = text.partition("; ")
-        return cls(where=where, value=value, cause=cause, remedy=remedy)
-
     def __str__(self) -> str:
         value = [] if self.value is None else [f"    value:  {self.value!r}"]
         return "\n".join([f"{self.where}: {self.cause}", *value, f"    remedy: {self.remedy}"])
+
+
+class InvalidValue(ValueError):
+    """A value that a configuration must not have: why, and what to write instead."""
+
+    def __init__(self, cause: str, remedy: str) -> None:
+        super().__init__(cause, remedy)
+        self.cause, self.remedy = cause, remedy
+
+    def at(self, where: str, value: object) -> Problem:
+        """Return the problem that a configuration has this value at that place."""
+        return Problem(where=where, value=value, cause=self.cause, remedy=self.remedy)
+
+    def __str__(self) -> str:
+        return f"{self.cause}; {self.remedy}"
 
 
 class ConfigurationError(UserError):

@@ -14,6 +14,8 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
+from tidegate.contracts.errors import InvalidValue
+
 NO_STREAM_TIME = -1
 """Stream time before the first accepted record."""
 
@@ -48,7 +50,7 @@ def advanced(stream_time: int, to: int) -> int:
 def parse_duration_ms(text: str) -> int:
     """Return the milliseconds of `200ms`, `30s`, `5m`, `2h`, `30d` or an ISO 8601 duration (`PT5M`, `P1DT2H`).
 
-    Raise ValueError, with a remedy in its text, for anything else. This includes numbers without a unit, except 0.
+    Raise InvalidValue for anything else. This includes numbers without a unit, except 0.
     """
     if text == "0":
         return 0
@@ -59,7 +61,7 @@ def parse_duration_ms(text: str) -> int:
         days, hours, minutes, seconds = (int(part or 0) for part in iso.groups()[:4])
         fraction = int((iso[5] or "").ljust(3, "0"))
         return _duration((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000 + fraction, text)
-    raise ValueError(f"{text!r} is not a duration; write 200ms, 30s, 5m, 2h, 30d or ISO 8601 such as PT5M")
+    raise InvalidValue(f"{text!r} is not a duration", "write 200ms, 30s, 5m, 2h, 30d or ISO 8601 such as PT5M")
 
 
 def format_duration_ms(duration_ms: int) -> str:
@@ -79,19 +81,19 @@ def duration_text(duration: timedelta) -> str:
 
 
 def parse_size_bytes(text: str) -> int:
-    """Return the bytes of `64MiB`, `10KiB`, `1GiB` or `500B`. Raise ValueError for anything else."""
+    """Return the bytes of `64MiB`, `10KiB`, `1GiB` or `500B`. Raise InvalidValue for anything else."""
     if size := _SIZE.fullmatch(text):
         return _size(int(size[1]) * _SIZE_UNITS[size[2]], text)
-    raise ValueError(f"{text!r} is not a size; write 500B, 64KiB, 64MiB or 1GiB")
+    raise InvalidValue(f"{text!r} is not a size", "write 500B, 64KiB, 64MiB or 1GiB")
 
 
 def _duration(duration_ms: int, text: str) -> int:
     if duration_ms > MAX_TIME:
-        raise ValueError(f"{text!r} is too long; write at most {MAX_TIME}ms (2^61)")
+        raise InvalidValue(f"{text!r} is too long", f"write at most {MAX_TIME}ms (2^61)")
     return duration_ms
 
 
 def _size(size: int, text: str) -> int:
     if size > MAX_TIMESTAMP:
-        raise ValueError(f"{text!r} is larger than a 64-bit number holds; write a smaller one")
+        raise InvalidValue(f"{text!r} is larger than a 64-bit number holds", "write a smaller one")
     return size

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tidegate.contracts.errors import InvalidValue
+
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _MODULE = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
 FUNCTION = rf"^{_MODULE}:[A-Za-z_]\w*$"
@@ -33,44 +35,48 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def name_problem(text: str) -> str | None:
-    """Return why the text cannot name an application or an operator, as "cause; remedy"; None if it can."""
-    return None if is_name(text) else f"not a valid name; use {NAME_FORM}"
+def name_problem(text: str) -> InvalidValue | None:
+    """Return why the text cannot name an application or an operator; None if it can."""
+    return None if is_name(text) else InvalidValue("not a valid name", f"use {NAME_FORM}")
 
 
-def topic_problem(text: str) -> str | None:
-    """Return why Kafka can have no topic of that name, as "cause; remedy"; None if it can."""
+def topic_problem(text: str) -> InvalidValue | None:
+    """Return why Kafka can have no topic of that name; None if it can."""
     if _TOPIC.fullmatch(text) is not None and text not in (".", ".."):
         return None
-    return "not a valid name of a topic; use at most 249 of A-Z, a-z, 0-9, '.', '_' and '-', such as carrier-updates"
-
-
-def field_problem(text: str) -> str | None:
-    """Return why the text cannot name a field of a JSON value, as "cause; remedy"; None if it can."""
-    return None if text.strip() else "a field without a name; write the name of a top-level field of the JSON values"
-
-
-def module_problem(text: str) -> str | None:
-    """Return why the text cannot name a module, as "cause; remedy"; None if it can."""
-    return (
-        None if re.fullmatch(_MODULE, text) else "not the name of a module; write it without a function, such as gates"
+    return InvalidValue(
+        "not a valid name of a topic", "use at most 249 of A-Z, a-z, 0-9, '.', '_' and '-', such as carrier-updates"
     )
 
 
-def function_problem(text: str) -> str | None:
-    """Return why the text cannot name a function of a module, as "cause; remedy"; None if it can."""
+def field_problem(text: str) -> InvalidValue | None:
+    """Return why the text cannot name a field of a JSON value; None if it can."""
+    remedy = "write the name of a top-level field of the JSON values"
+    return None if text.strip() else InvalidValue("a field without a name", remedy)
+
+
+def module_problem(text: str) -> InvalidValue | None:
+    """Return why the text cannot name a module; None if it can."""
+    if re.fullmatch(_MODULE, text) is not None:
+        return None
+    return InvalidValue("not the name of a module", "write it without a function, such as gates")
+
+
+def function_problem(text: str) -> InvalidValue | None:
+    """Return why the text cannot name a function of a module; None if it can."""
     if re.fullmatch(FUNCTION, text) is not None:
         return None
-    return "not the name of a function; write module:function, such as gates:worst"
+    return InvalidValue("not the name of a function", "write module:function, such as gates:worst")
 
 
-def servers_problem(text: str) -> str | None:
-    """Return why the text does not name Kafka's brokers, as "cause; remedy"; None if it does."""
+def servers_problem(text: str) -> InvalidValue | None:
+    """Return why the text does not name Kafka's brokers; None if it does."""
     servers = [server.strip() for server in text.split(",") if server.strip()]
     if not servers:
-        return "it names no broker; write HOST:PORT, several separated by commas"
+        return InvalidValue("it names no broker", "write HOST:PORT, several separated by commas")
     if not all(_is_server(server) for server in servers):
-        return "not the address of a broker; write HOST:PORT, several separated by commas, with a port from 1 to 65535"
+        remedy = "write HOST:PORT, several separated by commas, with a port from 1 to 65535"
+        return InvalidValue("not the address of a broker", remedy)
     return None
 
 

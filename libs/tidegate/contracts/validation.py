@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tidegate.contracts.errors import Problem
+from tidegate.contracts.errors import InvalidValue, Problem
 
 _MAPPING = ("not a mapping of options", "write {{OPTION: VALUE}}, as `tidegate validate --schema` describes it")
 _LIST = ("not a list", "write [FIRST, SECOND]")
@@ -60,12 +60,13 @@ def _problem(found: Any, where: str, secrets: Collection[str]) -> Problem:
 
 
 def _words(found: Any) -> tuple[str, str]:
-    """Return the cause and the remedy. A validator of this project has raised them as one text, "cause; remedy"."""
-    if found["type"] == "value_error":
-        cause, _, remedy = str(found["ctx"]["error"]).partition("; ")
-        return cause, remedy or _OTHER[1]
+    """Return the cause and the remedy: those that a validator of this project has raised, or those of the type."""
+    context = found.get("ctx", {})
+    raised = context.get("error")
+    if isinstance(raised, InvalidValue):
+        return raised.cause, raised.remedy
     cause, remedy = _WORDS.get(found["type"], _OTHER)
-    return cause, remedy.format_map({name: _as_written(value) for name, value in found.get("ctx", {}).items()})
+    return cause, remedy.format_map({name: _as_written(value) for name, value in context.items()})
 
 
 def _as_written(value: object) -> str:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from tidegate.contracts.errors import InvalidValue
+
 _SQLITE, _POSTGRESQL = "sqlite:///", "postgresql+psycopg://"
 _POSTGRESQL_URL = re.compile(
     r"""postgresql\+psycopg://
@@ -65,18 +67,21 @@ class Address:
         return sorted(found, key=len, reverse=True)
 
 
-def url_problem(url: str) -> str | None:
-    """Return why the URL is not that of a control database, as "cause; remedy"; None if it is one.
+def url_problem(url: str) -> InvalidValue | None:
+    """Return why the URL is not that of a control database; None if it is one.
 
-    The text shows nothing of the URL, which may hold a password.
+    The reason shows nothing of the URL, which may hold a password.
     """
     if url.startswith(_SQLITE):
-        return None if len(url) > len(_SQLITE) and "?" not in url else "no file is named; write sqlite:///control.db"
+        is_file = len(url) > len(_SQLITE) and "?" not in url
+        return None if is_file else InvalidValue("no file is named", "write sqlite:///control.db")
     if not url.startswith(_POSTGRESQL):
-        return f"it names neither SQLite nor PostgreSQL; write {_SQLITE}control.db or {_POSTGRESQL}USER@HOST/DATABASE"
+        remedy = f"write {_SQLITE}control.db or {_POSTGRESQL}USER@HOST/DATABASE"
+        return InvalidValue("it names neither SQLite nor PostgreSQL", remedy)
     if _POSTGRESQL_URL.fullmatch(url) is None:
-        return (
-            f"it is not a URL; write {_POSTGRESQL}USER:PASSWORD@HOST:PORT/DATABASE, with special characters of the "
-            "password percent-encoded (@ is %40)"
+        return InvalidValue(
+            "it is not a URL",
+            f"write {_POSTGRESQL}USER:PASSWORD@HOST:PORT/DATABASE, with special characters of the password "
+            "percent-encoded (@ is %40)",
         )
     return None

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from tidegate.contracts.config import Config, Count, Size
+from tidegate.contracts.errors import InvalidValue
 
 
 class Bounds(Config):
@@ -21,7 +22,9 @@ class Bounds(Config):
     @classmethod
     def _one_bound_is_given(cls, max_bytes: int | None, info: ValidationInfo) -> int | None:
         if max_bytes is None and info.data.get("max_keys", 0) is None:
-            raise ValueError("a buffer without a bound; write max_keys or max_bytes, or leave `buffer` out (unbounded)")
+            raise InvalidValue(
+                "a buffer without a bound", "write max_keys or max_bytes, or leave `buffer` out (unbounded)"
+            )
         return max_bytes
 
 

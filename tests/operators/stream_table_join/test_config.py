@@ -49,15 +49,15 @@ def test_a_join_declares_its_table_its_wait_and_its_joiner() -> None:
 
 @pytest.mark.parametrize("grace", ["1d", "25h"])
 def test_a_history_kept_no_longer_than_the_grace_is_refused(grace: str) -> None:
-    cause, _, remedy = next(config(grace=grace).table_conflicts(TableFacts(DAY_MS))).partition("; ")
-    assert "history_retention 1d is not greater than grace" in cause
-    assert remedy == "raise the table's history_retention or lower grace"
+    refused = next(config(grace=grace).table_conflicts(TableFacts(DAY_MS)))
+    assert "history_retention 1d is not greater than grace" in refused.cause
+    assert refused.remedy == "raise the table's history_retention or lower grace"
 
 
 @pytest.mark.parametrize("grace", [0, "1s"])
 def test_a_table_of_latest_values_has_no_grace(grace: Any) -> None:
-    cause, _, remedy = next(config(grace=grace).table_conflicts(TableFacts(None))).partition("; ")
-    assert "latest values" in cause and "remove grace" in remedy
+    refused = next(config(grace=grace).table_conflicts(TableFacts(None)))
+    assert "latest values" in refused.cause and "remove grace" in refused.remedy
 
 
 @pytest.mark.parametrize(("grace", "retention"), [(None, None), (None, 0), ("23h", DAY_MS), (0, 1)])

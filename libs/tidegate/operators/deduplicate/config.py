@@ -17,6 +17,7 @@ from tidegate.contracts.config import (
     added_windows,
     output_windows_of,
 )
+from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.operators.bounds import StrictBuffer
 
@@ -42,7 +43,7 @@ class DeduplicateRules(KeyRules):
     @classmethod
     def _within_is_positive(cls, within: int | str) -> int | str:
         if within == 0:
-            raise ValueError("no record would be a duplicate; write within: 10m, or within: forever")
+            raise InvalidValue("no record would be a duplicate", "write within: 10m, or within: forever")
         return within
 
     @field_validator("grace")
@@ -51,12 +52,14 @@ class DeduplicateRules(KeyRules):
         within = info.data.get("within")
         # rule: expiry-has-grace/forever
         if within == FOREVER and grace is not None:
-            raise ValueError("keys that are remembered forever make no record late; remove it, or write within: 10m")
+            raise InvalidValue(
+                "keys that are remembered forever make no record late", "remove it, or write within: 10m"
+            )
         # rule: expiry-has-grace/time
         if within not in (None, FOREVER) and grace is None:
-            raise ValueError(
-                "required with a duration in within, because keys are then forgotten; "
-                "write grace: 1h (with 0, every record behind stream time is late)"
+            raise InvalidValue(
+                "required with a duration in within, because keys are then forgotten",
+                "write grace: 1h (with 0, every record behind stream time is late)",
             )
         return grace
 

@@ -21,6 +21,7 @@ from tidegate.contracts.config import (
     added_windows,
     output_windows_of,
 )
+from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.event_time import MAX_TIMESTAMP, format_duration_ms
 
 
@@ -52,7 +53,7 @@ class StreamTableJoinRules(KeyRules):
     @classmethod
     def _wait_for_table_fits_grace(cls, wait: int | None, info: ValidationInfo) -> int | None:
         if wait is not None and "grace" in info.data and not info.data["grace"]:
-            raise ValueError("without a grace no record waits; add a grace, such as grace: 5m")
+            raise InvalidValue("without a grace no record waits", "add a grace, such as grace: 5m")
         return wait
 
     def incompatibilities(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
@@ -83,32 +84,38 @@ class StreamTableJoinConfig(StreamTableJoinRules, OperatorConfig):
         windows = output_windows_of(self, self.output_windows) if self.windowed else None
         return OutputDeclaration(windows=windows, key_format=self.explicit_key_format)
 
-    def table_conflicts(self, table: TableFacts) -> Iterator[str]:
-        """Yield each reason why the join cannot read such a table, as "cause; remedy".
+    def table_conflicts(self, table: TableFacts) -> Iterator[InvalidValue]:
+        """Yield each reason why the join cannot read such a table.
 
         KIP-923: a grace needs a history whose retention is longer than the grace. Kafka Streams accepts an equal one.
         """
         if table.windowed and not self.windowed:
-            yield "its keys are of windows and the stream's are not; write windows: headers, session or {time: 1h}"
+            yield InvalidValue(
+                "its keys are of windows and the stream's are not", "write windows: headers, session or {time: 1h}"
+            )
         if self.windowed and not table.windowed:
-            yield "its keys are of no windows and the stream's are; write windows: ignore to look up plain keys"
+            yield InvalidValue(
+                "its keys are of no windows and the stream's are", "write windows: ignore to look up plain keys"
+            )
         if None not in (table.key_format, self.explicit_key_format) and table.key_format != self.explicit_key_format:
-            yield f"its key_format is {table.key_format} and the stream's is {self.key_format}; write the same"
+            cause = f"its key_format is {table.key_format} and the stream's is {self.key_format}"
+            yield InvalidValue(cause, "write the same")
         if self.grace is not None:
             yield from self._grace_refuses(self.grace, table.history_retention)
 
     @staticmethod
-    def _grace_refuses(grace: int, kept: int | None) -> Iterator[str]:
+    def _grace_refuses(grace: int, kept: int | None) -> Iterator[InvalidValue]:
         waits = format_duration_ms(grace)
         if kept is None:
-            yield (
-                f"grace {waits} with a table of latest values, which has no earlier versions; "
-                "remove grace, or give the table a history_retention greater than it"
+            yield InvalidValue(
+                f"grace {waits} with a table of latest values, which has no earlier versions",
+                "remove grace, or give the table a history_retention greater than it",
             )
         elif kept <= grace:
-            yield (
+            yield InvalidValue(
                 f"the table's history_retention {format_duration_ms(kept)} is not greater than grace {waits}, so that "
-                "versions would be gone before they are looked up; raise the table's history_retention or lower grace"
+                "versions would be gone before they are looked up",
+                "raise the table's history_retention or lower grace",
             )
 
     def functions(self) -> tuple[str, ...]:

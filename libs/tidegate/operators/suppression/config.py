@@ -20,6 +20,7 @@ from tidegate.contracts.config import (
     added_windows,
     output_windows_of,
 )
+from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.event_time import MAX_TIMESTAMP, format_duration_ms
 from tidegate.operators.bounds import Bounds, EagerBuffer, StrictBuffer
 
@@ -36,17 +37,17 @@ def _read_until(value: object) -> object:
         return TimeLimit.model_validate(value)
     if value is None or value == "window_close" or isinstance(value, TimeLimit):
         return value
-    raise ValueError("neither a time limit nor window_close; write until: {time_limit: 30s} or until: window_close")
+    raise InvalidValue("neither a time limit nor window_close", "write until: {time_limit: 30s} or until: window_close")
 
 
 def _read_buffer(value: object) -> object:
     if isinstance(value, dict):
         if value.get("when_full") not in ("emit", "spill", "shut_down"):
-            raise ValueError("when_full is missing or unknown; write when_full: emit, spill or shut_down")
+            raise InvalidValue("when_full is missing or unknown", "write when_full: emit, spill or shut_down")
         return (EagerBuffer if value["when_full"] == "emit" else StrictBuffer).model_validate(value)
     if value is None or isinstance(value, Bounds):
         return value
-    raise ValueError("not a buffer; write buffer: {max_keys: 1000, when_full: emit}")
+    raise InvalidValue("not a buffer", "write buffer: {max_keys: 1000, when_full: emit}")
 
 
 Until: TypeAlias = Annotated[TimeLimit | Literal["window_close"] | None, BeforeValidator(_read_until)]
@@ -88,9 +89,9 @@ class SuppressionRules(KeyRules):
     def _until_fits_windows(cls, until: Until, info: ValidationInfo) -> Until:
         windows = info.data.get("windows")
         if until == "window_close" and windows in ("none", "ignore"):
-            raise ValueError(
-                f"window_close needs windows in the keys, and windows: {windows} leaves them out; write windows: "
-                "headers, session or {time: 1h}, or until: {time_limit: 30s}"
+            raise InvalidValue(
+                f"window_close needs windows in the keys, and windows: {windows} leaves them out",
+                "write windows: headers, session or {time: 1h}, or until: {time_limit: 30s}",
             )
         return until
 
@@ -101,13 +102,13 @@ class SuppressionRules(KeyRules):
     ) -> EagerBuffer | StrictBuffer | None:
         until = info.data.get("until", "invalid")
         if until == "window_close" and isinstance(buffer, EagerBuffer):
-            raise ValueError(
-                "emitting early would break `exactly one result per window`; write when_full: spill or shut_down"
+            raise InvalidValue(
+                "emitting early would break `exactly one result per window`", "write when_full: spill or shut_down"
             )
         if until is None and (buffer is None or buffer.when_full == "spill"):
-            raise ValueError(
-                "no rule would ever release a record; add until: {time_limit: 30s} (0: every record at once), "
-                "or bounds with when_full: emit"
+            raise InvalidValue(
+                "no rule would ever release a record",
+                "add until: {time_limit: 30s} (0: every record at once), or bounds with when_full: emit",
             )
         return buffer
 
@@ -116,9 +117,11 @@ class SuppressionRules(KeyRules):
     def _grace_fits_until(cls, grace: int | None, info: ValidationInfo) -> int | None:
         windowed = info.data.get("until") == "window_close"
         if windowed and grace is None:
-            raise ValueError("required with until: window_close; write the windows' grace, such as grace: 2h (0: none)")
+            raise InvalidValue(
+                "required with until: window_close", "write the windows' grace, such as grace: 2h (0: none)"
+            )
         if not windowed and grace is not None and "until" in info.data:
-            raise ValueError("only until: window_close has a grace; remove it, or limit lateness with max_lateness")
+            raise InvalidValue("only until: window_close has a grace", "remove it, or limit lateness with max_lateness")
         return grace
 
     @field_validator("timer")
@@ -126,16 +129,18 @@ class SuppressionRules(KeyRules):
     def _timer_fits_windows(cls, timer: str | None, info: ValidationInfo) -> str | None:
         windowed = info.data.get("windows") not in ("none", "ignore", None)
         if timer not in (None, "window_end") and info.data.get("until") == "window_close":
-            raise ValueError("a window is emitted when it closes, so no timer applies; remove timer")
+            raise InvalidValue("a window is emitted when it closes, so no timer applies", "remove timer")
         if timer == "window_end" and not windowed and "windows" in info.data:
-            raise ValueError("its keys have no windows; remove timer, or write windows: headers, session or {time: 1h}")
+            raise InvalidValue(
+                "its keys have no windows", "remove timer, or write windows: headers, session or {time: 1h}"
+            )
         return timer or ("window_end" if windowed else "first_update")
 
     @field_validator("max_lateness")
     @classmethod
     def _max_lateness_fits_until(cls, max_lateness: int | None, info: ValidationInfo) -> int | None:
         if max_lateness is not None and info.data.get("until") == "window_close":
-            raise ValueError("with until: window_close the grace decides what is late; remove max_lateness")
+            raise InvalidValue("with until: window_close the grace decides what is late", "remove max_lateness")
         return max_lateness
 
     def incompatibilities(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
@@ -183,12 +188,10 @@ class SuppressionConfig(SuppressionRules, OperatorConfig):
             found["grace"] = f"{topic.closes_after}ms"
         return found
 
-    def conflicts(self, topic: OutputDeclaration) -> Iterator[tuple[str, str]]:
-        """Yield each option that contradicts the writer of the input, with "cause; remedy"."""
+    def conflicts(self, topic: OutputDeclaration) -> Iterator[tuple[str, InvalidValue]]:
+        """Yield each option that contradicts the writer of the input, and how."""
         yield from super().conflicts(topic)
         if self.grace is not None and topic.closes_after not in (None, self.grace):
             grace = format_duration_ms(topic.closes_after or 0)
-            yield (
-                "grace",
-                f"the windows of its input change until {grace} after they end; write {grace} or remove it",
-            )
+            cause = f"the windows of its input change until {grace} after they end"
+            yield "grace", InvalidValue(cause, f"write {grace} or remove it")

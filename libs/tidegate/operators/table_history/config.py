@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from tidegate.contracts.config import Duration, KeyRules, OperatorConfig, OperatorRules, Size, TableFacts
+from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 
 HOLD_FOR_READERS = 2**30
@@ -31,10 +32,13 @@ class TableHistoryRules(KeyRules):
     def _retention_fits_versions(cls, retention: int | None, info: ValidationInfo) -> int | None:
         latest = info.data.get("versions") == "latest"
         if latest and retention is not None:
-            raise ValueError("a table of latest values has no history to keep; remove it, or remove versions: latest")
+            raise InvalidValue(
+                "a table of latest values has no history to keep", "remove it, or remove versions: latest"
+            )
         if not latest and retention is None:
-            raise ValueError(
-                "required for a history; write history_retention: 30d, or versions: latest for a table without history"
+            raise InvalidValue(
+                "required for a history",
+                "write history_retention: 30d, or versions: latest for a table without history",
             )
         return retention
 
@@ -42,7 +46,9 @@ class TableHistoryRules(KeyRules):
     @classmethod
     def _hold_for_readers_fits_versions(cls, size: int, info: ValidationInfo) -> int:
         if info.data.get("versions") == "latest" and size != HOLD_FOR_READERS:
-            raise ValueError("a table of latest values has no versions to hold; remove it, or remove versions: latest")
+            raise InvalidValue(
+                "a table of latest values has no versions to hold", "remove it, or remove versions: latest"
+            )
         return size
 
     def incompatibilities(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
@@ -59,14 +65,16 @@ class TableHistoryConfig(TableHistoryRules, OperatorConfig):
     @classmethod
     def _has_no_output(cls, output: str | None) -> str | None:
         if output is not None:
-            raise ValueError("a table emits nothing; remove it, and join a stream with the table or query its history")
+            raise InvalidValue(
+                "a table emits nothing", "remove it, and join a stream with the table or query its history"
+            )
         return output
 
     @field_validator("idle_after")
     @classmethod
     def _has_no_idle_after(cls, idle_after: int | None) -> int | None:
         if idle_after is not None:
-            raise ValueError("a table holds no records that wait for time; remove it")
+            raise InvalidValue("a table holds no records that wait for time", "remove it")
         return idle_after
 
     def as_table(self) -> TableFacts:

@@ -19,7 +19,7 @@ from tidegate.kernels.time_buffer import HELD, HELD_BYTES
 from tidegate.kernels.touched import FREE, OPENED
 from tidegate.kernels.version_chains import NONE
 from tidegate.kernels.windows import DONE, Windows
-from tidegate.operators.windowed_aggregation.spans import (
+from tidegate.operators.windowed_aggregation.window_times import (
     CLOSED,
     EMITTED,
     MAX,

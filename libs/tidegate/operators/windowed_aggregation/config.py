@@ -21,6 +21,7 @@ from tidegate.contracts.config import (
     TimeWindows,
     Windows,
 )
+from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.contracts.naming import function_problem
 from tidegate.operators.bounds import StrictBuffer
@@ -51,8 +52,8 @@ class Hopping(Config):
     @classmethod
     def _advance_fits_length(cls, advance: int, info: ValidationInfo) -> int:
         if advance > info.data.get("hopping", advance):
-            raise ValueError(
-                "records between two windows would be in no window; write an advance of at most the length"
+            raise InvalidValue(
+                "records between two windows would be in no window", "write an advance of at most the length"
             )
         return advance
 
@@ -90,11 +91,11 @@ def _read_window(value: object) -> object:
         return value
     kinds = [kind for kind in _WINDOWS if isinstance(value, Mapping) and kind in value]
     if not isinstance(value, Mapping) or len(kinds) != 1:
-        raise ValueError("not a window; write window: {tumbling: 1h, grace: 2h}, or hopping, session or unlimited")
+        raise InvalidValue("not a window", "write window: {tumbling: 1h, grace: 2h}, or hopping, session or unlimited")
     if "retention" in value:
-        raise ValueError("windows have no retention, their store has; write retention beside window")
+        raise InvalidValue("windows have no retention, their store has", "write retention beside window")
     if kinds == ["unlimited"] and "grace" in value:
-        raise ValueError("a window that never ends has no grace; remove grace")
+        raise InvalidValue("a window that never ends has no grace", "remove grace")
     return _WINDOWS[kinds[0]].model_validate(value)
 
 
@@ -113,7 +114,7 @@ def _read_part(value: object) -> object:
         return value
     if isinstance(value, Mapping):
         return JsonField.model_validate(value)
-    raise ValueError("neither a field nor true; write {field: NAME}, or true for values that are no objects")
+    raise InvalidValue("neither a field nor true", "write {field: NAME}, or true for values that are no objects")
 
 
 Part: TypeAlias = Annotated[JsonField | Literal[True] | None, BeforeValidator(_read_part)]
@@ -145,10 +146,10 @@ class Aggregates(Config):
     def _aggregates_fit_together(self) -> Aggregates:
         given = [name for name in type(self).model_fields if getattr(self, name) is not None]
         if not given:
-            raise ValueError("nothing to compute; write aggregate: {count: true}, or sum: {field: amount}")
+            raise InvalidValue("nothing to compute", "write aggregate: {count: true}, or sum: {field: amount}")
         if self.function is not None and len(given) > 1:
-            raise ValueError(
-                "the function computes the whole value; remove the other aggregates, or let the function compute them"
+            raise InvalidValue(
+                "the function computes the whole value", "remove the other aggregates, or let the function compute them"
             )
         return self
 
@@ -184,9 +185,10 @@ def _read_distance(value: object) -> object:
 
 
 def _read_function_name(value: object) -> object:
-    problem = function_problem(value) if isinstance(value, str) else "not a function; write module:function"
-    if problem is not None:
-        raise ValueError(problem)
+    if not isinstance(value, str):
+        raise InvalidValue("not a function", "write module:function")
+    if (problem := function_problem(value)) is not None:
+        raise problem
     return value
 
 
@@ -236,7 +238,7 @@ class FunctionEvictor(Config):
     @classmethod
     def _when_fits_function(cls, when: str | None, info: ValidationInfo) -> str | None:
         if when is not None and isinstance(info.data.get("function"), BeforeAndAfter):
-            raise ValueError("`before` and `after` already say when each function runs; remove when")
+            raise InvalidValue("`before` and `after` already say when each function runs", "remove when")
         return when
 
     def functions(self) -> tuple[str | None, str | None]:
@@ -259,7 +261,7 @@ def _read_evictor(value: object) -> object:
         return value
     kinds = [kind for kind in _EVICTORS if isinstance(value, Mapping) and kind in value]
     if not isinstance(value, Mapping) or len(kinds) != 1:
-        raise ValueError("not an evictor; write evictor: {count: 100}, or time, delta or function")
+        raise InvalidValue("not an evictor", "write evictor: {count: 100}, or time, delta or function")
     return _EVICTORS[kinds[0]].model_validate(value)
 
 
@@ -299,23 +301,23 @@ class WindowedAggregationRules(OperatorRules):
     def _elements_fit_window(cls, value: object, info: ValidationInfo) -> object:
         needed = value.needs_elements if isinstance(value, Aggregates) else value is not None
         if needed and isinstance(info.data.get("window"), Session):
-            raise ValueError("sessions do not keep their elements; take tumbling, hopping or unlimited windows")
+            raise InvalidValue("sessions do not keep their elements", "take tumbling, hopping or unlimited windows")
         return value
 
     @field_validator("emit")
     @classmethod
     def _emit_fits_every(cls, emit: str | None, info: ValidationInfo) -> str | None:
         if emit is None and info.data.get("every", 0) is None:
-            raise ValueError("required without `every`; write emit: updates, on_time or final, or every: 100")
+            raise InvalidValue("required without `every`", "write emit: updates, on_time or final, or every: 100")
         if emit is not None and info.data.get("every"):
-            raise ValueError("`every` already decides when results are emitted; remove emit")
+            raise InvalidValue("`every` already decides when results are emitted", "remove emit")
         return emit
 
     @field_validator("emit")
     @classmethod
     def _emit_fits_window(cls, emit: str | None, info: ValidationInfo) -> str | None:
         if emit not in (None, "updates") and isinstance(info.data.get("window"), Unlimited):
-            raise ValueError("an unlimited window never ends, so nothing would be emitted; write emit: updates")
+            raise InvalidValue("an unlimited window never ends, so nothing would be emitted", "write emit: updates")
         return emit
 
     @field_validator("retention")
@@ -325,16 +327,16 @@ class WindowedAggregationRules(OperatorRules):
         if retention is None or window is None:
             return retention
         if isinstance(window, Unlimited):
-            raise ValueError("an unlimited window is kept for ever; remove retention")
+            raise InvalidValue("an unlimited window is kept for ever", "remove retention")
         if retention < least_retention(window):
-            raise ValueError("windows would expire before they close; retain at least their length (gap) and grace")
+            raise InvalidValue("windows would expire before they close", "retain at least their length (gap) and grace")
         return retention
 
     @field_validator("buffer")
     @classmethod
     def _buffer_fits_emit(cls, buffer: StrictBuffer | None, info: ValidationInfo) -> StrictBuffer | None:
         if buffer is not None and info.data.get("emit", "final") != "final":
-            raise ValueError("only final results are held back; write emit: final, or remove buffer")
+            raise InvalidValue("only final results are held back", "write emit: final, or remove buffer")
         return buffer
 
     @property
@@ -401,7 +403,7 @@ class WindowedAggregationConfig(WindowedAggregationRules, OperatorConfig):
     @classmethod
     def _output_windows_fit_window(cls, output: OutputWindows, info: ValidationInfo) -> OutputWindows:
         if output == "kafka" and isinstance(info.data.get("window"), Unlimited):
-            raise ValueError("Kafka's format of keys has no unlimited windows; write windows: headers")
+            raise InvalidValue("Kafka's format of keys has no unlimited windows", "write windows: headers")
         return output
 
     def adds_windows(self) -> AddedWindows:

@@ -29,8 +29,8 @@ from tidegate.operators.windowed_aggregation.aggregates import Numbers, Plan, Wo
 from tidegate.operators.windowed_aggregation.bookkeeping import FULL_BYTES, FULL_KEYS, follow_rules, held_in_order
 from tidegate.operators.windowed_aggregation.config import Aggregates, JsonField, WindowedAggregationRules
 from tidegate.operators.windowed_aggregation.integrity import find_damage
-from tidegate.operators.windowed_aggregation.spans import MAX, PENDING, Rules, rules_of
 from tidegate.operators.windowed_aggregation.step import Outcome, State
+from tidegate.operators.windowed_aggregation.window_times import MAX, PENDING, Rules, rules_of
 
 RULES = slice(bookkeeping.NUMBERS, bookkeeping.NUMBERS + len(Rules._fields))
 STREAM_TIME, WIDTH, OPENED = range(RULES.stop, RULES.stop + 3)

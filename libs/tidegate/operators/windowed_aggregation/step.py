@@ -29,7 +29,7 @@ from tidegate.operators.late_and_rejected import ACCEPTED, LATE, Unaccepted
 from tidegate.operators.windowed_aggregation import aggregates, bookkeeping
 from tidegate.operators.windowed_aggregation.aggregates import Numbers, Plan, Words
 from tidegate.operators.windowed_aggregation.bookkeeping import CHECKSUM, OPEN, OPEN_BYTES
-from tidegate.operators.windowed_aggregation.spans import (
+from tidegate.operators.windowed_aggregation.window_times import (
     CLOSED,
     EMITTED,
     FINAL,

@@ -17,12 +17,12 @@ from tidegate.operators.result_tables import EMISSIONS as RECORD_EMISSIONS
 from tidegate.operators.result_tables import changes_schema, dictionary_column, ops
 from tidegate.operators.windowed_aggregation import step
 from tidegate.operators.windowed_aggregation.aggregates import Plan, results, width
-from tidegate.operators.windowed_aggregation.spans import SESSION, Rules
 from tidegate.operators.windowed_aggregation.step import (
     MERGED,
     Outcome,
     State,
 )
+from tidegate.operators.windowed_aggregation.window_times import SESSION, Rules
 
 WINDOW_COLUMNS = (pa.field("arrival", pa.int64()), pa.field("phase", pa.int8()), pa.field("words", pa.binary()))
 """Offset of the record that opened the window; phase: pending, emitted or closed; words of its aggregates."""

@@ -7,7 +7,7 @@ from typing import Any
 from tidegate.operators.views import as_time, create_view, register_emissions, shown_columns
 from tidegate.operators.windowed_aggregation.config import WindowedAggregationRules
 from tidegate.operators.windowed_aggregation.elements.step import WINDOW
-from tidegate.operators.windowed_aggregation.spans import CLOSED
+from tidegate.operators.windowed_aggregation.window_times import CLOSED
 
 _SLOT = "partition, key, window_start, window_end"
 

@@ -24,7 +24,7 @@ from tidegate.contracts.config import (
     OperatorRules,
     read,
 )
-from tidegate.contracts.errors import ConfigurationError, Problem, UserError
+from tidegate.contracts.errors import ConfigurationError, InvalidValue, Problem, UserError
 from tidegate.contracts.naming import servers_problem
 from tidegate.control.address import Address, url_problem
 from tidegate.operators.registry import config_type, kinds_where
@@ -62,7 +62,7 @@ class SparkConfig(Config):
     def _spark_must_not_retry(cls, conf: dict[str, str]) -> dict[str, str]:
         again = [name for name, value in _EVERY_TASK_ONCE.items() if conf.get(name, value).strip().lower() != value]
         if again:
-            raise ValueError(f"Spark would run a task again, or twice at once; remove {', '.join(again)}")
+            raise InvalidValue("Spark would run a task again, or twice at once", f"remove {', '.join(again)}")
         return conf
 
 
@@ -124,17 +124,17 @@ class Application(Config):
     @field_validator("control")
     @classmethod
     def _control_database(cls, control: SecretStr | None) -> SecretStr | None:
-        if control is not None and (refused := url_problem(control.get_secret_value())) is not None:
-            raise ValueError(refused)
+        if control is not None and (problem := url_problem(control.get_secret_value())) is not None:
+            raise problem
         return control
 
     @field_validator("kafka")
     @classmethod
     def _kafka_options_are_valid(cls, options: dict[str, str]) -> dict[str, str]:
         if "bootstrap.servers" not in options:
-            raise ValueError("no broker is named; add bootstrap.servers: HOST:PORT")
+            raise InvalidValue("no broker is named", "add bootstrap.servers: HOST:PORT")
         if (problem := servers_problem(options["bootstrap.servers"])) is not None:
-            raise ValueError(f"bootstrap.servers: {problem}")
+            raise InvalidValue(f"bootstrap.servers: {problem.cause}", problem.remedy)
         return options
 
     @property
@@ -163,10 +163,11 @@ def _problems_among(
         return []
     table = known[read.table].as_table() if read.table in known else None
     if table is None:
-        refused = [f"no table of this file; name an operator of kind {' or '.join(kinds_where('is_table'))}"]
+        remedy = f"name an operator of kind {' or '.join(kinds_where('is_table'))}"
+        refused = [InvalidValue("no table of this file", remedy)]
     else:
         refused = list(config.table_conflicts(table))
-    return [Problem.of(f"operators.{name}.table", read.table, text) for text in refused]
+    return [each.at(f"operators.{name}.table", read.table) for each in refused]
 
 
 def _forbidden_functions(name: str, config: OperatorConfig, allowed: Sequence[str]) -> list[Problem]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from tidegate.contracts.config import OperatorConfig, OutputDeclaration, flatten_topics, read
-from tidegate.contracts.errors import ConfigurationError, Problem, UserError
+from tidegate.contracts.errors import ConfigurationError, InvalidValue, Problem, UserError
 from tidegate.contracts.naming import name_problem
 from tidegate.operators.registry import config_type, kinds
 
@@ -50,11 +50,11 @@ class _Reading:
             self.problems += error.problems
             return None
         except UserError as error:
-            self.problems.append(Problem.of(f"{where}.kind", error.value, f"{error.problem}; {error.remedy}"))
+            unknown = Problem(where=f"{where}.kind", value=error.value, cause=error.problem, remedy=error.remedy)
+            self.problems.append(unknown)
             return None
-        self.problems += [
-            Problem.of(f"{where}.{option}", raw.get(option), text) for option, text in config.conflicts(topic)
-        ]
+        conflicts = config.conflicts(topic)
+        self.problems += [each.at(f"{where}.{option}", raw.get(option)) for option, each in conflicts]
         return config
 
     def _input_of(self, raw: Any) -> OutputDeclaration:
@@ -75,9 +75,9 @@ def _read(where: str, name: str, raw: Any, topic: OutputDeclaration) -> Operator
     Options taken from there do not count as set by the file (`model_fields_set`).
     """
     if (problem := name_problem(name)) is not None:
-        raise ConfigurationError([Problem.of(where, name, problem)])
+        raise ConfigurationError([problem.at(where, name)])
     if not isinstance(raw, Mapping) or "kind" not in raw:
-        raise ConfigurationError([Problem.of(where, raw, f"kind is required; add kind: {kinds()[0]}")])
+        raise ConfigurationError([InvalidValue("kind is required", f"add kind: {kinds()[0]}").at(where, raw)])
     kind = config_type(str(raw["kind"]))
     config = read(kind, {**kind.inferred_options(raw, topic), **raw}, where)
     return kind.model_construct(_fields_set=config.model_fields_set & set(raw), **dict(config))

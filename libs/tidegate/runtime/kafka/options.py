@@ -62,8 +62,7 @@ class _Reader:
         """Return servers, protocol, client id and timeout."""
         named = self._given.get("bootstrap.servers", "")
         if (problem := servers_problem(named)) is not None:
-            cause, _, remedy = problem.partition("; ")
-            self._refuse("bootstrap.servers", cause, remedy)
+            self._refuse("bootstrap.servers", problem.cause, problem.remedy)
         servers = [server.strip() for server in named.split(",") if server.strip()]
         result: dict[str, Any] = {"bootstrap_servers": servers, "security_protocol": self._protocol()}
         if "client.id" in self._given:

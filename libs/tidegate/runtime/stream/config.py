@@ -11,6 +11,7 @@ from typing import Annotated
 from pydantic import Field, field_validator
 
 from tidegate.contracts.config import Config, Folder, Keep, Name, OperatorConfig, OperatorRules
+from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.naming import log_path
 
 
@@ -37,13 +38,15 @@ class StreamConfig(Config):
     def _without_topics(cls, rules: OperatorRules) -> OperatorRules:
         if isinstance(rules, OperatorConfig):
             alone = type(rules).__name__.replace("Config", "Rules")
-            raise ValueError(f"a DataFrame takes the place of topics; give the rules alone: {alone}")
+            raise InvalidValue("a DataFrame takes the place of topics", f"give the rules alone: {alone}")
         if rules.timestamp is not None:
-            raise ValueError("`timestamp` would name it twice; leave it out of the rules: a column is named already")
+            raise InvalidValue(
+                "`timestamp` would name it twice", "leave it out of the rules: a column is named already"
+            )
         if rules.reads() is not None:
-            raise ValueError(
-                "it reads the table of another operator, and a DataFrame has no such operator beside it; "
-                "join between topics in a configuration file with tidegate run, or with tidegate.spark.asof_join"
+            raise InvalidValue(
+                "it reads the table of another operator, and a DataFrame has no such operator beside it",
+                "join between topics in a configuration file with tidegate run, or with tidegate.spark.asof_join",
             )
         return rules
 

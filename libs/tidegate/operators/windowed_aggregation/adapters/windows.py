@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from tidegate.operators.testing.driver import Driver, Emission
 from tidegate.operators.testing.scenarios import piped
 from tidegate.operators.windowed_aggregation import WindowedAggregation, WindowedAggregationConfig
-from tidegate.operators.windowed_aggregation.spans import CLOSED
+from tidegate.operators.windowed_aggregation.window_times import CLOSED
 
 DAY_MS = 86_400_000
 """Default retention of windows in Kafka Streams."""

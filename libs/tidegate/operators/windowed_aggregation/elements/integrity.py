@@ -29,8 +29,8 @@ from tidegate.operators.windowed_aggregation.integrity import (
     no_words_taken,
     sizes_are_possible,
 )
-from tidegate.operators.windowed_aggregation.spans import CLOSED, Rules
 from tidegate.operators.windowed_aggregation.step import WINDOW_BYTES
+from tidegate.operators.windowed_aggregation.window_times import CLOSED, Rules
 
 CHECKSUMS, LIVE = range(2)
 """Sums over all elements that the check of the windows needs: their checksums, and the words of their values."""

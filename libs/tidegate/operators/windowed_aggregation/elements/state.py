@@ -37,9 +37,9 @@ from tidegate.operators.windowed_aggregation.elements.functions import Context, 
 from tidegate.operators.windowed_aggregation.elements.integrity import find_damage
 from tidegate.operators.windowed_aggregation.elements.results import Lists
 from tidegate.operators.windowed_aggregation.elements.step import Outcome, Rows, State, Trigger
-from tidegate.operators.windowed_aggregation.spans import MAX, PENDING, Rules, rules_of
 from tidegate.operators.windowed_aggregation.state import STOP_REASONS, keys_of, longer, other_aggregates, plan_of
 from tidegate.operators.windowed_aggregation.tables import late
+from tidegate.operators.windowed_aggregation.window_times import MAX, PENDING, Rules, rules_of
 
 RULES = slice(kernel.NUMBERS, kernel.NUMBERS + len(Rules._fields))
 STREAM_TIME, READ, OPENED = range(RULES.stop, RULES.stop + 3)

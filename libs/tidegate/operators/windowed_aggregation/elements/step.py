@@ -26,23 +26,6 @@ from tidegate.operators.windowed_aggregation.bookkeeping import CHECKSUM, FULL_B
 from tidegate.operators.windowed_aggregation.elements import evictors, store
 from tidegate.operators.windowed_aggregation.elements.evictors import AFTER, BEFORE, FUNCTION, Evictor
 from tidegate.operators.windowed_aggregation.elements.store import NONE, Content, Elements
-from tidegate.operators.windowed_aggregation.spans import (
-    CLOSED,
-    EMITTED,
-    EVERY,
-    FINAL,
-    ON_TIME_FIRST,
-    PENDING,
-    UPDATES,
-    Rules,
-    due_at,
-    end_of,
-    find_key,
-    find_span,
-    first_start,
-    is_open,
-    windows_from,
-)
 from tidegate.operators.windowed_aggregation.step import (
     APPLIED,
     EMITTED_COUNT,
@@ -62,6 +45,23 @@ from tidegate.operators.windowed_aggregation.step import (
     UPDATE,
     WINDOW_BYTES,
     WINDOW_CLOSE,
+)
+from tidegate.operators.windowed_aggregation.window_times import (
+    CLOSED,
+    EMITTED,
+    EVERY,
+    FINAL,
+    ON_TIME_FIRST,
+    PENDING,
+    UPDATES,
+    Rules,
+    due_at,
+    end_of,
+    find_key,
+    find_span,
+    first_start,
+    is_open,
+    windows_from,
 )
 
 CAUSES = (*step.CAUSES, "every")

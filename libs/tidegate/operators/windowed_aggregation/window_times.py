@@ -1,4 +1,7 @@
-"""Rules of windows: which windows a record belongs to, and when the next event of a window is due."""
+"""The times of windows: which windows contain a time, until when each is open, and when its next event is due.
+
+Sessions are merged in `step`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ UPDATES, ON_TIME_FIRST, FINAL, EVERY = range(4)
 """When results are emitted; EVERY: after a number of records."""
 
 SPAN, SESSION, UNLIMITED = range(3)
-"""Kinds of windows; tumbling and hopping windows are spans."""
+"""Kinds of windows; SPAN: tumbling or hopping, a span of fixed length whose start follows from its length."""
 
 PENDING, EMITTED, CLOSED = range(3)
 """Phases of a window: changed since its last result; not changed since; closed, so that it accepts no records."""
