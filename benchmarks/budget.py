@@ -44,7 +44,7 @@ def _run(driver: OperatorDriver, producer: Producer, source: str) -> list[float]
         produce(producer, source, number * BATCH, BATCH)
         producer.flush()
         began = time.monotonic()
-        driver.operator.round()
+        driver.claim.operator.round()
         whole.append(time.monotonic() - began)
     return whole
 

@@ -27,7 +27,7 @@ from tidegate.state.delta_log.delta_snapshot import load
 from tidegate.state.delta_log.log_entries import entry_path, read_actions
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.protocol_decisions import compaction_due
-from tidegate.state.upkeep.compaction import compact
+from tidegate.state.upkeep.compaction import Kept, compact
 
 EVERY_MS = 300
 PER_MINUTE = 60_000 // EVERY_MS
@@ -84,7 +84,7 @@ class Service:
     def _compact(self) -> None:
         meta = self._meta("compaction")
         began = time.perf_counter()
-        compact(self.log, meta, slot=("key",), keep_output_ms=None, rewind_window_ms=WEEK_MS)
+        compact(self.log, meta, Kept(slot=("key",)), rewind_window_ms=WEEK_MS)
         self.compactions.append(time.perf_counter() - began)
         self.compacted = self.batch
 

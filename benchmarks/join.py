@@ -119,7 +119,7 @@ def run_services(spark: Any, bootstrap: str, folder: Path, grace: str) -> float:
     with ThreadPoolExecutor(2) as threads:
         for ended in [threads.submit(driver.run, Event(), until_caught_up=True) for driver in (table, join)]:
             ended.result()
-    assert sum(known.totals.records_in for known in join.operator.newest.partitions.values()) == RECORDS
+    assert sum(known.totals.records_in for known in join.claim.operator.newest.partitions.values()) == RECORDS
     return published[-1] - began
 
 
@@ -136,7 +136,7 @@ def _latency(bootstrap: str, folder: Path, say: Any) -> dict[str, float]:
                 produce(producer, topic, number * BATCH, BATCH)
                 producer.flush()
                 began = time.perf_counter()
-                driver.operator.round()
+                driver.claim.operator.round()
                 took[which].append(1_000 * (time.perf_counter() - began))
     with_grace, without = (median(took[which][WARM_BATCHES:]) for which in (0, 1))
     say(f"a batch of {BATCH:,} records takes {with_grace:.0f} ms with grace, {without:.0f} ms with grace 0")

@@ -89,7 +89,7 @@ def _batches(driver: OperatorDriver, bootstrap: str, source: str, output: str, s
             producer.flush()
             sent += BATCH
             started = time.monotonic()
-            driver.operator.round()
+            driver.claim.operator.round()
             times.append((reader.wait_for(sent) - started) * 1_000)
         medians.append(median(times[-BATCHES:]))
         say(f"run {run + 1}: a batch of {BATCH:,} records takes {medians[-1]:.0f} ms from plan to read")

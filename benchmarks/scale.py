@@ -45,7 +45,7 @@ from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.local.local_state import LocalState
 from tidegate.state.local.recovery import PartitionLog, recover
 from tidegate.state.protocol_decisions import Commit, Wanted
-from tidegate.state.upkeep.compaction import compact
+from tidegate.state.upkeep.compaction import Kept, compact
 
 HELD, FEW, BATCH, LOAD = 10_000_000, 10_000, 10_000, 500_000
 KEY_WIDTH, VALUE_WIDTH = 16, 50
@@ -169,7 +169,7 @@ def fill(folder: Path, held: int, partitions: int) -> list[PartitionRun]:
         commit(log, shares[0].batch + 1, [file for _, files, _ in steps for file in files])
         shares = [share.after(step) for share, (step, _, _) in zip(shares, steps, strict=True) if step]
     batch = shares[0].batch + 1
-    compact(log, meta(batch, "compaction"), slot=("key",), keep_output_ms=None, rewind_window_ms=HOUR_MS)
+    compact(log, meta(batch, "compaction"), Kept(slot=("key",)), rewind_window_ms=HOUR_MS)
     return [replace(share, batch=batch, snapshot=batch, version=log.version) for share in shares]
 
 
@@ -268,7 +268,7 @@ def alternating(
             keys = mixed(held, number)
             produce(bootstrap, topic, keys, timestamps(held + number * BATCH, keys))
             began = time.perf_counter()
-            driver.operator.round()
+            driver.claim.operator.round()
             took[held].append(1_000 * (time.perf_counter() - began))
     many_ms, few_ms = (median(took[held][WARM_BATCHES:]) for held in (HELD, FEW))
     return many_ms, few_ms

@@ -117,5 +117,5 @@ def run_service(
     watch()
     started = time.monotonic()
     driver.run(Event(), until_caught_up=True)
-    assert sum(known.totals.records_in for known in driver.operator.newest.partitions.values()) == RECORDS
+    assert sum(known.totals.records_in for known in driver.claim.operator.newest.partitions.values()) == RECORDS
     return published[-1] - started

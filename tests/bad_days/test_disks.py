@@ -67,4 +67,4 @@ def test_the_service_waits_while_the_local_state_s_disk_is_full_without_a_bus_er
 
 
 def _held(driver):
-    return sum(known.totals.held for known in driver.driver.operator.newest.partitions.values())
+    return sum(known.totals.held for known in driver.driver.claim.operator.newest.partitions.values())

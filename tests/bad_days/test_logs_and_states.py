@@ -10,6 +10,7 @@ import pytest
 
 from tests.bad_days.conftest import PARTITIONS, numbered, produce, published, wait_for
 from tidegate.contracts.errors import Fenced, StateError
+from tidegate.runtime.batch_loop.driver import NotClaimed
 from tidegate.runtime.batch_loop.requests import Requests
 from tidegate.runtime.doctor.status import operator_status
 from tidegate.state.delta_log import operator_log
@@ -60,7 +61,7 @@ def test_damaged_and_foreign_local_states_are_rebuilt_from_the_log(world, broker
         driver = here.run()
     assert set(operator_status(here.application, here.name)["condition"]["recovered"]) == {0, 1, 2}
     assert sum("local state: rebuild" in record.getMessage() for record in caplog.records) == 3
-    wait_for(driver.operator.flush, "local states are ready")
+    wait_for(driver.claim.operator.flush, "local states are ready")
     wait_for(lambda: published(broker.bootstrap, here.output) == list(range(204)), "every key once")
 
 
@@ -71,7 +72,7 @@ def test_everything_outside_of_the_log_can_be_deleted(world, broker):
     assert {path.name for path in here.log.parent.parent.iterdir()} == {"lake", "state"}
     shutil.rmtree(here.application.state)
     produce(broker.bootstrap, here.source, *numbered(*range(8, 12)))
-    wait_for(here.run().operator.flush, "local states are ready")
+    wait_for(here.run().claim.operator.flush, "local states are ready")
     wait_for(lambda: published(broker.bootstrap, here.output) == list(range(12)), "every key once")
 
 
@@ -87,7 +88,7 @@ def test_a_newest_entry_truncated_by_a_power_failure_stops_and_can_be_moved_away
     assert told.value.value == entry
     assert "move it away" in told.value.remedy
     entry.rename(tmp_path / "moved")
-    wait_for(here.run().operator.flush, "local states are ready")
+    wait_for(here.run().claim.operator.flush, "local states are ready")
     wait_for(lambda: published(broker.bootstrap, here.output) == list(range(4)), "every key once")
 
 
@@ -118,4 +119,5 @@ def test_of_two_drivers_the_older_is_fenced_and_the_newer_continues_with_the_loc
 
 
 def _epoch(driver):
-    return driver.driver.operator and driver.driver.operator.newest.epoch
+    claim = driver.driver.claim
+    return None if isinstance(claim, NotClaimed) else claim.operator.newest.epoch

@@ -204,8 +204,8 @@ class Changing:
         """What `tidegate apply` does where no driver runs: the action, and how many records it released."""
         driver = self.driver()
         driver.start()
-        wait_for(driver.operator.apply, "local states are ready")
-        newest = driver.operator.newest
+        wait_for(driver.claim.operator.apply, "local states are ready")
+        newest = driver.claim.operator.newest
         return newest.action, sum(change.counts.emitted for change in newest.changed.values())
 
     def rows(self, kind, *columns):

@@ -16,7 +16,7 @@ from tidegate.contracts.errors import EngineError
 from tidegate.control import revisions
 from tidegate.control.address import Address
 from tidegate.control.database import Database
-from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
+from tidegate.runtime.batch_loop.driver import NotClaimed, OperatorDriver, Wiring
 from tidegate.runtime.control_sync import backfill, recording
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.postgres]
@@ -47,7 +47,7 @@ def running(driver):
     thread = Thread(target=driver.run, args=(stop,))
     thread.start()
     try:
-        wait_for(lambda: driver.operator is not None)
+        wait_for(lambda: not isinstance(driver.claim, NotClaimed))
         yield
     finally:
         stop.set()
@@ -56,9 +56,9 @@ def running(driver):
 
 def processed(driver, world, part):
     """The records are in the input, and the driver has done with them."""
-    done = sum(driver.operator.newest.next_offsets.values())
+    done = sum(driver.claim.operator.newest.next_offsets.values())
     world.feed(part)
-    wait_for(lambda: sum(driver.operator.newest.next_offsets.values()) == done + len(part))
+    wait_for(lambda: sum(driver.claim.operator.newest.next_offsets.values()) == done + len(part))
 
 
 def test_stopping_and_dropping_the_control_database_affects_no_batch(world, broker, server, caplog, monkeypatch):

@@ -56,7 +56,7 @@ def test_evictions_outlast_restarts_compactions_and_a_deleted_state(evicting, br
         here.feed(made[step * 200 : (step + 1) * 200])
         driver = here.run()
         if step in (1, 3):
-            driver.operator.compact()
+            driver.claim.operator.compact()
         if step in (2, 3):
             shutil.rmtree(here.application.state)
     each_sequentially = Driver(operator_for(here.application.operators[here.name]))

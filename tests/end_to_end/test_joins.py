@@ -172,7 +172,7 @@ def test_late_records_are_joined_at_once_and_bad_ones_become_rows(joined):
     here.put((0, b'"A"', 0))
     driver = here.send((0, b"1", 9_000), (0, b"2", 7_999), (0, None, 9_500))
     assert here.seen() == [("k0", 2, "A", "late")]
-    total = driver.operator.newest.partitions[0].totals
+    total = driver.claim.operator.newest.partitions[0].totals
     assert (total.records_in, total.applied, total.rejected, total.held) == (3, 2, 1, 1)
     here.check_replay()
 
@@ -181,10 +181,11 @@ def test_each_commit_records_the_version_of_the_table_that_it_has_read(joined):
     here = joined()
     here.put((0, b'"A"', 0))
     first = here.send((0, b"1", 1))
-    assert first.operator.newest.inputs == {TABLE: Pin(_version(here), _table_id(here))}
+    assert first.claim.operator.newest.inputs == {TABLE: Pin(_version(here), _table_id(here))}
     here.put((0, b'"B"', 5))
     second = here.send((0, b"2", 6))
-    assert second.operator.newest.inputs[TABLE].version == _version(here) > first.operator.newest.inputs[TABLE].version
+    before, after = (driver.claim.operator.newest.inputs[TABLE].version for driver in (first, second))
+    assert after == _version(here) > before
 
 
 def _version(here):
@@ -246,7 +247,7 @@ def test_a_table_that_is_far_ahead_keeps_what_its_join_has_yet_to_look_up(joined
     here.send(*[(0, b"%d" % number, 100_000 * number + 7) for number in range(1, 40)])
     here.send((0, b'"far"', 4_000_000))
     assert [row[1:] for row in here.seen()] == [("first", 0, "matched"), *((n, n, "matched") for n in range(1, 40))]
-    assert 3_899_007 <= here.put((0, b"40", 4_000_000)).operator.newest.partitions[0].floor <= 3_995_000
+    assert 3_899_007 <= here.put((0, b"40", 4_000_000)).claim.operator.newest.partitions[0].floor <= 3_995_000
     here.check_replay()
 
 
@@ -284,7 +285,7 @@ def test_a_join_catches_up_across_a_compaction_of_its_table_without_missing_dele
     here.put((0, b'"A"', 1_000), (1, b'"X"', 1_000))
     here.send((0, b"1", 1_500), (0, b"2", 9_500))
     here.run(JOIN)  # its first lease says what it needs since then
-    here.put((0, b'"B"', 2_000), (0, b'"C"', 9_000)).operator.compact()  # A is gone, and so is what told of it
+    here.put((0, b'"B"', 2_000), (0, b'"C"', 9_000)).claim.operator.compact()  # A is gone, and so is what told of it
     here.put((0, b'"D"', 9_500))
     here.send((0, b"3", 1_500), (0, b"4", 8_500), (0, b"5", 9_500))
     assert [row[2:] for row in here.seen()] == [

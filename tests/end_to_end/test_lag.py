@@ -37,7 +37,7 @@ def test_kafkas_own_tool_sees_no_lag_when_everything_is_read_whether_or_not_it_w
     here = world(until=until)
     here.feed(records(COUNT))
     driver = here.run()
-    ends = driver.operator.newest.next_offsets
+    ends = driver.claim.operator.newest.next_offsets
     assert sum(ends.values()) == COUNT
     assert lags(broker, here) == {partition: (end, end, 0) for partition, end in ends.items()}
     here.feed(records(COUNT))

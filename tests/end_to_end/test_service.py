@@ -106,7 +106,7 @@ def test_invalid_records_become_rows_and_never_stop_valid_ones(world, broker):
     ]
     assert late == [{"value": b"late", "lateness": 2_000, "bound": 4_000, "topic": here.source}]
     assert held == [b"a", b"e"]
-    total = driver.operator.newest.partitions[0].totals
+    total = driver.claim.operator.newest.partitions[0].totals
     assert (total.records_in, total.applied, total.late, total.rejected) == (6, 2, 1, 3)
 
 
@@ -115,7 +115,7 @@ def test_thirty_thousand_records_with_one_timestamp_keep_their_order(world, brok
     made = [(0, b"%06d" % i, b"v", 1_000) for i in range(30_000)]
     here.feed(made)
     driver = here.run()
-    assert driver.operator.newest.partitions[0].totals.emitted == 29_990
+    assert driver.claim.operator.newest.partitions[0].totals.emitted == 29_990
     assert [m.key() for m in consume(broker, here.output)] == [key for _, key, _, _ in made[:29_990]]
 
 
@@ -128,10 +128,10 @@ def test_state_is_carried_over_a_restart_a_deleted_local_state_and_a_compaction(
         if step == 0:
             shutil.rmtree(here.application.state)
         if step == 1:
-            driver.operator.compact()
+            driver.claim.operator.compact()
             shutil.rmtree(here.application.state)
         if step == 2:
-            driver.operator.compact()
+            driver.claim.operator.compact()
     calm.feed(made)
     calm.run()
     assert committed(broker.bootstrap, here.output) == committed(broker.bootstrap, calm.output)
@@ -146,18 +146,18 @@ def test_a_due_compaction_runs_while_batches_continue_and_changes_no_result(worl
     parts = split(made, 8)
     for part in parts[:6]:
         take(driver, here, part)
-    assert driver.operator.newest.compacted == 0
-    working_since = driver.operator.newest.batch - 3
+    assert driver.claim.operator.newest.compacted == 0
+    working_since = driver.claim.operator.newest.batch - 3
     may_end.set()
-    round_until(driver, lambda: driver.operator.newest.compacted)
-    assert all(known.snapshot_batch <= working_since for known in driver.operator.newest.partitions.values())
+    round_until(driver, lambda: driver.claim.operator.newest.compacted)
+    assert all(known.snapshot_batch <= working_since for known in driver.claim.operator.newest.partitions.values())
     for part in parts[6:]:
         take(driver, here, part)
     shutil.rmtree(here.application.state)
-    wait_for(here.run().operator.flush, "local states are ready")
+    wait_for(here.run().claim.operator.flush, "local states are ready")
 
     calm.feed(made)
-    wait_for(calm.run().operator.flush, "local states are ready")
+    wait_for(calm.run().claim.operator.flush, "local states are ready")
     assert committed(broker.bootstrap, here.output) == committed(broker.bootstrap, calm.output)
     assert emissions(here) == emissions(calm)
 
@@ -173,11 +173,11 @@ def round_until(driver, condition):
     deadline = monotonic() + PATIENCE_S
     while not condition():
         assert monotonic() < deadline
-        driver.operator.round()
+        driver.claim.operator.round()
 
 
 def counted(driver):
-    return sum(known.totals.records_in for known in driver.operator.newest.partitions.values())
+    return sum(known.totals.records_in for known in driver.claim.operator.newest.partitions.values())
 
 
 def emissions(here):
@@ -192,9 +192,9 @@ def test_shut_down_commits_earlier_records_and_a_larger_bound_continues_at_the_o
     driver = here.driver()
     with pytest.raises(BufferFull, match="before offset 2 of partition 0"):
         driver.run(Event(), until_caught_up=True)
-    assert driver.operator.newest.partitions[0].totals.held == 2
+    assert driver.claim.operator.newest.partitions[0].totals.held == 2
     driver = here.changed(buffer={"max_keys": 9, "when_full": "shut_down"}).run()
-    assert driver.operator.newest.partitions[0].totals.held == 4
+    assert driver.claim.operator.newest.partitions[0].totals.held == 4
 
 
 def test_an_idle_partition_beside_a_busy_one_releases_what_it_holds(world, broker):
@@ -206,12 +206,12 @@ def test_an_idle_partition_beside_a_busy_one_releases_what_it_holds(world, broke
     feed = Feed(broker.bootstrap, here.source)
     driver = here.driver()
     feed.start([(0, b"busy", b"v", 1_000 + n) for n in range(160)], seconds=8)
-    round_until(driver, lambda: driver.operator.newest.partitions[1].totals.emitted == 1)
+    round_until(driver, lambda: driver.claim.operator.newest.partitions[1].totals.emitted == 1)
     feed.finish()
     (message,) = consume(broker, here.output, 1)
     assert (message.key(), dict(message.headers())["tidegate-cause"]) == (b"quiet", b"idle")
-    assert driver.operator.newest.partitions[0].stream_time < 2_000
-    assert driver.operator.newest.partitions[1].stream_time >= 3_000
+    assert driver.claim.operator.newest.partitions[0].stream_time < 2_000
+    assert driver.claim.operator.newest.partitions[1].stream_time >= 3_000
 
 
 def test_flush_emits_everything_held_and_drain_does_not(world, broker):
@@ -219,7 +219,7 @@ def test_flush_emits_everything_held_and_drain_does_not(world, broker):
     produce(broker, here.source, (0, b"a", b"1", 5), (0, b"b", b"2", 3))
     driver = here.run()
     assert consume(broker, here.output) == []
-    wait_for(driver.operator.flush, "local states are ready")
+    wait_for(driver.claim.operator.flush, "local states are ready")
     assert [(m.key(), dict(m.headers())["tidegate-cause"]) for m in consume(broker, here.output)] == [
         (b"b", b"flush"),
         (b"a", b"flush"),
@@ -239,8 +239,8 @@ def test_an_idle_driver_notices_that_a_newer_one_has_claimed(world, broker):
     produce(broker, here.source, (0, b"a", b"1", 5))
     older, newer = here.run(), here.run()
     with pytest.raises(StartOver, match="an entry above"):
-        older.operator.round()
-    assert not newer.operator.round()
+        older.claim.operator.round()
+    assert not newer.claim.operator.round()
 
 
 def test_a_missing_topic_is_named_with_the_command_that_creates_it(world):
@@ -314,11 +314,11 @@ def test_a_new_claim_resolves_a_commit_in_doubt(world, broker, monkeypatch, land
         real(log, meta, files, replaces)
 
     monkeypatch.setattr(OperatorLog, "commit", commit)
-    before = driver.operator.newest.epoch
+    before = driver.claim.operator.newest.epoch
     _numbered(broker, here)
     driver.run(Event(), until_caught_up=True)
     assert lost
-    assert driver.operator.newest.epoch == before + 1
+    assert driver.claim.operator.newest.epoch == before + 1
     assert _seen(broker, here) == ALL
 
 

@@ -121,7 +121,7 @@ def test_a_recovered_state_is_counted_and_logged_with_its_partition(world, caplo
         driver.run(Event(), until_caught_up=True)
     [line] = [record for record in caplog.records if "local state" in record.getMessage()]
     said = json.loads(JsonLines().format(line))
-    assert (said["operator"], said["partition"], said["batch"]) == ("updates", 2, driver.operator.newest.batch)
+    assert (said["operator"], said["partition"], said["batch"]) == ("updates", 2, driver.claim.operator.newest.batch)
     text = telemetry.metrics("").body.decode()
     assert summed(text, "tidegate_recovery_seconds_count") == 1
     assert json.loads(telemetry.readyz("").body)["operators"]["updates"]["rule"] == "no driver", "it has drained"

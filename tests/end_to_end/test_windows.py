@@ -48,7 +48,7 @@ def test_each_window_gives_one_final_result_with_its_bounds_in_headers(windowed,
     here.feed([(0, b"b", b"x", 15_000), (0, b"a", b"late", 9_000)])
     driver = here.run()
     assert results(broker, here.output) == [("a", 0, 10_000, 2, "window_close")]
-    assert driver.operator.newest.partitions[0].totals.late == 1
+    assert driver.claim.operator.newest.partitions[0].totals.late == 1
 
 
 def test_suppressing_all_changes_until_windows_close_equals_final_results(windowed, world, broker):
@@ -62,7 +62,7 @@ def test_suppressing_all_changes_until_windows_close_equals_final_results(window
     here.feed([(0, b"b", b"x", 15_000), (0, b"a", b"late", 9_000)])
     here.run()
     driver = held.run()
-    driver.operator.compact()
+    driver.claim.operator.compact()
     assert results(broker, held.output) == [("a", 0, 10_000, 2, "window_close"), ("b", 0, 10_000, 1, "window_close")]
     register_views(held.spark, held.application)
     waiting = held.spark.sql("SELECT CAST(key AS STRING), window_start, window_end FROM updates_buffer ORDER BY key")
@@ -104,7 +104,7 @@ def test_exactly_one_final_result_through_restarts_compactions_and_a_deleted_sta
         here.feed(made[step * 1_000 : (step + 1) * 1_000])
         driver = here.run()
         if step in (1, 3):
-            driver.operator.compact()
+            driver.claim.operator.compact()
         if step in (2, 3):
             shutil.rmtree(here.application.state)
     here.feed([(0, b"far", b"x", FAR)])
@@ -121,10 +121,10 @@ def test_an_idle_partition_closes_its_windows_once(windowed, broker, monkeypatch
     now = SYSTEM_CLOCK.now_ms()
     monkeypatch.setattr(SystemClock, "now_ms", lambda _clock: now + 60_000)
     driver = here.driver()
-    driver.operator.round()
-    driver.operator.round()
+    driver.claim.operator.round()
+    driver.claim.operator.round()
     assert results(broker, here.output) == [("a", 0, 10_000, 1, "idle")]
-    driver.operator.drain()
+    driver.claim.operator.drain()
 
 
 def test_merged_sessions_retract_their_emitted_results(windowed, broker):
@@ -144,7 +144,7 @@ def test_a_value_that_is_not_a_number_is_a_row_with_the_reason(windowed, broker)
     here = windowed(aggregate={"sum": {"field": "amount"}, "count": True}, emit="updates")
     here.feed([(0, b"a", value, 1_000) for value in (b'{"amount":2}', b'{"amount":"two"}', b"no", b'{"amount":5}')])
     driver = here.run()
-    assert driver.operator.newest.partitions[0].totals.rejected == 2
+    assert driver.claim.operator.newest.partitions[0].totals.rejected == 2
     assert results(broker, here.output)[-1][3] == {"count": 2, "sum": 7}
     register_views(here.spark, here.application)
     causes = here.spark.sql("SELECT cause FROM updates_rejected ORDER BY offset").toArrow()["cause"].to_pylist()
@@ -155,7 +155,7 @@ def test_a_value_that_is_not_a_number_is_a_row_with_the_reason(windowed, broker)
 def test_sql_shows_every_window_and_whether_its_value_is_final_at_an_earlier_version_too(windowed):
     here = windowed(key_format="string")
     here.feed([(0, b"a", b"x", 1_000), (0, b"a", b"x", 11_000)])
-    before = here.run().operator.newest
+    before = here.run().claim.operator.newest
     here.feed([(0, b"b", b"x", 20_000)])
     here.run()
     query = "SELECT key, unix_millis(window_start) AS start, value, final FROM updates_windows ORDER BY start"

@@ -28,7 +28,7 @@ def test_spark_duckdb_and_delta_rs_read_the_same_buffer_and_emissions_before_and
         here.feed(part)
         driver = here.run()
     before = read_by_all(here)
-    driver.operator.compact()
+    driver.claim.operator.compact()
     assert read_by_all(here) == before
 
 
