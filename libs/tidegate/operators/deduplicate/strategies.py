@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tidegate.operators.deduplicate.config import DeduplicateConfig
-from tidegate.operators.testing.strategies import all_windows, buffers, durations
+from tidegate.operators.testing.strategies import all_windows, buffers, durations, optional_durations
 
 
 @st.composite
@@ -16,7 +16,7 @@ def deduplicate_configs(draw: st.DrawFn) -> DeduplicateConfig:
     raw: dict[str, Any] = {
         "input": "records",
         "within": "forever",
-        "max_ahead": draw(st.none() | durations(10)),
+        "max_ahead": draw(optional_durations(10)),
         "windows": draw(st.sampled_from([None, *all_windows])),
     }
     if draw(st.integers(0, 4)):

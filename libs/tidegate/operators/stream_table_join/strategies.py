@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -13,16 +14,17 @@ from tidegate.operators.table_history.strategies import table_history_configs
 from tidegate.operators.testing.laws import Event, Table
 from tidegate.operators.testing.strategies import (
     all_windows,
-    durations,
     epochs,
     headers,
     json_values,
     lengths,
     mostly,
+    optional_durations,
     others,
     placed,
     records,
     soon,
+    up_to,
     windowed,
 )
 
@@ -40,22 +42,23 @@ def stream_table_join_configs(draw: st.DrawFn) -> StreamTableJoinConfig:
         "input": "records",
         "table": "table",
         "join": draw(st.sampled_from(["inner", "left"])),
-        "max_ahead": draw(st.none() | durations(10)),
+        "max_ahead": draw(optional_durations(10)),
         "joiner": draw(st.sampled_from([None, None, "tidegate.operators.testing.joiners:dashed"])),
         "windows": draw(st.sampled_from([None, *all_windows, "headers"])),
         "before_history": "join",
     }
     if grace := draw(st.none() | mostly(st.integers(0, 12), st.just(MAX_TIME))):
-        raw |= {"grace": f"{grace}ms", "wait_for_table": draw(st.none() | durations(5))}
+        raw |= {"grace": f"{grace}ms", "wait_for_table": draw(optional_durations(5))}
     elif grace == 0:
         raw["grace"] = 0
     return StreamTableJoinConfig.model_validate(raw)
 
 
+@cache
 @st.composite
 def _tables(draw: st.DrawFn, epoch: int) -> Table:
     """A table of a few records with offsets of their own."""
-    drawn = placed(draw(st.lists(_table_records, max_size=12)), epoch)
+    drawn = placed(draw(up_to(12, _table_records)), epoch)
     rows = [event._replace(headers=b"") if isinstance(event, Row) else event for event in drawn]
     windows = draw(_table_windows)
     named = draw(windowed(rows)) if windows else rows
@@ -68,6 +71,10 @@ def _tables(draw: st.DrawFn, epoch: int) -> Table:
 def join_histories(draw: st.DrawFn, max_size: int = 24) -> list[Event]:
     """A table, then mostly records; occasionally an advance, a flush or a new table."""
     epoch = draw(epochs)
-    events = mostly(_joinable, records, others, _tables(epoch))
-    stream = placed(draw(st.lists(events, max_size=draw(lengths) * max_size)), epoch)
-    return [draw(_tables(epoch)), *draw(st.just(stream) | windowed(stream))]
+    stream = placed(draw(up_to(draw(lengths) * max_size, _events(epoch))), epoch)
+    return [draw(_tables(epoch)), *(draw(windowed(stream)) if draw(st.booleans()) else stream)]
+
+
+@cache
+def _events(epoch: int) -> st.SearchStrategy[Any]:
+    return mostly(_joinable, records, others, _tables(epoch))

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tidegate.operators.suppression.config import SuppressionConfig
-from tidegate.operators.testing.strategies import all_windows, buffers, durations
+from tidegate.operators.testing.strategies import all_windows, buffers, durations, optional_durations
 
 
 @st.composite
@@ -16,7 +16,7 @@ def suppression_configs(draw: st.DrawFn) -> SuppressionConfig:
     raw: dict[str, Any] = {
         "input": "records",
         "bytes_of": draw(st.sampled_from(["value", "record"])),
-        "max_ahead": draw(st.none() | durations(10)),
+        "max_ahead": draw(optional_durations(10)),
     }
     if draw(st.integers(0, 2)) == 0:
         strict = st.sampled_from(["shut_down", "spill"])
@@ -27,7 +27,7 @@ def suppression_configs(draw: st.DrawFn) -> SuppressionConfig:
     raw["windows"] = draw(st.sampled_from([None, *all_windows]))
     timers = ["first_update", "last_update", *(["window_end", None] if raw["windows"] in all_windows[2:] else [])]
     raw["timer"] = draw(st.sampled_from(timers))
-    raw["max_lateness"] = draw(st.none() | durations(10))
+    raw["max_lateness"] = draw(optional_durations(10))
     if buffer := draw(st.none() | buffers()):
         raw["buffer"] = buffer
     if not buffer or buffer["when_full"] == "spill" or draw(st.booleans()):

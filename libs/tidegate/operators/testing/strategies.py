@@ -3,10 +3,14 @@
 Alphabets and numbers are small, so that keys repeat, timestamps tie and bounds are reached; offsets have gaps, as in a
 compacted topic. A history spans a few milliseconds, at the epoch, around the present or at the end of the time range.
 Occasionally an hour passes, or the longest duration is configured.
+
+Strategies are made once where that is possible: to check a new one takes Hypothesis longer than to draw from it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -51,7 +55,13 @@ _events = mostly(records, others)
 @st.composite
 def histories(draw: st.DrawFn, max_size: int = 24, events: st.SearchStrategy[Any] = _events) -> list[Event]:
     """Mostly records, with an occasional advance, flush or clock change; or the given `events`."""
-    return placed(draw(st.lists(events, max_size=draw(lengths) * max_size)), draw(epochs))
+    return placed(draw(up_to(draw(lengths) * max_size, events)), draw(epochs))
+
+
+@cache
+def up_to(max_size: int, events: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
+    """Draw a list of at most so many of the events."""
+    return st.lists(events, max_size=max_size)
 
 
 def placed(drawn: list[Any], epoch: int) -> list[Event]:
@@ -75,8 +85,15 @@ def _offset(at: int) -> int:
     return FIRST_OFFSET + GAP * at
 
 
+@cache
 def durations(largest_ms: int) -> st.SearchStrategy[str]:
     return mostly(st.integers(0, largest_ms), st.sampled_from([MAX_TIME - 1, MAX_TIME])).map(lambda ms: f"{ms}ms")
+
+
+@cache
+def optional_durations(largest_ms: int) -> st.SearchStrategy[str | None]:
+    """Draw a duration, or None."""
+    return st.none() | durations(largest_ms)
 
 
 def windowed_histories() -> st.SearchStrategy[list[Event]]:
@@ -87,31 +104,45 @@ def windowed_histories() -> st.SearchStrategy[list[Event]]:
 @st.composite
 def windowed(draw: st.DrawFn, history: list[Event]) -> list[Event]:
     """The history with windows added to its records: in headers, or in keys in Kafka's binary format."""
-    name = draw(st.sampled_from([*[_in_headers] * 4, _in_time_keys, _in_session_keys]))
-    return [
-        draw(mostly(name(event), _in_bad_headers(event), st.just(event))) if isinstance(event, Row) else event
-        for event in history
-    ]
+    ways = _WAYS[draw(_usual_ways)]
+    return [draw(ways)(draw, event) if isinstance(event, Row) else event for event in history]
 
 
-def _in_headers(row: Row) -> st.SearchStrategy[Row]:
-    return _window_headers(row.timestamp).map(lambda headers: row._replace(headers=headers))
+def _in_headers(draw: st.DrawFn, row: Row) -> Row:
+    """Mostly a window that contains the timestamp; sometimes one far away, as if timestamps were append times."""
+    size = draw(_window_sizes)
+    start = max(row.timestamp - draw(_window_distances), 0) // size * size
+    return row._replace(headers=_bounds(b"%d" % start, b"%d" % (start + size)))
 
 
-def _in_bad_headers(row: Row) -> st.SearchStrategy[Row]:
-    return (headers | _bad_windows).map(lambda headers: row._replace(headers=headers))
+def _in_bad_headers(draw: st.DrawFn, row: Row) -> Row:
+    return row._replace(headers=draw(_bad_headers))
 
 
-def _in_time_keys(row: Row) -> st.SearchStrategy[Row]:
+def _in_time_keys(draw: st.DrawFn, row: Row) -> Row:
     """Keys with time windows; occasionally the window starts before the epoch."""
-    start = max(row.timestamp, 0) // 5 * 5
-    return st.sampled_from([start] * 9 + [-1]).map(lambda start: _behind(row, start))
+    return _behind(row, max(row.timestamp, 0) // 5 * 5 if draw(_nearly_always) else -1)
 
 
-def _in_session_keys(row: Row) -> st.SearchStrategy[Row]:
+def _in_session_keys(draw: st.DrawFn, row: Row) -> Row:
     """Keys with sessions that end at the record; occasionally a session ends before it starts."""
     end = max(row.timestamp, 0)
-    return st.sampled_from([end // 4 * 4] * 9 + [end + 1]).map(lambda start: _behind(row, end, start))
+    return _behind(row, end, end // 4 * 4 if draw(_nearly_always) else end + 1)
+
+
+def _in_nothing(_draw: st.DrawFn, row: Row) -> Row:
+    return row
+
+
+_Way = Callable[[st.DrawFn, Row], Row]
+_usual_ways: st.SearchStrategy[_Way] = st.sampled_from([*[_in_headers] * 4, _in_time_keys, _in_session_keys])
+_WAYS: dict[_Way, st.SearchStrategy[_Way]] = {
+    usual: st.sampled_from([*[usual] * 9, _in_bad_headers, _in_nothing])
+    for usual in (_in_headers, _in_time_keys, _in_session_keys)
+}
+_window_sizes = st.sampled_from([5, 5, 5, 8])
+_window_distances = st.sampled_from([0, 0, 0, 0, 0, -7, 12, 1_000])
+_nearly_always = st.sampled_from([*[True] * 9, False])
 
 
 def _behind(row: Row, *bounds: int) -> Row:
@@ -122,20 +153,12 @@ def _behind(row: Row, *bounds: int) -> Row:
 all_windows: list[Any] = ["none", "ignore", "headers", "headers", "session", {"time": "5ms"}, {"time": "8ms"}]
 
 
-@st.composite
-def _window_headers(draw: st.DrawFn, timestamp: int) -> bytes:
-    """Mostly a window that contains the timestamp; sometimes one far away, as if timestamps were append times."""
-    size = draw(st.sampled_from([5, 5, 5, 8]))
-    start = max(timestamp - draw(st.sampled_from([0, 0, 0, 0, 0, -7, 12, 1_000])), 0) // size * size
-    return _bounds(b"%d" % start, b"%d" % (start + size))
-
-
 def _bounds(start: bytes | None, end: bytes | None) -> bytes:
     names = HEADER_WINDOW_START.encode(), HEADER_WINDOW_END.encode()
     return encode_headers([(b"h", b"v"), (names[0], b"0"), (names[1], end), (names[0], start)])
 
 
-_bad_windows = st.sampled_from(
+_bad_headers = headers | st.sampled_from(
     [
         _bounds(b"5", b"4"),
         _bounds(b"5", b"9223372036854775808"),
@@ -167,10 +190,12 @@ def with_keys_at_edges(
 
 @st.composite
 def buffers(draw: st.DrawFn) -> dict[str, Any]:
-    bounds = draw(st.sampled_from([("max_keys",), ("max_bytes",), ("max_keys", "max_bytes")]))
-    limits = {"max_keys": st.integers(0, 4), "max_bytes": st.integers(0, 40)}
-    when_full = draw(st.sampled_from(["emit", "emit", "shut_down", "shut_down", "spill"]))
-    return {name: draw(limits[name]) for name in bounds} | {"when_full": when_full}
+    return {name: draw(_limits[name]) for name in draw(_limited)} | {"when_full": draw(_when_full)}
+
+
+_limits = {"max_keys": st.integers(0, 4), "max_bytes": st.integers(0, 40)}
+_limited = st.sampled_from([("max_keys",), ("max_bytes",), ("max_keys", "max_bytes")])
+_when_full = st.sampled_from(["emit", "emit", "shut_down", "shut_down", "spill"])
 
 
 def readable(history: list[Event], config: OperatorRules) -> list[Event]:

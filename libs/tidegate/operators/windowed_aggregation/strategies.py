@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from tidegate.operators.testing.strategies import (
     histories,
     lengths,
     mostly,
+    optional_durations,
     others,
     placed,
     records,
@@ -60,7 +62,7 @@ def window_configs(draw: st.DrawFn) -> WindowedAggregationConfig:
         "window": window,
         "aggregate": draw(_aggregates()),
         "emit": draw(st.sampled_from(emits)),
-        "max_ahead": draw(st.none() | durations(10)),
+        "max_ahead": draw(optional_durations(10)),
     }
     if "unlimited" not in window and draw(st.booleans()):
         raw["retention"] = draw(_retentions(window))
@@ -89,6 +91,7 @@ def _retentions(window: dict[str, Any]) -> st.SearchStrategy[str | None]:
     return st.integers(max(20, least), max(30, least)).map(lambda ms: f"{ms}ms")
 
 
+@cache
 def _aggregates() -> st.SearchStrategy[dict[str, Any]]:
     numbers = st.sampled_from([True, {"field": "n"}])
     several = st.dictionaries(st.sampled_from(["sum", "min", "max", "avg"]), numbers, min_size=1)
@@ -107,7 +110,7 @@ def element_window_configs(draw: st.DrawFn) -> WindowedAggregationConfig:
         "aggregate": draw(_of_elements()),
         "emit": emit,
         "every": draw(st.integers(1, 4)) if emit is None else None,
-        "max_ahead": draw(st.none() | durations(10)),
+        "max_ahead": draw(optional_durations(10)),
         "evictor": draw(_evictors()),
     }
     if "unlimited" not in window and draw(st.booleans()):
@@ -117,6 +120,7 @@ def element_window_configs(draw: st.DrawFn) -> WindowedAggregationConfig:
     return WindowedAggregationConfig.model_validate(raw)
 
 
+@cache
 def _of_elements() -> st.SearchStrategy[dict[str, Any]]:
     numbers = st.dictionaries(st.sampled_from(["sum", "min", "max", "avg"]), st.just({"field": "n"}))
     parts = st.dictionaries(st.sampled_from(["first", "last", "collect"]), st.sampled_from([True, {"field": "n"}]))
@@ -146,13 +150,7 @@ def _evictors(draw: st.DrawFn) -> dict[str, Any]:
     if kind == "both":
         before, after = (f"{_FUNCTIONS}:{draw(st.sampled_from(_MASKS))}" for _ in range(2))
         return {"function": {"before": before, "after": after}}
-    values: dict[str, st.SearchStrategy[Any]] = {
-        "count": st.integers(0, 4),
-        "time": durations(8),
-        "delta": st.fixed_dictionaries({"threshold": st.sampled_from([-1, 0, 0.5, 2, 5.25]), "distance": _DISTANCES}),
-        "function": st.sampled_from(_MASKS).map(lambda name: f"{_FUNCTIONS}:{name}"),
-    }
-    return {kind: draw(values[kind])} | when
+    return {kind: draw(_LIMITS[kind])} | when
 
 
 _FUNCTIONS = "tidegate.operators.testing.evictors"
@@ -160,3 +158,10 @@ _FUNCTIONS = "tidegate.operators.testing.evictors"
 _MASKS = ("even", "multiple_of_3", "older_half")
 
 _DISTANCES = st.sampled_from([{"field": "n"}, {"field": "n"}, f"{_FUNCTIONS}:length_apart"])
+
+_LIMITS: dict[str, st.SearchStrategy[Any]] = {
+    "count": st.integers(0, 4),
+    "time": durations(8),
+    "delta": st.fixed_dictionaries({"threshold": st.sampled_from([-1, 0, 0.5, 2, 5.25]), "distance": _DISTANCES}),
+    "function": st.sampled_from(_MASKS).map(lambda name: f"{_FUNCTIONS}:{name}"),
+}
