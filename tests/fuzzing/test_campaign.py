@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fuzzing import campaign as campaigns
 from tests.fuzzing.campaign import content_of, fuzz, repeat
 
 pytestmark = pytest.mark.fast
@@ -16,7 +17,8 @@ def faulty(content: bytes) -> None:
     assert content[0] % 4
 
 
-def test_a_fault_is_found_and_its_file_reproduces_it(tmp_path: Path) -> None:
+def test_a_fault_is_found_and_its_file_reproduces_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(campaigns, "TURN_S", 0.01)
     targets = {"sound": lambda content: None, "faulty": faulty}
     campaign = fuzz(targets, seed=7, seconds=0.01, folder=tmp_path)
     assert list(campaign.failures) == ["faulty"]

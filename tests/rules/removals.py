@@ -37,12 +37,13 @@ class Removal:
         Raise ValueError if that changes nothing.
         """
         start, end = _around(source, line)
-        tree = ast.parse("\n" * start + "".join(source.splitlines(keepends=True)[start:end]))
-        before = ast.dump(tree)
+        code = "".join(source.splitlines(keepends=True)[start:end])
+        tree = ast.parse("\n" * start + code)
         self.change(tagged(tree, line))
-        if ast.dump(tree) == before:
+        after = ast.unparse(ast.fix_missing_locations(tree))
+        if after == _unchanged(code):
             raise ValueError(f"{self.words} changes nothing")
-        return ast.unparse(ast.fix_missing_locations(tree))
+        return after
 
 
 def _around(source: str, line: int) -> tuple[int, int]:
@@ -55,6 +56,11 @@ def _around(source: str, line: int) -> tuple[int, int]:
 def _extents(source: str) -> tuple[tuple[int, int], ...]:
     body = ast.parse(source).body
     return tuple((first_line(statement) - 1, statement.end_lineno or statement.lineno) for statement in body)
+
+
+@cache
+def _unchanged(code: str) -> str:
+    return ast.unparse(ast.parse(code))
 
 
 def deleted(way: str = "") -> Removal:
