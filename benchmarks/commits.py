@@ -12,7 +12,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from uuid import uuid4
@@ -20,7 +20,8 @@ from uuid import uuid4
 import pyarrow as pa
 
 from tidegate.contracts.batch_metadata import BatchMeta, PartitionMeta
-from tidegate.contracts.log_schema import FORMAT, log_schema
+from tidegate.contracts.log_schema import log_schema
+from tidegate.runtime.batch_loop.next_metadata import first_meta
 from tidegate.state.delta_log.attempt_files import write_rows
 from tidegate.state.delta_log.checkpoints import write_checkpoint
 from tidegate.state.delta_log.delta_snapshot import load
@@ -99,19 +100,9 @@ class Service:
             output_batch=self.batch,
             active_clock=self.batch,
         )
-        return BatchMeta(
-            format=FORMAT,
-            operator=OPERATOR,
-            table_id=self.log.table_id,
-            epoch=1,
-            batch=self.batch,
-            attempt=attempt,
-            action=action,
-            clock=self.batch * EVERY_MS,
-            config="",
-            input="t",
-            partitions=dict.fromkeys(range(PARTITIONS), known),
-        )
+        first = first_meta(OPERATOR, self.log.table_id, self.batch * EVERY_MS, "t", {})
+        partitions = dict.fromkeys(range(PARTITIONS), known)
+        return replace(first, epoch=1, batch=self.batch, attempt=attempt, action=action, partitions=partitions)
 
 
 def _rows(kind: str) -> pa.Table:

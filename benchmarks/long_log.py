@@ -18,10 +18,10 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from tidegate.contracts.batch_metadata import BatchMeta, Counts, Document, PartitionMeta
-from tidegate.contracts.log_schema import FORMAT, META_PARTITION, log_schema
+from tidegate.contracts.batch_metadata import BatchMeta, Counts, Document
+from tidegate.contracts.log_schema import META_PARTITION, log_schema
 from tidegate.operators.registry import operator_for
-from tidegate.runtime.batch_loop.next_metadata import after_batch, after_claim, after_compaction
+from tidegate.runtime.batch_loop.next_metadata import after_batch, after_claim, after_compaction, first_meta
 from tidegate.runtime.configuration.application import Application, application_of
 from tidegate.runtime.control_sync.backfill import TOGETHER
 from tidegate.runtime.doctor import status
@@ -139,20 +139,14 @@ def make(application: Application, *, partitions: int, commits: int) -> Operator
 
 
 def _first(log: OperatorLog, partitions: int) -> BatchMeta:
-    return BatchMeta(
-        format=FORMAT,
-        operator=NAME,
-        table_id=log.table_id,
+    return replace(
+        first_meta(NAME, log.table_id, START_MS, TOPIC, dict.fromkeys(range(partitions), 0)),
         epoch=1,
         batch=0,
         attempt=uuid4().hex,
-        action="claim",
-        clock=START_MS,
         config="0" * 16,
         applied="0" * 16,
         topics={TOPIC: "u" * 22, "out": "v" * 22},
-        input=TOPIC,
-        partitions={partition: PartitionMeta(next_offset=0) for partition in range(partitions)},
     )
 
 

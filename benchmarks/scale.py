@@ -28,7 +28,7 @@ from benchmarks.suppression import session
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.config import read
 from tidegate.contracts.event_time import NO_STREAM_TIME
-from tidegate.contracts.log_schema import FORMAT, log_schema
+from tidegate.contracts.log_schema import log_schema
 from tidegate.contracts.operator import Operator, StepResult
 from tidegate.contracts.records import Records
 from tidegate.devkit.bulk_load import write_columns
@@ -37,6 +37,7 @@ from tidegate.kernels.record_format.record_batch import OutgoingColumns
 from tidegate.operators.registry import operator_for
 from tidegate.operators.suppression.config import SuppressionConfig
 from tidegate.runtime.batch_loop.driver import OperatorDriver
+from tidegate.runtime.batch_loop.next_metadata import first_meta
 from tidegate.runtime.install.paths import jars
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.state.delta_log.attempt_files import write_rows
@@ -184,17 +185,7 @@ def commit(log: OperatorLog, batch: int, files: list[DataFile]) -> None:
 
 def meta(batch: int, action: Any) -> BatchMeta:
     """Return minimal metadata of the batch."""
-    return BatchMeta(
-        format=FORMAT,
-        operator=OPERATOR,
-        table_id="t",
-        epoch=1,
-        batch=batch,
-        attempt=f"a{batch}",
-        action=action,
-        clock=0,
-        config="",
-    )
+    return replace(first_meta(OPERATOR, "t", 0, "", {}), epoch=1, batch=batch, attempt=f"a{batch}", action=action)
 
 
 def recovery(shares: list[PartitionRun], progress: Callable[[str], Any]) -> dict[str, float]:

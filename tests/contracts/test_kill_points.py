@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
+from tests.patience import wait_for
 from tidegate.contracts import kill_points
 from tidegate.contracts.kill_points import KillPoint
 
@@ -53,10 +53,7 @@ def state_of(pid: int) -> str:
 
 def come_to(pid: int, letter: str) -> None:
     """Wait until a process is in a state: a signal to a group reaches its members one after the other."""
-    latest = time.monotonic() + 20
-    while state_of(pid) != letter:
-        assert time.monotonic() < latest, f"the process is in {state_of(pid)}, not in {letter}"
-        time.sleep(0.01)
+    wait_for(lambda: state_of(pid) == letter, f"the process is not in {letter}")
 
 
 def test_kill_points_do_nothing_without_an_order():

@@ -10,11 +10,11 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
-from tests.metadata import described
+from tests.metadata import described, small_meta
 from tests.state.tally_operator import Tally, TallyState
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.event_time import NO_STREAM_TIME
-from tidegate.contracts.log_schema import FORMAT, log_schema
+from tidegate.contracts.log_schema import log_schema
 from tidegate.contracts.records import Records, Row
 from tidegate.state.delta_log import operator_log
 from tidegate.state.delta_log.attempt_files import write_rows
@@ -51,21 +51,19 @@ def clock_of(batch: float) -> int:
 def meta(log: OperatorLog, batch: int, *, epoch: int = 1, attempt: str = "", **more: object) -> BatchMeta:
     """The metadata of a batch."""
     newest = log.newest()
-    base = BatchMeta(
-        format=FORMAT,
+    plain = small_meta(
         operator=OPERATOR,
         table_id=log.table_id,
         epoch=epoch,
         batch=batch,
         attempt=attempt or uuid4().hex,
-        action="batch",
         clock=clock_of(batch),
         config="",
         input="in",
         compacted=batch if more.get("action") == "compaction" else newest.compacted if newest else 0,
         recorded=batch - 1 if more.get("action") == "compaction" else newest.recorded if newest else -1,
     )
-    return described(base, **more)
+    return described(plain, **more)
 
 
 def rows(*texts: str) -> pa.Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 from kafka.protocol.admin import IncrementalAlterConfigsRequest
 from kafka.record.memory_records import MemoryRecordsBuilder
 
+from tests.patience import wait_for
 from tests.runtime.kafka.peers import columns, send, transactional, write
 from tidegate.contracts.errors import EngineError, StateError
 from tidegate.contracts.records import Row
@@ -121,7 +121,7 @@ def test_aborted_transactions_of_librdkafka_are_invisible_and_open_ones_are_wait
     assert (stable(kafka, name)[0], latest(kafka, name)[0]) == (7, 9)
     assert everything(kafka, name) == values(0, 3)
     producer.commit_transaction(30)
-    _until(lambda: stable(kafka, name)[0] == 10)
+    wait_for(lambda: stable(kafka, name)[0] == 10)
     assert everything(kafka, name) == values(0, 3) + values(7, 9)
     assert everything(kafka, name, start=5) == values(7, 9)
 
@@ -139,7 +139,7 @@ def test_transactions_of_two_producers_interleave(kafka: KafkaClient, broker: Br
         kept.flush(30)
     dropped.abort_transaction(30)
     kept.commit_transaction(30)
-    _until(lambda: stable(kafka, name)[0] == 22)
+    wait_for(lambda: stable(kafka, name)[0] == 22)
     assert everything(kafka, name) == [one for start in range(1, 20, 2) for one in values(start, start + 1)]
 
 
@@ -161,7 +161,7 @@ def test_a_compacted_topic_is_read_across_its_gaps(kafka: KafkaClient, broker: B
     for start in range(0, 3000, 500):  # 6 keys, 500 versions each, in segments of about 1000
         rows = [row(b"x" * 1000, offset, key=b"%d" % (start // 500)) for offset in range(start, start + 500)]
         write(broker.bootstrap, name, rows)
-    _until(lambda: len(everything(kafka, name)) < 2500, seconds=60)
+    wait_for(lambda: len(everything(kafka, name)) < 2500)
     found = everything(kafka, name)
     gap = next(one.offset for one in found if one.offset > 0)
     assert gap > 1 or found[0].offset > 0
@@ -257,13 +257,6 @@ def test_batches_older_than_magic_2_are_read_too(magic: int, compression: int) -
     expected = [one if magic else one._replace(timestamp=-1) for one in values(4, 6)]
     assert decoded.records.rows() == [*expected, row(b"new")._replace(offset=6)]
     assert (decoded.next_offset, decoded.bytes_used) == (7, len(raw))
-
-
-def _until(condition: Callable[[], bool], seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about in time"
-        time.sleep(0.05)
 
 
 def _clean_at_once(kafka: KafkaClient) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -11,6 +10,7 @@ from typing import Any, Literal
 import pytest
 from kafka.protocol.admin import UpdateFeaturesRequest
 
+from tests.patience import wait_for
 from tests.runtime.kafka.peers import columns, committed, read, stamp, unused, write
 from tidegate.contracts.errors import EngineError, Fenced, OutputTooLarge, UserError
 from tidegate.contracts.records import Row
@@ -144,7 +144,7 @@ def test_after_a_timeout_the_driver_s_own_id_and_epoch_are_accepted(
     name = topic()
     producer = init_producer(kafka, unused("producer"), timeout_ms=200)
     opened = emit(kafka, producer, name, [row(b"too slow")])
-    _until(lambda: stable(kafka, name)[0] > 0, seconds=30)
+    wait_for(lambda: stable(kafka, name)[0] > 0)
     with pytest.raises(EngineError):
         end(kafka, opened, commit=True, deadline_s=30)
     renewed = init_producer(kafka, producer.transactional_id, timeout_ms=60_000, current=opened)
@@ -335,11 +335,4 @@ def _finalise(kafka: KafkaClient, level: int, *, downgrade: bool) -> None:
     )
     answer = kafka.send(UpdateFeaturesRequest(feature_updates=[update], max_version=1))
     assert answer.error_code == 0, answer
-    _until(lambda: kafka.transaction_version() == level)
-
-
-def _until(condition: Callable[[], bool], seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about in time"
-        time.sleep(0.05)
+    wait_for(lambda: kafka.transaction_version() == level)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import wait_for
 from tests.runtime.miniature import NAME, Jobs, application, driver_of, use_broker
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tidegate.runtime.batch_loop import background_compaction
@@ -66,9 +67,11 @@ def test_compactions_are_counted_in_the_foreground_and_in_the_background(
     monkeypatch.setattr(
         Jobs, "each_sequentially", lambda self, work, items: [work(item) for item in items], raising=False
     )
-    deadline = time.monotonic() + 30
-    while one.observe().compactions < 2:
+
+    def compacted_again() -> bool:
         one._run_owned(ClaimedOperator.round)
-        assert time.monotonic() < deadline
+        return one.observe().compactions == 2
+
+    wait_for(compacted_again)
     assert one.claim.operator.newest.action == "compaction"
     assert one.observe().compaction_s > 0
