@@ -139,6 +139,17 @@ class Config(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
+    def __init__(self, /, **options: Any) -> None:
+        """Check the options of a configuration that a program makes. Raise ConfigurationError with all problems."""
+        try:
+            super().__init__(**options)
+        except ValidationError as error:
+            raise ConfigurationError(problems_of(error, type(self).__name__, _secrets(type(self)))) from None
+
+    # Without this mark, pydantic would call `__init__` for each part of a configuration, and the problems of one part
+    # would hide those of all others.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
     @field_validator("*", mode="before")
     @classmethod
     def _a_boolean_is_no_number(cls, value: object, info: ValidationInfo) -> object:
