@@ -30,7 +30,8 @@ test: lint ## every check and every test, the fast ones first
 	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -m 'not fast and not kill and not stack' \
 		-n 4 --dist loadfile --no-loadscope-reorder && wait $$!
 
-test-fast: export PYTEST_DEBUG_TEMPROOT = $(wildcard /dev/shm) # waits for no disk; make test has the same tests on the disk
+# waits for no disk; make test has the same tests on the disk
+test-fast: export PYTEST_DEBUG_TEMPROOT = $(wildcard /dev/shm)
 test-fast: setup ## the tests that need neither Spark nor a broker nor other processes, in under a minute
 	@$(BIN)/python -m pytest -m 'fast and not process' -n auto --dist worksteal -o tmp_path_retention_policy=failed
 
