@@ -28,14 +28,17 @@ COMMAND = re.compile(r"^tidegate ((?:[^\"<\n]|\"[^\"]*\")*)(?:<<'END'\n(.*?)^END
 
 
 def run_page(page: str, folder: Path, broker: Broker, *, own_spark: bool = False) -> str:
-    """What the blocks of the page print, run in the folder with a broker that is empty; each of them has succeeded.
+    """What the blocks of the page print, run in the folder; each of them has succeeded. The broker is empty, then again.
 
     Pages share a Spark, whose working folder is not theirs; a page that gives Spark relative paths has one of its own.
     """
     text = (PAGES / page).read_text()
     program = "\n".join([CALL, *_steps(text, broker.bootstrap)]).replace(BROKER, broker.bootstrap)
     _empty(broker)
-    return run_program(program, folder, own_process=own_spark)
+    try:
+        return run_program(program, folder, own_process=own_spark)
+    finally:
+        _empty(broker)
 
 
 def _empty(broker: Broker) -> None:

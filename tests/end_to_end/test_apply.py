@@ -366,7 +366,6 @@ def test_an_idle_policy_applied_to_a_running_operator_releases_held_records(chan
 LACKING = {
     "an output that is not there": ("suppression", {"output": "nowhere"}, "topic nowhere does not exist"),
     "dead letters that are not there": ("suppression", {"dead_letters": "nowhere"}, "topic nowhere does not exist"),
-    "an output that cannot be": ("suppression", {"output": "no such/name"}, "Kafka refused"),
     "a joiner that is not there": ("stream_table_join", {"joiner": "nowhere:glued"}, "No module named 'nowhere'"),
 }
 ONE_RECORD = {"suppression": {"until": {"time_limit": "1ms"}}, "stream_table_join": {"table": TABLE, "join": "left"}}
