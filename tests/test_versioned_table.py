@@ -102,6 +102,8 @@ def test_a_delete_returns_the_version_that_was_valid() -> None:
 def test_all_problems_of_a_table_are_reported_at_once() -> None:
     with pytest.raises(ConfigurationError, match="2 problems"):
         VersionedTable("", history_retention_ms=-1)
+    with pytest.raises(ConfigurationError, match="not a duration"):
+        VersionedTable("tested", history_retention_ms="1d")  # type: ignore[arg-type]
     with pytest.raises(UserError, match="not null"):
         table().put(None, b"x", 1)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="not negative"):

@@ -162,6 +162,7 @@ def test_null_keys_and_negative_starts_are_refused_and_change_nothing() -> None:
     store = WindowStore("tested", retention_ms=10, window_size_ms=5)
     for refused in (
         lambda: store.put(None, b"x", 1),  # type: ignore[arg-type]
+        lambda: store.put("a", b"x", 1),  # type: ignore[arg-type]
         lambda: store.put(b"a", b"x", -1),
         lambda: store.fetch(None, 1),  # type: ignore[call-overload]
         lambda: store.put_many(pa.array([b"a", None]), pa.array([b"x", b"x"]), np.array([1, 1])),

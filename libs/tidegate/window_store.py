@@ -225,6 +225,8 @@ def _problems(name: object, retention_ms: int, window_size_ms: int, grace_ms: in
 def _present(key: bytes | None) -> bytes:
     if key is None:
         raise UserError("a window without a key", remedy="give bytes; an empty key is one")
+    if not isinstance(key, bytes):
+        raise UserError("a key is bytes", value=key, remedy="give bytes, such as b'key'")
     return key
 
 

@@ -131,6 +131,43 @@ def test_the_table_of_a_different_application_is_a_problem() -> None:
     assert cause == "no table of this file"
 
 
+def test_a_missing_option_has_the_line_of_the_call_that_lacks_it_and_a_name_that_of_the_stream() -> None:
+    app = application()
+    (
+        app.stream("departures", name="all updates")
+        .suppress()
+        .keep()
+    )  # fmt: skip
+    firsts = app.stream("departures", name="firsts")
+    firsts.deduplicate(within="1h").to("firsts")  # type: ignore[call-overload]
+    here = test_a_missing_option_has_the_line_of_the_call_that_lacks_it_and_a_name_that_of_the_stream
+    assert {place for place, _ in problems(app)} == {
+        f"test_problems.py:{lines(here, 'all updates')} .stream() of all updates",
+        f"test_problems.py:{lines(here, '.deduplicate(')} .deduplicate() of firsts, grace",
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "method", "remedy"),
+    [
+        ("stream", "to", r"\.suppress"),
+        ("stream", "count", r"\.window"),
+        ("stream", "filter", "where they are produced"),
+        ("stream", "groupByKey", "keys of their topic"),
+        ("windowed", "keep", r"\.count\(\)"),
+        ("windowed", "sum", r"\.aggregate\(tg\.sum\(FIELD\)\)"),
+        ("table", "join", r"\.join\(table"),
+    ],
+)
+def test_a_method_that_a_value_lacks_names_what_to_write(value: str, method: str, remedy: str) -> None:
+    app = application()
+    stream = app.stream("departures", name="updates")
+    values = {"stream": stream, "windowed": stream.window(tg.unlimited()), "table": app.table("gates", history="1d")}
+    with pytest.raises(AttributeError, match=f"has no {method}; .*{remedy}"):
+        getattr(values[value], method)
+    assert not hasattr(values[value], "_ipython_display_")
+
+
 def test_a_method_that_needs_chains_names_the_alternative() -> None:
     output: Any = application().stream("departures", name="updates").suppress(tg.time_limit("1s"))
     for verb in ("window", "join", "filter"):
@@ -141,8 +178,9 @@ def test_a_method_that_needs_chains_names_the_alternative() -> None:
 
 
 def test_text_that_is_not_an_application_is_refused() -> None:
-    with pytest.raises(UserError, match="has no configuration"):
+    with pytest.raises(UserError, match="has no configuration") as caught:
         tg.Application.from_yaml("flights.yaml")
+    assert "pathlib.Path" in caught.value.remedy
     with pytest.raises(ConfigurationError):
         tg.Application.from_yaml("application: flights\noperators: 5")
 

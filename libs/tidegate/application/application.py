@@ -95,6 +95,9 @@ class Application:
 
         if not isinstance(source, str | Path):
             raise UserError("not a YAML file", value=source, remedy="pass the text, or pathlib.Path(FILE)")
+        if isinstance(source, str) and source.endswith((".yaml", ".yml")):
+            remedy = "to read a file, pass pathlib.Path(FILE)"
+            raise UserError("the text has no configuration", value=source, remedy=remedy)
         raw = read_file(source) if isinstance(source, Path) else parse(source, "the text")
         folder = source.resolve().parent if isinstance(source, Path) else Path.cwd()
         configured(raw, folder)

@@ -95,9 +95,14 @@ class Definition:
         head = option.partition(".")[0]
         if head in self.unusable or (not head and self.unusable & {"", "kind"}):
             return None
-        callers = [call for call in self.calls if head in call.options]
-        call = callers[-1] if callers else self.calls[-1]
-        return replace(problem, where=self._where(call, option))
+        return replace(problem, where=self._where(self._cause_of(head), option))
+
+    def _cause_of(self, option: str) -> Call:
+        """Return the call that set the option; for an option that is missing, the call that began the operator."""
+        if not option:  # the name is refused
+            return self.calls[0]
+        named = option if option in self.options else "kind"
+        return next((call for call in reversed(self.calls) if named in call.options), self.calls[-1])
 
     def without_output(self) -> Problem:
         """Return the problem that this stream has no output."""

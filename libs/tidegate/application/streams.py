@@ -6,9 +6,9 @@ only windows can be emitted when they close, and a table has no `to`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NoReturn, TypeVar, overload
 
 from tidegate.application.aggregates import Aggregate
 from tidegate.application.definitions import Definition, Definitions
@@ -34,10 +34,36 @@ class Value:
     definition: Definition
     definitions: Definitions = field(repr=False, compare=False)
 
+    others: ClassVar[Mapping[str, str]] = {}
+    """What to write in place of methods that values of other types have."""
+
+    if not TYPE_CHECKING:  # a type checker reports the missing method itself
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise AttributeError, with what to write in place of the method if that is known."""
+            remedy = self.others.get(name)
+            text = f"{type(self).__name__} has no {name}" + (f"; {remedy}" if remedy else "")
+            raise AttributeError(text, name=name, obj=self)
+
+
+_STATELESS = dict.fromkeys(
+    ("filter", "map", "flat_map", "select", "where", "require", "with_columns"),
+    "operators hold state; choose and change records where they are produced, or where the results are read",
+)
+_ONE_STEP = (
+    "an operator is one step. Write its results with .to(TOPIC), and start another operator with "
+    "app.stream(TOPIC, name=...)"
+)
+
 
 @dataclass(frozen=True)
 class Table(Value):
     """A table, which streams can be joined with."""
+
+    others: ClassVar[Mapping[str, str]] = {
+        "join": "join a stream with it: app.stream(TOPIC, name=...).join(table, how=...)",
+        **dict.fromkeys(("to", "keep"), "a table has no results; join a stream with it, or query its views"),
+    }
 
 
 def _topic(topic: str) -> Any:
@@ -50,6 +76,10 @@ def _topic(topic: str) -> Any:
 class Output(Value):
     """An operator's results. Nothing happens until they are written to a topic, or kept."""
 
+    others: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("suppress", "window", "join", "deduplicate", "apply", "count", "aggregate", *_STATELESS), _ONE_STEP
+    )
+
     def to(self, topic: str) -> None:
         """Register the operator; write its results to the topic, exactly once, and keep them in the lake too."""
         self._register("to", {"output": _topic(topic)})
@@ -60,18 +90,6 @@ class Output(Value):
 
     def _register(self, verb: str, options: dict[str, Any]) -> None:
         self.definitions.add(self.definition.after(f".{verb}", caller(), options))
-
-    if not TYPE_CHECKING:  # a type checker reports the missing method itself
-
-        def __getattr__(self, name: str) -> NoReturn:
-            """Raise AttributeError, with the alternative if streams have a method of that name."""
-            remedy = ""
-            if hasattr(Stream, name) or name in ("filter", "require", "with_columns"):
-                remedy = (
-                    "; an operator is one step. Write its results with .to(TOPIC), and start another operator with "
-                    "app.stream(TOPIC, name=...)"
-                )
-            raise AttributeError(f"{type(self).__name__} has no {name}{remedy}", name=name, obj=self)
 
 
 @dataclass(frozen=True)
@@ -112,6 +130,12 @@ class Windowed(Value, Generic[Results]):
     """A stream whose records are assigned to windows."""
 
     results: Callable[[Definition, Definitions], Results] = field(repr=False)
+
+    others: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("to", "keep", "suppress"), "say first what is computed of each window, such as .count()"),
+        **{name: f"write .aggregate(tg.{name}(FIELD))" for name in ("sum", "min", "max", "avg", "first", "last")},
+        "collect": "write .aggregate(tg.collect(FIELD))",
+    }
 
     def count(
         self,
@@ -210,6 +234,13 @@ def _given_twice(aggregates: Iterable[Any]) -> Fault:
 @dataclass(frozen=True)
 class Source(Value, Generic[Results]):
     """The records of a topic, from which one operator grows."""
+
+    others: ClassVar[Mapping[str, str]] = {
+        **_STATELESS,
+        **dict.fromkeys(("to", "keep"), "define an operator first, such as .suppress(tg.time_limit(...))"),
+        **dict.fromkeys(("count", "aggregate"), "write .window(tg.tumbling(LENGTH, grace=...)) first"),
+        **dict.fromkeys(("group_by", "groupBy", "group_by_key", "groupByKey"), "records have the keys of their topic"),
+    }
 
     def join(
         self,

@@ -87,7 +87,7 @@ def _problems(name: str, retention_ms: int) -> list[Problem]:
     found = []
     if not name:
         found.append(Problem(where="name", value=name, cause="no name", remedy="give the table one"))
-    if not 0 <= retention_ms <= MAX_TIMESTAMP:
+    if not isinstance(retention_ms, int) or not 0 <= retention_ms <= MAX_TIMESTAMP:
         remedy = "give a number of ms from 0 on"
         found.append(Problem(where="history_retention_ms", value=retention_ms, cause="not a duration", remedy=remedy))
     return found
