@@ -28,7 +28,7 @@ COMMAND = re.compile(r"^tidegate ((?:[^\"<\n]|\"[^\"]*\")*)(?:<<'END'\n(.*?)^END
 
 
 def run_page(page: str, folder: Path, broker: Broker, *, own_spark: bool = False) -> str:
-    """What the blocks of the page print, run in the folder; each of them has succeeded. The broker is empty, then again.
+    """What the blocks of the page print, run in the folder, each with success. The broker is empty before and after.
 
     Pages share a Spark, whose working folder is not theirs; a page that gives Spark relative paths has one of its own.
     """
