@@ -210,11 +210,12 @@ def test_a_handle_lists_no_folder_of_the_log_after_its_start(log: OperatorLog, m
         raise AssertionError("the log is listed")
 
     monkeypatch.setattr(operator_log, "CHECKPOINT_EVERY", 2)
-    for name in ("listdir", "scandir"):
-        monkeypatch.setattr(os, name, refuse)
-    for batch in range(1, 6):
-        commit_rows(log, batch, {("state", 0): rows("a")})
-    assert OperatorLog.at(log.path, 3).read("state").num_rows == 3
+    with monkeypatch.context() as patch:
+        for name in ("listdir", "scandir"):
+            patch.setattr(os, name, refuse)
+        for batch in range(1, 6):
+            commit_rows(log, batch, {("state", 0): rows("a")})
+        assert OperatorLog.at(log.path, 3).read("state").num_rows == 3
 
 
 def test_checkpoints_of_delta_rs_are_read_too(log: OperatorLog) -> None:
