@@ -28,7 +28,7 @@ test: lint ## every check and every test, the fast ones first
 	@NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.fuzzing --seconds 60 --seed 1 & \
 	trap "kill $$! 2>/dev/null || true" EXIT; \
 	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -m 'not fast and not kill and not stack' \
-		-n 4 --dist loadfile --no-loadscope-reorder && wait $$!
+		-n 5 --dist loadfile --no-loadscope-reorder && wait $$!
 
 # waits for no disk; make test has the same tests on the disk
 test-fast: export PYTEST_DEBUG_TEMPROOT = $(wildcard /dev/shm)
