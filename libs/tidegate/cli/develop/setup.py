@@ -39,9 +39,9 @@ def command() -> None:
 
 
 def compile_kernels(stamp: Path) -> None:
-    """Compile all kernels into numba's cache, unless the stamp file says that the present ones were compiled.
+    """Compile all kernels into numba's cache, unless the stamp file says that they are compiled.
 
-    What is in the cache of the present kernels stays, and what was compiled from other sources is deleted.
+    Keep cached files of the current sources, and delete those of other sources.
     """
     present = _present_kernels()
     if stamp.is_file() and stamp.read_text() == present:
@@ -50,7 +50,7 @@ def compile_kernels(stamp: Path) -> None:
     started = time.monotonic()
     call_kernels()
     delete_stale_files(_PACKAGE)
-    with contextlib.suppress(OSError):  # an environment that cannot be written keeps no cache beside the sources either
+    with contextlib.suppress(OSError):  # a read-only environment has no cache beside the sources either
         stamp.write_text(present)
     note(f"Compiled the kernels in {time.monotonic() - started:.0f} s")
 
@@ -65,7 +65,7 @@ def call_kernels() -> None:
 
 
 def _present_kernels() -> str:
-    """Return what all kernels are compiled with and from."""
+    """Return the versions of the compiler's packages, and a digest of the sources of all kernels."""
     for kind in kinds():
         test_part(kind, "adapters")  # imports all kernels of the kind
     return f"numba {version('numba')}, numpy {version('numpy')}, sources {digest_in_use()}"

@@ -4,7 +4,7 @@ Alphabets and numbers are small, so that keys repeat, timestamps tie and bounds 
 compacted topic. A history spans a few milliseconds, at the epoch, around the present or at the end of the time range.
 Occasionally an hour passes, or the longest duration is configured.
 
-Strategies are made once where that is possible: to check a new one takes Hypothesis longer than to draw from it.
+Strategies are cached where possible: Hypothesis takes longer to validate a new one than to draw from it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def histories(draw: st.DrawFn, max_size: int = 24, events: st.SearchStrategy[Any
 
 @cache
 def up_to(max_size: int, events: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
-    """Draw a list of at most so many of the events."""
+    """Draw a list of at most `max_size` of the events."""
     return st.lists(events, max_size=max_size)
 
 

@@ -80,8 +80,8 @@ class DriverParts:
 class ClaimedOperator:
     """The operator under one claim; each claim makes a new one.
 
-    `newest`: the metadata of its newest commit. `ends`: the input's last stable offsets, as of the newest plan. Until
-    `open`, it knows of no table.
+    `newest`: the metadata of its newest commit. `ends`: the input's last stable offsets, as of the newest plan. Before
+    `open`, it has no table.
     """
 
     def __init__(self, claimed: Claimed, application: Application, compacting: Compacting, driver: DriverParts) -> None:

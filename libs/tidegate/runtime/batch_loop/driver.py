@@ -59,19 +59,19 @@ class Wiring:
 
 @dataclass(frozen=True)
 class NotClaimed:
-    """The driver has claimed nothing yet."""
+    """The driver has not claimed its operator yet."""
 
 
 @dataclass(frozen=True)
 class InDoubt:
-    """The operator of the newest claim, until it is open and after a failure: no work before the next claim."""
+    """A claimed operator that may not work: it is not open yet, or something failed. The driver must claim it again."""
 
     operator: ClaimedOperator
 
 
 @dataclass(frozen=True)
 class Owned:
-    """The operator of the newest claim, which no failure has put in doubt."""
+    """A claimed operator that is open and may process batches."""
 
     operator: ClaimedOperator
 

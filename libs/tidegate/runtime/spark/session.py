@@ -118,7 +118,7 @@ def start_session(name: str, master: str, conf: Mapping[str, str] | None = None)
 
 @contextmanager
 def open_session(name: str, master: str) -> Iterator[SparkSession]:
-    """Yield a session with Delta, and stop it at the end. One that is running already is used and left running.
+    """Yield a session with Delta and stop it at the end; a session that is running already is used and not stopped.
 
     Raises UserError if Java or the jars are missing, EngineError if Spark does not start.
     """
