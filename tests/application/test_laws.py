@@ -123,6 +123,6 @@ def test_an_operator_of_any_kind_can_be_given_by_its_rules(kind: str) -> None:
         found = app.configuration().operators["by_rules"]
     except ConfigurationError as error:  # a join, whose table is not here
         [problem] = error.problems
-        assert "no table of this file" in problem.cause
+        assert "not a table of this file" in problem.cause
         return
     assert settings_of(found).items() >= settings_of(rules).items()

@@ -128,7 +128,7 @@ def test_the_table_of_a_different_application_is_a_problem() -> None:
     app, other = application(), application()
     app.stream("orders", name="priced").join(other.table("prices", history="30d"), how="left").keep()
     [cause] = causes(app)
-    assert cause == "no table of this file"
+    assert cause == "not a table of this file"
 
 
 def test_a_missing_option_has_the_line_of_the_call_that_lacks_it_and_a_name_that_of_the_stream() -> None:
@@ -163,7 +163,7 @@ def test_a_method_that_a_value_lacks_names_what_to_write(value: str, method: str
     app = application()
     stream = app.stream("departures", name="updates")
     values = {"stream": stream, "windowed": stream.window(tg.unlimited()), "table": app.table("gates", history="1d")}
-    with pytest.raises(AttributeError, match=f"has no {method}; .*{remedy}"):
+    with pytest.raises(AttributeError, match=f"has no attribute '{method}'; .*{remedy}"):
         getattr(values[value], method)
     assert not hasattr(values[value], "_ipython_display_")
 
@@ -171,9 +171,9 @@ def test_a_method_that_a_value_lacks_names_what_to_write(value: str, method: str
 def test_a_method_that_needs_chains_names_the_alternative() -> None:
     output: Any = application().stream("departures", name="updates").suppress(tg.time_limit("1s"))
     for verb in ("window", "join", "filter"):
-        with pytest.raises(AttributeError, match=rf"{verb}; an operator is one step"):
+        with pytest.raises(AttributeError, match=rf"'{verb}'; an operator is one step"):
             getattr(output, verb)
-    with pytest.raises(AttributeError, match=r"no supress$"):
+    with pytest.raises(AttributeError, match=r"no attribute 'supress'$"):
         _ = output.supress
 
 
@@ -227,7 +227,7 @@ def test_a_value_that_cannot_be_used_is_one_problem_with_its_line() -> None:
     app = application()
     app.stream("departures", name="updates", key="string").window("1h").count().to(5)  # type: ignore
     here = test_a_value_that_cannot_be_used_is_one_problem_with_its_line
-    line, text = lines(here, 'key="string"'), "a value of type {} cannot stand here"
+    line, text = lines(here, 'key="string"'), "a value of type {} is not allowed here"
     place = f"test_problems.py:{line}"
     assert problems(app) == [
         (f"{place} .stream() of updates, key_format", text.format("str")),
@@ -294,7 +294,7 @@ def test_a_topic_that_kafka_cannot_have_is_a_problem_with_the_line_of_its_call(t
     app.stream("departures", name="late").suppress(tg.time_limit("30s")).to(topic)
     here, cause = (
         test_a_topic_that_kafka_cannot_have_is_a_problem_with_the_line_of_its_call,
-        "not a valid name of a topic",
+        "not a valid topic name",
     )
     assert set(problems(app)) == {
         (f"test_problems.py:{lines(here, 'app.stream(topic')} .stream() of updates, input", cause),
@@ -313,7 +313,7 @@ def test_a_topic_may_have_every_name_that_kafka_allows(topic: str) -> None:
 def test_a_table_of_a_topic_whose_name_it_cannot_have_needs_a_name_of_its_own() -> None:
     app = application()
     app.table("weather-readings", history="1d")
-    with pytest.raises(ConfigurationError, match="cannot have the name of this topic") as caught:
+    with pytest.raises(ConfigurationError, match="the topic's name is not a valid name of a table") as caught:
         app.check()
     assert [problem.value for problem in caught.value.problems] == ["weather-readings"]
     named = application()

@@ -368,7 +368,7 @@ def test_a_table_that_another_program_changed_stops_the_join(joined):
     [
         ({"grace": "1h"}, {"history_retention": "1h"}, "not greater than grace"),
         ({"grace": "1s"}, {"versions": "latest"}, "latest values"),
-        ({"table": "nothing"}, {}, "no table of this file"),
+        ({"table": "nothing"}, {}, "not a table of this file"),
         ({"joiner": "json:dumps"}, {}, "does not allow"),
     ],
 )

@@ -360,8 +360,8 @@ def _like_topic(topic: object) -> Any:
     """Return the topic's name as the name of its table, if it can be one; topics may have more characters."""
     if not isinstance(topic, str) or is_name(topic):
         return topic
-    cause = "a table cannot have the name of this topic"
-    return Unusable(Fault(topic, cause, f"add name=..., {NAME_FORM}"))
+    cause = "the topic's name is not a valid name of a table"
+    return Unusable(Fault(topic, cause, f"add name=..., with {NAME_FORM}"))
 
 
 def _input(

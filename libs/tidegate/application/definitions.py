@@ -43,11 +43,13 @@ class Definition:
 
     @classmethod
     def begun(cls, name: Any, verb: str, place: Place, options: Mapping[str, Any]) -> Definition:
-        """Return the definition that a program begins with a call. A name that cannot be used is a problem of it."""
+        """Return the definition that a program begins with a call. An unusable name becomes one of its problems."""
         if isinstance(name, str):
             return cls(name).after(verb, place, options)
         fault = (
-            name.fault if isinstance(name, Unusable) else Fault(name, "a name is text", f"write name=..., {NAME_FORM}")
+            name.fault
+            if isinstance(name, Unusable)
+            else Fault(name, "the name is not text", f"write name=..., with {NAME_FORM}")
         )
         shown = fault.value if isinstance(fault.value, str) else repr(fault.value)
         return cls(shown, unusable=frozenset({""})).after(verb, place, options, [fault])
@@ -119,7 +121,7 @@ class Definition:
             where=self._where(self.calls[-1]),
             value=self.name,
             cause=f"{before.calls[-1]} has defined another operator of that name",
-            remedy="give each operator a name of its own, and its results one topic, with one .to(TOPIC)",
+            remedy="give each operator its own name, and call .to(TOPIC) or .keep() once for each",
         )
 
     def _where(self, call: Call, option: str = "") -> str:

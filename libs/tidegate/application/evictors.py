@@ -70,11 +70,13 @@ def evict(
     after: Function | None = None,
     when: When | None = None,
 ) -> Evictor:
-    """Return an evictor that removes the elements that the function chooses, or one function for each moment."""
+    """Return an evictor that removes the elements chosen by one function, or by two: before and after aggregation."""
     pair = [each for each in (before, after) if each is not None]
     chosen: Any = {"before": function_name(before), "after": function_name(after)} if pair else function_name(function)
     if function is not None and pair:
-        chosen = Unusable(Fault(pair[0], "there is another function already", "give one function, or before and after"))
+        chosen = Unusable(
+            Fault(pair[0], "given besides another function", "give either one function, or before and after")
+        )
     elif function is None and len(pair) < 2:
         remedy = "write tg.evict(FUNCTION), or tg.evict(before=FUNCTION, after=FUNCTION)"
         chosen = Unusable(Fault(pair[0] if pair else "tg.evict()", "a function is missing", remedy))

@@ -64,7 +64,9 @@ def optional(value: Any, types: type | tuple[type, ...], make: Callable[[Any], A
 
 
 def _wrong_type(value: object) -> str:
-    return "None cannot stand here" if value is None else f"a value of type {type(value).__name__} cannot stand here"
+    return (
+        "None is not allowed here" if value is None else f"a value of type {type(value).__name__} is not allowed here"
+    )
 
 
 def function_name(function: Function | None) -> FunctionName | Unusable | None:

@@ -178,7 +178,7 @@ class Handle:
                 self._pause(deadline, f"{driver.name} has not caught up")
 
     def _ends(self, topic: str, deadline: float) -> dict[int, int]:
-        """Return the end of each partition. Wait for a topic that does not exist, or for the end of its reader."""
+        """Return the end of each partition. Wait until the topic exists; raise if the application ends before."""
         while True:
             try:
                 return offsets.stable(client(self.configuration.kafka), topic)
@@ -198,7 +198,7 @@ class Handle:
             raise self.failure
         if not self.is_running:
             self._ended.result()
-            raise UserError("the application has been stopped", remedy="start() it again")
+            raise UserError("the application has been stopped", remedy="call start() again")
 
     def sql(self, query: str) -> Rows:
         """Return the result of a Spark SQL query over the views of all operators.

@@ -35,20 +35,20 @@ class Value:
     definitions: Definitions = field(repr=False, compare=False)
 
     others: ClassVar[Mapping[str, str]] = {}
-    """What to write in place of methods that values of other types have."""
+    """What to write instead of a method that this type lacks, by the method's name."""
 
     if not TYPE_CHECKING:  # a type checker reports the missing method itself
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Raise AttributeError, with what to write in place of the method if that is known."""
+            """Raise AttributeError, with what to write instead if that is known."""
             remedy = self.others.get(name)
-            text = f"{type(self).__name__} has no {name}" + (f"; {remedy}" if remedy else "")
+            text = f"{type(self).__name__} has no attribute {name!r}" + (f"; {remedy}" if remedy else "")
             raise AttributeError(text, name=name, obj=self)
 
 
 _STATELESS = dict.fromkeys(
     ("filter", "map", "flat_map", "select", "where", "require", "with_columns"),
-    "operators hold state; choose and change records where they are produced, or where the results are read",
+    "Tidegate does not filter or change single records; do that where they are produced, or where results are read",
 )
 _ONE_STEP = (
     "an operator is one step. Write its results with .to(TOPIC), and start another operator with "
@@ -132,7 +132,9 @@ class Windowed(Value, Generic[Results]):
     results: Callable[[Definition, Definitions], Results] = field(repr=False)
 
     others: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(("to", "keep", "suppress"), "say first what is computed of each window, such as .count()"),
+        **dict.fromkeys(
+            ("to", "keep", "suppress"), "call a method that computes results of each window first, such as .count()"
+        ),
         **{name: f"write .aggregate(tg.{name}(FIELD))" for name in ("sum", "min", "max", "avg", "first", "last")},
         "collect": "write .aggregate(tg.collect(FIELD))",
     }
@@ -185,19 +187,21 @@ class Windowed(Value, Generic[Results]):
         result is emitted. `retention`: how long windows are kept, from their start (sessions: from their end); default:
         until they close.
         """
-        computed = {
+        computed: Any = {
             (each.name if isinstance(each, Aggregate) else "function"): (
                 each.option if isinstance(each, Aggregate) else _function(each)
             )
             for each in aggregates
         }
         twice = [] if len(computed) == len(aggregates) else [_given_twice(aggregates)]
+        if not aggregates:
+            computed = Unusable(Fault(".aggregate()", "nothing to compute", _AGGREGATES))
         return self._results(".aggregate", computed, twice, emit, every, evictor, retention)
 
     def _results(
         self,
         verb: str,
-        aggregate: dict[str, Any],
+        aggregate: dict[str, Any] | Unusable,
         faults: Iterable[Fault],
         emit: str | None,
         every: int | None,
@@ -208,7 +212,9 @@ class Windowed(Value, Generic[Results]):
             "aggregate": aggregate,
             "every": every,
             "emit": "updates" if emit is None and every is None else emit,
-            "evictor": optional(evictor, Evictor, lambda each: dict(each.options), "write tg.newest(100), say"),
+            "evictor": optional(
+                evictor, Evictor, lambda each: dict(each.options), "write an evictor, such as tg.newest(100)"
+            ),
             "retention": retention,
         }
         return self.results(self.definition.after(verb, caller(), options, faults), self.definitions)
@@ -237,9 +243,14 @@ class Source(Value, Generic[Results]):
 
     others: ClassVar[Mapping[str, str]] = {
         **_STATELESS,
-        **dict.fromkeys(("to", "keep"), "define an operator first, such as .suppress(tg.time_limit(...))"),
+        **dict.fromkeys(
+            ("to", "keep"), "call a method that defines an operator first, such as .suppress(tg.time_limit(...))"
+        ),
         **dict.fromkeys(("count", "aggregate"), "write .window(tg.tumbling(LENGTH, grace=...)) first"),
-        **dict.fromkeys(("group_by", "groupBy", "group_by_key", "groupByKey"), "records have the keys of their topic"),
+        **dict.fromkeys(
+            ("group_by", "groupBy", "group_by_key", "groupByKey"),
+            "records are grouped by the keys of their topic; produce them with the keys to group by",
+        ),
     }
 
     def join(

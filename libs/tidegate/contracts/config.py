@@ -61,15 +61,18 @@ def _keep(value: object) -> object:
     if value == "forever":
         return value
     if not isinstance(value, str | int | float | timedelta):
-        raise InvalidValue("it is neither a duration nor forever", "write 30d, or forever")
-    return _duration(value)
+        raise InvalidValue("neither a duration nor forever", "write 30d, or forever")
+    try:
+        return _duration(value)
+    except InvalidValue as error:
+        raise InvalidValue(error.cause, f"{error.remedy}, or forever") from None
 
 
 def _folder(value: object) -> object:
     if not str(value).strip():
-        raise InvalidValue("a folder without a name", "name a folder, such as ./lake")
+        raise InvalidValue("no folder is named", "name a folder, such as ./lake")
     if str(value).startswith("~"):
-        raise InvalidValue("only a shell knows what ~ stands for", "write the whole path, such as /home/NAME/lake")
+        raise InvalidValue("~ is not expanded", "write the full path, such as /home/NAME/lake")
     if _URL.match(str(value)):
         raise InvalidValue(
             "a URL, not a folder", "name a folder of a file system with hard links, such as a disk or NFS"
@@ -245,11 +248,11 @@ def _check_output_windows(output: OutputWindows, info: ValidationInfo) -> Output
     """Refuse `kafka` where Kafka's windowed keys cannot be written."""
     windows = info.data.get("windows")
     if output == "kafka" and windows in ("none", "ignore"):
-        raise InvalidValue("its keys have no windows", "remove it")
+        raise InvalidValue("the input's keys have no windows", "remove it")
     if output == "kafka" and windows == "headers":
         raise InvalidValue(
-            "headers do not say whether windows are sessions, and Kafka's format of keys differs for sessions",
-            "write windows: headers, or let the writer of the input write Kafka's format",
+            "the input's headers do not say whether windows are sessions, whose keys have another format in Kafka",
+            "name windows by headers in the output, too, or let the writer of the input write Kafka's format",
         )
     return output
 

@@ -37,6 +37,7 @@ NO_TIMESTAMP = -(2**63)
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SHORT = re.compile(r"(\d+)(ms|s|m|h|d)", re.ASCII)
 _ISO = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,3}))?S)?)?", re.ASCII)
+_INEXACT = re.compile(r"-?\d+(\.\d+)?(e[+-]\d+)?(ms|s|m|h|d)", re.ASCII)
 _SIZE_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _SIZE = re.compile(r"(\d+)(B|KiB|MiB|GiB)", re.ASCII)
 
@@ -61,6 +62,10 @@ def parse_duration_ms(text: str) -> int:
         days, hours, minutes, seconds = (int(part or 0) for part in iso.groups()[:4])
         fraction = int((iso[5] or "").ljust(3, "0"))
         return _duration((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000 + fraction, text)
+    if _INEXACT.fullmatch(text):
+        raise InvalidValue(
+            "a negative duration, or one with a fraction", "write a whole number and a unit, such as 90m for 1.5h"
+        )
     raise InvalidValue(f"{text!r} is not a duration", "write 200ms, 30s, 5m, 2h, 30d or ISO 8601 such as PT5M")
 
 

@@ -1,4 +1,4 @@
-"""Which names can be given, and the names derived from an application and an operator: ids, headers and paths."""
+"""Check the names that users choose, and derive names from an application and an operator: ids, headers, paths."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FUNCTION = rf"^{_MODULE}:[A-Za-z_]\w*$"
 """The pattern of a function's name, `module:function`."""
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SERVER = re.compile(r"(\w+://)?(\[[^\s\[\]]+\]|[^\s:/\[\]]+)(:(?P<port>\d{1,5}))?", re.ASCII)
-NAME_FORM = "at most 63 of a-z, 0-9 and _, beginning with a letter"
+NAME_FORM = "at most 63 characters of a-z, 0-9 and _, beginning with a letter"
 """What a name may consist of, for messages."""
 
 HEADER_OPERATOR = "tidegate-operator"
@@ -41,25 +41,26 @@ def name_problem(text: str) -> InvalidValue | None:
 
 
 def topic_problem(text: str) -> InvalidValue | None:
-    """Return why Kafka can have no topic of that name; None if it can."""
+    """Return why Kafka does not allow the text as the name of a topic; None if it does."""
     if _TOPIC.fullmatch(text) is not None and text not in (".", ".."):
         return None
     return InvalidValue(
-        "not a valid name of a topic", "use at most 249 of A-Z, a-z, 0-9, '.', '_' and '-', such as carrier-updates"
+        "not a valid topic name",
+        "use at most 249 characters of A-Z, a-z, 0-9, '.', '_' and '-', such as carrier-updates",
     )
 
 
 def field_problem(text: str) -> InvalidValue | None:
     """Return why the text cannot name a field of a JSON value; None if it can."""
     remedy = "write the name of a top-level field of the JSON values"
-    return None if text.strip() else InvalidValue("a field without a name", remedy)
+    return None if text.strip() else InvalidValue("no field is named", remedy)
 
 
 def module_problem(text: str) -> InvalidValue | None:
     """Return why the text cannot name a module; None if it can."""
     if re.fullmatch(_MODULE, text) is not None:
         return None
-    return InvalidValue("not the name of a module", "write it without a function, such as gates")
+    return InvalidValue("not the name of a module", "write the name of a module alone, such as gates")
 
 
 def function_problem(text: str) -> InvalidValue | None:
@@ -73,15 +74,15 @@ def servers_problem(text: str) -> InvalidValue | None:
     """Return why the text does not name Kafka's brokers; None if it does."""
     servers = [server.strip() for server in text.split(",") if server.strip()]
     if not servers:
-        return InvalidValue("it names no broker", "write HOST:PORT, several separated by commas")
+        return InvalidValue("it names no broker", "write HOST:PORT, or several of them, separated by commas")
     if not all(_is_server(server) for server in servers):
-        remedy = "write HOST:PORT, several separated by commas, with a port from 1 to 65535"
+        remedy = "write HOST:PORT with a port from 1 to 65535, or several of them, separated by commas"
         return InvalidValue("not the address of a broker", remedy)
     return None
 
 
 def _is_server(text: str) -> bool:
-    """Return whether the text is an address; without a port it is Kafka's port."""
+    """Return whether the text is an address; its port defaults to 9092, as in Kafka's clients."""
     found = _SERVER.fullmatch(text)
     return found is not None and 1 <= int(found["port"] or "9092") <= 65_535
 

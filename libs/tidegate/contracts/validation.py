@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with a configuration, as problems in plain words, each with its value and a remedy."""
+"""Turn pydantic's validation errors into problems in plain words, each with its value and a remedy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegate.contracts.errors import InvalidValue, Problem
 
 _MAPPING = ("not a mapping of options", "write {{OPTION: VALUE}}, as `tidegate validate --schema` describes it")
 _LIST = ("not a list", "write [FIRST, SECOND]")
-_TEXT = ("not text", "write text; in YAML, in quotes")
+_TEXT = ("not text", "write text, in quotes")
 _WHOLE = ("not a whole number", "write a whole number, such as 100")
 _NUMBER = ("not a number", "write a number, such as 1.5")
 
@@ -35,7 +35,7 @@ _WORDS = {
     "model_type": _MAPPING,
     "tuple_type": _LIST,
 }
-"""The cause and the remedy of each type of error that does not come with words of this project."""
+"""The cause and the remedy of each type of error that pydantic itself raises."""
 _OTHER = ("not a valid value", "compare it with `tidegate validate --schema`")
 
 

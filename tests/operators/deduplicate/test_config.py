@@ -25,8 +25,8 @@ def config(**given: Any) -> DeduplicateConfig:
     ("given", "cause"),
     [
         ({}, "required"),
-        ({"within": "10m"}, "required with a duration in within"),
-        ({"within": "forever", "grace": "1h"}, "keys that are remembered forever make no record late"),
+        ({"within": "10m"}, "required if within is a duration"),
+        ({"within": "forever", "grace": "1h"}, "no record is late with within: forever"),
         ({"within": 0, "grace": 0}, "no record would be a duplicate"),
         (TIMED | {"buffer": {"max_keys": 1, "when_full": "emit"}}, "spill"),
     ],

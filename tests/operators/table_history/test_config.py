@@ -31,7 +31,7 @@ def test_a_table_is_a_history_of_some_length_or_of_latest_values(given: dict[str
         ({"versions": "latest", "history_retention": "1d"}, "history_retention", "has no history to keep"),
         ({"versions": "all", "history_retention": "1d"}, "versions", "not a value of this option"),
         ({"history_retention": "1d", "output": "topic"}, "output", "a table emits nothing"),
-        ({"history_retention": "1d", "idle_after": "1m"}, "idle_after", "a table holds no records that wait for time"),
+        ({"history_retention": "1d", "idle_after": "1m"}, "idle_after", "a table holds no records back"),
     ],
 )
 def test_a_refused_change_is_reported_with_its_cause_and_a_remedy(

@@ -21,7 +21,7 @@ GOOD = {"input": "in", "window": {"tumbling": "1h", "grace": "2h"}, "aggregate":
         ({"window": {"tumbling": "1h"}}, "required"),
         ({"window": {"tumbling": "0ms", "grace": 0}}, "write more than 0"),
         ({"window": {"hopping": "1h", "advance": "2h", "grace": 0}}, "between two windows"),
-        ({"window": {"tumbling": "1h", "grace": 0, "retention": "1d"}}, "their store has"),
+        ({"window": {"tumbling": "1h", "grace": 0, "retention": "1d"}}, "not an option of the window"),
         ({"window": {"unlimited": True, "grace": 0}}, "never ends has no grace"),
         ({"window": {"unlimited": True}}, "never ends, so nothing"),
         ({"window": {"unlimited": True}, "emit": "updates", "retention": "1d"}, "kept for ever"),

@@ -109,7 +109,7 @@ def test_every_conflict_with_a_join_s_table_is_reported() -> None:
     with pytest.raises(ConfigurationError) as raised:
         application(counts=COUNTS, table=TABLE, join=JOIN | {"grace": "40d"})
     causes = [problem.cause for problem in raised.value.problems]
-    assert causes[0] == "its keys are of no windows and the stream's are"
+    assert causes[0] == "the table's keys have no windows, and the stream's have"
     assert causes[1].startswith("the table's history_retention 30d is not greater than grace 40d")
 
 
@@ -121,7 +121,7 @@ def test_a_windowed_table_accepts_only_windowed_streams() -> None:
     windowed = TABLE | {"input": topic("rates", windows="headers")}
     assert application(counts=COUNTS, table=windowed, join=JOIN)
     assert problems(table=windowed, join=JOIN) == {
-        "operators.join.table": "its keys are of windows and the stream's are not"
+        "operators.join.table": "the table's keys have windows, and the stream's have none"
     }
 
 
@@ -133,12 +133,12 @@ def test_a_windowed_table_accepts_only_windowed_streams() -> None:
             "until",
             "window_close needs windows in the keys, and windows: none leaves them out",
         ),
-        (LIMITED | {"timer": "window_end"}, "timer", "its keys have no windows"),
-        (LIMITED | {"output": topic("out", windows="kafka")}, "output_windows", "its keys have no windows"),
+        (LIMITED | {"timer": "window_end"}, "timer", "the input's keys have no windows"),
+        (LIMITED | {"output": topic("out", windows="kafka")}, "output_windows", "the input's keys have no windows"),
         (
             FINAL | {"grace": 0, "output": topic("out", windows="kafka")},
             "output_windows",
-            "headers do not say whether windows are sessions",
+            "the input's headers do not say whether windows are sessions",
         ),
         (LIMITED | {"input": topic("counts", window="headers")}, "input", "not a topic"),
         (LIMITED | {"windows": "somewhere"}, "windows", "it is not a way to name windows"),

@@ -74,4 +74,4 @@ def test_an_operator_with_topics_is_refused_with_the_remedy():
 
 def test_a_second_timestamp_is_refused():
     rules = SuppressionRules(until={"time_limit": "1s"}, timestamp={"field": "at"})
-    assert "leave it out" in refused(rules)["rules"].remedy
+    assert "remove `timestamp`" in refused(rules)["rules"].remedy

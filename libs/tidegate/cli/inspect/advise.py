@@ -62,7 +62,11 @@ def command(file: Path, operator: str, plot: Path | None, as_json: bool) -> None
 def _config(application: Application, operator: str) -> OperatorConfig:
     if operator not in application.operators:
         known = ", ".join(application.operators)
-        raise UserError("no such operator in the file", value=operator, remedy=f"the file has: {known or 'none'}")
+        raise UserError(
+            "no such operator in the file",
+            value=operator,
+            remedy=f"name one of the file's operators: {known or 'it has none'}",
+        )
     return application.operators[operator]
 
 

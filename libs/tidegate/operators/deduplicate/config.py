@@ -52,13 +52,11 @@ class DeduplicateRules(KeyRules):
         within = info.data.get("within")
         # rule: expiry-has-grace/forever
         if within == FOREVER and grace is not None:
-            raise InvalidValue(
-                "keys that are remembered forever make no record late", "remove it, or write within: 10m"
-            )
+            raise InvalidValue("no record is late with within: forever", "remove it, or write within: 10m")
         # rule: expiry-has-grace/time
         if within not in (None, FOREVER) and grace is None:
             raise InvalidValue(
-                "required with a duration in within, because keys are then forgotten",
+                "required if within is a duration, because keys are then forgotten",
                 "write grace: 1h (with 0, every record behind stream time is late)",
             )
         return grace

@@ -91,15 +91,16 @@ class StreamTableJoinConfig(StreamTableJoinRules, OperatorConfig):
         """
         if table.windowed and not self.windowed:
             yield InvalidValue(
-                "its keys are of windows and the stream's are not", "write windows: headers, session or {time: 1h}"
+                "the table's keys have windows, and the stream's have none",
+                "write windows: headers, session or {time: 1h}",
             )
         if self.windowed and not table.windowed:
             yield InvalidValue(
-                "its keys are of no windows and the stream's are", "write windows: ignore to look up plain keys"
+                "the table's keys have no windows, and the stream's have", "write windows: ignore to look up plain keys"
             )
         if None not in (table.key_format, self.explicit_key_format) and table.key_format != self.explicit_key_format:
-            cause = f"its key_format is {table.key_format} and the stream's is {self.key_format}"
-            yield InvalidValue(cause, "write the same")
+            cause = f"the table's key_format is {table.key_format} and the stream's is {self.key_format}"
+            yield InvalidValue(cause, "give the table and the stream the same format of keys")
         if self.grace is not None:
             yield from self._grace_refuses(self.grace, table.history_retention)
 
@@ -108,13 +109,13 @@ class StreamTableJoinConfig(StreamTableJoinRules, OperatorConfig):
         waits = format_duration_ms(grace)
         if kept is None:
             yield InvalidValue(
-                f"grace {waits} with a table of latest values, which has no earlier versions",
+                f"grace {waits} needs earlier versions, which a table of latest values does not keep",
                 "remove grace, or give the table a history_retention greater than it",
             )
         elif kept <= grace:
             yield InvalidValue(
-                f"the table's history_retention {format_duration_ms(kept)} is not greater than grace {waits}, so that "
-                "versions would be gone before they are looked up",
+                f"the table's history_retention {format_duration_ms(kept)} is not greater than grace {waits}, so "
+                "versions would be dropped before they are looked up",
                 "raise the table's history_retention or lower grace",
             )
 

@@ -132,7 +132,7 @@ class SuppressionRules(KeyRules):
             raise InvalidValue("a window is emitted when it closes, so no timer applies", "remove timer")
         if timer == "window_end" and not windowed and "windows" in info.data:
             raise InvalidValue(
-                "its keys have no windows", "remove timer, or write windows: headers, session or {time: 1h}"
+                "the input's keys have no windows", "remove timer, or write windows: headers, session or {time: 1h}"
             )
         return timer or ("window_end" if windowed else "first_update")
 

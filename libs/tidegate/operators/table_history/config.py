@@ -74,7 +74,9 @@ class TableHistoryConfig(TableHistoryRules, OperatorConfig):
     @classmethod
     def _has_no_idle_after(cls, idle_after: int | None) -> int | None:
         if idle_after is not None:
-            raise InvalidValue("a table holds no records that wait for time", "remove it")
+            raise InvalidValue(
+                "a table holds no records back, so stream time need not advance without records", "remove it"
+            )
         return idle_after
 
     def as_table(self) -> TableFacts:

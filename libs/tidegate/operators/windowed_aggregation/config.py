@@ -93,7 +93,7 @@ def _read_window(value: object) -> object:
     if not isinstance(value, Mapping) or len(kinds) != 1:
         raise InvalidValue("not a window", "write window: {tumbling: 1h, grace: 2h}, or hopping, session or unlimited")
     if "retention" in value:
-        raise InvalidValue("windows have no retention, their store has", "write retention beside window")
+        raise InvalidValue("retention is not an option of the window", "write retention beside window, not in it")
     if kinds == ["unlimited"] and "grace" in value:
         raise InvalidValue("a window that never ends has no grace", "remove grace")
     return _WINDOWS[kinds[0]].model_validate(value)
@@ -114,7 +114,9 @@ def _read_part(value: object) -> object:
         return value
     if isinstance(value, Mapping):
         return JsonField.model_validate(value)
-    raise InvalidValue("neither a field nor true", "write {field: NAME}, or true for values that are no objects")
+    raise InvalidValue(
+        "neither a field nor true", "write {field: NAME}, or true if the values are numbers, not objects"
+    )
 
 
 Part: TypeAlias = Annotated[JsonField | Literal[True] | None, BeforeValidator(_read_part)]
@@ -146,7 +148,9 @@ class Aggregates(Config):
     def _aggregates_fit_together(self) -> Aggregates:
         given = [name for name in type(self).model_fields if getattr(self, name) is not None]
         if not given:
-            raise InvalidValue("nothing to compute", "write aggregate: {count: true}, or sum: {field: amount}")
+            raise InvalidValue(
+                "nothing to compute", "write aggregate: {count: true} or aggregate: {sum: {field: amount}}"
+            )
         if self.function is not None and len(given) > 1:
             raise InvalidValue(
                 "the function computes the whole value", "remove the other aggregates, or let the function compute them"
@@ -301,7 +305,7 @@ class WindowedAggregationRules(OperatorRules):
     def _elements_fit_window(cls, value: object, info: ValidationInfo) -> object:
         needed = value.needs_elements if isinstance(value, Aggregates) else value is not None
         if needed and isinstance(info.data.get("window"), Session):
-            raise InvalidValue("sessions do not keep their elements", "take tumbling, hopping or unlimited windows")
+            raise InvalidValue("sessions do not keep their elements", "use tumbling, hopping or unlimited windows")
         return value
 
     @field_validator("emit")
@@ -329,7 +333,10 @@ class WindowedAggregationRules(OperatorRules):
         if isinstance(window, Unlimited):
             raise InvalidValue("an unlimited window is kept for ever", "remove retention")
         if retention < least_retention(window):
-            raise InvalidValue("windows would expire before they close", "retain at least their length (gap) and grace")
+            raise InvalidValue(
+                "windows would expire before they close",
+                "write at least the windows' length (sessions: gap) plus their grace",
+            )
         return retention
 
     @field_validator("buffer")
@@ -403,7 +410,10 @@ class WindowedAggregationConfig(WindowedAggregationRules, OperatorConfig):
     @classmethod
     def _output_windows_fit_window(cls, output: OutputWindows, info: ValidationInfo) -> OutputWindows:
         if output == "kafka" and isinstance(info.data.get("window"), Unlimited):
-            raise InvalidValue("Kafka's format of keys has no unlimited windows", "write windows: headers")
+            raise InvalidValue(
+                "Kafka's format of keys has no unlimited windows",
+                "write output: {topic: NAME, key: {windows: headers}}",
+            )
         return output
 
     def adds_windows(self) -> AddedWindows:

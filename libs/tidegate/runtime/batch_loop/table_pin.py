@@ -76,7 +76,7 @@ def open_table(
 
 @dataclass(frozen=True, kw_only=True)
 class TableSource:
-    """Where one reader finds its table, and how it waits for it.
+    """The place of one reader's table, and the rules by which the reader waits for it.
 
     `config`: the table's configuration in the reader's file. `topic`: the input topic of the table. `lease`: set if the
     table keeps a history. `gates`: set if the reader holds records for a grace.
@@ -136,7 +136,7 @@ class TableSource:
             raise UserError(
                 f"{self.reader} and its table {self.name} have different numbers of partitions",
                 value=f"{counts[1]} and {counts[0]}",
-                remedy="records meet by partition: give both topics the same number of partitions",
+                remedy="give both topics the same number of partitions: a join reads the table partition by partition",
             )
 
 

@@ -62,7 +62,7 @@ class SparkConfig(Config):
     def _spark_must_not_retry(cls, conf: dict[str, str]) -> dict[str, str]:
         again = [name for name, value in _EVERY_TASK_ONCE.items() if conf.get(name, value).strip().lower() != value]
         if again:
-            raise InvalidValue("Spark would run a task again, or twice at once", f"remove {', '.join(again)}")
+            raise InvalidValue("Spark would retry tasks, or run a task twice at once", f"remove {', '.join(again)}")
         return conf
 
 
@@ -164,7 +164,7 @@ def _problems_among(
     table = known[read.table].as_table() if read.table in known else None
     if table is None:
         remedy = f"name an operator of kind {' or '.join(kinds_where('is_table'))}"
-        refused = [InvalidValue("no table of this file", remedy)]
+        refused = [InvalidValue("not a table of this file", remedy)]
     else:
         refused = list(config.table_conflicts(table))
     return [each.at(f"operators.{name}.table", read.table) for each in refused]
@@ -339,5 +339,9 @@ def select_operators(application: Application, name: str | None, kinds: Collecti
             if name in list(application.operators)
             else "no such operator in the file"
         )
-        raise UserError(problem, value=wanted if name is None else name, remedy=f"the file has: {known or 'none'}")
+        raise UserError(
+            problem,
+            value=wanted if name is None else name,
+            remedy=f"name one of the file's operators: {known or 'it has none'}",
+        )
     return names

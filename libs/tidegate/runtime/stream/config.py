@@ -38,14 +38,14 @@ class StreamConfig(Config):
     def _without_topics(cls, rules: OperatorRules) -> OperatorRules:
         if isinstance(rules, OperatorConfig):
             alone = type(rules).__name__.replace("Config", "Rules")
-            raise InvalidValue("a DataFrame takes the place of topics", f"give the rules alone: {alone}")
+            raise InvalidValue("a DataFrame is used in place of topics", f"pass the rules alone: {alone}")
         if rules.timestamp is not None:
             raise InvalidValue(
-                "`timestamp` would name it twice", "leave it out of the rules: a column is named already"
+                "the column of the timestamp is named already, outside the rules", "remove `timestamp` from the rules"
             )
         if rules.reads() is not None:
             raise InvalidValue(
-                "it reads the table of another operator, and a DataFrame has no such operator beside it",
+                "a join reads the table of another operator, and a query on a DataFrame has only one operator",
                 "join between topics in a configuration file with tidegate run, or with tidegate.spark.asof_join",
             )
         return rules
