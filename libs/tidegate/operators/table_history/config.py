@@ -12,6 +12,12 @@ from tidegate.contracts.event_time import MAX_TIMESTAMP
 
 HOLD_FOR_READERS = 2**30
 
+_WITHOUT_EFFECT = {
+    "output": ("a table emits nothing", "remove it, and join a stream with the table or query its history"),
+    "idle_after": ("a table holds no records back, so stream time need not advance without records", "remove it"),
+}
+"""Options of every operator that a table must not have: why, and the remedy."""
+
 
 class TableHistoryRules(KeyRules):
     """The rules of a table: every version of every key is kept for a retention, or only the latest values are."""
@@ -61,23 +67,12 @@ class TableHistoryRules(KeyRules):
 class TableHistoryConfig(TableHistoryRules, OperatorConfig):
     """The configuration of a table read from a topic."""
 
-    @field_validator("output")
+    @field_validator(*_WITHOUT_EFFECT)
     @classmethod
-    def _has_no_output(cls, output: str | None) -> str | None:
-        if output is not None:
-            raise InvalidValue(
-                "a table emits nothing", "remove it, and join a stream with the table or query its history"
-            )
-        return output
-
-    @field_validator("idle_after")
-    @classmethod
-    def _has_no_idle_after(cls, idle_after: int | None) -> int | None:
-        if idle_after is not None:
-            raise InvalidValue(
-                "a table holds no records back, so stream time need not advance without records", "remove it"
-            )
-        return idle_after
+    def _has_an_effect(cls, value: object, info: ValidationInfo) -> object:
+        if value is not None and info.field_name is not None:
+            raise InvalidValue(*_WITHOUT_EFFECT[info.field_name])
+        return value
 
     def as_table(self) -> TableFacts:
         """Return what operators that read the table need to know of it."""
