@@ -1,0 +1,63 @@
+"""What Tidegate asks of the storage of its logs, whichever it is.
+
+There is no rename, no lock, no time of a file that decides anything, and no compare-and-swap: object stores have none
+that all of them keep. One operation decides between writers, `put_if_absent`. A listing decides nothing; it is a hint,
+which a `get` or a `put_if_absent` confirms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Protocol
+
+
+class Listed(NamedTuple):
+    """One object of a listing: its key, size in bytes, ETag, and when it was written by the store's own clock, ms."""
+
+    key: str
+    size: int
+    etag: str
+    written_ms: int
+
+
+class Lake(Protocol):
+    """The objects below one place of the lake. Keys are relative to it: plain names with `/` between them.
+
+    Each method raises Unavailable if the outcome is unknown or the lake does not answer, and UserError if the lake
+    refuses this user; after UserError nothing was written.
+    """
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        """Write the object as a whole, durably, unless there is one; return False if there is another one.
+
+        Return True as well if the object there has these very bytes: an earlier try was made whose answer was lost.
+        So the bytes of each writer have to be unique. After Unavailable, repeat the call with the same bytes.
+        """
+        ...
+
+    def put(self, key: str, data: bytes) -> str:
+        """Write or replace the object as a whole, durably; return its ETag. Only for keys that have one writer."""
+        ...
+
+    def get(self, key: str) -> bytes | None:
+        """Return the object's content; None if there is no such object."""
+        ...
+
+    def get_range(self, key: str, start: int, length: int) -> bytes | None:
+        """Return up to `length` bytes of the object from `start`; None if there is no such object."""
+        ...
+
+    def list_after(self, prefix: str, after: str = "") -> Iterator[Listed]:
+        """Yield the objects below the folder `prefix` with keys above `after`, in the order of their keys.
+
+        Objects that are written or deleted meanwhile may be missing or present.
+        """
+        ...
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete the objects; those that do not exist are ignored."""
+        ...
+
+    def etag(self, key: str) -> str | None:
+        """Return the object's ETag, which differs once another content was put in its place; None if there is none."""
+        ...
