@@ -7,8 +7,12 @@ which a `get` or a `put_if_absent` confirms.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, Protocol
+
+from pyarrow import fs
+
+from tidegate.state.lake.place import Place
 
 
 class Listed(NamedTuple):
@@ -25,7 +29,14 @@ class Lake(Protocol):
 
     Each method raises Unavailable if the outcome is unknown or the lake does not answer, and UserError if the lake
     refuses this user; after UserError nothing was written.
+
+    A lake may be pickled: its pickle has its place, never a client or credentials (see `opening.open_lake`).
     """
+
+    @property
+    def place(self) -> Place:
+        """Return where the lake is."""
+        ...
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
         """Write the object as a whole, durably, unless there is one; return False if there is another one.
@@ -60,4 +71,11 @@ class Lake(Protocol):
 
     def etag(self, key: str) -> str | None:
         """Return the object's ETag, which differs once another content was put in its place; None if there is none."""
+        ...
+
+    def files(self, sizes: Mapping[str, int]) -> fs.FileSystem:
+        """Return objects as a file system that Arrow reads from; `sizes` has their keys, and their sizes in bytes.
+
+        `as_files.as_files` makes it of any lake. Its errors are those of this class, and FileNotFoundError.
+        """
         ...

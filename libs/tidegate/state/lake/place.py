@@ -1,0 +1,102 @@
+"""The address of a folder in the lake: what configurations name, what travels to tasks, and what messages show."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegate.contracts.errors import InvalidValue
+
+SCHEMES = ("s3", "gs", "az")
+"""The schemes of object stores that a place can name."""
+
+OPTIONS = ("endpoint", "profile", "region", "secret_file")
+"""Names that a place may need beside its url. None of them is a secret; a secret is read from `secret_file`."""
+
+_URL = re.compile(r"(?P<scheme>[a-z0-9+.-]+)://(?P<rest>.*)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder of a file system, or a prefix of an object store, and how to reach it.
+
+    `url`: a path, absolute once the configuration is loaded, or `s3://bucket/prefix`, `gs://...`, `az://...`, without
+    a slash at the end. `options`: what `lake_options` says, by name, sorted; never a secret, so a place may be pickled,
+    logged and shown. Two places are equal if both are; `str` shows the url alone.
+    """
+
+    url: str
+    options: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, url: str | Path, options: Mapping[str, str] | None = None) -> Place:
+        """Return the place that a configuration names."""
+        text = str(url)
+        scheme, separator, rest = text.rpartition("://")
+        plain = scheme + separator + rest.rstrip("/")
+        return cls(plain or text[:1], tuple(sorted((options or {}).items())))
+
+    def __truediv__(self, name: str) -> Place:
+        return Place(f"{self.url.rstrip('/')}/{name}", self.options)
+
+    def __str__(self) -> str:
+        return self.url
+
+    @property
+    def name(self) -> str:
+        """Return the last name of the url."""
+        return self.url.rpartition("/")[2]
+
+    @property
+    def parent(self) -> Place:
+        """Return the place that this one is in."""
+        return Place.of(self.url.rpartition("/")[0] or "/", dict(self.options))
+
+    @property
+    def scheme(self) -> str | None:
+        """Return the scheme of the url, such as `s3`; None for a folder of a file system."""
+        found = _URL.fullmatch(self.url)
+        return None if found is None else found["scheme"].lower()
+
+    @property
+    def is_local(self) -> bool:
+        """Return True for a folder of a file system."""
+        return self.scheme is None
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder as a path. Only for a place that `is_local`."""
+        if not self.is_local:
+            raise AssertionError(f"not a folder: {self.url}")
+        return Path(self.url)
+
+    @property
+    def for_spark(self) -> str:
+        """Return the url by which Spark reads it: Hadoop's client for S3 has the scheme s3a."""
+        return re.sub(r"^s3://", "s3a://", self.url, flags=re.IGNORECASE)
+
+    def within(self, folder: Path) -> Place:
+        """Return the place with a relative path resolved against the folder."""
+        return Place(str(folder / self.url), self.options) if self.is_local else self
+
+
+def problem_of(place: Place) -> InvalidValue | None:
+    """Return why a configuration cannot name the place; None if it can."""
+    if place.is_local:
+        return None
+    if place.scheme not in SCHEMES:
+        remedy = f"name a folder, or a url that begins with {', '.join(f'{scheme}://' for scheme in SCHEMES)}"
+        return InvalidValue("not a storage that Tidegate can use", remedy)
+    bucket = place.url.partition("://")[2].partition("/")[0]
+    return None if bucket else InvalidValue("the url names no bucket", f"write {place.scheme}://BUCKET/PREFIX")
+
+
+def options_problem(options: Mapping[str, str], place: Place) -> InvalidValue | None:
+    """Return why the options cannot be given for the place; None if they can."""
+    if options and place.is_local:
+        return InvalidValue("a folder has no options", "remove lake_options, or name an object store as lake")
+    unknown = sorted(set(options) - set(OPTIONS))
+    remedy = f"use {', '.join(OPTIONS)}; secrets come from the environment, a role or secret_file"
+    return InvalidValue(f"unknown: {', '.join(unknown)}", remedy) if unknown else None
