@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace as Answer
@@ -10,6 +11,7 @@ from typing import Any, Literal
 from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.errors import TidegateError, Unavailable
 from tidegate.runtime.kafka.client import TopicMetadata
+from tidegate.runtime.kafka.request_retries import Deadline
 
 PRODUCER_ID = 7
 _READ_COMMITTED, _EARLIEST = 1, -2
@@ -61,9 +63,21 @@ class ScriptedKafka:
         self.sent_together.append([request.name.removesuffix("Request") for request, _node in requests])
         return [self._answer(request) for request, _node in requests]
 
+    def first_answers(self, requests: object, deadline: Deadline, interrupted: object) -> list[Any]:
+        time.sleep(min(deadline.remaining_s, 0.01))
+        return []
+
+    def close(self) -> None: ...
+
+    def existing_topics(self, names: Sequence[str]) -> dict[str, TopicMetadata]:
+        return {name: self.topic(name) for name in names}
+
     def topic(self, name: str) -> TopicMetadata:
         topic_id, partitions = self.topics.get(name, (f"id of {name}", 2))
         return TopicMetadata(name=name, id=topic_id, leaders=dict.fromkeys(range(partitions), 0))
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        return self.topic(topic).leaders
 
     def leader(self, topic: str, partition: int, deadline: Any) -> int:
         return 0

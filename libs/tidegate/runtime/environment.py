@@ -16,6 +16,7 @@ from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
 from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.operator import Operator
 from tidegate.operators.registry import operator_for
+from tidegate.runtime.kafka.arrivals import Arrivals, LongPolls
 from tidegate.runtime.kafka.client import KafkaClient, client
 from tidegate.runtime.threads import in_background, map_parallel
 from tidegate.state.delta_log.lake import MOUNTED_LAKE, Lake
@@ -45,14 +46,15 @@ class Environment:
     """What a driver and its tasks take from outside.
 
     `clock`: the time, and waiting. `lake`: the operations on the files of a lake. `machine`: that of a task's local
-    states. `kafka`: the client for a cluster's options. `operator`: the operator for a configuration. `recover`: brings
-    a local state to the commit that is wanted.
+    states. `kafka`: the client for a cluster's options. `arrivals`: waits for records of a cluster's topics.
+    `operator`: the operator for a configuration. `recover`: brings a local state to the commit that is wanted.
     """
 
     clock: Clock
     lake: Lake
     machine: Machine
     kafka: Callable[[Mapping[str, str]], KafkaClient]
+    arrivals: Callable[[Mapping[str, str]], Arrivals]
     operator: Callable[[OperatorRules], Operator]
     in_background: Background
     map_parallel: Parallel
@@ -69,6 +71,7 @@ REAL = Environment(
     lake=MOUNTED_LAKE,
     machine=THIS_MACHINE,
     kafka=client,
+    arrivals=LongPolls,
     operator=_operator,
     in_background=in_background,
     map_parallel=map_parallel,

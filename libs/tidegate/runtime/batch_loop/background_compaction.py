@@ -78,6 +78,11 @@ class Compacting:
     count: int = 0
     seconds: float = 0.0
 
+    @property
+    def is_under_way(self) -> bool:
+        """Return whether a background compaction runs, or waits for its commit."""
+        return self.rewriting is not None
+
     def compact_now(self, log: OperatorLog, newest: BatchMeta, published: Mapping[int, int] | None) -> BatchMeta:
         """Compact the whole log now and return the commit's metadata.
 

@@ -36,6 +36,7 @@ from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.control_sync.recording import Recorder
 from tidegate.runtime.environment import Environment
 from tidegate.runtime.kafka import offsets
+from tidegate.runtime.kafka.arrivals import Position
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.spark.jobs import Jobs
 from tidegate.runtime.task.messages import KafkaAttempt, PartitionPlan, PartitionResult
@@ -88,6 +89,7 @@ class ClaimedOperator:
         self.name, self.log, self.newest = claimed.meta.operator, claimed.log, claimed.meta
         self.publication = claimed.publication
         self.ends: dict[int, int] = {}
+        self._leaders: dict[int, int] = {}
         self._application, self._config = application, claimed.config
         self._compacting, self._driver, self._kafka = compacting, driver, driver.kafka
         self._clock = driver.environment.clock
@@ -185,11 +187,12 @@ class ClaimedOperator:
 
     def _plans(self) -> list[PartitionPlan]:
         topic, idle_after = self._config.input, self._config.idle_after
-        # rule: stable-offsets/planned
-        ends = self.ends = offsets.stable(self._kafka(), topic)
-        self._table.pin_after_ends(self.newest, self._kafka)
         # rule: topic-ids-checked
         self._check_topics()
+        self._leaders = self._kafka().leaders(topic)
+        # rule: stable-offsets/planned
+        ends = self.ends = offsets.stable(self._kafka(), topic, self._leaders)
+        self._table.pin_after_ends(self.newest, self._kafka)
         # rule: truncated-input/end
         if any(end < self.newest.partitions[partition].next_offset for partition, end in ends.items()):
             preflight.check_nothing_truncated(self._kafka(), self.newest, self._config)
@@ -206,6 +209,21 @@ class ClaimedOperator:
         # rule: idle-at-high-watermark/read
         begun, now = offsets.latest(self._kafka(), topic), self._clock.now_ms()
         return plans + plan_idle(basis, begun, now, idle_after, busy)
+
+    def awaits_records_only(self) -> bool:
+        """Return whether, as far as this driver knows, nothing but new records of the input can make a batch due."""
+        return (
+            self._config.idle_after is None
+            and self.ends == self.newest.next_offsets
+            and not self.publication.unclear
+            and not self._compacting.is_under_way
+            and not self._driver.recovering.is_under_way
+            and self._table.nothing_waits(self.newest)
+        )
+
+    def next_positions(self) -> dict[int, Position]:
+        """Return where the input's next records are awaited, with the leaders of the last round."""
+        return {p: Position(self._leaders[p], offset) for p, offset in self.newest.next_offsets.items()}
 
     def _plan_basis(self) -> PlanBasis:
         return PlanBasis(self.newest, self._lineage, self.publication.producers)
@@ -225,7 +243,7 @@ class ClaimedOperator:
         return self._attempt("recovery", self.newest.clock), self._table.pinned(plans)
 
     def _check_topics(self) -> None:
-        """Raise if a topic changed since the claim. This makes two requests to a broker."""
+        """Raise if a topic changed since the claim. This makes one request to a broker."""
         topics = preflight.find_topics(self._kafka(), self._config, self.newest.topics)
         preflight.check_topics(self.newest, self._config, topics)
 

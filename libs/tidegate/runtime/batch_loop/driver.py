@@ -35,7 +35,9 @@ from tidegate.state.protocol_decisions import MAX_BATCHES
 lines = logging.getLogger("tidegate")
 
 IDLE_POLL_S = 0.01
-"""Pause after a round that found nothing to do, if `trigger` is shorter."""
+"""Pause after a round that found nothing to do, if `trigger` is shorter and more than new records can be next."""
+LONGEST_WAIT_S = 5.0
+"""Longest wait for new records; then topics, requests and the log are looked at, whether records came or not."""
 
 Answer = TypeVar("Answer")
 
@@ -96,6 +98,7 @@ class OperatorDriver:
         self._max_batches = wiring.max_batches
         self._configure(wiring.application)
         self.requests = Requests(folder, self._clock)
+        self._arrivals = wiring.environment.arrivals(wiring.application.kafka)
         self._claimant = Claimant(
             wiring.application,
             self.name,
@@ -185,6 +188,7 @@ class OperatorDriver:
             try:
                 self._run_rounds(stop, targets if until_caught_up else None)
             finally:
+                self._arrivals.close()
                 self._parts.recovering.give_up()
             if not isinstance(self.claim, NotClaimed):
                 self.claim.operator.drain()
@@ -195,7 +199,21 @@ class OperatorDriver:
             moved = self._with_retries(self._round, stop)
             if moved is None or (targets is not None and self.has_reached(targets)):
                 return
-            stop.wait(pause_s if moved else max(pause_s, IDLE_POLL_S))
+            if moved:
+                stop.wait(pause_s)
+            elif targets is None and isinstance(self.claim, Owned) and self.claim.operator.awaits_records_only():
+                self._wait_for_records(self.claim.operator, stop)
+            else:
+                stop.wait(max(pause_s, IDLE_POLL_S))
+
+    def _wait_for_records(self, operator: ClaimedOperator, stop: Event) -> None:
+        """Wait until there are records to read, at most LONGEST_WAIT_S; end early for a request and for `stop`."""
+        self._arrivals.wait(
+            self._config.input,
+            operator.next_positions(),
+            longest_s=LONGEST_WAIT_S,
+            interrupted=lambda: stop.is_set() or bool(self.requests.pending()),
+        )
 
     def _round(self, operator: ClaimedOperator) -> bool:
         """Run one round of the operator, then answer requests; return whether a batch ran."""

@@ -11,7 +11,7 @@ from tidegate.contracts.errors import EngineError, InputTruncated, OffsetsGone, 
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.kafka import offsets
-from tidegate.runtime.kafka.client import KafkaClient, NoSuchTopic, TopicMetadata
+from tidegate.runtime.kafka.client import KafkaClient, NoSuchTopic
 from tidegate.runtime.publishing.topics import configured
 
 
@@ -24,24 +24,24 @@ class Topics:
 
 
 def find_topics(kafka: KafkaClient, config: OperatorConfig, known: Mapping[str, str]) -> Topics:
-    """Return the topics from fresh metadata. Raise UserError if one is missing.
+    """Return the topics from fresh metadata, by one request. Raise UserError if one is missing.
 
     Raise EngineError if a missing topic's id is `known`: it was deleted, or the broker is not fully back yet.
     """
-    found = [_find(kafka, name, known) for name in [config.input, *configured(config).topics]]
+    names = [config.input, *configured(config).topics]
+    found = kafka.existing_topics(names)
+    for name in names:
+        if name not in found:
+            raise _missing(name, known.get(name))
     return Topics(
-        ids={topic.name: topic.id for topic in found},
-        partitions={topic.name: len(topic.leaders) for topic in found},
+        ids={name: found[name].id for name in names},
+        partitions={name: len(found[name].leaders) for name in names},
     )
 
 
-def _find(kafka: KafkaClient, name: str, known: Mapping[str, str]) -> TopicMetadata:
-    try:
-        return kafka.topic(name)
-    except NoSuchTopic as error:
-        if name not in known:
-            raise
-        raise gone(error, f"its topic id was {known[name]}") from error
+def _missing(name: str, known: str | None) -> TidegateError:
+    missing = NoSuchTopic.named(name)
+    return missing if known is None else gone(missing, f"its topic id was {known}")
 
 
 def gone(error: NoSuchTopic, value: str | None = None) -> EngineError:

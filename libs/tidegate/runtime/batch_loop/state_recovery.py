@@ -57,6 +57,11 @@ class Recovering:
         self._returned: dict[int, RecoveryOutcome] = {}
         self._under_way: Future[None] | None = None
 
+    @property
+    def is_under_way(self) -> bool:
+        """Return whether states are being recovered."""
+        return self._under_way is not None
+
     def mark_unready(self, partitions: Iterable[int] | None = None) -> None:
         """Count the partitions' states as not ready: after a failed attempt its own; after a claim all (None)."""
         self._ready = self._ready.difference(self._ready if partitions is None else partitions)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,9 @@ GROUP, TRANSACTION = 0, 1
 DEFAULT_TIMEOUT_S = 30.0
 PROBE_TIMEOUT_S = 5.0
 """Timeout of a check whether a broker answers; a driver handles a signal after this at the latest."""
+INTERRUPTED_EVERY_S = 0.25
+_MARGIN_S = 10.0
+"""How much longer than its wait a long poll may take before its connection counts as broken."""
 _LARGEST_ANSWER_BYTES = 2**31 - 1
 _UNLIMITED = 2**31
 _RECONNECT_PAUSE_S = 0.02
@@ -78,6 +81,11 @@ class TopicMetadata:
 
 class NoSuchTopic(UserError):
     """The cluster has no topic with this name."""
+
+    @classmethod
+    def named(cls, name: str) -> NoSuchTopic:
+        """Return the error for the topic of this name."""
+        return cls(f"topic {name} does not exist", remedy=f"tidegate topics create {name}")
 
 
 class KafkaClient:
@@ -125,27 +133,41 @@ class KafkaClient:
                 self.close()
             return answers
 
+    def first_answers(
+        self, requests: Mapping[int, Any], deadline: Deadline, interrupted: Callable[[], bool]
+    ) -> list[Any]:
+        """Send each broker its request, wait until one answers, and return the answers, errors among them.
+
+        Return none when the deadline has passed or once `interrupted()`, which is called every INTERRUPTED_EVERY_S. An
+        answer that is still due counts for a later call, which sends that broker no other request. Raise Unavailable
+        or UserError if there is no connection.
+        """
+        with self._lock:
+            return self._connected(deadline).first_answers(requests, deadline, interrupted)
+
     def topic(self, name: str) -> TopicMetadata:
-        """Fetch the topic's metadata and return it. Raise NoSuchTopic if the topic does not exist.
+        """Fetch the topic's metadata and return it. Raise NoSuchTopic if the topic does not exist."""
+        found = self.existing_topics([name])
+        if name not in found:
+            raise NoSuchTopic.named(name)
+        return found[name]
+
+    def existing_topics(self, names: Sequence[str]) -> dict[str, TopicMetadata]:
+        """Fetch the metadata of the topics in one request; return those that exist, by name.
 
         A partition that has no leader at the moment has -1 in `leaders`.
         """
         request = MetadataRequest(
-            topics=[MetadataRequest.MetadataRequestTopic(name=name)],
+            topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in dict.fromkeys(names)],
             allow_auto_topic_creation=False,
             include_topic_authorized_operations=False,
             min_version=10,
             max_version=12,
         )
-        [found] = self.send(request).topics
-        if found.error_code == UnknownTopicOrPartitionError.errno:
-            raise NoSuchTopic(f"topic {name} does not exist", remedy=f"tidegate topics create {name}")
-        if found.error_code and not is_retriable(found.error_code):
-            raise error_for(found.error_code, f"metadata of topic {name}")
-        leaders = {partition.partition_index: partition.leader_id for partition in found.partitions}
-        topic = TopicMetadata(name=name, id=str(found.topic_id), leaders=dict(sorted(leaders.items())))
-        self._topics[name] = topic
-        return topic
+        answers = self.send(request).topics
+        found = {topic.name: topic for topic in map(_metadata, answers) if topic is not None}
+        self._topics |= found
+        return found
 
     def leader(self, topic: str, partition: int, deadline: Deadline) -> int:
         """Return the partition's leader, from the cache if it is there. Raise UserError if there is no such partition.
@@ -160,6 +182,10 @@ class KafkaClient:
                 return known.leaders[partition]
             self.forget_leaders(topic)
         raise Unavailable(f"partition {partition} of topic {topic} has no leader", remedy="check the brokers")
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        """Return the leaders of the topic's partitions, from the cache if they are there."""
+        return (self._topics.get(topic) or self.topic(topic)).leaders
 
     def forget_leaders(self, topic: str) -> None:
         """Drop the topic from the cache, so that the next `leader` fetches fresh metadata."""
@@ -248,6 +274,16 @@ class KafkaClient:
         raise timed_out(code, what)
 
 
+def _metadata(found: Any) -> TopicMetadata | None:
+    """Return the topic as a metadata response describes it; None if it does not exist."""
+    if found.error_code == UnknownTopicOrPartitionError.errno:
+        return None
+    if found.error_code and not is_retriable(found.error_code):
+        raise error_for(found.error_code, f"metadata of topic {found.name}")
+    leaders = {partition.partition_index: partition.leader_id for partition in found.partitions}
+    return TopicMetadata(name=found.name, id=str(found.topic_id), leaders=dict(sorted(leaders.items())))
+
+
 def _api_versions() -> Any:
     return ApiVersionsRequest(client_software_name="tidegate", client_software_version="1")
 
@@ -275,6 +311,7 @@ class _Network:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._servers = ", ".join(settings["bootstrap_servers"])
+        self._due: dict[int, Any] = {}
         self._loop = NetworkSelector(slow_task_threshold_secs=0)
         self._manager = _Connections(
             self._loop,
@@ -309,6 +346,20 @@ class _Network:
             return [await answer for answer in running]
 
         return list(self._loop.run(gather))
+
+    def first_answers(
+        self, requests: Mapping[int, Any], deadline: Deadline, interrupted: Callable[[], bool]
+    ) -> list[Any]:
+        """Send the requests to brokers that owe no answer; return those of the first brokers that answer in time."""
+        until = Deadline(deadline.remaining_s + _MARGIN_S, deadline.clock)
+        for node, request in requests.items():
+            if node not in self._due:
+                self._due[node] = self._manager.call_soon(self._answer, request, node, until)
+        while deadline.remaining_s and not interrupted():
+            self._loop.poll(timeout_ms=min(deadline.remaining_s, INTERRUPTED_EVERY_S) * 1_000)
+            if answered := [node for node, answer in self._due.items() if answer.is_done]:
+                return [self._due.pop(node).value for node in answered]
+        return []
 
     def close(self) -> None:
         """Close all connections and the event loop."""

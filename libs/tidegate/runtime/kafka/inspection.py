@@ -12,7 +12,7 @@ from typing import Any
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from tidegate.runtime.kafka import offsets
-from tidegate.runtime.kafka.client import PROBE_TIMEOUT_S, NoSuchTopic, client
+from tidegate.runtime.kafka.client import PROBE_TIMEOUT_S, client
 from tidegate.runtime.kafka.topics import admin_client
 
 
@@ -42,12 +42,7 @@ def inspect(options: Mapping[str, str], names: Sequence[str]) -> Cluster:
     """
     kafka = client(options)
     kafka.probe(PROBE_TIMEOUT_S)
-    found = {}
-    for name in names:
-        try:
-            found[name] = kafka.topic(name)
-        except NoSuchTopic:
-            continue
+    found = kafka.existing_topics(names)
     broker, settings = _settings(options, sorted(found))
     topics = {
         name: Inspected(

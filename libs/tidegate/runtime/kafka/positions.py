@@ -41,10 +41,13 @@ def latest(client: KafkaClient, topic: str) -> dict[int, int]:
     return _offsets(client, topic, _LATEST, _READ_UNCOMMITTED)
 
 
-def stable(client: KafkaClient, topic: str) -> dict[int, int]:
-    """Return the last stable offset of each partition: every transaction below it has ended."""
+def stable(client: KafkaClient, topic: str, leaders: Mapping[int, int] | None = None) -> dict[int, int]:
+    """Return the last stable offset of each partition: every transaction below it has ended.
+
+    `leaders`: the partitions' leaders, if the caller has just fetched them.
+    """
     # rule: stable-offsets/isolation
-    return _offsets(client, topic, _LATEST, _READ_COMMITTED)
+    return _offsets(client, topic, _LATEST, _READ_COMMITTED, leaders)
 
 
 def epoch_ends(client: KafkaClient, topic: str, epochs: Mapping[int, int]) -> dict[int, int]:
@@ -100,14 +103,15 @@ def _epoch_end(client: KafkaClient, topic: str, partition: int, epoch: int) -> E
     raise timed_out(code, what)
 
 
-def _offsets(client: KafkaClient, topic: str, timestamp: int, isolation: int) -> dict[int, int]:
+def _offsets(
+    client: KafkaClient, topic: str, timestamp: int, isolation: int, leaders: Mapping[int, int] | None = None
+) -> dict[int, int]:
     """Return each partition's offset from its leader; retry until all leaders have responded."""
     found: dict[int, int] = {}
     code, what, deadline = 0, f"list the offsets of {topic}", Deadline(TIMEOUT_S, client.clock)
-    for _attempt in deadline.attempts():
-        missing = {
-            partition: leader for partition, leader in client.topic(topic).leaders.items() if partition not in found
-        }
+    for attempt in deadline.attempts():
+        known = client.topic(topic).leaders if attempt or leaders is None else leaders
+        missing = {partition: leader for partition, leader in known.items() if partition not in found}
         for node in sorted(set(missing.values()) - {-1}):
             asked = [partition for partition, leader in missing.items() if leader == node]
             for row in _ask_offsets(client, topic, node, asked, timestamp, isolation):

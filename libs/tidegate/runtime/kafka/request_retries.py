@@ -17,12 +17,12 @@ class Deadline:
     """A point in time on the monotonic clock, `seconds` from now."""
 
     def __init__(self, seconds: float, clock: Clock) -> None:
-        self._clock, self._at = clock, clock.monotonic() + seconds
+        self.clock, self._at = clock, clock.monotonic() + seconds
 
     @property
     def remaining_s(self) -> float:
         """Return the seconds left; 0 when the deadline has passed."""
-        return max(0.0, self._at - self._clock.monotonic())
+        return max(0.0, self._at - self.clock.monotonic())
 
     def attempts(self) -> Iterator[int]:
         """Yield 0, 1, 2, ... until the deadline has passed, at least once; sleep in between.
@@ -34,7 +34,7 @@ class Deadline:
             yield attempt
             if self.remaining_s <= pause_s:
                 return
-            self._clock.sleep(pause_s)
+            self.clock.sleep(pause_s)
             pause_s, attempt = min(2 * pause_s, LONGEST_PAUSE_S), attempt + 1
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 from tidegate.contracts.errors import TidegateError, Unavailable
+from tidegate.runtime.kafka.arrivals import Position
 from tidegate.runtime.kafka.client import TopicMetadata
 from tidegate.testing.simulation.clock import ProcessClock
 from tidegate.testing.simulation.kafka.broker import OFFSET_RETENTION_S
@@ -16,6 +17,7 @@ _PATIENCE_S = 10.0
 _FATES = ("lost", "done", "late", "done and late")
 """Fates of a request without an answer: lost, carried out, carried out later, or carried out both now and later."""
 _OUTPUT_LIMIT = 2**20
+_LOOK_EVERY_S = 0.2
 _ANY_REQUEST = SimpleNamespace(name="ApiVersionsRequest")
 
 
@@ -39,13 +41,24 @@ class SimulatedClient:
 
     def topic(self, name: str) -> TopicMetadata:
         """Return the topic; the one broker leads all its partitions."""
+        return self.existing_topics([name])[name]
+
+    def existing_topics(self, names: Sequence[str]) -> dict[str, TopicMetadata]:
+        """Return the topics by name, all of which exist."""
         self.probe(_PATIENCE_S)
+        return {name: self._topic(name) for name in names}
+
+    def _topic(self, name: str) -> TopicMetadata:
         partitions = [p for topic, p in self._world.broker.logs if topic == name]
         return TopicMetadata(name=name, id=f"id of {name}", leaders=dict.fromkeys(partitions, 0))
 
     def probe(self, timeout_s: float) -> None:
         """Check that the broker answers. Raise Unavailable if it does not."""
         self.send(_ANY_REQUEST, timeout_s=timeout_s)
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        """Return the one broker for each partition."""
+        return self._topic(topic).leaders
 
     def leader(self, topic: str, partition: int, deadline: Any) -> int:
         """Return the one broker."""
@@ -102,3 +115,25 @@ class SimulatedClient:
     def _none_in_time(self, request: Any, timeout_s: float | None) -> Unavailable:
         self._world.sleep(min(_PATIENCE_S, _PATIENCE_S if timeout_s is None else timeout_s))
         return Unavailable(f"no answer to {request.name}; it may have been carried out nevertheless")
+
+
+class SimulatedArrivals:
+    """Replacement for `runtime.kafka.arrivals.LongPolls`: other processes run meanwhile, and any wait may end early."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def wait(
+        self, topic: str, positions: Mapping[int, Position], *, longest_s: float, interrupted: Callable[[], bool]
+    ) -> None:
+        """Let time pass until a partition has records at its position or above, in steps that others can use."""
+        until = self._world.clock.monotonic() + longest_s
+        while self._world.clock.monotonic() < until and not interrupted() and not self._has_arrived(topic, positions):
+            self._world.sleep(_LOOK_EVERY_S)
+
+    def close(self) -> None:
+        """Do nothing: there are no connections."""
+
+    def _has_arrived(self, topic: str, positions: Mapping[int, Position]) -> bool:
+        logs = self._world.broker.logs
+        return any(logs[topic, partition].stable > position.offset for partition, position in positions.items())

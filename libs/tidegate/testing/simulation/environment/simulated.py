@@ -19,7 +19,7 @@ from tidegate.runtime.environment import Environment
 from tidegate.state.local.local_state import LocalState
 from tidegate.state.local.recovery import PartitionLog, Recovered, recover
 from tidegate.state.protocol_decisions import RecoveryMethod, Wanted
-from tidegate.testing.simulation.environment.client import SimulatedClient
+from tidegate.testing.simulation.environment.client import SimulatedArrivals, SimulatedClient
 from tidegate.testing.simulation.environment.current_machine import CurrentMachine
 from tidegate.testing.simulation.environment.lake import SimulatedLake
 from tidegate.testing.simulation.world import World
@@ -37,6 +37,7 @@ def environment_of(world: World, lake: SimulatedLake) -> Environment:
         lake=lake,
         machine=CurrentMachine(world),
         kafka=lambda _options: client,
+        arrivals=lambda _options: SimulatedArrivals(world),
         operator=cache(_small_operator),
         in_background=in_background,
         map_parallel=map,
