@@ -54,7 +54,7 @@ fuzz: setup ## the suite's properties on random bytes, for 10 minutes (SECONDS=N
 	@NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.fuzzing --seconds $(or $(SECONDS),600)
 
 kill: setup ## the tests that kill the service at every dangerous point, 200,000 records (about half an hour)
-	@$(BIN)/python -m pytest -m kill -s tests/kill tests/runtime/stream
+	@$(BIN)/python -m pytest -m kill -s tests/kill tests/lake tests/runtime/stream
 
 simulate: setup ## 10,000 simulated services with crashes, lost answers, zombies and takeovers
 	@$(BIN)/python -m tidegate.testing.simulation --seeds 10000

@@ -83,7 +83,7 @@ project() { # this checkout as a package, with the tidegate command
 }
 
 prepare() { # jars and kernels, and the server of the tests where they are; progress is on stderr
-    "$VENV/bin/tidegate" setup >/dev/null
+    "$VENV/bin/tidegate" setup --s3 >/dev/null
     [ ! -d tests ] || "$VENV/bin/python" -m tests.lake.s3_server >&2
 }
 

@@ -144,3 +144,14 @@ def test_kernels_are_compiled_once_until_their_sources_change(tmp_path: Path, mo
 
 def _set_up(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run([str(SETUP)], env=environment, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_the_jars_for_s3_are_fetched_only_where_they_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched = []
+    monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path))
+    monkeypatch.setattr(jars, "retrieve", lambda folder, jar_list, note: fetched.append(folder))
+    jars.install(lambda _: None)
+    jars.install(lambda _: None, s3=True)
+    assert fetched == [tmp_path / "jars", tmp_path / "jars", tmp_path / "s3"]

@@ -24,8 +24,9 @@ _PACKAGE = Path(__file__).parents[2]
 
 
 @click.command("setup")
+@click.option("--s3", is_flag=True, help="Download also the jars with which Spark reads lakes on S3.")
 @json_option
-def command() -> None:
+def command(s3: bool) -> None:
     """Download the jars of Spark and of the embedded broker, and compile the kernels. Skip what is already done.
 
     \b
@@ -33,7 +34,7 @@ def command() -> None:
       pip install 'tidegate[demo]' && tidegate setup
     """
     java_command()
-    jars.install(note)
+    jars.install(note, s3=s3)
     compile_kernels(Path(sys.prefix) / "tidegate-kernels")
     show({"ready": True}, "Ready: try `tidegate demo`.")
 

@@ -1,6 +1,7 @@
 """Download of the jars of Spark and of the Kafka broker, with the Ivy that PySpark ships.
 
-Only `ivy.xml` lists the jars and their versions; a download is needed when the folders differ from it.
+Only `ivy.xml` lists the jars and their versions, and `ivy-s3.xml` those for lakes on S3; a download is needed when the
+folders differ from the lists.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from xml.etree import ElementTree
 from tidegate.contracts.errors import EngineError, UserError
 from tidegate.contracts.extras import require
 from tidegate.runtime.install.java import java_command
-from tidegate.runtime.install.paths import home
+from tidegate.runtime.install.paths import home, s3_home
 
 SETTINGS_VARIABLE = "TIDEGATE_IVY_SETTINGS"
 _LIST = Path(__file__).with_name("ivy.xml")
+_S3_LIST = Path(__file__).with_name("ivy-s3.xml")
 _SETTINGS = Path(__file__).with_name("ivysettings.xml")
 _FETCHED = re.compile(r"\[SUCCESSFUL ] [^#]+#(?P<name>[^;]+);(?P<version>[^!]+)!")
 _CAUSE = re.compile(r"access error|FAILED|Exception")
@@ -109,12 +111,20 @@ def _noted(lines: Iterator[str], note: Callable[[str], None]) -> Iterator[str]:
         yield line
 
 
-def install(note: Callable[[str], None]) -> None:
-    """Download missing jars; `note` takes lines of progress. Raise UserError or EngineError if that fails."""
-    folder = home() / "jars"
-    if not missing(folder):
+def install(note: Callable[[str], None], *, s3: bool = False) -> None:
+    """Download missing jars; `note` takes lines of progress. Raise UserError or EngineError if that fails.
+
+    `s3`: also those with which Spark reads lakes on S3.
+    """
+    _install(home() / "jars", _LIST, "(about 65 MB) for Spark and the Kafka broker", note)
+    if s3:
+        _install(s3_home(), _S3_LIST, "(13 MB) with which Spark reads lakes on S3", note)
+
+
+def _install(folder: Path, jar_list: Path, what: str, note: Callable[[str], None]) -> None:
+    if not missing(folder, jar_list):
         return
-    note(f"Fetching {sum(map(len, listed().values()))} jars (about 65 MB) for Spark and the Kafka broker")
+    note(f"Fetching {sum(map(len, listed(jar_list).values()))} jars {what}")
     started = time.monotonic()
-    retrieve(folder, note=note)
+    retrieve(folder, jar_list, note)
     note(f"Fetched the jars in {time.monotonic() - started:.0f} s (download)")

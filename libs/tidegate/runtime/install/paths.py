@@ -30,6 +30,11 @@ def home() -> Path:
     return Path(chosen) if chosen else project_root() / ".tidegate"
 
 
-def jars(kind: Literal["spark", "broker"]) -> Path:
-    """Return the folder of the jars that the set-up downloads: for a Spark session or for the embedded broker."""
-    return home() / "jars" / kind
+def s3_home() -> Path:
+    """Return the folder of what the set-up downloads for lakes on S3."""
+    return home() / "s3"
+
+
+def jars(kind: Literal["spark", "broker", "s3a"]) -> Path:
+    """Return the folder of the jars that the set-up downloads: for Spark, the embedded broker, or Spark with S3."""
+    return (s3_home() if kind == "s3a" else home() / "jars") / kind

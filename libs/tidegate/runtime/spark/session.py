@@ -15,6 +15,8 @@ from pyspark.sql import SparkSession
 from tidegate.contracts.errors import EngineError, UserError
 from tidegate.runtime.install.java import java_command
 from tidegate.runtime.install.paths import jars, setup_remedy
+from tidegate.runtime.spark.s3a import jars_for
+from tidegate.state.lake.place import Place
 
 # rule: one-stage-attempt
 _SETTINGS = {
@@ -76,12 +78,12 @@ def share_python_path() -> None:
         running.sparkContext.environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
 
 
-def start_spark(name: str, master: str, conf: Mapping[str, str] | None = None) -> Spark:
-    """Start Spark for drivers, with Python workers that use this interpreter.
+def start_spark(name: str, master: str, conf: Mapping[str, str] | None = None, lake: Place | None = None) -> Spark:
+    """Start Spark for drivers, with Python workers that use this interpreter, and with the jars for reading the lake.
 
     Raises UserError if Java or the jars are missing, EngineError if Spark does not start.
     """
-    given = {"spark.app.name": name, "spark.master": master, **_settings(master, _QUICK_START), **(conf or {})}
+    given = {"spark.app.name": name, "spark.master": master, **_settings(master, _QUICK_START, lake), **(conf or {})}
     with _start_errors():
         return Spark(
             SparkContext.getOrCreate(_submitted(given) if is_submitted() else SparkConf().setAll(given.items()))
@@ -103,13 +105,15 @@ def _submitted(settings: Mapping[str, str]) -> SparkConf:
     return conf
 
 
-def start_session(name: str, master: str, conf: Mapping[str, str] | None = None) -> SparkSession:
-    """Start a session with Delta, with Python workers that use this interpreter.
+def start_session(
+    name: str, master: str, conf: Mapping[str, str] | None = None, lake: Place | None = None
+) -> SparkSession:
+    """Start a session with Delta, with Python workers that use this interpreter, and with the jars for the lake.
 
     Raises UserError if Java or the jars are missing, EngineError if Spark does not start.
     """
     builder = SparkSession.builder.appName(name).master(master)
-    settings = {**_settings(master), **(conf or {})}
+    settings = {**_settings(master, lake=lake), **(conf or {})}
     for setting, value in settings.items():
         builder = builder.config(setting, value)
     with _start_errors():
@@ -117,13 +121,13 @@ def start_session(name: str, master: str, conf: Mapping[str, str] | None = None)
 
 
 @contextmanager
-def open_session(name: str, master: str) -> Iterator[SparkSession]:
+def open_session(name: str, master: str, lake: Place | None = None) -> Iterator[SparkSession]:
     """Yield a session with Delta and stop it at the end; a session that is running already is used and not stopped.
 
     Raises UserError if Java or the jars are missing, EngineError if Spark does not start.
     """
     running = running_spark()
-    spark = start_session(name, master)
+    spark = start_session(name, master, lake=lake)
     try:
         yield spark
     finally:
@@ -131,7 +135,7 @@ def open_session(name: str, master: str) -> Iterator[SparkSession]:
             spark.stop()
 
 
-def _settings(master: str, java_options: str = "") -> dict[str, str]:
+def _settings(master: str, java_options: str = "", lake: Place | None = None) -> dict[str, str]:
     """Return the settings common to all Spark contexts. Raise UserError if Java or the jars are missing.
 
     They include those of SQL, because a program may start a session with Delta after its drivers.
@@ -142,7 +146,7 @@ def _settings(master: str, java_options: str = "") -> dict[str, str]:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     options = f"-Dlog4j2.configurationFile={_QUIET} {java_options}".rstrip()
     driver = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": options}
-    return {**_SETTINGS, **_SQL, **driver, "spark.jars": _jars()}
+    return {**_SETTINGS, **_SQL, **driver, "spark.jars": _jars(lake)}
 
 
 @contextmanager
@@ -154,8 +158,8 @@ def _start_errors() -> Iterator[None]:
         raise EngineError("Spark does not start", value=error, remedy=remedy) from error
 
 
-def _jars() -> str:
+def _jars(lake: Place | None = None) -> str:
     found = sorted(Path(jars("spark")).glob("*.jar"))
     if not found:
         raise UserError("Spark's Delta jars are not there", value=jars("spark"), remedy=setup_remedy())
-    return ",".join(str(jar) for jar in found)
+    return ",".join(str(jar) for jar in [*found, *jars_for(lake)])

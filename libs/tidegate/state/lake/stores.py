@@ -6,22 +6,19 @@ a profile in a file of credentials. It is never sent to another process. Access 
 
 from __future__ import annotations
 
-import configparser
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import timedelta
 from threading import Lock
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.errors import EngineError, UserError
 from tidegate.state.lake.place import Place
+from tidegate.state.lake.s3_login import is_plain_http, profile_reader
 
 Store: TypeAlias = AzureStore | GCSStore | S3Store
 
@@ -35,15 +32,6 @@ _MAX_RETRIES = 5
 _BACKOFF = {"init_backoff": timedelta(milliseconds=50), "max_backoff": timedelta(seconds=1), "base": 2}
 _DIRECTORY_BUCKET = "--x-s3"
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,221}")
-_ROLES = (
-    "AWS_WEB_IDENTITY_TOKEN_FILE",
-    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-)
-"""Variables that give a pod or container a role, which takes precedence over a file that nobody has named."""
-
-_CREDENTIALS_LAST = timedelta(minutes=10)
-"""Age at which credentials of a file are read again at the latest, because the file may have been replaced."""
 
 
 class Bucket(NamedTuple):
@@ -117,11 +105,11 @@ forget = _STORES.forget
 def _opened(bucket: Bucket) -> Store:
     options = dict(bucket.options)
     settings: dict[str, Any] = {
-        "client_options": {"timeout": TIMEOUT, "allow_http": _is_plain_http(options)},
+        "client_options": {"timeout": TIMEOUT, "allow_http": is_plain_http(options)},
         "retry_config": {"max_retries": _MAX_RETRIES, "retry_timeout": RETRIES_TIMEOUT, "backoff": _BACKOFF},
     }
     if bucket.scheme == "s3":
-        return S3Store(bucket.name, config=_s3_config(options), credential_provider=_profile(options), **settings)
+        return S3Store(bucket.name, config=_s3_config(options), credential_provider=profile_reader(options), **settings)
     _refuse_others(bucket, options)
     if bucket.scheme == "az":
         return AzureStore(bucket.name, **settings)
@@ -134,16 +122,6 @@ def _s3_config(options: Mapping[str, str]) -> Any:
     return {"conditional_put": "etag", **{names[name]: options[name] for name in set(names) & set(options)}}
 
 
-def endpoint(options: Mapping[str, str]) -> str | None:
-    """Return the address of the S3 server that the options or the environment names; None for that of AWS."""
-    named = options.get("endpoint"), os.environ.get("AWS_ENDPOINT_URL_S3"), os.environ.get("AWS_ENDPOINT_URL")
-    return next(filter(None, named), None)
-
-
-def _is_plain_http(options: Mapping[str, str]) -> bool:
-    return (endpoint(options) or "").startswith("http://")
-
-
 def _refuse_others(bucket: Bucket, options: Mapping[str, str]) -> None:
     """Raise UserError for options that only S3 has."""
     known = {"secret_file"} if bucket.scheme == "gs" else set()
@@ -153,46 +131,3 @@ def _refuse_others(bucket: Bucket, options: Mapping[str, str]) -> None:
             value=", ".join(strange),
             remedy="remove them from lake_options; the environment variables of the store's own tools are read",
         )
-
-
-def _profile(options: Mapping[str, str]) -> Any | None:
-    """Return what reads a profile from a file of credentials; None if the store finds credentials by itself."""
-    file = options.get("secret_file") or os.environ.get("AWS_SHARED_CREDENTIALS_FILE")
-    profile = options.get("profile") or os.environ.get("AWS_PROFILE")
-    usual = Path.home() / ".aws" / "credentials"
-    if not {"secret_file", "profile"} & set(options) and (
-        os.environ.get("AWS_ACCESS_KEY_ID") or not (file or profile or (usual.is_file() and not _has_role()))
-    ):
-        return None
-    reader = ProfileReader(Path(file) if file else usual, profile or "default")
-    reader()  # a missing profile is an error of the configuration, not of a request
-    return reader
-
-
-def _has_role() -> bool:
-    return any(os.environ.get(name) for name in _ROLES)
-
-
-@dataclass(frozen=True)
-class ProfileReader:
-    """Reads the keys of a profile from a file of credentials in the format of the AWS command line."""
-
-    file: Path
-    profile: str
-
-    def __call__(self) -> dict[str, Any]:
-        """Return the keys and when to read them again. Raise UserError if the file has no keys of the profile."""
-        found = configparser.RawConfigParser()
-        try:
-            found.read_string(self.file.read_text())
-            keys = dict(found[self.profile])
-            login = {"access_key_id": keys["aws_access_key_id"], "secret_access_key": keys["aws_secret_access_key"]}
-        except (OSError, KeyError, configparser.Error):
-            raise UserError(
-                "the file of credentials has no access keys of this profile",
-                value=f"{self.profile} in {self.file}",
-                remedy="write aws_access_key_id and aws_secret_access_key there (see `aws configure`), or name another "
-                "file or profile in lake_options",
-            ) from None  # its text may show the file's lines
-        now = datetime.fromtimestamp(SYSTEM_CLOCK.now_ms() / 1000, UTC)
-        return {**login, "token": keys.get("aws_session_token"), "expires_at": now + _CREDENTIALS_LAST}
