@@ -24,6 +24,8 @@ from tidegate.control.address import Address
 from tidegate.control.database import LONGEST_WAIT_S, Database
 from tidegate.runtime.batch_loop.driver import Owned
 from tidegate.runtime.control_sync import backfill, recording
+from tidegate.runtime.control_sync.recording import Recorder
+from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 
 
 @pytest.fixture
@@ -118,6 +120,23 @@ def test_an_instance_shows_its_epoch_and_heartbeat(service: Service) -> None:
     wait_for(lambda: (instance()["epoch"], instance()["state"]) == (1, "running"))
     before = instance()["heartbeat_ms"]
     wait_for(lambda: instance()["heartbeat_ms"] > before)
+
+
+def test_a_driver_that_has_nothing_to_record_keeps_its_heartbeat_beside_one_that_has(
+    service: Service, tmp_path: Path
+) -> None:
+    idle = service.application.model_copy(update={"application": "idle", "lake": tmp_path / "empty"})
+
+    def heartbeat() -> int:
+        found = [row for row in rows(service.database, "instances") if row["application"] == "idle"]
+        return int(found[0]["heartbeat_ms"]) if found else 0
+
+    with Recorder(idle, NAME, DriverStatusFile(tmp_path / "idle")).recording_run():
+        wait_for(heartbeat)
+        before, until = heartbeat(), time.monotonic() + PATIENCE_S
+        while heartbeat() == before and time.monotonic() < until:
+            service.batch()
+        assert heartbeat() > before
 
 
 def test_a_drained_instance_has_that_state(kafka: ScriptedKafka, address: Address, tmp_path: Path) -> None:
