@@ -12,10 +12,14 @@ from tidegate.contracts.errors import TidegateError, UserError
 from tidegate.runtime.configuration.application import select_operators
 from tidegate.runtime.service import TIMED, configure_logging, run
 from tidegate.runtime.telemetry.log_lines import set_log_format
+from tidegate.state.lease_decisions import Succession
 
 
 def main(kind: str) -> None:
-    """Run the operators of one kind, as a container does. Exit code 1 for a failure, 2 for what the user can fix."""
+    """Run the operators of one kind, as a container does. Exit code 1 for a failure, 2 for what the user can fix.
+
+    While another driver runs an operator, stand by: as many containers as wanted may run the same service.
+    """
     parser = argparse.ArgumentParser(
         description=f"Runs every {kind} operator of a configuration file, or of a program such as app.py:app."
     )
@@ -25,7 +29,7 @@ def main(kind: str) -> None:
     try:
         application = load(file)
         set_log_format(application, TIMED)
-        run(application, select_operators(application, None, [kind]))
+        run(application, select_operators(application, None, [kind]), succession=Succession.STAND_BY)
     except TidegateError as error:
         logging.getLogger("tidegate").error("%s", error)
         sys.exit(2 if isinstance(error, UserError) else 1)

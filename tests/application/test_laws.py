@@ -97,6 +97,7 @@ def test_every_setting_of_a_file_can_be_written() -> None:
         kafka={"bootstrap.servers": "127.0.0.1:9092", "security.protocol": "SSL"},
         state="/disk",
         control=None,
+        takeover_after="10s",
         trigger="1s",
         allow=["joins"],
         log="json",

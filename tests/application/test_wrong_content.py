@@ -32,6 +32,7 @@ DURATION_PARAMETERS = [
     "rewind_window",
     "history",
     "keep_output",
+    "takeover_after",
     "trigger",
     "length",
     "grace",

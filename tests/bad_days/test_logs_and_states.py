@@ -11,10 +11,12 @@ import pytest
 from tests.bad_days.conftest import PARTITIONS, numbered, produce, published, wait_for
 from tidegate.contracts.errors import Fenced, StateError
 from tidegate.runtime.batch_loop.driver import NotClaimed
-from tidegate.runtime.batch_loop.requests import Requests
 from tidegate.runtime.doctor.status import operator_status
+from tidegate.state import driver_leases
 from tidegate.state.delta_log import operator_log
 from tidegate.state.delta_log.log_entries import entry_path, newest_version
+from tidegate.state.lake.opening import open_lake
+from tidegate.state.lake.place import Place
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -102,7 +104,7 @@ def test_a_log_of_a_different_format_stops_and_names_both(world, monkeypatch):
     assert "format 99" in told.value.remedy
 
 
-def test_of_two_drivers_the_older_is_fenced_and_the_newer_continues_with_the_lock(world, broker, running):
+def test_of_two_drivers_the_older_is_fenced_and_the_newer_continues_with_the_lease(world, broker, running):
     here = world(**AT_ONCE)
     older = running(here)
     older.wait("running")
@@ -112,10 +114,13 @@ def test_of_two_drivers_the_older_is_fenced_and_the_newer_continues_with_the_loc
         produce(broker.bootstrap, here.source, *numbered(*range(4 * step, 4 * step + PARTITIONS)))
     assert isinstance(older.ended(), Fenced)
     wait_for(lambda: published(broker.bootstrap, here.output) == list(range(4, 24)), "the newer one goes on")
-    wait_for(
-        Requests(here.application.state / "test" / here.name).is_driver_running, "the lock is taken when it is free"
-    )
+    wait_for(lambda: _leases(here) == [driver_leases.key_of(2)], "the newer one has the only lease")
     assert newer.end() is None
+    assert _leases(here) == []
+
+
+def _leases(here):
+    return [found.key for found in open_lake(Place.of(here.log)).list_after(driver_leases.FOLDER)]
 
 
 def _epoch(driver):

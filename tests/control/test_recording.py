@@ -18,6 +18,7 @@ from tests.control.server import PASSWORD, Server
 from tests.patience import PATIENCE_S, wait_for
 from tests.runtime.miniature import NAME, Jobs, application, driver_of, use_broker
 from tests.runtime.scripted_kafka import ScriptedKafka
+from tidegate.cli.driver_client import ask_driver
 from tidegate.contracts.errors import BufferFull, EngineError, Fenced, StateError, TidegateError
 from tidegate.control import revisions
 from tidegate.control.address import Address
@@ -185,7 +186,7 @@ def test_batches_that_the_log_deleted_are_deleted_from_the_database(
         for _ in range(2):  # what the first compaction's metadata does not build upon can go with the second
             for _ in range(3):
                 service.batch()
-            service.driver.requests.ask("compact", PATIENCE_S)
+            assert ask_driver("compact", service.application, NAME) is not None
         service.batch()
         wait_for(service.written)
         assert rows(service.database, "batches")[0]["batch"] > 0

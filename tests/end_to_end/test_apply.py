@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from deltalake import DeltaTable
 
 from tests.patience import PATIENCE_S, wait_for
+from tidegate.cli.driver_client import ask_driver
 from tidegate.cli.main import main
 from tidegate.cli.operate import apply as apply_command
 from tidegate.contracts.errors import EngineError, UserError
@@ -34,7 +35,6 @@ from tidegate.operators.table_history.cases import table_history_reference
 from tidegate.operators.testing.laws import Change, Table
 from tidegate.operators.windowed_aggregation.cases import elements_reference, windows_reference
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
-from tidegate.runtime.batch_loop.requests import Requests
 from tidegate.runtime.configuration.application import load, settings_of
 from tidegate.runtime.kafka.client import client
 from tidegate.state import earlier_batches
@@ -197,8 +197,7 @@ class Changing:
 
     def ask(self, config):
         """The running driver has been asked to go on under that, whatever the command thinks of it."""
-        requests = Requests(self.folder / "state" / "changing" / NAME)
-        requests.ask("apply", 60, json.dumps(settings_of(config)))
+        assert ask_driver("apply", load(self.file), NAME, json.dumps(settings_of(config))) is not None
 
     def apply(self):
         """What `tidegate apply` does where no driver runs: the action, and how many records it released."""

@@ -11,7 +11,8 @@ from pydantic import SecretStr
 from tests.control.contents import batches, batches_of_log, from_the_logs, rows
 from tests.control.server import PASSWORD, Server
 from tests.kill.harness import committed, records, split
-from tests.patience import PATIENCE_S, wait_for
+from tests.patience import wait_for
+from tidegate.cli.driver_client import ask_driver
 from tidegate.contracts.errors import EngineError
 from tidegate.control import revisions
 from tidegate.control.address import Address
@@ -84,7 +85,7 @@ def test_stopping_and_dropping_the_control_database_affects_no_batch(world, brok
         processed(driver, here, third)
         server.drop(name)
         processed(driver, here, fourth)
-        driver.requests.ask("compact", PATIENCE_S)
+        assert ask_driver("compact", here.application, here.name) is not None
         processed(driver, here, fifth)
         server.tell(f"CREATE DATABASE {name}")
         processed(driver, here, sixth)

@@ -18,6 +18,7 @@ class Chapter(Enum):
     START = "Start of a driver"
     BATCH = "A batch"
     FENCE = "The fence in Delta"
+    DRIVERS = "Who drives an operator"
     MARK = "The publication mark"
     UNCLEAR = "Fenced or timed out?"
     TRANSACTIONS = "Two transaction protocols"

@@ -103,11 +103,11 @@ class Jobs:
         )
 
 
-def driver_of(given: Application, jobs: Jobs) -> OperatorDriver:
+def driver_of(given: Application, jobs: Jobs, **wiring: Any) -> OperatorDriver:
     """A driver that has not started yet."""
     spark: Any = SimpleNamespace(sparkContext=None)
     with patch.object(drivers, "Jobs", lambda _spark: jobs):
-        return OperatorDriver(Wiring(spark=spark, application=given, name=NAME))
+        return OperatorDriver(Wiring(spark=spark, application=given, name=NAME, **wiring))
 
 
 def use_broker(monkeypatch: pytest.MonkeyPatch, broker: ScriptedKafka) -> None:

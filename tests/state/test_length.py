@@ -113,7 +113,8 @@ def test_the_work_of_a_batch_does_not_grow_with_the_log(
         found.append(counted[0])
     _first, short, long = found
     assert long.opened <= short.opened + 2
-    assert long.listed == short.listed == 0
+    leases = 1 if kind is a_status else 0  # a folder with one file for each driver that runs
+    assert long.listed == short.listed == leases
     assert long.reads <= 1.1 * short.reads + 10
     assert long.bytes <= 1.1 * short.bytes + 20_000
     assert long.opened + long.reads > 0

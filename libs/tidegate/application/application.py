@@ -46,6 +46,7 @@ class Application:
         keep_output: Duration,
         state: str | Path | None = None,
         control: str | None = CONTROL,
+        takeover_after: Duration | None = None,
         trigger: Duration | None = None,
         allow: Sequence[str] = (),
         log: Literal["text", "json"] | None = None,
@@ -59,9 +60,11 @@ class Application:
         `name`: prefix of consumer groups and transactional ids. `kafka`: HOST:PORT, or settings by the Java client's
         names. `lake`: folder of the operator logs. `keep_output`: how long results stay in the logs, such as `30d`, or
         `forever`. `state`: folder of the local state; default `state`. `control`: URL of the control database; None:
-        none. `trigger`: pause between micro-batches. `allow`: modules whose functions operators may name as text; those
-        of functions in this program are allowed. `log`: format of log lines. `telemetry_port`, `telemetry_host`: where
-        to serve metrics and health checks; default: nowhere. `spark_master`, `spark_conf`: the connection to Spark.
+        none. `takeover_after`: how long the lease of a driver must stay without renewal before a standby takes over;
+        default: 6s in a folder, 30s in an object store. `trigger`: pause between micro-batches. `allow`: modules whose
+        functions operators may name as text; those of functions in this program are allowed. `log`: format of log
+        lines. `telemetry_port`, `telemetry_host`: where to serve metrics and health checks; default: nowhere.
+        `spark_master`, `spark_conf`: the connection to Spark.
         """
         settings = {
             "application": name,
@@ -70,6 +73,7 @@ class Application:
             "keep_output": keep_output,
             "kafka": optional(kafka, (str, Mapping), _broker, "write kafka='HOST:PORT', or a mapping of settings"),
             "spark": _section(master=spark_master, conf=optional(spark_conf, Mapping, dict, "pass a mapping")),
+            "takeover_after": takeover_after,
             "trigger": trigger,
             "allow": option_of(allow, (str, Iterable), _modules, "pass a list of names of modules") or None,
             "telemetry": _section(port=telemetry_port, host=telemetry_host),

@@ -17,6 +17,7 @@ from tidegate.contracts.extras import explained
 COMMANDS = {
     "validate": ("tidegate.cli.operate.validate", "Check a configuration file and report all problems at once."),
     "run": ("tidegate.cli.operate.run", "Run operators in the foreground."),
+    "stop": ("tidegate.cli.operate.stop", "Stop running drivers, on whichever machine they run."),
     "status": (
         "tidegate.cli.operate.status",
         "Show offsets, lag, stream time and held records, and what blocks an operator.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol, TypeVar
@@ -18,7 +19,7 @@ from tidegate.contracts.operator import Operator
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.kafka.arrivals import Arrivals, LongPolls
 from tidegate.runtime.kafka.client import KafkaClient, client
-from tidegate.runtime.threads import in_background, map_parallel
+from tidegate.runtime.threads import in_background, map_parallel, repeating
 from tidegate.state.delta_log.lake import MOUNTED_LAKE, Lake
 from tidegate.state.local.local_state import LocalState
 from tidegate.state.local.machine import THIS_MACHINE, Machine
@@ -33,6 +34,12 @@ class Background(Protocol):
     """Starts some work in the background and returns its future. `name` says what the work is."""
 
     def __call__(self, work: Callable[[], Answer], name: str, /) -> Future[Answer]: ...
+
+
+class Repeating(Protocol):
+    """Calls some work every `pause_s` seconds, beside the block. `name` says what the work is."""
+
+    def __call__(self, work: Callable[[], None], pause_s: float, name: str, /) -> AbstractContextManager[None]: ...
 
 
 class Parallel(Protocol):
@@ -57,6 +64,7 @@ class Environment:
     arrivals: Callable[[Mapping[str, str]], Arrivals]
     operator: Callable[[OperatorRules], Operator]
     in_background: Background
+    repeating: Repeating
     map_parallel: Parallel
     recover: Callable[[LocalState, Operator, Wanted, PartitionLog], Recovered]
 
@@ -74,6 +82,7 @@ REAL = Environment(
     arrivals=LongPolls,
     operator=_operator,
     in_background=in_background,
+    repeating=repeating,
     map_parallel=map_parallel,
     recover=recover,
 )

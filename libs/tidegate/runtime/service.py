@@ -29,6 +29,7 @@ from tidegate.runtime.spark.session import (
 from tidegate.runtime.spark.starting import StartingSpark
 from tidegate.runtime.telemetry.log_lines import log_fields
 from tidegate.runtime.telemetry.telemetry import telemetry_of
+from tidegate.state.lease_decisions import Succession
 
 Listener = Callable[[BatchMeta, dict[str, float]], None]
 
@@ -47,9 +48,11 @@ def run(
     stop: Event | None = None,
     failed: Callable[[Exception], None] = lambda error: None,
     watch: Callable[[Sequence[OperatorDriver]], None] = lambda drivers: None,
+    succession: Succession = Succession.REFUSE,
 ) -> None:
-    """Run the operators until a signal arrives or `stop` is set.
+    """Run the operators until a signal arrives, `stop` is set, or commands have stopped all of them.
 
+    `succession` says what is done about operators that another driver runs.
     `watch` is called with the drivers before they start, and `failed` with the error of an operator that ends. With
     `until_caught_up`, also end when the records present at startup are processed and published. If an operator fails,
     the others continue; after all have ended, the first operator's error is raised.
@@ -61,7 +64,10 @@ def run(
     ):
         notify = listener if telemetry is None else _combined(telemetry.note, listener)
         drivers = [
-            OperatorDriver(Wiring(spark=spark, application=application, name=name, listener=notify)) for name in names
+            OperatorDriver(
+                Wiring(spark=spark, application=application, name=name, listener=notify, succession=succession)
+            )
+            for name in names
         ]
         if telemetry is not None:
             telemetry.watch(drivers)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import lru_cache
-from threading import Thread
+from threading import Event, Thread
 from typing import TypeVar
 
 THREADS = 2
@@ -51,3 +52,22 @@ def _answer(work: Callable[[], Answer], answer: Future[Answer]) -> None:
         answer.set_result(work())
     except BaseException as error:  # raised again where the result is asked for
         answer.set_exception(error)
+
+
+@contextmanager
+def repeating(work: Callable[[], None], pause_s: float, name: str) -> Iterator[None]:
+    """Call the work every `pause_s` seconds while the block runs, on a daemon thread of that name.
+
+    A call that is under way at the end of the block is not waited for. The work must not raise.
+    """
+    ended = Event()
+
+    def repeat() -> None:
+        while not ended.wait(pause_s):
+            work()
+
+    Thread(target=repeat, name=name, daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()

@@ -25,8 +25,9 @@ def kafka() -> ScriptedKafka:
     return ScriptedKafka()
 
 
-def claimant(folder: Path, kafka: ScriptedKafka, **operator: Any) -> Claimant:
-    return Claimant(application(folder, **operator), NAME, lambda: kafka, deadline_s=5.0)  # type: ignore[arg-type, return-value]
+def claimant(folder: Path, kafka: ScriptedKafka, follows: int | None = None, **operator: Any) -> Claimant:
+    given = application(folder, **operator)
+    return Claimant(given, NAME, lambda: kafka, deadline_s=5.0, follows=follows)  # type: ignore[arg-type, return-value]
 
 
 def emit(claimed: Claimed) -> BatchMeta:
@@ -88,6 +89,15 @@ def test_a_superseded_driver_does_not_claim_again(kafka: ScriptedKafka, tmp_path
         older.claim()
     assert OperatorLog.at(claimed.log.path, None).newest() == claimed.meta
     assert kafka.named("InitProducerId") == []
+
+
+def test_a_claim_does_not_follow_an_epoch_that_its_driver_has_not_seen(kafka: ScriptedKafka, tmp_path: Path) -> None:
+    """Two drivers stand by. Both see that epoch 1 is gone; the one that comes second leaves the first alone."""
+    claimant(tmp_path, kafka).claim()
+    first, second = (claimant(tmp_path, kafka, follows=1) for _ in range(2))
+    assert first.claim().meta.epoch == 2
+    with pytest.raises(Overtaken):
+        second.claim()
 
 
 def test_a_driver_s_own_claim_in_doubt_is_not_a_takeover(

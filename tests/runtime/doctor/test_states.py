@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.miniature import NAME, application
-from tidegate.runtime.batch_loop.requests import Requests
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor import states
 from tidegate.runtime.doctor.states import CHECKS, LocalStates, Mounts
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile
+from tidegate.state.local.instance import holding_instance
 from tidegate.state.local.local_state import LocalState
 
 pytestmark = pytest.mark.fast
@@ -106,7 +106,7 @@ def test_a_driver_that_ended_by_itself_is_reported_with_its_reason(world: World,
 def test_a_killed_driver_is_reported_and_a_running_or_drained_one_is_not(world: World) -> None:
     DriverStatusFile(world.path).write("running")
     assert [problem for problem, _, _ in world.found()] == ["the last driver on this machine was killed"]
-    with Requests(world.path).holding_lock():
+    with holding_instance(world.path):
         assert world.found() == []
     DriverStatusFile(world.path).write("starting")
     file = DriverStatusFile(world.path)
@@ -118,7 +118,7 @@ def test_a_killed_driver_is_reported_and_a_running_or_drained_one_is_not(world: 
 def test_due_records_that_wait_for_their_table_are_reported_while_the_driver_runs(world: World) -> None:
     DriverStatusFile(world.path).write_waits("facts", [0, 2])
     assert "due records wait for their table" not in [problem for problem, _, _ in world.found()]
-    with Requests(world.path).holding_lock():
+    with holding_instance(world.path):
         [(problem, value, remedy)] = world.found()
     assert (problem, "facts" in value, "0, 2" in value) == ("due records wait for their table", True, True)
     assert "start the table's service" in remedy

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from tests.living_driver import living_driver
 from tests.runtime.miniature import NAME, application, use_broker
 from tests.runtime.publishing.test_publication import emissions, marks_sent, payloads
 from tests.runtime.scripted_kafka import ScriptedKafka
@@ -16,11 +17,12 @@ from tidegate.cli.main import main
 from tidegate.contracts.log_schema import log_schema
 from tidegate.contracts.naming import log_path
 from tidegate.operators.registry import operator_for
-from tidegate.runtime.batch_loop.requests import Requests
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.publishing import publication
 from tidegate.runtime.repair.settle import NothingUndecided, settle
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.lake.opening import open_lake
+from tidegate.state.lake.place import Place
 
 pytestmark = pytest.mark.fast
 
@@ -95,8 +97,8 @@ def test_settle_requires_a_decision_and_a_stopped_driver(
     said = {"application": "app", "lake": "lake", "keep_output": "forever", "kafka": {"bootstrap.servers": "nowhere:1"}}
     file.write_text(yaml.safe_dump({**said, "operators": {NAME: operator}}))
     assert "--published or --unpublished" in CliRunner().invoke(main, ["settle", str(file), NAME]).output
-    with Requests(here.state / "app" / NAME).holding_lock():
+    with living_driver(open_lake(Place.of(log_path(here.lake, NAME)))):
         refused = CliRunner().invoke(main, ["settle", str(file), NAME, "--published"])
-    assert "stop the driver" in refused.output
+    assert "process 77 on head" in refused.output and "tidegate stop" in refused.output
     done = CliRunner().invoke(main, ["settle", str(file), NAME, "--published"])
     assert done.output == f"{NAME}: marked as published partition 0 batch 1, partition 1 batch 1; recorded as batch 2\n"

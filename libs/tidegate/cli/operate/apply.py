@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from tidegate.application.target import load
-from tidegate.cli.driver_client import DRIVER_TIMEOUT_S, carry_out, requests_of
+from tidegate.cli.driver_client import DRIVER_TIMEOUT_S, carry_out, takeover_option, watch_driver
 from tidegate.cli.operate.plan import REFUSED, previews_of, show_previews
 from tidegate.cli.shared import json_option, show, wants_json
 from tidegate.contracts.batch_metadata import BatchMeta
@@ -21,6 +21,7 @@ from tidegate.runtime.doctor.change_preview import ChangePreview, as_logs_go_on
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 from tidegate.state import earlier_batches
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.lease_decisions import Life
 
 POLL_S = 0.1
 
@@ -28,12 +29,13 @@ POLL_S = 0.1
 @click.command("apply")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--operator", help="Only this operator.")
+@takeover_option
 @json_option
-def command(file: Path, operator: str | None) -> None:
+def command(file: Path, operator: str | None, takeover: bool) -> None:
     """Apply the changes in FILE to its operators, between two batches; they keep their state. Preview them with `plan`.
 
-    A running driver applies the change itself; if none is running, this command does it. If any change is refused, no
-    change is applied.
+    A running driver, on whichever machine, applies the change itself; if none is running, this command does it. If any
+    change is refused, no change is applied.
 
     Example: tidegate apply flights.yaml
     """
@@ -44,7 +46,7 @@ def command(file: Path, operator: str | None) -> None:
         raise click.exceptions.Exit(REFUSED)
     for found in sorted(previews, key=apply_order):
         if found.status == "live":
-            _show(found.name, *_apply(application, found.name))
+            _show(found.name, *_apply(application, found.name, takeover=takeover))
         elif not wants_json():
             click.echo(f"{found.name}: nothing to apply ({found.status})")
 
@@ -60,14 +62,14 @@ def apply_order(found: ChangePreview) -> int:
     return 0
 
 
-def _apply(application: Application, name: str) -> tuple[str, BatchMeta | None]:
+def _apply(application: Application, name: str, *, takeover: bool) -> tuple[str, BatchMeta | None]:
     """Apply the configuration. Return who did it, and the batch that applied it to the held records.
 
     The batch is None if nothing was held.
     """
     config = application.operators[name]
     before = _log(application, name).newest()
-    done_by = carry_out("apply", application, name, json.dumps(settings_of(config)))
+    done_by = carry_out("apply", application, name, json.dumps(settings_of(config)), takeover=takeover)
     log = _until_applied(application, name)
     metas = earlier_batches.metas(log, -1 if before is None else before.batch)
     return done_by, next((meta for meta in metas if meta.action == "apply"), None)
@@ -79,11 +81,10 @@ def _until_applied(application: Application, name: str) -> OperatorLog:
     Raise EngineError if the driver ends first or if it takes longer than `DRIVER_TIMEOUT_S`.
     """
     wanted, deadline = config_hash(application.operators[name]), time.monotonic() + DRIVER_TIMEOUT_S
-    requests = requests_of(application, name)
+    watch = watch_driver(application, name)
     while True:
-        driven = (
-            requests.is_driver_running()
-        )  # asked before the log is read: a driver may apply the change and then end
+        # before the log is read: a driver may apply the change and then end
+        driven = watch.look() not in (Life.NONE, Life.GONE)
         log = _log(application, name)
         newest = log.newest()
         if newest is not None and newest.config == newest.applied == wanted:

@@ -15,6 +15,7 @@ from tidegate.runtime.configuration.application import select_operators
 from tidegate.runtime.service import PLAIN, configure_logging, run
 from tidegate.runtime.telemetry.batch_metrics import Metrics
 from tidegate.runtime.telemetry.log_lines import log_fields, set_log_format
+from tidegate.state.lease_decisions import Succession
 
 lines = logging.getLogger("tidegate")
 
@@ -27,10 +28,21 @@ lines = logging.getLogger("tidegate")
     is_flag=True,
     help="Exit after processing the records present at startup; a join also waits until its table has done so.",
 )
+@click.option(
+    "--standby",
+    "succession",
+    flag_value="stand by",
+    help="If another driver runs, wait and take over when it is gone; if this one is fenced, stand by again.",
+)
+@click.option("--takeover", "succession", flag_value="take over", help="If another driver runs, fence it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON line per batch.")
 @click.option("--verbose", is_flag=True, help="Print a line per batch with the duration of its phases.")
-def command(file: Path, name: str | None, until_caught_up: bool, as_json: bool, verbose: bool) -> None:
+def command(
+    file: Path, name: str | None, until_caught_up: bool, succession: str | None, as_json: bool, verbose: bool
+) -> None:
     """Run all operators of FILE, or one, in the foreground. SIGTERM and Ctrl-C finish the current batch, then exit.
+
+    If another driver runs an operator, on whichever machine, this is an error, unless --standby or --takeover is given.
 
     Example: tidegate run flights.yaml --operator carrier_updates --until-caught-up
     """
@@ -48,6 +60,7 @@ def command(file: Path, name: str | None, until_caught_up: bool, as_json: bool, 
         until_caught_up=until_caught_up,
         listener=progress.batch,
         ready=lambda ready: progress.say(f"{ready}: ready", ready),
+        succession=Succession(succession or "refuse"),
     )
     progress.end()
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import click
 
 from tidegate.application.target import load
-from tidegate.cli.driver_client import requests_of
+from tidegate.cli.driver_client import refuse_while_driven
 from tidegate.cli.shared import json_option, show
-from tidegate.contracts.errors import UserError
 from tidegate.runtime.configuration.application import select_operators
 from tidegate.runtime.repair.settle import settle
 
@@ -33,8 +32,7 @@ def command(file: Path, operator: str, published: bool | None, partitions: tuple
     [name] = select_operators(application, operator)
     if published is None:
         raise click.UsageError("add --published or --unpublished")
-    if requests_of(application, name).is_driver_running():
-        raise UserError("a driver of the operator is running", value=name, remedy="stop the driver, then try again")
+    refuse_while_driven(application, name)
     claim = settle(application, name, published=published, partitions=partitions or None)
     settled = {str(partition): decision.batch for partition, decision in sorted(claim.settled.items())}
     result = {"operator": name, "batch": claim.batch, "published": published, "settled": settled}

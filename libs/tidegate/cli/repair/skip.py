@@ -9,8 +9,7 @@ from pathlib import Path
 import click
 
 from tidegate.application.target import load
-from tidegate.cli.driver_client import requests_of
-from tidegate.contracts.errors import UserError
+from tidegate.cli.driver_client import refuse_while_driven
 from tidegate.runtime.configuration.application import select_operators
 from tidegate.runtime.repair.skip import shown, skip
 
@@ -33,8 +32,7 @@ def command(file: Path, operator: str, ranges: tuple[str, ...], as_json: bool) -
     """
     application = load(file)
     [name] = select_operators(application, operator)
-    if requests_of(application, name).is_driver_running():
-        raise UserError("a driver of the operator is running", value=name, remedy="stop the driver, then try again")
+    refuse_while_driven(application, name)
     named = dict(_range(text) for text in ranges)
     batch = skip(application, name, named)
     line = {"operator": name, "batch": batch, "skipped": {str(p): list(offsets) for p, offsets in named.items()}}

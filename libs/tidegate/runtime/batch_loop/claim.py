@@ -70,10 +70,17 @@ class Claimant:
         deadline_s: float,
         environment: Environment = REAL,
         newest_in_database: NewestInDatabase = newest_in_database,
+        follows: int | None = None,
+        committed: Callable[[BatchMeta], None] = lambda claim: None,
     ) -> None:
+        """`follows`: the newest epoch of other drivers that the first claim may follow; None: any.
+
+        `committed` is called with the metadata of each claim as soon as it is in the log.
+        """
         self._application, self._name, self._kafka, self._deadline_s = application, name, kafka, deadline_s
         self._environment, self._newest_in_database = environment, newest_in_database
         self._config = application.operators[name]
+        self._follows, self._committed = follows, committed
         self._attempts: set[str] = set()
         self._log: OperatorLog
         self._newest: BatchMeta
@@ -140,11 +147,13 @@ class Claimant:
 
         The newest claim may be one of this driver whose outcome was in doubt: then no other driver has taken over.
         """
+        # rule: claim-follows-known-epoch
+        known = self._newest.epoch if self._attempts else self._follows
         # rule: own-claim
-        if self._attempts and found.epoch > self._newest.epoch and found.attempt not in self._attempts:
+        if known is not None and found.epoch > known and found.attempt not in self._attempts:
             raise Overtaken(
                 f"a newer driver has claimed {self._name}; this one stops",
-                value=f"epoch {found.epoch}, own {self._newest.epoch}",
+                value=f"epoch {found.epoch}, known {known}",
                 remedy="do nothing if you meant to start the other driver; otherwise stop that one",
             )
 
@@ -169,6 +178,7 @@ class Claimant:
             claim = replace(claim, dead_letters_from=claim.batch)
         self._attempts.add(claim.attempt)
         self._log.commit(claim, [])
+        self._committed(claim)
         if self._newest.config not in ("", claim.config):
             reach("during_configuration_change")
         self._newest = claim

@@ -8,19 +8,23 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import Event
 from typing import Any, TypeVar
 
-from tidegate.contracts.errors import Fenced, StartOver, Superseded, TidegateError, Unavailable, UserError
+from tidegate.contracts.batch_metadata import BatchMeta
+from tidegate.contracts.errors import EngineError, Fenced, StartOver, Superseded, TidegateError, Unavailable, UserError
+from tidegate.contracts.naming import log_path
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.batch_loop import preflight
 from tidegate.runtime.batch_loop.background_compaction import Compacting
 from tidegate.runtime.batch_loop.claim import Claimant
 from tidegate.runtime.batch_loop.claimed_operator import ATTEMPT_DEADLINE_S, ClaimedOperator, DriverParts, Listener
 from tidegate.runtime.batch_loop.earlier_runs import NewestInDatabase, newest_in_database
-from tidegate.runtime.batch_loop.requests import Request, Requests
+from tidegate.runtime.batch_loop.lease_holder import Ended, LeaseHolder
 from tidegate.runtime.batch_loop.retries import Retries
+from tidegate.runtime.batch_loop.standby import DriverWatch, Standby, newest_epoch
 from tidegate.runtime.batch_loop.state_recovery import Recovering
 from tidegate.runtime.configuration.application import Application, config_of
 from tidegate.runtime.configuration.changes import check_changes
@@ -28,8 +32,14 @@ from tidegate.runtime.control_sync.recording import Recorder
 from tidegate.runtime.environment import REAL, Environment
 from tidegate.runtime.kafka.client import PROBE_TIMEOUT_S, KafkaClient, NoSuchTopic
 from tidegate.runtime.spark.jobs import Jobs
-from tidegate.runtime.telemetry.driver_status import DriverStatusFile
+from tidegate.runtime.telemetry.driver_status import DriverStatusFile, one_line
+from tidegate.runtime.telemetry.log_lines import log_fields
 from tidegate.runtime.telemetry.observation import Observation
+from tidegate.state.driver_requests import Request
+from tidegate.state.lake.opening import open_lake
+from tidegate.state.lake.place import Place
+from tidegate.state.lease_decisions import Succession
+from tidegate.state.local.instance import holding_instance
 from tidegate.state.protocol_decisions import MAX_BATCHES
 
 lines = logging.getLogger("tidegate")
@@ -47,7 +57,7 @@ class Wiring:
     """What a service passes to its driver.
 
     `newest_in_database`: looks up an operator's newest batch in the control database. `max_batches`: after how many
-    batches at most a compaction is due.
+    batches at most a compaction is due. `succession`: what the driver does if another one runs.
     """
 
     spark: Any
@@ -57,6 +67,7 @@ class Wiring:
     environment: Environment = REAL
     newest_in_database: NewestInDatabase = newest_in_database
     max_batches: int = MAX_BATCHES
+    succession: Succession = Succession.TAKE_OVER
 
 
 @dataclass(frozen=True)
@@ -82,10 +93,10 @@ class OperatorDriver:
     """The driver of one operator of an application, in this process."""
 
     def __init__(self, wiring: Wiring) -> None:
-        self.name = wiring.name
-        folder = wiring.application.state / wiring.application.application / self.name
+        self.name, self._wiring = wiring.name, wiring
+        self._folder = wiring.application.state / wiring.application.application / self.name
         self._clock = wiring.environment.clock
-        jobs, status = Jobs(wiring.spark), DriverStatusFile(folder, self._clock)
+        jobs, status = Jobs(wiring.spark), DriverStatusFile(self._folder, self._clock)
         self._parts = DriverParts(
             kafka=self._kafka,
             jobs=jobs,
@@ -97,16 +108,10 @@ class OperatorDriver:
         )
         self._max_batches = wiring.max_batches
         self._configure(wiring.application)
-        self.requests = Requests(folder, self._clock)
+        self._lake = open_lake(Place.of(log_path(wiring.application.lake, self.name)))
+        self._holder: LeaseHolder | None = None
+        self._claimant = self._new_claimant(follows=None)
         self._arrivals = wiring.environment.arrivals(wiring.application.kafka)
-        self._claimant = Claimant(
-            wiring.application,
-            self.name,
-            self._kafka,
-            deadline_s=ATTEMPT_DEADLINE_S,
-            environment=wiring.environment,
-            newest_in_database=wiring.newest_in_database,
-        )
         self._retries = Retries(self.name, status, self._clock)
         self.claim: NotClaimed | InDoubt | Owned = NotClaimed()
         self._last_try_succeeded = self._shares_lake = False
@@ -143,6 +148,22 @@ class OperatorDriver:
             max_batches=self._max_batches,
         )
 
+    def _new_claimant(self, follows: int | None) -> Claimant:
+        return Claimant(
+            self._application,
+            self.name,
+            self._kafka,
+            deadline_s=ATTEMPT_DEADLINE_S,
+            environment=self._parts.environment,
+            newest_in_database=self._wiring.newest_in_database,
+            follows=follows,
+            committed=self._note_claim,
+        )
+
+    def _note_claim(self, claim: BatchMeta) -> None:
+        if self._holder is not None:
+            self._holder.claimed(claim.epoch)
+
     # ---- the claim
 
     def start(self) -> ClaimedOperator:
@@ -173,53 +194,108 @@ class OperatorDriver:
     # ---- running
 
     def run(self, stop: Event, *, until_caught_up: bool = False, ready: Callable[[], None] = lambda: None) -> None:
-        """Start the operator if needed, then run batches until `stop` is set.
+        """Start the operator if needed, then run batches until `stop` is set or a command asks for the end.
 
-        With `until_caught_up`, return once the records present at startup are processed and published. `ready` is
-        called once, after the start and before the first batch. At a normal end the driver drains, which makes the
-        local state durable. Wait out outages of brokers and disks. Raise UserError, BufferFull, Fenced, StateError or
-        EngineError.
+        If another driver runs, do what `Wiring.succession` says. With `until_caught_up`, return once the records
+        present at startup are processed and published. `ready` is called once, after the start and before the first
+        batch. At a normal end the driver drains, which makes the local state durable. Wait out outages of brokers and
+        disks. Raise UserError, BufferFull, Fenced, StateError or EngineError.
         """
-        with self._parts.recorder.recording_run(), self._parts.status.recording_run(), self.requests.holding_lock():
-            targets = self._with_retries(ClaimedOperator.stable_ends, stop)
-            if targets is None:
-                return
-            ready()
-            try:
-                self._run_rounds(stop, targets if until_caught_up else None)
-            finally:
-                self._arrivals.close()
-                self._parts.recovering.give_up()
-            if not isinstance(self.claim, NotClaimed):
-                self.claim.operator.drain()
+        with (
+            self._parts.recorder.recording_run(),
+            self._parts.status.recording_run(),
+            holding_instance(self._folder, self._clock) as instance,
+        ):
+            ended = False
+            while not ended and self._await_turn(stop, instance):
+                try:
+                    self._drive(stop, instance, until_caught_up=until_caught_up, ready=ready)
+                    ended = True
+                except Fenced as error:
+                    # rule: fenced-stands-by
+                    if self._wiring.succession is not Succession.STAND_BY:
+                        raise
+                    self._give_up_claim(error)
 
-    def _run_rounds(self, stop: Event, targets: Mapping[int, int] | None) -> None:
+    def _await_turn(self, stop: Event, instance: str) -> bool:
+        """Wait until this driver may claim the operator; return False if `stop` was set first."""
+        way = self._wiring.succession
+        if not isinstance(self.claim, NotClaimed) or way is Succession.TAKE_OVER:
+            return True
+        log, takeover_after_ms = log_path(self._application.lake, self.name), self._application.takeover_after_ms
+        watch = DriverWatch(self._lake, instance, takeover_after_ms, self._clock)
+        standby = Standby(self.name, watch, lambda: newest_epoch(log), way, self._parts.status)
+        follows = standby.await_turn(stop)
+        self._claimant = self._new_claimant(follows)
+        return follows is not None
+
+    def _give_up_claim(self, error: Fenced) -> None:
+        """Forget the claim that a newer driver has fenced, to stand by again."""
+        line = "%s stands by again: %s"
+        lines.warning(line, self.name, one_line(error), extra=log_fields(self.name))
+        self._compacting.drop()
+        self.claim, self._last_try_succeeded, self._processed = NotClaimed(), False, {}
+
+    def _drive(self, stop: Event, instance: str, *, until_caught_up: bool, ready: Callable[[], None]) -> None:
+        holder = self._holder = LeaseHolder(
+            self.name,
+            self._lake,
+            self._parts.environment,
+            instance=instance,
+            takeover_after_ms=self._application.takeover_after_ms,
+            committed_clock=self._committed_clock,
+        )
+        with holder.keeping():
+            if not isinstance(self.claim, NotClaimed):
+                holder.claimed(self.claim.operator.newest.epoch)
+            self._run_until(Ended(stop, holder), until_caught_up=until_caught_up, ready=ready)
+            if (request := holder.stop_request) is not None:
+                with suppress(EngineError):  # the requester finds that the lease is gone
+                    holder.done(request)
+
+    def _run_until(self, ended: Ended, *, until_caught_up: bool, ready: Callable[[], None]) -> None:
+        targets = self._with_retries(ClaimedOperator.stable_ends, ended)
+        if targets is None:
+            return
+        ready()
+        try:
+            self._run_rounds(ended, targets if until_caught_up else None)
+        finally:
+            self._arrivals.close()
+            self._parts.recovering.give_up()
+        if not isinstance(self.claim, NotClaimed):
+            self.claim.operator.drain()
+
+    def _committed_clock(self) -> int:
+        return 0 if isinstance(self.claim, NotClaimed) else self.claim.operator.newest.clock
+
+    def _run_rounds(self, ended: Ended, targets: Mapping[int, int] | None) -> None:
         pause_s = self._application.trigger / 1_000
-        while not stop.is_set():
-            moved = self._with_retries(self._round, stop)
+        while not ended.is_set():
+            moved = self._with_retries(self._round, ended)
             if moved is None or (targets is not None and self.has_reached(targets)):
                 return
             if moved:
-                stop.wait(pause_s)
+                ended.wait(pause_s)
             elif targets is None and isinstance(self.claim, Owned) and self.claim.operator.awaits_records_only():
-                self._wait_for_records(self.claim.operator, stop)
+                self._wait_for_records(self.claim.operator, ended)
             else:
-                stop.wait(max(pause_s, IDLE_POLL_S))
+                ended.wait(max(pause_s, IDLE_POLL_S))
 
-    def _wait_for_records(self, operator: ClaimedOperator, stop: Event) -> None:
-        """Wait until there are records to read, at most LONGEST_WAIT_S; end early for a request and for `stop`."""
+    def _wait_for_records(self, operator: ClaimedOperator, ended: Ended) -> None:
+        """Wait until there are records to read, at most LONGEST_WAIT_S; end early for a request and for the end."""
         self._arrivals.wait(
             self._config.input,
             operator.next_positions(),
             longest_s=LONGEST_WAIT_S,
-            interrupted=lambda: stop.is_set() or bool(self.requests.pending()),
+            interrupted=lambda: ended.is_set() or ended.has_request(),
         )
 
     def _round(self, operator: ClaimedOperator) -> bool:
-        """Run one round of the operator, then answer requests; return whether a batch ran."""
-        self.requests.take_lock()
+        """Run one round of the operator, then answer a request; return whether a batch ran."""
         moved = operator.round()
-        self._answer_requests(operator)
+        if self._holder is not None and (request := self._holder.request()) is not None:
+            self._answer(operator, request, self._holder)
         self._processed = operator.processed()
         return moved
 
@@ -233,9 +309,9 @@ class OperatorDriver:
 
     # ---- retries
 
-    def _with_retries(self, work: Callable[[ClaimedOperator], Answer], stop: Event) -> Answer | None:
-        """Return the work's result; None if `stop` was set first. Failures are retried as `retries` defines."""
-        return self._retries.run(lambda: self._run_owned(work), stop)
+    def _with_retries(self, work: Callable[[ClaimedOperator], Answer], ended: Ended) -> Answer | None:
+        """Return the work's result; None if the end was asked for first. Failures are retried as `retries` defines."""
+        return self._retries.run(lambda: self._run_owned(work), ended)
 
     def _run_owned(self, work: Callable[[ClaimedOperator], Answer]) -> Answer:
         """Run the work with the claimed operator and return its result, after a failure only once a broker answers.
@@ -265,38 +341,42 @@ class OperatorDriver:
 
     # ---- requests
 
-    def _answer_requests(self, operator: ClaimedOperator) -> None:
-        for request in self.requests.pending():
-            # a changed configuration is claimed before further requests are answered
-            if not isinstance(self.claim, Owned):
-                return
-            if request.kind == "flush" and not operator.flush():
-                return
-            if request.kind == "apply":
-                self._reconfigure(operator, request)
-            elif request.kind == "compact":
-                operator.compact()
-            self.requests.done(request)
+    def _answer(self, operator: ClaimedOperator, request: Request, holder: LeaseHolder) -> None:
+        """Carry out the request and answer it; if that has to wait, the next round does it.
 
-    def _reconfigure(self, operator: ClaimedOperator, request: Request) -> None:
-        """Claim under the requested configuration in the next round, or refuse the request with the reason.
+        A request to stop is answered after the end.
+        """
+        why: TidegateError | None = None
+        if request.kind == "stop" or (request.kind == "flush" and not operator.flush()):
+            return
+        if request.kind == "apply":
+            why = self._reconfigure(operator, request)
+        elif request.kind == "compact":
+            operator.compact()
+        if why is None:
+            holder.done(request)
+        else:
+            holder.refuse(request, why)
+
+    def _reconfigure(self, operator: ClaimedOperator, request: Request) -> TidegateError | None:
+        """Claim under the requested configuration in the next round, or return why not.
 
         Raise Unavailable while no broker answers: the request stays pending.
         """
         try:
-            config = config_of(json.loads(self.requests.content(request)))
+            config = config_of(json.loads(request.content))
             check_changes(operator.newest, config)
             preflight.check_surroundings(self._kafka(), operator.newest, config)
         except Unavailable:
             raise
-        except (TidegateError, ValueError, OSError) as error:
+        except (TidegateError, ValueError) as error:
             lines.warning("%s: the configuration stays as it is: %s", self.name, error)
-            self.requests.refuse(request, error if isinstance(error, TidegateError) else UserError(str(error)))
-            return
+            return error if isinstance(error, TidegateError) else UserError(str(error))
         self._compacting.drop()
         self._configure(self._application.with_operator(self.name, config))
         self._claimant.reconfigure(self._application)
         self._put_in_doubt()
+        return None
 
     def _kafka(self) -> KafkaClient:
         return self._parts.environment.kafka(self._application.kafka)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from threading import Event
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
 from tidegate.contracts.errors import EngineError, Fenced, OutputTooLarge, Superseded, Unavailable
@@ -25,6 +24,18 @@ LOG_INTERVAL_S = 30.0
 Answer = TypeVar("Answer")
 
 
+class Stop(Protocol):
+    """An event that ends the retries."""
+
+    def is_set(self) -> bool:
+        """Return whether it is set."""
+        ...
+
+    def wait(self, timeout: float, /) -> bool:
+        """Wait that long, or until it is set; return whether it is set."""
+        ...
+
+
 def pause_after(failure: Exception, tries: int) -> float | None:
     """Return the seconds until the next try, after `tries` failures of this sort (from 1); None: do not retry."""
     if isinstance(failure, OutputTooLarge | Overtaken) or not isinstance(failure, EngineError | Fenced | Superseded):
@@ -40,7 +51,7 @@ class Retries:
     def __init__(self, name: str, condition: DriverStatusFile, clock: Clock = SYSTEM_CLOCK) -> None:
         self._name, self._condition, self._clock = name, condition, clock
 
-    def run(self, work: Callable[[], Answer], stop: Event) -> Answer | None:
+    def run(self, work: Callable[[], Answer], stop: Stop) -> Answer | None:
         """Return the work's result, with retries; None if `stop` is set first. Raise errors that are not retried."""
         tries, waiting = {True: 0, False: 0}, _Waiting(self._name, self._clock)
         while not stop.is_set():

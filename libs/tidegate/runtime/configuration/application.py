@@ -30,6 +30,7 @@ from tidegate.control.address import Address, url_problem
 from tidegate.operators.registry import config_type, kinds_where
 from tidegate.runtime.configuration.feeds import read_together
 from tidegate.runtime.configuration.topic_rules import topic_problems
+from tidegate.state.lake.place import Place
 
 ENVIRONMENT_PREFIX = "TIDEGATE_"
 _OTHER_VARIABLES = {"TIDEGATE_NUMBA", "TIDEGATE_HOME", "TIDEGATE_KILL_AT"}
@@ -39,6 +40,9 @@ _AS_IT_IS = ("kafka", "control")
 
 CONTROL = "sqlite:///control.db"
 """The control database if the file names none."""
+
+TAKEOVER_AFTER_MS, TAKEOVER_AFTER_REMOTE_MS = 6_000, 30_000
+"""Defaults of `takeover_after`, for a lake that is a folder and for an object store."""
 
 # rule: no-spark-retries
 _EVERY_TASK_ONCE = {
@@ -94,6 +98,10 @@ class Application(Config):
     """Kafka settings, by the Java client's names."""
     spark: SparkConfig = Field(default=SparkConfig(), repr=False)
     """The connection to Spark."""
+    takeover_after: Annotated[Duration, Field(ge=1_000)] | None = None
+    """How long a driver's lease has to stay without renewal before another driver may take over; the driver renews it
+    three times as often. Default: 6s if the lake is a folder, 30s in an object store, where each renewal costs money.
+    """
     trigger: Duration = 200
     """Pause between micro-batches; 0: as fast as possible."""
     allow: tuple[ModuleName, ...] = ()
@@ -141,6 +149,13 @@ class Application(Config):
     def control_database(self) -> Address | None:
         """Return the address of the control database; None if there is none."""
         return None if self.control is None else Address(self.control.get_secret_value())
+
+    @property
+    def takeover_after_ms(self) -> int:
+        """Return `takeover_after`, or its default for this lake."""
+        if self.takeover_after is not None:
+            return self.takeover_after
+        return TAKEOVER_AFTER_MS if Place.of(self.lake).is_local else TAKEOVER_AFTER_REMOTE_MS
 
     def with_operator(self, name: str, config: OperatorConfig) -> Application:
         """Return a copy of the application with this configuration of an operator."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
 
-from tidegate.runtime.batch_loop.requests import Requests
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor.findings import Finding, Findings
 from tidegate.runtime.telemetry.driver_status import DriverStatus, DriverStatusFile, FailureState
 from tidegate.state.local.header import HeaderFile
+from tidegate.state.local.instance import is_instance_held
 
 NETWORK_FILE_SYSTEMS = ("nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "glusterfs", "ceph", "lustre")
 _MOUNTS = Path("/proc/mounts")
@@ -75,7 +75,7 @@ def _states(path: Path, name: str, table_id: str | None, mounted: Mounts) -> Loc
         foreign=[file for file in path.glob("**/*") if _is_foreign(file)],
         unreadable=[header.parent for header in headers if HeaderFile(header).read() is None],
         obsolete=sorted(table for table in tables if table_id is not None and table.name != table_id),
-        has_driver=_driven(path),
+        has_driver=is_instance_held(path),
         last_status=DriverStatusFile(path).read(),
     )
 
@@ -84,13 +84,6 @@ def _is_foreign(file: Path) -> bool:
     try:
         return file.lstat().st_uid != os.getuid()
     except FileNotFoundError:  # a running driver has just removed it
-        return False
-
-
-def _driven(path: Path) -> bool:
-    try:
-        return Requests(path).is_driver_running()
-    except PermissionError:  # foreign files are a finding of their own
         return False
 
 

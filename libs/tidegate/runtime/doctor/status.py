@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from tidegate.contracts.batch_metadata import BatchMeta, PartitionMeta
 from tidegate.contracts.errors import TidegateError
 from tidegate.contracts.naming import log_path
-from tidegate.runtime.batch_loop.requests import Requests
 from tidegate.runtime.configuration.application import Application
+from tidegate.runtime.doctor.current_driver import current_driver
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import PROBE_TIMEOUT_S, client
 from tidegate.runtime.kafka.open_transactions import OpenTransaction, open_transactions
@@ -25,6 +26,8 @@ from tidegate.runtime.telemetry.explanation import (
 )
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.earlier_batches import has_version, metas_since
+from tidegate.state.lease_decisions import DriverLease
+from tidegate.state.local.instance import instance_of
 
 
 def operator_status(application: Application, name: str) -> dict[str, Any]:
@@ -33,7 +36,8 @@ def operator_status(application: Application, name: str) -> dict[str, Any]:
     """
     state = application.state / application.application / name
     driver_status = DriverStatusFile(state).read()
-    facts = OperatorFacts(driven=Requests(state).is_driver_running(), status=driver_status)
+    driver = current_driver(application, name)
+    facts = OperatorFacts(driven=driver is not None, status=driver_status, elsewhere=_elsewhere(driver, state))
     path = log_path(application.lake, name)
     log = OperatorLog.at(path, None) if has_version(path, None) else None
     newest = None if log is None else log.newest()
@@ -45,6 +49,7 @@ def operator_status(application: Application, name: str) -> dict[str, Any]:
             "note": "no log yet: the operator has not run; start it with tidegate run",
             "why": why._asdict(),
             "condition": _as_json(driver_status),
+            "driver": _driver_as_json(driver),
         }
     ends = _ends(application, topic)
     why = explain_operator(replace(facts, kafka_error=ends.error))
@@ -53,6 +58,7 @@ def operator_status(application: Application, name: str) -> dict[str, Any]:
         "note": ends.error,
         "why": why._asdict(),
         "condition": _as_json(driver_status),
+        "driver": _driver_as_json(driver),
         "epoch": newest.epoch,
         "batch": newest.batch,
         "clock": newest.clock,
@@ -157,3 +163,14 @@ def _partition(partition: int, known: PartitionMeta, facts: PartitionFacts, oper
 
 def _as_json(driver_status: DriverStatus | None) -> dict[str, Any] | None:
     return None if driver_status is None else asdict(driver_status)
+
+
+def _elsewhere(driver: DriverLease | None, state: Path) -> str:
+    """Return where the driver runs if it does not use this state folder; else ""."""
+    return "" if driver is None or driver.instance == instance_of(state) else driver.place
+
+
+def _driver_as_json(driver: DriverLease | None) -> dict[str, Any] | None:
+    if driver is None:
+        return None
+    return {name: getattr(driver, name) for name in ("host", "process", "since", "clock", "epoch")}

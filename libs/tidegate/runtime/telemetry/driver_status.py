@@ -18,7 +18,7 @@ from tidegate.contracts.errors import BufferFull, Fenced, StateError, TidegateEr
 FailureState = Literal["bound reached", "fenced", "refused", "stopped"]
 """States of a driver that ended without a request. `refused`: with a UserError or StateError, before it ever ran."""
 
-State = Literal["starting", "running", "waiting", "drained", FailureState]
+State = Literal["standing by", "starting", "running", "waiting", "drained", FailureState]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from tidegate.runtime.telemetry.driver_status import DriverStatus, FailureState
 
 Rule = Literal[
     "running",
+    "standing by",
     "starting",
     "waiting",
     "waiting for table",
@@ -43,12 +44,13 @@ class Explanation(NamedTuple):
 class OperatorFacts:
     """What is known of an operator.
 
-    `driven`: a driver runs on this machine. `status`: the status that a driver last wrote on this machine.
-    `kafka_error`: why no broker can be reached, "" if one can.
+    `driven`: a driver runs. `elsewhere`: on which other machine, "" if it runs here. `status`: the status that a driver
+    last wrote on this machine. `kafka_error`: why no broker can be reached, "" if one can.
     """
 
     driven: bool
     status: DriverStatus | None
+    elsewhere: str = ""
     kafka_error: str = ""
 
 
@@ -79,6 +81,8 @@ def explain_operator(facts: OperatorFacts) -> Explanation:
         return _ended(status)
     if facts.kafka_error:
         return Explanation("broker away", f"{facts.kafka_error}; the driver continues when a broker answers")
+    if facts.elsewhere:
+        return Explanation("running", f"a driver runs elsewhere: {facts.elsewhere}")
     if status is not None and status.state == "waiting":
         return Explanation("waiting", status.why)
     if status is None or status.state == "starting":
@@ -94,9 +98,11 @@ def explain_operator(facts: OperatorFacts) -> Explanation:
 def _ended(status: DriverStatus | None) -> Explanation:
     if status is not None and status.state in get_args(FailureState):
         return Explanation(cast(Rule, status.state), status.why)
+    if status is not None and status.state == "standing by":
+        return Explanation("standing by", status.why)
     if status is not None and status.state != "drained":
         return Explanation("no driver", f"the driver was killed while {status.state}: tidegate run")
-    return Explanation("no driver", "no driver runs on this machine: tidegate run")
+    return Explanation("no driver", "no driver runs: tidegate run")
 
 
 def explain_partition(operator: Explanation, facts: PartitionFacts) -> Explanation:

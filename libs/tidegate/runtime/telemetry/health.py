@@ -28,11 +28,12 @@ def health(observations: Sequence[Observation], trigger_s: float) -> dict[str, A
 def readiness(observations: Sequence[Observation]) -> dict[str, Any]:
     """Return `ready`, and for each operator the explanation.
 
-    `ready` is true if there is a driver, and every driver holds its claim, has recovered all local states and processes
-    records. A driver that recovers is not ready but healthy: its partitions that are recovered are processed already.
+    `ready` is true if there is a driver, and every driver stands by, or holds its claim, has recovered all local states
+    and processes records. So a rolling update stops the old driver once the new one can take over. A driver that
+    recovers is not ready but healthy: its partitions that are recovered are processed already.
     """
     why = {each.operator: _explained(each.status) for each in observations}
-    ready = bool(why) and all(each.rule == "running" for each in why.values())
+    ready = bool(why) and all(each.rule in ("running", "standing by") for each in why.values())
     return {"ready": ready, "operators": {operator: each._asdict() for operator, each in why.items()}}
 
 

@@ -18,14 +18,16 @@ from tidegate.contracts.errors import EngineError, Fenced, InputTruncated, Super
 from tidegate.contracts.naming import log_path
 from tidegate.control.ledger import OperatorKey
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
-from tidegate.runtime.batch_loop.requests import Kind, Requests
 from tidegate.runtime.configuration.application import Application, application_of
 from tidegate.runtime.kafka.fetch import fetch
 from tidegate.runtime.repair.settle import NothingUndecided, settle
 from tidegate.runtime.repair.skip import skip
-from tidegate.state import leases
+from tidegate.state import driver_leases, leases
 from tidegate.state.alignment_decisions import Lease
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.driver_requests import Kind, Requester
+from tidegate.state.lake.opening import open_lake
+from tidegate.state.lake.place import Place
 from tidegate.state.slots import live_rows
 from tidegate.testing.simulation.chance import Chance
 from tidegate.testing.simulation.environment.client import SimulatedClient
@@ -61,6 +63,8 @@ from tidegate.testing.simulation.world import World
 MOST_DRIVERS = 3
 CALM_MOMENTS = 300
 _BATCHES_BETWEEN_COMPACTIONS = 6
+_PATIENCE_S = 300.0
+"""How long a requester waits for an answer."""
 _COMES_BACK = 0.3
 """Probability that an unmounted lake is mounted again at the next moment."""
 _EXPECTED_ENDS = (Crash, EngineError, Fenced, InputTruncated, NothingUndecided, Superseded, Undecided)
@@ -228,7 +232,7 @@ class Play:
         self._inject_lake_faults(chance)
         for request in ("compaction", "flush"):
             if chance.happens(request):
-                self._ask(machine, "compact" if request == "compaction" else "flush")
+                self._ask("compact" if request == "compaction" else "flush")
 
     def _inject_lake_faults(self, chance: Chance) -> None:
         folder = self._application.lake
@@ -346,8 +350,12 @@ class Play:
                 world.stage.resume(actor)
             self._check_end(actor)
 
-    def _ask(self, machine: Machine, kind: Kind) -> None:
-        Requests(machine.folder / APPLICATION / OPERATOR, self._environment.clock).put(kind)
+    def _ask(self, kind: Kind) -> None:
+        """Send a request to the driver with the newest lease, as a command on any machine does."""
+        lake = open_lake(Place.of(log_path(self._application.lake, OPERATOR)))
+        if (look := driver_leases.look(lake)) is not None:
+            requester = Requester(lake, self._environment.clock)
+            requester.put(requester.new(kind, look.sight.epoch, _PATIENCE_S))
 
     def _kill(self, actors: list[Actor]) -> None:
         for actor in actors:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from tidegate.testing.simulation.judges.oracle import Oracle
 from tidegate.testing.simulation.kafka.broker import Broker
 from tidegate.testing.simulation.machine import Machine
 from tidegate.testing.simulation.settings import DEAD_LETTERS, INPUT, OPERATOR, OUTPUT, TABLE, TABLE_INPUT, Settings
-from tidegate.testing.simulation.stage import Crash, Stage
+from tidegate.testing.simulation.stage import Actor, Crash, Stage
 
 STEP_S = 0.003
 _LONGEST_LINE = 300
@@ -43,6 +44,8 @@ class World:
         self.broker.watchers = oracle.watchers
         self.events: Counter[str] = Counter()
         self.story: list[str] = []
+        self.beside: dict[Actor | None, Callable[[], None]] = {}
+        """What a process does beside its main work; it is done when the process waits."""
         self._down_until_s = 0.0
 
     def step(self, place: str) -> None:
@@ -70,6 +73,8 @@ class World:
         """Let at least that much time pass, and let others run."""
         self.clock.advance(seconds + self.chance.of("sleep").random())
         if self.stage.current is not None and not self.stage.dying():
+            if (work := self.beside.get(self.stage.current)) is not None:
+                work()
             self.stage.park()
 
     def break_broker(self, seconds: float) -> None:

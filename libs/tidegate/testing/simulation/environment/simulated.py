@@ -6,8 +6,9 @@ checked.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -32,6 +33,15 @@ def environment_of(world: World, lake: SimulatedLake) -> Environment:
     def in_background(work: Callable[[], Any], name: str) -> Future[Any]:
         return _Later(world, work) if name == "compaction" else _done(Future(), work)
 
+    @contextmanager
+    def repeating(work: Callable[[], None], _pause_s: float, _name: str) -> Iterator[None]:
+        actor = world.stage.current
+        world.beside[actor] = work
+        try:
+            yield
+        finally:
+            del world.beside[actor]
+
     return Environment(
         clock=client.clock,
         lake=lake,
@@ -40,6 +50,7 @@ def environment_of(world: World, lake: SimulatedLake) -> Environment:
         arrivals=lambda _options: SimulatedArrivals(world),
         operator=cache(_small_operator),
         in_background=in_background,
+        repeating=repeating,
         map_parallel=map,
         recover=_CheckedRecovery(world),
     )
