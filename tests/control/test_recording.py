@@ -117,6 +117,7 @@ def test_an_instance_shows_its_epoch_and_heartbeat(service: Service) -> None:
         [found] = rows(service.database, "instances")
         return found
 
+    wait_for(service.written)
     wait_for(lambda: rows(service.database, "instances"))
     wait_for(lambda: (instance()["epoch"], instance()["state"]) == (1, "running"))
     before = instance()["heartbeat_ms"]
