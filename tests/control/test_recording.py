@@ -133,6 +133,7 @@ def test_a_driver_that_has_nothing_to_record_keeps_its_heartbeat_beside_one_that
         found = [row for row in rows(service.database, "instances") if row["application"] == "idle"]
         return int(found[0]["heartbeat_ms"]) if found else 0
 
+    wait_for(service.written)
     with Recorder(idle, NAME, DriverStatusFile(tmp_path / "idle")).recording_run():
         wait_for(heartbeat)
         before, until = heartbeat(), time.monotonic() + PATIENCE_S
