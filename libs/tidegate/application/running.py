@@ -17,7 +17,7 @@ from tidegate.application.options import Duration, duration_ms
 from tidegate.application.program import let_workers_import
 from tidegate.contracts.errors import EngineError, TidegateError, UserError
 from tidegate.runtime import service
-from tidegate.runtime.doctor.status import operator_status
+from tidegate.runtime.doctor.status import application_status
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import NoSuchTopic, client
 from tidegate.runtime.spark.session import share_python_path
@@ -160,7 +160,7 @@ class Handle:
 
     def status(self) -> Statuses:
         """Return the status of each operator, by name: positions, lag, what is held, and why it makes progress."""
-        return Statuses((name, operator_status(self.configuration, name)) for name in self.configuration.operators)
+        return Statuses(application_status(self.configuration))
 
     def await_caught_up(self, timeout: Duration = "5m") -> None:
         """Wait until every record that is in the input topics now has been processed and its results published.

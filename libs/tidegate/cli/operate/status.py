@@ -13,7 +13,7 @@ from rich.table import Table
 
 from tidegate.application.target import load
 from tidegate.contracts.event_time import NO_STREAM_TIME, format_duration_ms
-from tidegate.runtime.doctor.status import operator_status
+from tidegate.runtime.doctor.status import application_status
 
 _LAST_OF_YEAR_9999 = 253_402_300_799_999
 _COLUMNS = ("partition", "offset", "lag", "stream_time", "held", "held_bytes", "late", "rejected", "last_batch")
@@ -30,7 +30,7 @@ def command(file: Path, as_json: bool) -> None:
     Example: tidegate status flights.yaml
     """
     application = load(file)
-    found = {name: operator_status(application, name) for name in application.operators}
+    found = application_status(application)
     if as_json:
         click.echo(json.dumps(found))
         return

@@ -30,10 +30,29 @@ from tidegate.state.lease_decisions import DriverLease
 from tidegate.state.local.instance import instance_of
 
 
+def application_status(application: Application) -> dict[str, dict[str, Any]]:
+    """Return the status of each operator, by name. A broker that does not answer is waited for only once."""
+    broker_error = _broker_error(application)
+    return {name: _status(application, name, broker_error) for name in application.operators}
+
+
 def operator_status(application: Application, name: str) -> dict[str, Any]:
     """Return the operator's status: what its log records, the lag if the broker answers, and why it makes progress or
     not.
     """
+    return _status(application, name, _broker_error(application))
+
+
+def _broker_error(application: Application) -> str:
+    """Return why no broker answers; empty if one does."""
+    try:
+        client(application.kafka).probe(PROBE_TIMEOUT_S)
+    except TidegateError as error:
+        return one_line(error)
+    return ""
+
+
+def _status(application: Application, name: str, broker_error: str) -> dict[str, Any]:
     state = application.state / application.application / name
     driver_status = DriverStatusFile(state).read()
     driver = current_driver(application, name)
@@ -51,7 +70,7 @@ def operator_status(application: Application, name: str) -> dict[str, Any]:
             "condition": _as_json(driver_status),
             "driver": _driver_as_json(driver),
         }
-    ends = _ends(application, topic)
+    ends = _Ends(error=broker_error) if broker_error else _ends(application, topic)
     why = explain_operator(replace(facts, kafka_error=ends.error))
     return {
         "log": str(path),
@@ -139,8 +158,8 @@ class _Ends:
 def _ends(application: Application, topic: str) -> _Ends:
     kafka = client(application.kafka)
     try:
-        kafka.probe(PROBE_TIMEOUT_S)
-        first, stable, end = (ask(kafka, topic) for ask in (offsets.earliest, offsets.stable, offsets.latest))
+        leaders = kafka.topic(topic).leaders
+        first, stable, end = (ask(kafka, topic, leaders) for ask in (offsets.earliest, offsets.stable, offsets.latest))
     except TidegateError as error:
         return _Ends(error=one_line(error))
     blocked = [partition for partition in end if end[partition] > stable.get(partition, 0)]

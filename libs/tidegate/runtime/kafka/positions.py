@@ -20,6 +20,9 @@ from tidegate.runtime.kafka.request_retries import (
 
 TIMEOUT_S = 60.0
 
+Leaders = Mapping[int, int] | None
+"""The leaders of a topic's partitions, if the caller has just fetched them; None: they are fetched."""
+
 _EARLIEST, _LATEST = -2, -1
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 
@@ -31,21 +34,18 @@ class EpochEnd(NamedTuple):
     end: int
 
 
-def earliest(client: KafkaClient, topic: str) -> dict[int, int]:
+def earliest(client: KafkaClient, topic: str, leaders: Leaders = None) -> dict[int, int]:
     """Return the first offset that each partition still has."""
-    return _offsets(client, topic, _EARLIEST, _READ_UNCOMMITTED)
+    return _offsets(client, topic, _EARLIEST, _READ_UNCOMMITTED, leaders)
 
 
-def latest(client: KafkaClient, topic: str) -> dict[int, int]:
+def latest(client: KafkaClient, topic: str, leaders: Leaders = None) -> dict[int, int]:
     """Return the offset after the last record of each partition, open transactions included."""
-    return _offsets(client, topic, _LATEST, _READ_UNCOMMITTED)
+    return _offsets(client, topic, _LATEST, _READ_UNCOMMITTED, leaders)
 
 
-def stable(client: KafkaClient, topic: str, leaders: Mapping[int, int] | None = None) -> dict[int, int]:
-    """Return the last stable offset of each partition: every transaction below it has ended.
-
-    `leaders`: the partitions' leaders, if the caller has just fetched them.
-    """
+def stable(client: KafkaClient, topic: str, leaders: Leaders = None) -> dict[int, int]:
+    """Return the last stable offset of each partition: every transaction below it has ended."""
     # rule: stable-offsets/isolation
     return _offsets(client, topic, _LATEST, _READ_COMMITTED, leaders)
 
@@ -103,9 +103,7 @@ def _epoch_end(client: KafkaClient, topic: str, partition: int, epoch: int) -> E
     raise timed_out(code, what)
 
 
-def _offsets(
-    client: KafkaClient, topic: str, timestamp: int, isolation: int, leaders: Mapping[int, int] | None = None
-) -> dict[int, int]:
+def _offsets(client: KafkaClient, topic: str, timestamp: int, isolation: int, leaders: Leaders) -> dict[int, int]:
     """Return each partition's offset from its leader; retry until all leaders have responded."""
     found: dict[int, int] = {}
     code, what, deadline = 0, f"list the offsets of {topic}", Deadline(TIMEOUT_S, client.clock)
