@@ -36,6 +36,7 @@ class Start:
     until_caught_up: bool = False
     operator: str = ""
     cold: bool = False
+    standby: bool = False
 
 
 class Service:
@@ -46,6 +47,7 @@ class Service:
         self._log = start.file.with_suffix(f".{next(_NUMBERS):03}.log")
         command = ["run", str(start.file), "--verbose", *["--until-caught-up"] * start.until_caught_up]
         command += ["--operator", start.operator] if start.operator else []
+        command += ["--standby"] * start.standby
         with self._log.open("w") as out:
             self._process = subprocess.Popen(
                 [sys.executable, *_standby(start), *command],

@@ -273,6 +273,34 @@ class World:
 
         service.wait_until(reached, "it did not reach the end of the part", pause_s=0.3)
 
+    # ---- takeovers by a service that stands by, on another machine: it has another state folder
+
+    def is_taken_over(self, kills: int, moments: Callable[[], float]) -> list[float]:
+        """Kill the service that drives so many times, each time some moments after records began to come.
+
+        Another one stands by. Gives the seconds from each kill until that one drives.
+        """
+        files = [self.file(f"disturbed-{number}", state=f"./disturbed/state-{number}") for number in range(2)]
+        starts = [Start(file=files[number % 2], standby=True) for number in range(kills + 1)]
+        took = []
+        with in_turn(starts) as services:
+            driving = next(services).go()
+            driving.wait_ready()
+            for following in services:
+                following.go().wait_for("stands by")
+                self.feed_part(seconds=5)
+                time.sleep(moments())
+                killed_at = time.monotonic()
+                driving.kill()
+                following.wait_ready()
+                took.append(time.monotonic() - killed_at)
+                self.say(f"{len(took):3}/{kills} taken over: {took[-1]:.1f} s")
+                driving = following
+            self.feed_all()
+            self._reach_the_end(driving)
+            driving.drain()
+        return took
+
     # ---- what happens beside
 
     def delete_state(self) -> None:

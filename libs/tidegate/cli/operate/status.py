@@ -51,10 +51,17 @@ def _show(name: str, status: dict[str, Any]) -> None:
     for row in status["partitions"]:
         table.add_row(*(_shown(column, row[column]) for column in _COLUMNS))
     console.print(table)
+    if status["driver"] is not None:
+        line = "  driver: process {process} on {host}, since {since}".format(**status["driver"] | _since(status))
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     _explain(console, status)
     if status["table"] is not None:
         line = f"  {_table_line(status['table'])}"
         console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _since(status: dict[str, Any]) -> dict[str, str]:
+    return {"since": _shown("stream_time", status["driver"]["since"])}
 
 
 def _table_line(table: dict[str, Any]) -> str:

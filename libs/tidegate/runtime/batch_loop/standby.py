@@ -141,7 +141,7 @@ class Standby:
             else:
                 if turn is Turn.REFUSE:
                     raise self._refusal()
-                self._report(life)
+                self._report()
             stop.wait(self._watch.pause_s)
         return None
 
@@ -153,11 +153,10 @@ class Standby:
             "or with --takeover: it fences the other",
         )
 
-    def _report(self, life: Life) -> None:
-        before = self._status.last.state
-        self._status.write("standing by", f"driven by {self._place()}")
-        if life is Life.ALIVE and before != "standing by":
+    def _report(self) -> None:
+        if self._status.last.state != "standing by":
             lines.info("%s stands by: driven by %s", self._name, self._place(), extra=log_fields(self._name))
+        self._status.write("standing by", f"driven by {self._place()}")
 
     def _place(self) -> str:
         return "a driver that has claimed it a moment ago" if self._watch.lease is None else self._watch.lease.place

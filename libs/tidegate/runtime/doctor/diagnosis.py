@@ -12,7 +12,7 @@ from functools import partial
 from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.errors import TidegateError
 from tidegate.runtime.configuration.application import Application
-from tidegate.runtime.doctor import instances, lake, machine, states, topics
+from tidegate.runtime.doctor import current_driver, instances, lake, machine, states, topics
 from tidegate.runtime.doctor.findings import Finding, Findings, of_error
 from tidegate.runtime.kafka.inspection import Cluster
 
@@ -37,6 +37,7 @@ def _checks(application: Application, progress: Callable[[str], None]) -> Iterat
     progress("local states and drivers")
     tables = {name: log.newest.table_id for name, log in logs.items() if log.newest is not None}
     yield from _of(states.CHECKS, states.collect(application, tables))
+    yield from _of(current_driver.CHECKS, current_driver.collect(application))
     if (address := application.control_database) is not None:
         control = instances.collect(address, application.application, application.operators, SYSTEM_CLOCK.now_ms())
         yield from _of(instances.CHECKS, [] if control is None else [control])
